@@ -1,0 +1,192 @@
+"""Carries out what `decide` named: one small function per action, each safe to do twice.
+
+Every function writes a compare-and-set and, only if that took place, the commands that follow from
+it, in the same transaction. So a repeated or overtaken action writes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import singledispatchmethod
+from typing import Any
+
+from fedflow.app.news import news_of
+from fedflow.app.outgoing import Outgoing
+from fedflow.app.ports import Tx
+from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.records import Command, Moved, ScheduledJob, ScheduledSite, TaskKey
+from fedflow.domain.schedule import (
+    Action,
+    ApplyAt,
+    EndJob,
+    QueueJob,
+    ReleaseAt,
+    SettleTask,
+    SitePhase,
+    StartJob,
+    StartTask,
+)
+from fedflow.domain.site import Site
+from fedflow.domain.states import (
+    JOB_END_EVENT,
+    TASK_FINAL,
+    TASK_STATUS_OF_JOB_END,
+    TASK_SUCCEEDED,
+    JobEvent,
+    TaskStatus,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Applier:
+    """Applies the actions for one job inside one transaction; `commands` collects what to send."""
+
+    def __init__(
+        self, tx: Tx, job: ScheduledJob, spec: JobSpec, *, outgoing: Outgoing, now_ms: int
+    ) -> None:
+        self.commands: list[Command] = []
+        self.changed = False  #: the job's status moved
+        self._tx = tx
+        self._job = job
+        self._spec = spec
+        self._outgoing = outgoing
+        self._now_ms = now_ms
+        self._statuses = {t.component: (t.version, t.status) for t in job.tasks}
+
+    def apply_all(self, actions: Sequence[Action]) -> None:
+        """Apply the actions in order and store the commands that they cause."""
+        for action in actions:
+            if isinstance(action, SettleTask):
+                self._statuses[action.component] = (action.version, action.status)
+        ends = any(isinstance(a, EndJob) for a in actions)
+        for action in actions:
+            if isinstance(action, SettleTask):
+                self._settle(action, tell=not ends and action.status not in TASK_SUCCEEDED)
+            else:
+                self._apply(action)
+        if self.commands:
+            self._tx.outbox.put(self.commands)
+
+    @singledispatchmethod
+    def _apply(self, action: Any) -> None:
+        raise TypeError(f"no way to apply {action!r}")
+
+    @_apply.register
+    def _queue(self, _action: QueueJob) -> None:
+        self._move(JobEvent.QUEUED)
+
+    @_apply.register
+    def _apply_at(self, action: ApplyAt) -> None:
+        site = self._site(action.site)
+        asked = ScheduledSite(site=site.site, phase=SitePhase.APPLYING, denials=site.denials)
+        if self._tx.schedules.set_site(self._job.job_id, asked, seen=site.phase):
+            self.commands.append(self._outgoing.apply_cores(self._job, site.site))
+
+    @_apply.register
+    def _release(self, action: ReleaseAt) -> None:
+        for key in action.sites:
+            site = self._site(key)
+            freed = ScheduledSite(site=site.site, phase=SitePhase.CREATED)
+            if self._tx.schedules.set_site(self._job.job_id, freed, seen=SitePhase.GRANTED):
+                self.commands.append(self._outgoing.return_cores(self._job, site.site))
+
+    @_apply.register
+    def _start_job(self, _action: StartJob) -> None:
+        if self._move(JobEvent.STARTED):
+            self.commands += [self._outgoing.start_job(self._job, s.site) for s in self._job.sites]
+
+    @_apply.register
+    def _start_task(self, action: StartTask) -> None:
+        job_id = self._job.job_id
+        if not self._tx.schedules.start_task(
+            job_id, action.component, action.version, now_ms=self._now_ms
+        ):
+            return
+        logger.info(
+            "Task %s of job %s starts",
+            action.component,
+            job_id,
+            extra={"action": "start_task", "job_id": job_id},
+        )
+        for site in self._spec.sites_of(action.component):
+            key = TaskKey(
+                job_id=job_id, component=action.component, version=action.version, site=site
+            )
+            self.commands.append(self._outgoing.start_task(self._job, key, news=self._news()))
+
+    def _settle(self, action: SettleTask, *, tell: bool) -> None:
+        job_id = self._job.job_id
+        if not self._tx.schedules.end_task(
+            job_id,
+            action.component,
+            action.version,
+            action.status,
+            reason=action.reason,
+            now_ms=self._now_ms,
+        ):
+            return
+        logger.info(
+            "Task %s of job %s ended: %s",
+            action.component,
+            job_id,
+            action.status.value,
+            extra={"action": "end_task", "job_id": job_id},
+        )
+        if not tell:
+            return
+        for site in self._spec.sites_of(action.component):
+            key = TaskKey(
+                job_id=job_id, component=action.component, version=action.version, site=site
+            )
+            self.commands.append(
+                self._outgoing.settle_task(self._job, key, action.status, reason=action.reason)
+            )
+
+    @_apply.register
+    def _end(self, action: EndJob) -> None:
+        if not self._move(JOB_END_EVENT[action.status], reason=action.reason):
+            return
+        left = TASK_STATUS_OF_JOB_END[action.status]
+        for component, (version, status) in self._statuses.items():
+            if status not in TASK_FINAL:
+                end = left if status is TaskStatus.RUNNING else TaskStatus.CANCELED
+                self._tx.schedules.end_task(
+                    self._job.job_id,
+                    component,
+                    version,
+                    end,
+                    reason=action.reason,
+                    now_ms=self._now_ms,
+                )
+                self._statuses[component] = (version, end)
+        news = self._news()
+        self.commands += [
+            self._outgoing.end_job(
+                self._job, s.site, action.status, reason=action.reason, news=news
+            )
+            for s in self._job.sites
+        ]
+
+    def _move(self, event: JobEvent, **reason: Any) -> bool:
+        moved = self._tx.schedules.move(
+            self._job.job_id, event, seen=self._job.status, now_ms=self._now_ms, **reason
+        )
+        if not isinstance(moved, Moved):
+            return False
+        self.changed = True
+        logger.info(
+            "Job %s is %s",
+            self._job.job_id,
+            moved.status.value,
+            extra={"action": "move_job", "job_id": self._job.job_id},
+        )
+        return True
+
+    def _site(self, site: Site) -> ScheduledSite:
+        return next(s for s in self._job.sites if s.site == site)
+
+    def _news(self) -> dict[str, Any]:
+        """Return what travels along with a command: the tasks' statuses and the job's progress."""
+        return news_of(self._statuses)

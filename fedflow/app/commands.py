@@ -1,0 +1,111 @@
+"""What other sites may ask of this server: one handler per command of `wire/paths.py`.
+
+HTTP and gRPC are two doors to `Commands.handle`. A request id that was seen before is answered
+from the store; otherwise the handler's writes and its reply are stored together, then its effects
+happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedflow.app.effects import Effects
+from fedflow.app.ports import Store, Tx
+from fedflow.base.clock import Clock
+from fedflow.base.errors import FedflowError, RouteNotFound
+from fedflow.domain.records import JobKey, Reply, TaskKey
+from fedflow.domain.site import Site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Incoming:
+    """A command as it arrived. `source_party` is who sent it, proven where TLS is on."""
+
+    name: str  #: entry of `wire.paths.PARTY_COMMANDS`
+    job_id: str
+    site: Site | None
+    body: Any
+    component: str | None = None
+    version: int | None = None
+    status: str | None = None
+    source_party: str | None = None
+    request_id: str | None = None
+
+    @property
+    def job(self) -> JobKey:
+        """Return the job share that the path names."""
+        assert self.site is not None  # noqa: S101  # the path table guarantees it
+        return JobKey(job_id=self.job_id, site=self.site)
+
+    @property
+    def task(self) -> TaskKey:
+        """Return the task share that the path names."""
+        assert self.site is not None  # noqa: S101
+        assert self.component is not None  # noqa: S101
+        assert self.version is not None  # noqa: S101
+        return TaskKey(
+            job_id=self.job_id, component=self.component, version=self.version, site=self.site
+        )
+
+    def member(self, name: str) -> Any:
+        """Return a member of the body, None if it is absent."""
+        return self.body.get(name) if isinstance(self.body, dict) else None
+
+
+Handler = Callable[[Tx, Incoming, Effects], Reply]
+Prepare = Callable[[Incoming], None]
+
+
+class Commands:
+    """The table of handlers."""
+
+    def __init__(self, *, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._handlers: dict[str, Handler] = {}
+        self._prepare: dict[str, Prepare] = {}
+
+    def add(self, name: str, handler: Handler, *, prepare: Prepare | None = None) -> None:
+        """Register a handler; `prepare` runs before the transaction and may take its time."""
+        self._handlers[name] = handler
+        if prepare is not None:
+            self._prepare[name] = prepare
+
+    def handle(self, incoming: Incoming) -> Reply:
+        """Carry a command out, at most once per request id, and return the answer.
+
+        Raises: FedflowError: it was refused; nothing was changed.
+        """
+        handler = self._handlers.get(incoming.name)
+        if handler is None:
+            raise RouteNotFound(method="POST", path=incoming.name)
+        effects = Effects()
+        if incoming.name in self._prepare:
+            with self._store.read() as tx:
+                known = _known(tx, incoming)
+            if known is not None:
+                return known
+            self._prepare[incoming.name](incoming)
+        with self._store.transaction() as tx:
+            known = _known(tx, incoming)
+            if known is not None:
+                return known
+            reply = handler(tx, incoming, effects)
+            if incoming.request_id is not None:
+                tx.received.put(incoming.request_id, reply, now_ms=self._clock.now_ms())
+        effects.run()
+        return reply
+
+    def answer(self, incoming: Incoming) -> Reply:
+        """Return the answer, with a refusal as a reply too."""
+        try:
+            return self.handle(incoming)
+        except FedflowError as exc:
+            return Reply(retcode=exc.retcode, retmsg=exc.message, error=exc.name)
+
+
+def _known(tx: Tx, incoming: Incoming) -> Reply | None:
+    """Return the answer to a request that was carried out before."""
+    return None if incoming.request_id is None else tx.received.get(incoming.request_id)

@@ -1,0 +1,149 @@
+"""Delivers the outbox: each command once or more, in order per job and party, until its deadline.
+
+`take`, `deliver` and `settle` are separate steps so that threads, tests and simulations can put any
+network between them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from random import Random
+
+from fedflow.app.effects import Effects
+from fedflow.app.initiator import Initiator
+from fedflow.app.ports import PartyClient, Store, Tx
+from fedflow.app.timing import Timing
+from fedflow.base.clock import Clock
+from fedflow.base.errors import BadPacket, NoRoute, PartyUnreachable
+from fedflow.domain.records import Command, Reply
+
+logger = logging.getLogger(__name__)
+
+_AGAIN = frozenset({105, 106})  #: return codes that mean "not now", so the command is sent again
+_DEFECT_TRIES = 8  #: how often a command is sent again that met a defect of the other server
+
+
+class Delivery:
+    """The sending half of this server."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        initiator: Initiator,
+        parties: PartyClient,
+        clock: Clock,
+        timing: Timing,
+        rng: Random,
+    ) -> None:
+        self._store = store
+        self._initiator = initiator
+        self._parties = parties
+        self._clock = clock
+        self._timing = timing
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._under_way: dict[str, set[str]] = {}
+        self._more: dict[str, bool] = {}
+
+    def take(self, destination: str) -> Command | None:
+        """Return the next due command for a party and mark its job as under way, or None."""
+        with self._lock:
+            busy = self._under_way.setdefault(destination, set())
+            with self._store.read() as tx:
+                heads = tx.outbox.heads(
+                    destination, now_ms=self._clock.now_ms(), skip=frozenset(busy), limit=2
+                )
+            self._more[destination] = len(heads) > 1
+            if not heads:
+                return None
+            busy.add(heads[0].job_id)
+            return heads[0]
+
+    def has_more(self, destination: str) -> bool:
+        """Tell whether the last `take` for a party saw a due command of another job besides."""
+        return self._more.get(destination, False)
+
+    def next_due_ms(self, destination: str) -> int | None:
+        """Return when to `take` again for a party, None if nothing but new commands can help.
+
+        The commands behind one that is under way are left out: who settles that one takes them.
+        """
+        with self._lock:
+            busy = frozenset(self._under_way.get(destination, ()))
+        with self._store.read() as tx:
+            return tx.outbox.next_due_ms(destination, skip=busy)
+
+    def deliver(self, command: Command) -> Reply | Exception:
+        """Send a command once; return the answer, or why there is none; raises nothing.
+
+        An error would leave the job's turn taken for ever.
+        """
+        try:
+            return self._parties.call(
+                command.source,
+                command.destination.party_id,
+                command.path,
+                command.body,
+                request_id=command.request_id,
+                job_id=command.job_id,
+                deadline_s=self._timing.call_timeout_s,
+            )
+        except (PartyUnreachable, NoRoute, BadPacket) as exc:
+            return exc
+        except Exception:
+            logger.exception("%s could not be sent", command.path)
+            return BadPacket(reason="this server could not send it; see its log")
+
+    def settle(self, command: Command, result: Reply | Exception) -> None:
+        """Store what came of a delivery: done, again later, or given up; then free the job's
+        turn.
+        """
+        effects = Effects()
+        try:
+            with self._store.transaction() as tx:
+                if isinstance(result, Reply) and not _is_passing(command, result):
+                    tx.outbox.remove(command.number)
+                    self._initiator.replied(tx, command, result, effects)
+                else:
+                    error = result.retmsg if isinstance(result, Reply) else str(result)
+                    self._failed(tx, command, error, effects)
+        finally:
+            with self._lock:
+                self._under_way[command.destination.party_id].discard(command.job_id)
+        effects.run()
+
+    def _failed(self, tx: Tx, command: Command, error: str, effects: Effects) -> None:
+        now_ms = self._clock.now_ms()
+        pause_ms = self._pause_ms(command.attempts)
+        if now_ms + pause_ms < command.deadline_ms:
+            tx.outbox.retry(command.number, due_ms=now_ms + pause_ms, error=error[:1000])
+            if command.attempts == 0:
+                logger.info(
+                    "%s of job %s did not reach %s: %s",
+                    command.kind.value,
+                    command.job_id,
+                    command.destination,
+                    error,
+                    extra={"action": "retry", "job_id": command.job_id},
+                )
+            return
+        tx.outbox.remove(command.number)
+        self._initiator.undeliverable(tx, replace(command, error=error), effects)
+
+    def _pause_ms(self, attempt: int) -> int:
+        """Return the pause before the next try: exponential with full jitter, at least a third.
+
+        Source: Brooker 2015, "Exponential Backoff And Jitter".
+        """
+        ceiling = min(self._timing.retry_cap_ms, self._timing.retry_base_ms * 2 ** min(attempt, 20))
+        return int(ceiling * (1 + 2 * self._rng.random()) / 3)
+
+
+def _is_passing(command: Command, reply: Reply) -> bool:
+    """Tell whether the same command may well be answered otherwise a little later."""
+    if reply.error == "InternalError":
+        return command.attempts < _DEFECT_TRIES
+    return reply.retcode in _AGAIN

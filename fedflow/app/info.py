@@ -1,0 +1,64 @@
+"""What this server is: versions, readiness, its own place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedflow import __version__
+from fedflow.app.ports import Store
+
+FATE_VERSION = "1.11.4"  #: the FATE release whose interface this server speaks
+FATE_FLOW_VERSION = "1.11.2"
+API_VERSION = "v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where this server listens and who it is."""
+
+    host: str
+    http_port: int
+    grpc_host: str
+    grpc_port: int
+    party_id: str | None
+    insecure: bool
+
+
+class Info:
+    """Answers questions about the server itself."""
+
+    def __init__(
+        self, *, store: Store, engine: str, executor_ready: Callable[[], bool], place: Place
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._executor_ready = executor_ready
+        self.place = place
+
+    def versions(self) -> dict[str, str]:
+        """Return version by module name, as FATE's clients ask for them."""
+        return {
+            "FATE": FATE_VERSION,
+            "FATEFlow": FATE_FLOW_VERSION,
+            "fedflow": __version__,
+            "API": API_VERSION,
+        }
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        """Tell whether the server can run jobs, and how each part stands."""
+        with self._store.read() as tx:
+            engine = tx.engines.get(self._engine)
+            waiting = tx.outbox.size()
+        executor = self._executor_ready()
+        parts = {
+            "store": engine is not None,
+            "executor": executor,
+            "outbox": waiting,
+            "cores": {
+                "total": engine.cores if engine else 0,
+                "free": engine.remaining_cores if engine else 0,
+            },
+        }
+        return engine is not None and executor, parts

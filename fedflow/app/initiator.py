@@ -1,0 +1,263 @@
+"""The initiator's side of commands: reports and stop requests that come in, replies that come
+back.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fedflow.app.commands import Incoming
+from fedflow.app.effects import Effects
+from fedflow.app.hearing import Hearing
+from fedflow.app.outgoing import reason_from_wire
+from fedflow.app.ports import Tx, Wakeup
+from fedflow.app.timing import Timing
+from fedflow.base.clock import Clock
+from fedflow.base.errors import BadRequest, JobNotFound, WrongSite
+from fedflow.domain.records import (
+    Command,
+    CommandKind,
+    Moved,
+    Reply,
+    ScheduledJob,
+    ScheduledSite,
+)
+from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.site import Site
+from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
+from fedflow.wire import paths
+
+logger = logging.getLogger(__name__)
+
+_MUST_TAKE_EFFECT = frozenset({CommandKind.CREATE_JOB, CommandKind.APPLY_CORES})
+"""Commands whose return code 10, "stale, without effect", is no consent."""
+_NEEDED = frozenset({CommandKind.APPLY_CORES, CommandKind.START_JOB, CommandKind.START_TASK})
+"""Commands without which the job cannot go on."""
+
+
+class Initiator:
+    """What this server knows of the jobs that it initiated, kept up to date."""
+
+    def __init__(self, *, hearing: Hearing, wakeup: Wakeup, clock: Clock, timing: Timing) -> None:
+        self._hearing = hearing
+        self._wakeup = wakeup
+        self._clock = clock
+        self._timing = timing
+
+    # --- commands that come in ------------------------------------------------------------------
+
+    def report(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """A site tells how its share of a task stands. Late and repeated reports change nothing."""
+        key = incoming.task
+        _check_site(incoming, key.site)
+        try:
+            status = TaskStatus(incoming.member("party_status"))
+        except ValueError as exc:
+            raise BadRequest(reason="`party_status` is not a task status") from exc
+        if tx.schedules.get(key.job_id) is None:
+            raise JobNotFound(job_id=key.job_id)
+        moved = tx.schedules.report(
+            key.job_id,
+            key.component,
+            key.version,
+            key.site,
+            status,
+            reason=reason_from_wire(incoming.member("reason")),
+            progress=1.0 if status in TASK_FINAL else None,
+            now_ms=self._clock.now_ms(),
+        )
+        self._hearing.heard(tx, key.site.party_id)
+        effects.add(lambda: self._wakeup.schedule(key.job_id))
+        return Reply(retcode=0 if isinstance(moved, Moved) else 10)
+
+    def stop(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """A site asks for the end of a job."""
+        key = incoming.job
+        job = tx.schedules.get(key.job_id)
+        if job is None:
+            raise JobNotFound(job_id=key.job_id)
+        if all(s.site != key.site for s in job.sites):
+            raise WrongSite(site=str(key.site), job_id=key.job_id)
+        _check_site(incoming, key.site)
+        try:
+            status = JobStatus(incoming.status or "")
+        except ValueError as exc:
+            raise BadRequest(reason=f"{incoming.status!r} is not a job status") from exc
+        if status not in (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.TIMEOUT):
+            raise BadRequest(reason=f"a job cannot be stopped as {status.value}")
+        reason = reason_from_wire(incoming.member("reason")) or Reason(
+            code="Stopped", message=f"stopped by {key.site}", site=key.site
+        )
+        if job.status in JOB_FINAL:
+            return Reply(retcode=10, retmsg=f"the job has ended: {job.status.value}")
+        tx.schedules.ask_stop(
+            key.job_id, StopRequest(status=status, reason=reason), now_ms=self._clock.now_ms()
+        )
+        effects.add(lambda: self._wakeup.schedule(key.job_id))
+        return Reply(retcode=0)
+
+    # --- replies that come back -----------------------------------------------------------------
+
+    def replied(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
+        """Store what follows from the answer to a command."""
+        if command.source.party_id != command.destination.party_id:
+            self._hearing.heard(tx, command.destination.party_id)
+        if reply.retcode == 0 or (reply.retcode == 10 and command.kind not in _MUST_TAKE_EFFECT):
+            self._accepted(tx, command, reply, effects)
+        else:
+            reason = Reason(
+                code=reply.error[:100] or "PartyRefused",
+                message=reply.retmsg[:4000],
+                site=command.destination,
+            )
+            self._refused(tx, command, reason, effects)
+
+    def undeliverable(self, tx: Tx, command: Command, effects: Effects) -> None:
+        """Store what follows from a command whose deadline passed without an answer."""
+        reason = Reason(
+            code="PartyUnreachable",
+            message=f"{command.destination} could not be reached: {command.error}",
+            site=command.destination,
+        )
+        self._refused(tx, command, reason, effects)
+
+    def _accepted(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
+        if command.kind is CommandKind.CREATE_JOB:
+            self._set_phase(tx, command, SitePhase.CREATING, SitePhase.CREATED)
+        elif command.kind is CommandKind.APPLY_CORES:
+            self._set_phase(tx, command, SitePhase.APPLYING, SitePhase.GRANTED)
+        elif command.kind is CommandKind.START_TASK and reply.retcode == 10:
+            self.take_told(tx, command.job_id, command.destination, _component(command), reply.data)
+        else:
+            return
+        effects.add(lambda: self._wakeup.schedule(command.job_id))
+
+    def _refused(self, tx: Tx, command: Command, reason: Reason, effects: Effects) -> None:
+        if command.kind is CommandKind.CREATE_JOB:
+            self._set_phase(tx, command, SitePhase.CREATING, SitePhase.REFUSED, reason)
+        elif command.kind is CommandKind.APPLY_CORES and reason.code == "NotEnoughResources":
+            self._denied(tx, command, reason)
+        elif command.kind in _NEEDED:
+            self._give_up(tx, command, reason)
+        else:
+            logger.warning(
+                "%s of job %s was refused by %s: %s",
+                command.kind.value,
+                command.job_id,
+                command.destination,
+                reason.message,
+                extra={"action": "refused", "job_id": command.job_id},
+            )
+            return
+        effects.add(lambda: self._wakeup.schedule(command.job_id))
+
+    def _set_phase(
+        self,
+        tx: Tx,
+        command: Command,
+        seen: SitePhase,
+        phase: SitePhase,
+        reason: Reason | None = None,
+    ) -> None:
+        site = ScheduledSite(site=command.destination, phase=phase, reason=reason)
+        tx.schedules.set_site(command.job_id, site, seen=seen)
+
+    def _denied(self, tx: Tx, command: Command, reason: Reason) -> None:
+        """No cores now: ask again after a pause that doubles each time."""
+        now_ms = self._clock.now_ms()
+        site = self._site(tx, command)
+        if site is None:
+            return
+        wait_ms = min(
+            self._timing.denied_cap_ms, self._timing.denied_base_ms * 2 ** min(site.denials, 16)
+        )
+        denied = ScheduledSite(
+            site=site.site,
+            phase=SitePhase.DENIED,
+            retry_ms=now_ms + wait_ms,
+            denials=site.denials + 1,
+            reason=reason,
+        )
+        if tx.schedules.set_site(command.job_id, denied, seen=SitePhase.APPLYING):
+            tx.schedules.set_reason(command.job_id, reason, now_ms=now_ms)
+
+    def _give_up(self, tx: Tx, command: Command, reason: Reason) -> None:
+        """The site does not take part any more: the scheduler ends the job."""
+        site = self._site(tx, command)
+        if site is not None:
+            gone = ScheduledSite(site=site.site, phase=SitePhase.GONE, reason=reason)
+            tx.schedules.set_site(command.job_id, gone, seen=site.phase)
+
+    def _site(self, tx: Tx, command: Command) -> ScheduledSite | None:
+        job = tx.schedules.get(command.job_id)
+        if job is None:
+            return None
+        return next((s for s in job.sites if s.site == command.destination), None)
+
+    # --- heartbeat answers ----------------------------------------------------------------------
+
+    def take_answer(self, tx: Tx, job: ScheduledJob, site: Site, answer: Any) -> bool:
+        """Repair what this server knows of one site from its heartbeat answer; tell if it
+        changed.
+        """
+        if not isinstance(answer, dict) or job.status in JOB_FINAL:
+            return False
+        known = next((s for s in job.sites if s.site == site), None)
+        if known is None or known.phase is SitePhase.CREATING:
+            return False
+        status = answer.get("status")
+        if status is None or status in {s.value for s in JOB_FINAL}:
+            message = (
+                f"{site} has given the job up ({status})" if status else f"{site} has lost the job"
+            )
+            gone = ScheduledSite(
+                site=site,
+                phase=SitePhase.GONE,
+                reason=Reason(code="PartyRefused", message=message, site=site),
+            )
+            return tx.schedules.set_site(job.job_id, gone, seen=known.phase)
+        tasks = answer.get("tasks")
+        if not isinstance(tasks, dict):
+            return False
+        changed = [
+            self.take_told(tx, job.job_id, site, str(component), told)
+            for component, told in tasks.items()
+        ]
+        return any(changed)
+
+    def take_told(self, tx: Tx, job_id: str, site: Site, component: str, told: Any) -> bool:
+        """Store one site's own word about one of its tasks; tell if it was news."""
+        job = tx.schedules.get(job_id)
+        task = next((t for t in job.tasks if t.component == component), None) if job else None
+        if task is None or not isinstance(told, dict):
+            return False
+        version = told.get("version", task.version)
+        try:
+            status = TaskStatus(str(told.get("party_status")))
+        except ValueError:
+            return False
+        if version != task.version or status is TaskStatus.WAITING:
+            return False
+        progress = told.get("progress")
+        moved = tx.schedules.report(
+            job_id,
+            component,
+            version,
+            site,
+            status,
+            reason=reason_from_wire(told.get("reason")),
+            progress=float(progress) if isinstance(progress, int | float) else None,
+            now_ms=self._clock.now_ms(),
+        )
+        return isinstance(moved, Moved)
+
+
+def _check_site(incoming: Incoming, site: Site) -> None:
+    if incoming.source_party is not None and incoming.source_party != site.party_id:
+        raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+
+
+def _component(command: Command) -> str:
+    match = paths.parse_party_path(paths.PREFIX + command.path)
+    return match.params.get("component", "") if match else ""

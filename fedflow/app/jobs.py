@@ -1,0 +1,472 @@
+"""What users do with jobs: submit, look, stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedflow.app.effects import Effects
+from fedflow.app.folders import Folders
+from fedflow.app.outgoing import Outgoing
+from fedflow.app.party_tasks import PartyTasks
+from fedflow.app.ports import Catalog, PartyClient, Store, Tx, Wakeup
+from fedflow.app.specs import Specs
+from fedflow.app.timing import Timing
+from fedflow.app.waiting import Changes
+from fedflow.base.clock import Clock
+from fedflow.base.errors import (
+    BadParameter,
+    BadRequest,
+    InvalidJobSpec,
+    JobNotFound,
+    NoRoute,
+    Problem,
+    SubmitRefused,
+)
+from fedflow.base.ids import JobId, PartyId
+from fedflow.domain.job_spec import JobSpec, model_id
+from fedflow.domain.records import (
+    JobFilter,
+    JobKey,
+    JobRecord,
+    ScheduledJob,
+    ScheduledPartyTask,
+    ScheduledSite,
+    ScheduledTask,
+    TaskFilter,
+    TaskKey,
+    TaskRecord,
+)
+from fedflow.domain.schedule import Reason, SitePhase
+from fedflow.domain.site import Role, Site
+from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submitted:
+    """A job that all its sites accepted."""
+
+    job_id: str
+    model_id: str
+    model_version: str
+    logs_directory: str
+    warnings: tuple[str, ...]
+
+
+class Jobs:
+    """The use cases of the job routes."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        specs: Specs,
+        catalog: Catalog,
+        outgoing: Outgoing,
+        parties: PartyClient,
+        tasks: PartyTasks,
+        wakeup: Wakeup,
+        changes: Changes,
+        clock: Clock,
+        timing: Timing,
+        folders: Folders,
+        new_job_id: Callable[[int], JobId],
+    ) -> None:
+        self._store = store
+        self._specs = specs
+        self._catalog = catalog
+        self._outgoing = outgoing
+        self._parties = parties
+        self._tasks = tasks
+        self._wakeup = wakeup
+        self._changes = changes
+        self._clock = clock
+        self._timing = timing
+        self._folders = folders
+        self._new_job_id = new_job_id
+        self._lock = threading.Lock()
+        self._watched: dict[str, int] = {}  #: when somebody last looked at a job
+
+    # --- submit ---------------------------------------------------------------------------------
+
+    def submit(self, dsl: Any, conf: Any, *, reads_file: bool = False) -> Submitted:
+        """Create a job at all its sites and queue it.
+
+        `reads_file` allows the module Upload: the caller has checked which file it reads.
+
+        Raises: InvalidJobSpec: every mistake that can be seen here. NoRoute. SubmitRefused: a site
+        did not accept the job, with its own sentence; nothing was started anywhere.
+        """
+        job_id, spec = self.begin(dsl, conf, reads_file=reads_file)
+        wait_s = self._timing.create_timeout_ms / 1000 + 5.0
+        job: ScheduledJob | None = None
+
+        def left_ready() -> bool:
+            nonlocal job
+            with self._store.read() as tx:
+                job = tx.schedules.get(job_id)
+            return job is None or job.status is not JobStatus.READY
+
+        if not self._changes.wait_until(left_ready, job_id=job_id, timeout_s=wait_s):
+            raise SubmitRefused(reason=f"the sites did not answer within {wait_s:.0f} seconds")
+        if job is not None and job.status in JOB_FINAL and job.started_ms is None:
+            reason = job.reason.message if job.reason else job.status.value
+            raise SubmitRefused(reason=_at(job.reason) + reason.removesuffix("."))
+        return Submitted(
+            job_id=job_id,
+            model_id=model_id(spec),
+            model_version=job_id,
+            logs_directory=str(self._folders.job_logs(job_id)),
+            warnings=spec.warnings,
+        )
+
+    def begin(self, dsl: Any, conf: Any, *, reads_file: bool = False) -> tuple[JobId, JobSpec]:
+        """Check a job, store it, and send its create commands; the rest is the scheduler's."""
+        now_ms = self._clock.now_ms()
+        job_id = self._new_job_id(now_ms)
+        spec = self._specs.get(job_id, dsl, conf)
+        if not reads_file:
+            _refuse_uploads(spec)
+        self._check_parameters(spec)
+        for site in spec.sites:
+            if not self._parties.knows(site.party_id):
+                raise NoRoute(party_id=site.party_id)
+        if not self._parties.is_local(spec.initiator.party_id):
+            raise SubmitRefused(
+                reason=f"this server does not host the initiator, party {spec.initiator.party_id}"
+            )
+        job = _scheduled(job_id, spec, now_ms)
+        with self._store.transaction() as tx:
+            tx.schedules.add(job)
+            tx.outbox.put([self._outgoing.create_job(job, site) for site in spec.sites])
+        self._wakeup.outbox(sorted({s.party_id for s in spec.sites}))
+        logger.info("Job %s was submitted", job_id, extra={"action": "submit", "job_id": job_id})
+        return job_id, spec
+
+    def _check_parameters(self, spec: JobSpec) -> None:
+        """Check every site's component parameters, each distinct set once; report all mistakes."""
+        problems: list[Problem] = []
+        seen: list[tuple[str, Any]] = []
+        for component in spec.components:
+            for site in spec.sites_of(component.name):
+                parameters = spec.component_parameters(component.name, site)
+                if (component.name, parameters) in seen:
+                    continue
+                seen.append((component.name, parameters))
+                path = f"$.conf.component_parameters ({site}) .{component.name}"
+                try:
+                    self._catalog.check(component.module, parameters, path=path)
+                except BadParameter as exc:
+                    problems.append(
+                        Problem(exc.fields["path"], exc.fields["reason"], "ParameterException")
+                    )
+        if problems:
+            raise InvalidJobSpec(problems)
+
+    # --- stop -----------------------------------------------------------------------------------
+
+    def stop(self, job_id: str, status: str = "canceled") -> str:
+        """End a job from any of its parties; return its status once it ended, or as it is then.
+
+        Stopping a job that has ended changes nothing. Raises: JobNotFound, BadRequest.
+        """
+        self.ask_stop(job_id, status)
+        self._changes.wait_until(
+            lambda: self._ended(job_id), job_id=job_id, timeout_s=self._timing.stop_wait_s
+        )
+        return _shown(self.job(job_id).status)
+
+    def ask_stop(self, job_id: str, status: str = "canceled") -> None:
+        """Ask the initiator to end a job; its own processes stop at once, whatever it answers.
+
+        Raises: JobNotFound, BadRequest.
+        """
+        end = _stop_status(status)
+        effects = Effects()
+        with self._store.transaction() as tx:
+            own = tx.jobs.find(JobFilter(job_id=job_id))
+            scheduled = tx.schedules.get(job_id)
+            if not own and scheduled is None:
+                raise JobNotFound(job_id=job_id)
+            initiator = scheduled.initiator if scheduled else own[0].initiator
+            asker = own[0].key if own else JobKey(job_id=job_id, site=initiator)
+            if scheduled is not None:
+                if scheduled.status in JOB_FINAL:
+                    return
+            elif all(j.status in JOB_FINAL for j in own):
+                return
+            reason = Reason(
+                code="Stopped", message=f"stopped by a user at {asker.site}", site=asker.site
+            )
+            for job in own:
+                self._tasks.stop_all(tx, job.key, end, reason, effects)
+            tx.outbox.put([self._outgoing.ask_stop(asker, initiator, end, reason=reason)])
+        effects.run()
+        self._wakeup.outbox([initiator.party_id])
+
+    def _ended(self, job_id: str) -> bool:
+        with self._store.read() as tx:
+            scheduled = tx.schedules.get(job_id)
+            own = tx.jobs.find(JobFilter(job_id=job_id))
+        if scheduled is not None and scheduled.status not in JOB_FINAL:
+            return False
+        return all(j.status in JOB_FINAL for j in own)
+
+    # --- look -----------------------------------------------------------------------------------
+
+    def find(self, which: JobFilter) -> list[JobRecord]:
+        """Return this server's shares of jobs, newest first."""
+        with self._store.read() as tx:
+            return [self._fresh(tx, job) for job in tx.jobs.find(which)]
+
+    def count(self, which: JobFilter) -> int:
+        """Return how many shares match."""
+        with self._store.read() as tx:
+            return tx.jobs.count(which)
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return the initiator's share of a job if it is here, else any. Raises: JobNotFound."""
+        with self._store.read() as tx:
+            return self._job(tx, job_id)
+
+    def _job(self, tx: Tx, job_id: str) -> JobRecord:
+        own = tx.jobs.find(JobFilter(job_id=job_id))
+        if not own:
+            scheduled = tx.schedules.get(job_id)
+            if scheduled is None:
+                raise JobNotFound(job_id=job_id)
+            return _refused_share(scheduled)
+        chosen = next((j for j in own if j.is_initiator), own[0])
+        return self._fresh(tx, chosen)
+
+    def _fresh(self, tx: Tx, job: JobRecord) -> JobRecord:
+        """Return the share with why it waits and its newest progress, where the initiator knows
+        more.
+        """
+        if job.is_initiator and job.status not in JOB_FINAL:
+            scheduled = tx.schedules.get(job.key.job_id)
+            if scheduled is not None:
+                ended = sum(t.ended_ms is not None for t in scheduled.tasks)
+                progress = 100 * ended // max(1, len(scheduled.tasks))
+                reason = scheduled.reason or job.reason
+                return replace(job, progress=max(job.progress, progress), reason=reason)
+        return job
+
+    def tasks(self, which: TaskFilter) -> list[TaskRecord]:
+        """Return attempts: this server's own and, at the initiator, what the other sites
+        reported.
+        """
+        with self._store.read() as tx:
+            return self._tasks_of(tx, which)
+
+    def _tasks_of(self, tx: Tx, which: TaskFilter) -> list[TaskRecord]:
+        own = tx.tasks.find(which)
+        scheduled = tx.schedules.get(which.job_id) if which.job_id is not None else None
+        if scheduled is None:
+            return own
+        have = {t.key for t in own}
+        spec = self._specs.get(scheduled.job_id, scheduled.dsl, scheduled.conf)
+        remote = [
+            t for t in _remote_tasks(scheduled, spec) if t.key not in have and _fits(t, which)
+        ]
+        return own + remote
+
+    def set_notes(self, job_id: str, role: str, party_id: str, notes: str) -> None:
+        """Store the notes of people about this server's share of a job. Raises: JobNotFound."""
+        try:
+            key = JobKey(job_id=job_id, site=Site(Role(role), PartyId(party_id)))
+        except ValueError as exc:
+            raise BadRequest(reason=f"{role!r} is not a role") from exc
+        with self._store.transaction() as tx:
+            if tx.jobs.get(key) is None:
+                raise JobNotFound(job_id=job_id)
+            tx.jobs.set_description(key, notes, now_ms=self._clock.now_ms())
+
+    def log_dir(self, job_id: str) -> Path:
+        """Return the folder with the job's logs. Raises: JobNotFound."""
+        return self._folders.job_logs(self.job(job_id).key.job_id)
+
+    def status_view(self, job_id: str) -> dict[str, Any]:
+        """Return what a person wants to see of a job: its status, why, and every task per site.
+
+        Raises: JobNotFound.
+        """
+        with self._store.read() as tx:
+            job = self._job(tx, job_id)
+            scheduled = tx.schedules.get(job_id)
+            tasks = self._tasks_of(tx, TaskFilter(job_id=job_id))
+        with self._lock:
+            self._watched[job_id] = self._clock.now_ms()
+        spec = self._specs.get(job_id, job.dsl, job.conf)
+        order = {name: i for i, name in enumerate(spec.dag.order)}
+        tasks.sort(key=lambda t: (order.get(t.key.component, len(order)), t.key.site.order))
+        reason = scheduled.reason if scheduled and scheduled.reason else job.reason
+        return {
+            "job_id": job_id,
+            "status": _shown(job.status),
+            "progress": job.progress,
+            "reason": _reason_view(reason),
+            "initiator": job.initiator.key,
+            "roles": dict(job.roles),
+            "created_ms": job.created_ms,
+            "started_ms": job.started_ms,
+            "ended_ms": job.ended_ms,
+            "warnings": list(job.warnings),
+            "components": list(spec.dag.order),
+            "tasks": [_task_view(t) for t in tasks],
+        }
+
+    def is_watched(self, party_jobs: list[str]) -> bool:
+        """Tell whether somebody looked at one of these jobs within the last five seconds."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            self._watched = {j: at for j, at in self._watched.items() if now_ms - at < 5_000}
+            return any(job_id in self._watched for job_id in party_jobs)
+
+
+def _refuse_uploads(spec: JobSpec) -> None:
+    """Refuse Upload in a user's DSL: it would read, or delete, any file that the server can."""
+    problems = [
+        Problem(
+            f"$.dsl.components.{name}.module",
+            "Upload runs through /v1/data/upload (`fedflow data upload`), which checks the file",
+            "ModuleNotAllowed",
+        )
+        for name, info in spec.modules.items()
+        if info.module == "Upload"
+    ]
+    if problems:
+        raise InvalidJobSpec(problems)
+
+
+def _stop_status(text: str) -> JobStatus:
+    if text not in ("canceled", "failed", "timeout"):
+        raise BadRequest(reason=f"a job cannot be stopped as {text!r}")
+    return JobStatus(text)
+
+
+def _scheduled(job_id: str, spec: JobSpec, now_ms: int) -> ScheduledJob:
+    return ScheduledJob(
+        job_id=job_id,
+        initiator=spec.initiator,
+        status=JobStatus.READY,
+        epoch=0,
+        dsl=spec.dsl,
+        conf=spec.conf,
+        priority=0,
+        created_ms=now_ms,
+        updated_ms=now_ms,
+        sites=tuple(ScheduledSite(site=s, phase=SitePhase.CREATING) for s in spec.sites),
+        tasks=tuple(
+            ScheduledTask(
+                component=name,
+                version=0,
+                status=TaskStatus.WAITING,
+                parties=tuple(
+                    ScheduledPartyTask(site=s, status=TaskStatus.WAITING)
+                    for s in spec.sites_of(name)
+                ),
+            )
+            for name in spec.dag.order
+        ),
+    )
+
+
+def _refused_share(job: ScheduledJob) -> JobRecord:
+    """Return the share of a job that this site itself did not accept, from what the initiator
+    knows.
+    """
+    roles: dict[str, list[str]] = {}
+    for site in job.sites:
+        roles.setdefault(site.site.role.value, []).append(site.site.party_id)
+    return JobRecord(
+        key=JobKey(job_id=job.job_id, site=job.initiator),
+        initiator=job.initiator,
+        status=job.status,
+        epoch=job.epoch,
+        dsl=job.dsl,
+        conf=job.conf,
+        roles=roles,
+        cores=0,
+        created_ms=job.created_ms,
+        updated_ms=job.updated_ms,
+        reason=job.reason,
+        ended_ms=job.ended_ms,
+        tag="submit_failed",
+    )
+
+
+def _remote_tasks(job: ScheduledJob, spec: JobSpec) -> list[TaskRecord]:
+    return [
+        _remote_task(job, task, party, module=spec.modules[task.component].module)
+        for task in job.tasks
+        for party in task.parties
+    ]
+
+
+def _remote_task(
+    job: ScheduledJob, task: ScheduledTask, party: ScheduledPartyTask, *, module: str
+) -> TaskRecord:
+    """Return another site's share; one that was stopped without a report ended as the task did."""
+    stopped = task.status in TASK_FINAL and party.status not in TASK_FINAL
+    return TaskRecord(
+        key=TaskKey(
+            job_id=job.job_id, component=task.component, version=task.version, site=party.site
+        ),
+        module=module,
+        initiator=job.initiator,
+        status=task.status,
+        party_status=task.status if stopped else party.status,
+        parameters={},
+        created_ms=job.created_ms,
+        updated_ms=party.since_ms or job.updated_ms,
+        reason=task.reason if stopped else party.reason,
+        progress=party.progress,
+        started_ms=task.started_ms,
+        ended_ms=task.ended_ms,
+    )
+
+
+def _fits(task: TaskRecord, which: TaskFilter) -> bool:
+    return (
+        (which.component is None or task.key.component == which.component)
+        and (which.roles is None or task.key.site.role in which.roles)
+        and (which.party_id is None or task.key.site.party_id == which.party_id)
+        and (which.statuses is None or task.status in which.statuses)
+    )
+
+
+def _task_view(task: TaskRecord) -> dict[str, Any]:
+    return {
+        "component": task.key.component,
+        "module": task.module,
+        "site": task.key.site.key,
+        "version": task.key.version,
+        "status": task.party_status.value,
+        "progress": round(task.progress, 4),
+        "started_ms": task.started_ms,
+        "ended_ms": task.ended_ms,
+        "reason": _reason_view(task.reason),
+    }
+
+
+def _reason_view(reason: Reason | None) -> dict[str, str | None] | None:
+    if reason is None:
+        return None
+    site = reason.site.key if reason.site else None
+    return {"code": reason.code, "message": reason.message, "site": site}
+
+
+def _shown(status: JobStatus) -> str:
+    """Return a status as clients may see it: FATE's SDK does not know `ready`."""
+    return JobStatus.WAITING.value if status is JobStatus.READY else status.value
+
+
+def _at(reason: Reason | None) -> str:
+    return f"{reason.site}: " if reason is not None and reason.site is not None else ""

@@ -1,0 +1,270 @@
+"""A participant's share of tasks: start, stop, and what becomes of their processes.
+
+The site is the authority over its party status. Its end is stored together with the report to the
+initiator, so the report can be late but not lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from fedflow.app.commands import Incoming
+from fedflow.app.effects import Effects
+from fedflow.app.hearing import Hearing
+from fedflow.app.launcher import Launcher
+from fedflow.app.news import take_news
+from fedflow.app.outgoing import Outgoing, reason_from_wire, reason_to_wire
+from fedflow.app.ports import Executor, Sessions, Tx, Wakeup
+from fedflow.app.timing import Timing
+from fedflow.base.clock import Clock
+from fedflow.base.errors import (
+    BadRequest,
+    JobEnded,
+    JobNotFound,
+    StaleCommand,
+    TaskNotFound,
+    WrongSite,
+)
+from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskRecord
+from fedflow.domain.schedule import Reason
+from fedflow.domain.states import (
+    JOB_FINAL,
+    TASK_END_EVENT,
+    TASK_FINAL,
+    TASK_STATUS_OF_JOB_END,
+    TASK_SUCCEEDED,
+    JobEvent,
+    JobStatus,
+    TaskStatus,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class PartyTasks:
+    """The party tasks of this server."""
+
+    def __init__(
+        self,
+        *,
+        launcher: Launcher,
+        executor: Executor,
+        sessions: Sessions,
+        outgoing: Outgoing,
+        hearing: Hearing,
+        wakeup: Wakeup,
+        clock: Clock,
+        timing: Timing,
+        new_token: Callable[[], str],
+    ) -> None:
+        self._launcher = launcher
+        self._executor = executor
+        self._sessions = sessions
+        self._outgoing = outgoing
+        self._hearing = hearing
+        self._wakeup = wakeup
+        self._clock = clock
+        self._timing = timing
+        self._new_token = new_token
+
+    # --- commands of the initiator --------------------------------------------------------------
+
+    def start(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Start this site's share of a task. A repeat has no second effect."""
+        task = self._known(tx, incoming)
+        job = tx.jobs.get(incoming.job)
+        if job is None or job.status in JOB_FINAL:
+            status = job.status.value if job else "unknown"
+            raise JobEnded(job_id=incoming.job_id, status=status)
+        if incoming.member("epoch") not in (None, job.epoch):
+            raise StaleCommand(
+                given=f"epoch {incoming.member('epoch')}", current=f"epoch {job.epoch}"
+            )
+        self._hearing.heard_initiator(tx, incoming.job_id)
+        take_news(tx, job.key, incoming.body, now_ms=self._clock.now_ms())
+        if task.party_status in TASK_FINAL:
+            return Reply(retcode=10, retmsg="the task has ended here", data=_told(task))
+        if job.status is JobStatus.WAITING:
+            tx.jobs.move(job.key, JobEvent.STARTED, seen=job.status, now_ms=self._clock.now_ms())
+        if task.requested_ms is None:
+            self.request_launch(tx, task, effects)
+        return Reply(retcode=0)
+
+    def request_launch(self, tx: Tx, task: TaskRecord, effects: Effects) -> None:
+        """Name a new process for the attempt, and start it after the commit."""
+        launch_id, token = self._new_token(), self._new_token()
+        now_ms = self._clock.now_ms()
+        tx.tasks.set_launch(task.key, launch_id, token, now_ms=now_ms)
+        tx.tasks.set_status(task.key, TaskStatus.RUNNING, now_ms=now_ms)
+        effects.add(lambda: self._launcher.launch(task.key))
+
+    def collect(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Tell how this site's share stands."""
+        task = self._known(tx, incoming)
+        return Reply(
+            retcode=0,
+            data={
+                "job_id": task.key.job_id,
+                "task_id": task.key.task_id,
+                "task_version": task.key.version,
+                "role": task.key.site.role.value,
+                "party_id": task.key.site.party_id,
+                "status": task.status.value,
+                **_told(task),
+            },
+        )
+
+    def output_tables(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Tell the parties of the job the names of the tables that a component produced here."""
+        job = tx.jobs.get(incoming.job)
+        if job is None:
+            raise JobNotFound(job_id=incoming.job_id)
+        parties = {party for ids in job.roles.values() for party in ids}
+        if incoming.source_party is not None and incoming.source_party not in parties:
+            raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+        found = tx.tracking.outputs(incoming.job_id, incoming.component, incoming.job.site)
+        rows = [
+            {"table_name": o.name, "table_namespace": o.namespace, "data_name": o.data_name}
+            for o in found
+        ]
+        return Reply(retcode=0, data=rows)
+
+    def settle(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """The task ended elsewhere with a status: stop this share if it still runs."""
+        status = _task_end(incoming.status)
+        task = self._known(tx, incoming)
+        tx.tasks.set_status(task.key, status, now_ms=self._clock.now_ms())
+        if status not in TASK_SUCCEEDED:
+            self._stop(tx, task, status, reason_from_wire(incoming.member("reason")), effects)
+        return Reply(retcode=0)
+
+    def told(self, tx: Tx, key: JobKey) -> dict[str, Any]:
+        """Return how all tasks of one site stand, as a heartbeat's answer."""
+        tasks = tx.tasks.find(
+            TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
+        )
+        return {t.key.component: {"version": t.key.version, **_told(t)} for t in tasks}
+
+    def _known(self, tx: Tx, incoming: Incoming) -> TaskRecord:
+        task = tx.tasks.get(incoming.task)
+        if task is None:
+            raise TaskNotFound(task=str(incoming.task))
+        if incoming.source_party is not None and incoming.source_party != task.initiator.party_id:
+            raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+        return task
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def stop_all(
+        self, tx: Tx, key: JobKey, status: JobStatus, reason: Reason | None, effects: Effects
+    ) -> None:
+        """End every share of a job at one site that has not ended."""
+        end = TASK_STATUS_OF_JOB_END[status]
+        tasks = tx.tasks.find(
+            TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
+        )
+        for task in tasks:
+            never_ran = task.party_status is TaskStatus.WAITING and task.requested_ms is None
+            self._stop(tx, task, TaskStatus.CANCELED if never_ran else end, reason, effects)
+
+    def finish(
+        self,
+        tx: Tx,
+        task: TaskRecord,
+        status: TaskStatus,
+        effects: Effects,
+        *,
+        reason: Reason | None = None,
+        traceback: str = "",
+    ) -> bool:
+        """Store the end of this share and its report to the initiator; False if it had ended."""
+        now_ms = self._clock.now_ms()
+        moved = tx.tasks.move_party(
+            task.key,
+            TASK_END_EVENT[status],
+            seen=task.party_status,
+            now_ms=now_ms,
+            reason=reason,
+            traceback=traceback,
+        )
+        if not isinstance(moved, Moved):
+            return False
+        tx.outbox.put(
+            [
+                self._outgoing.report_task(
+                    task.key,
+                    task.initiator,
+                    status,
+                    reason=reason,
+                    started_ms=task.started_ms,
+                    ended_ms=now_ms,
+                )
+            ]
+        )
+        effects.add(lambda: self._after_end(task, status, reason))
+        logger.info(
+            "%s ended: %s%s",
+            task.key,
+            status.value,
+            f" ({reason.message})" if reason else "",
+            extra={"action": "end_party_task", "job_id": task.key.job_id},
+        )
+        return True
+
+    def _after_end(self, task: TaskRecord, status: TaskStatus, reason: Reason | None) -> None:
+        key = task.key
+        if status in TASK_SUCCEEDED:
+            self._sessions.close_session(key.session, key.site)
+        else:
+            message = reason.message if reason else f"the task is {status.value}"
+            self._sessions.fail_site(key.session, key.site, message.rstrip("."))
+        self._wakeup.outbox([task.initiator.party_id])
+        self._wakeup.job_changed(key.job_id)
+
+    def _stop(
+        self, tx: Tx, task: TaskRecord, status: TaskStatus, reason: Reason | None, effects: Effects
+    ) -> None:
+        """End a share without a report (the initiator ordered it) and stop its process.
+
+        The process of a share that succeeded ends by itself, or else the detector sees it.
+        """
+        if task.party_status not in TASK_FINAL:
+            tx.tasks.move_party(
+                task.key,
+                TASK_END_EVENT[status],
+                seen=task.party_status,
+                now_ms=self._clock.now_ms(),
+                reason=reason,
+            )
+            key, message = task.key, reason.message if reason else f"the job is {status.value}"
+            effects.add(lambda: self._sessions.fail_site(key.session, key.site, message))
+        handle = task.handle
+        if handle is not None and task.party_status not in TASK_SUCCEEDED:
+            effects.add(lambda: self.kill(handle))
+
+    def kill(self, handle: Handle) -> None:
+        """Stop a process: SIGTERM, grace, SIGKILL."""
+        self._executor.stop(handle, grace_s=self._timing.stop_grace_s)
+
+
+def _task_end(text: str | None) -> TaskStatus:
+    try:
+        status = TaskStatus(text or "")
+    except ValueError as exc:
+        raise BadRequest(reason=f"{text!r} is not a task status") from exc
+    if status not in TASK_FINAL:
+        raise BadRequest(reason=f"{text!r} does not end a task")
+    return status
+
+
+def _told(task: TaskRecord) -> dict[str, Any]:
+    return {
+        "party_status": task.party_status.value,
+        "progress": task.progress,
+        "reason": reason_to_wire(task.reason),
+        "start_time": task.started_ms,
+        "end_time": task.ended_ms,
+        "requested": task.requested_ms is not None,
+    }

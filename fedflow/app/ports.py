@@ -1,0 +1,453 @@
+"""What the use cases need from the outside: one Protocol per neighbour.
+
+The store is used in transactions: `with store.transaction() as tx:` writes (one writer at a time on
+SQLite), `with store.read() as tx:` only reads. Everything done on one `tx` happens together or not
+at all; nothing on the network is called inside. Status changes are compare-and-set and answer
+`Moved` or `Stale`; an impossible move raises IllegalMove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from fedflow.domain.records import (
+    Command,
+    Engine,
+    Handle,
+    JobFilter,
+    JobKey,
+    JobRecord,
+    Lease,
+    Metric,
+    Moved,
+    OutputTable,
+    Reply,
+    ScheduledJob,
+    ScheduledSite,
+    ScheduledTask,
+    Stale,
+    StoredModel,
+    TableRecord,
+    TaskFilter,
+    TaskKey,
+    TaskRecord,
+    WaitingJob,
+)
+from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.site import Site
+from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
+
+
+class Jobs(Protocol):
+    """The party half of jobs (`t_job`)."""
+
+    def add(self, record: JobRecord) -> None:
+        """Store a new job. A row with the same key is kept as it is."""
+
+    def get(self, key: JobKey) -> JobRecord | None: ...
+
+    def find(self, which: JobFilter) -> list[JobRecord]:
+        """Return matching jobs, newest first."""
+
+    def count(self, which: JobFilter) -> int:
+        """Return how many jobs match, whatever `limit` and `offset` say."""
+
+    def move(
+        self,
+        key: JobKey,
+        event: JobEvent,
+        *,
+        seen: JobStatus,
+        now_ms: int,
+        reason: Reason | None = None,
+    ) -> Moved | Stale:
+        """Move the job if its status is still `seen`; sets started_ms or ended_ms as it fits."""
+
+    def set_progress(self, key: JobKey, progress: int, *, now_ms: int) -> None:
+        """Raise the progress (percent); a smaller value is ignored."""
+
+    def set_description(self, key: JobKey, text: str, *, now_ms: int) -> None:
+        """Store the notes of people about the job."""
+
+    def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+        """Take the job's cores from the engine; False if too few are free. Twice has no effect."""
+
+    def return_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+        """Give the job's cores back; False if it holds none."""
+
+    def unfinished(self) -> list[JobRecord]:
+        """Return the jobs that have not ended, and ended ones that still hold cores."""
+
+
+class Engines(Protocol):
+    """Computing engines and their free cores (`t_engine_registry`)."""
+
+    def put(self, name: str, cores: int, *, now_ms: int) -> None:
+        """Register an engine; if known, the remaining cores change by the difference of the
+        totals.
+        """
+
+    def get(self, name: str) -> Engine | None: ...
+
+
+class Tasks(Protocol):
+    """The party half of tasks (`t_task`)."""
+
+    def add(self, records: Sequence[TaskRecord]) -> None:
+        """Store new attempts. Rows with the same key are kept as they are."""
+
+    def get(self, key: TaskKey) -> TaskRecord | None: ...
+
+    def find(self, which: TaskFilter) -> list[TaskRecord]:
+        """Return matching attempts, in the order in which they were added."""
+
+    def move_party(
+        self,
+        key: TaskKey,
+        event: TaskEvent,
+        *,
+        seen: TaskStatus,
+        now_ms: int,
+        reason: Reason | None = None,
+        traceback: str = "",
+    ) -> Moved | Stale:
+        """Move the party status if it is still `seen`; sets started_ms or ended_ms as it fits."""
+
+    def set_status(self, key: TaskKey, status: TaskStatus, *, now_ms: int) -> None:
+        """Store the federated status that the initiator told."""
+
+    def set_launch(self, key: TaskKey, launch_id: str, token: str, *, now_ms: int) -> None:
+        """Name the process that may run this attempt; clears an older handle."""
+
+    def set_handle(self, key: TaskKey, launch_id: str, handle: Handle) -> bool:
+        """Store the process of `launch_id`; False if another launch has replaced it."""
+
+    def clear_handle(self, key: TaskKey, launch_id: str) -> bool:
+        """Forget the process of `launch_id`, which is gone; False if another launch replaced it."""
+
+    def set_progress(self, key: TaskKey, progress: float, *, now_ms: int) -> None: ...
+
+    def live(self) -> list[TaskRecord]:
+        """Return attempts with a process, and attempts whose start was asked for and that have
+        not ended.
+        """
+
+
+class Schedules(Protocol):
+    """The schedule half: jobs that this server initiated."""
+
+    def add(self, job: ScheduledJob) -> None: ...
+
+    def get(self, job_id: str) -> ScheduledJob | None: ...
+
+    def active(self) -> list[str]:
+        """Return the ids of jobs that have not ended, oldest first."""
+
+    def waiting(self) -> list[WaitingJob]:
+        """Return waiting jobs: higher priority first, then older first, then smaller id."""
+
+    def move(
+        self,
+        job_id: str,
+        event: JobEvent,
+        *,
+        seen: JobStatus,
+        now_ms: int,
+        reason: Reason | None = None,
+    ) -> Moved | Stale: ...
+
+    def set_reason(self, job_id: str, reason: Reason | None, *, now_ms: int) -> None:
+        """Store why the job is not moving."""
+
+    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
+        """Replace one site's state if its phase is still `seen`."""
+
+    def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
+        """Store that the job shall end; False if it has ended or was asked before."""
+
+    def start_task(self, job_id: str, component: str, version: int, *, now_ms: int) -> bool:
+        """Move a waiting task to running; False if it is not waiting."""
+
+    def end_task(
+        self,
+        job_id: str,
+        component: str,
+        version: int,
+        status: TaskStatus,
+        *,
+        reason: Reason | None,
+        now_ms: int,
+    ) -> bool:
+        """Move a task to a final status; False if it has one."""
+
+    def report(
+        self,
+        job_id: str,
+        component: str,
+        version: int,
+        site: Site,
+        status: TaskStatus,
+        *,
+        reason: Reason | None,
+        progress: float | None,
+        now_ms: int,
+    ) -> Moved | Stale:
+        """Store what a site reports about its share. A late or repeated report is Stale."""
+
+    def tasks(self, job_id: str) -> tuple[ScheduledTask, ...]: ...
+
+
+class Outbox(Protocol):
+    """Commands that must arrive, in order per (job, destination party)."""
+
+    def put(self, commands: Sequence[Command]) -> None:
+        """Store commands in order; each gets a number."""
+
+    def heads(
+        self, destination: str, *, now_ms: int, skip: frozenset[str], limit: int
+    ) -> list[Command]:
+        """Return, for one party, the oldest command of each job, of those that are due.
+
+        A job in `skip` (one of its commands is on its way) is left out. A command that waits for
+        its retry holds back the later ones of its job, so that order is kept.
+        """
+
+    def destinations(self) -> list[str]:
+        """Return the party ids that commands wait for."""
+
+    def next_due_ms(self, destination: str, *, skip: frozenset[str] = frozenset()) -> int | None:
+        """Return when the next command for a party is due, or None if there is none.
+
+        Jobs in `skip` are left out, as in `heads`.
+        """
+
+    def remove(self, number: int) -> None: ...
+
+    def retry(self, number: int, *, due_ms: int, error: str) -> None:
+        """Count a failed attempt and try again at `due_ms`."""
+
+    def size(self) -> int: ...
+
+
+class Received(Protocol):
+    """Replies to requests that were carried out, so that a repeat has no second effect."""
+
+    def get(self, request_id: str) -> Reply | None: ...
+
+    def put(self, request_id: str, reply: Reply, *, now_ms: int) -> None: ...
+
+    def prune(self, older_than_ms: int) -> int:
+        """Forget replies stored before a moment; return how many."""
+
+
+class Leases(Protocol):
+    """Claims with an end."""
+
+    def renew(self, name: str, owner: str, *, expires_ms: int, now_ms: int) -> Lease | None:
+        """Take or extend a claim; None if another owner holds it and it has not expired."""
+
+    def get(self, name: str) -> Lease | None: ...
+
+    def release(self, name: str, owner: str) -> None: ...
+
+
+class Tracking(Protocol):
+    """What runs produced."""
+
+    def add_metric(self, key: TaskKey, metric: Metric, *, now_ms: int) -> None:
+        """Append points to a metric and merge its meta."""
+
+    def metrics(self, job_id: str, component: str, site: Site) -> list[Metric]:
+        """Return the metrics of the latest attempt, in the order in which they were first
+        written.
+        """
+
+    def put_output(self, output: OutputTable, *, now_ms: int) -> None: ...
+
+    def outputs(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
+        """Return the output tables of the latest attempts, by component and position."""
+
+    def put_summary(self, key: TaskKey, summary: Any, *, now_ms: int) -> None: ...
+
+    def summary(self, job_id: str, component: str, site: Site) -> Any | None: ...
+
+    def put_model(self, model: StoredModel, *, now_ms: int) -> None: ...
+
+    def model(self, job_id: str, component: str, site: Site) -> StoredModel | None: ...
+
+
+class Tables(Protocol):
+    """The data sets of this party (`t_storage_table_meta`)."""
+
+    def put(self, record: TableRecord) -> None:
+        """Store a table. Raises: TableExists."""
+
+    def get(self, namespace: str, name: str) -> TableRecord | None: ...
+
+    def drop(self, namespace: str, name: str) -> TableRecord | None:
+        """Forget a table and return what it was."""
+
+    def find(self, namespace: str | None = None, *, limit: int = 1000) -> list[TableRecord]: ...
+
+
+class Tx(Protocol):
+    """One transaction on the store."""
+
+    jobs: Jobs
+    engines: Engines
+    tasks: Tasks
+    schedules: Schedules
+    outbox: Outbox
+    received: Received
+    leases: Leases
+    tracking: Tracking
+    tables: Tables
+
+
+class Store(Protocol):
+    """The memory of one server."""
+
+    def transaction(self) -> AbstractContextManager[Tx]:
+        """Return a context for reads and writes; an exception inside undoes all. Not re-entrant."""
+
+    def read(self) -> AbstractContextManager[Tx]:
+        """Return a context for reads."""
+
+    def close(self) -> None: ...
+
+
+class PartyClient(Protocol):
+    """Delivers one command to another party's server."""
+
+    def call(
+        self,
+        source: Site | None,
+        destination: str,
+        path: str,
+        body: Any,
+        *,
+        request_id: str,
+        job_id: str,
+        deadline_s: float,
+    ) -> Reply:
+        """Send once and return the answer. Raises: PartyUnreachable, NoRoute, BadPacket."""
+
+    def knows(self, party_id: str) -> bool:
+        """Tell whether there is a route to the party."""
+
+    def is_local(self, party_id: str) -> bool:
+        """Tell whether this server hosts the party."""
+
+
+class Executor(Protocol):
+    """Starts and stops the processes that run party tasks.
+
+    The end of a process is told to the callback that the composition root set: once for every
+    handle.
+    """
+
+    def start(self, launch: Launch) -> None:
+        """Start a process soon; its handle or failure arrives through the callbacks."""
+
+    def stop(self, handle: Handle, *, grace_s: float) -> None:
+        """End a process and its group: SIGTERM, then after `grace_s` SIGKILL. Returns at once."""
+
+    def adopt(self, launch_id: str, handle: Handle) -> bool:
+        """Watch a process, if it is not watched already; False if it is gone."""
+
+
+class Launch(Protocol):
+    """What the executor needs to start a party task; see `app/launcher.py`."""
+
+    @property
+    def launch_id(self) -> str: ...
+
+    @property
+    def task(self) -> TaskKey: ...
+
+    @property
+    def spec_path(self) -> Path: ...
+
+    @property
+    def log_dir(self) -> Path: ...
+
+    @property
+    def work_dir(self) -> Path: ...
+
+
+class ExecutorEvents(Protocol):
+    """What an executor tells about its processes."""
+
+    def started(self, launch_id: str, handle: Handle) -> None: ...
+
+    def not_started(self, launch_id: str, reason: str) -> None: ...
+
+    def exited(self, launch_id: str, exit_code: int | None, signal: int | None) -> None:
+        """A process is gone; both None if its status could not be learnt."""
+
+
+class LaunchBook(Protocol):
+    """Remembers which task a launch is for."""
+
+    def expect(self, launch_id: str, task: TaskKey) -> None:
+        """Note it before the launch, so that the executor's callbacks find the task."""
+
+
+class Sessions(Protocol):
+    """The data plane's sessions, one per party task attempt."""
+
+    @property
+    def run(self) -> str:
+        """Return what names this run of the server; a later one has lost what had arrived."""
+
+    def open_session(
+        self, session: str, site: Site, *, token: str, sites: Sequence[Site]
+    ) -> None: ...
+
+    def close_session(self, session: str, site: Site) -> None: ...
+
+    def fail_site(self, session: str, site: Site, reason: str) -> None: ...
+
+
+class Wakeup(Protocol):
+    """Tells the threads that something changed; they look into the store for what."""
+
+    def schedule(self, job_id: str) -> None:
+        """A job should be looked at."""
+
+    def queue(self) -> None:
+        """Cores became free: waiting jobs should be looked at."""
+
+    def outbox(self, destinations: Sequence[str]) -> None:
+        """Commands wait for these parties."""
+
+    def job_changed(self, job_id: str) -> None:
+        """A job's status changed: those who wait for it may look."""
+
+
+class Archives(Protocol):
+    """Packs tables into one file for download."""
+
+    def write(
+        self,
+        target: IO[bytes],
+        tables: Mapping[str, TableRecord],
+        *,
+        limit: int,
+        head: bool,
+        modified_ms: int,
+    ) -> None:
+        """Write a tar.gz of tables by output name; `limit` rows each, -1 = all. Raises: NoData."""
+
+
+class Catalog(Protocol):
+    """The component modules of this server."""
+
+    def modules(self) -> Mapping[str, Any]:
+        """Return `domain.job_spec.ModuleInfo` by lower-case name and alias."""
+
+    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
+        """Check parameters. Raises: BadParameter, UnknownComponent."""

@@ -1,0 +1,284 @@
+"""What executors report: that they run, what they produced, how they ended; and what the executor
+adapter tells about their processes.
+
+A process is believed only with the token of its attempt and the launch id that is current: a
+process that was replaced is told to go away before it did anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fedflow.app.effects import Effects
+from fedflow.app.folders import Folders
+from fedflow.app.party_jobs import PartyJobs
+from fedflow.app.party_tasks import PartyTasks
+from fedflow.app.ports import Store, Tx, Wakeup
+from fedflow.base.clock import Clock
+from fedflow.base.errors import (
+    BadRequest,
+    ExecutorDied,
+    ExecutorNotStarted,
+    LaunchRefused,
+    NotAuthenticated,
+    TableExists,
+    TableNotFound,
+    TaskNotFound,
+)
+from fedflow.domain.records import (
+    Handle,
+    Metric,
+    Moved,
+    OutputTable,
+    StoredModel,
+    TableRecord,
+    TaskKey,
+    TaskRecord,
+)
+from fedflow.domain.schedule import Reason
+from fedflow.domain.states import TASK_FINAL, TASK_SUCCEEDED, TaskEvent, TaskStatus
+
+_MAX_TRACEBACK = 20_000  #: characters of a traceback that are kept
+
+
+class Workers:
+    """The executors' counterpart in the server."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        tasks: PartyTasks,
+        jobs: PartyJobs,
+        wakeup: Wakeup,
+        clock: Clock,
+        folders: Folders,
+        host: str,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._jobs = jobs
+        self._wakeup = wakeup
+        self._clock = clock
+        self._folders = folders
+        self._host = host
+
+    # --- reports of worker processes ------------------------------------------------------------
+
+    def report(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
+        """Take a worker's report.
+
+        Raises: TaskNotFound, NotAuthenticated, LaunchRefused: the worker must exit. BadRequest.
+        """
+        effects = Effects()
+        with self._store.transaction() as tx:
+            task = self._authentic(tx, key, token)
+            if body.get("launch_id") != task.launch_id or task.party_status in TASK_FINAL:
+                raise LaunchRefused(launch_id=body.get("launch_id"), task=str(key))
+            try:
+                status = TaskStatus(str(body.get("party_status")))
+            except ValueError as exc:
+                raise BadRequest(reason="`party_status` is not a task status") from exc
+            if status is TaskStatus.RUNNING:
+                self._running(tx, task, body, effects)
+            elif status in (*TASK_SUCCEEDED, TaskStatus.FAILED):
+                self._ended(tx, task, status, body, effects)
+            else:
+                raise BadRequest(reason=f"a worker cannot end as {status.value}")
+        effects.run()
+
+    def save_metrics(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
+        """Store metric points while the task runs."""
+        with self._store.transaction() as tx:
+            self._authentic(tx, key, token)
+            self._put_metrics(tx, key, body.get("metrics"))
+
+    def table_get(self, key: TaskKey, token: str, namespace: str, name: str) -> TableRecord:
+        """Return a table of this party. Raises: TableNotFound."""
+        with self._store.read() as tx:
+            self._authentic(tx, key, token)
+            table = tx.tables.get(namespace, name)
+        if table is None:
+            raise TableNotFound(namespace=namespace, name=name, party_id=key.site.party_id)
+        return table
+
+    def table_create(
+        self, key: TaskKey, token: str, table: Mapping[str, Any], *, drop: bool
+    ) -> None:
+        """Register a table that a task wrote, with `drop` in place of an older one of that name.
+
+        Raises: TableExists.
+        """
+        record = _table(table)
+        with self._store.transaction() as tx:
+            self._authentic(tx, key, token)
+            old = tx.tables.get(record.namespace, record.name)
+            if old is not None and not drop:
+                raise TableExists(namespace=record.namespace, name=record.name)
+            if old is not None:
+                tx.tables.drop(record.namespace, record.name)
+            tx.tables.put(record)
+        if old is not None and old.address != record.address:
+            shutil.rmtree(self._folders.tables / old.address, ignore_errors=True)
+
+    def _authentic(self, tx: Tx, key: TaskKey, token: str) -> TaskRecord:
+        task = tx.tasks.get(key)
+        if task is None:
+            raise TaskNotFound(task=str(key))
+        if task.token is None or not hmac.compare_digest(task.token.encode(), token.encode()):
+            raise NotAuthenticated(reason="the task token is not this attempt's")
+        return task
+
+    def _running(self, tx: Tx, task: TaskRecord, body: Mapping[str, Any], effects: Effects) -> None:
+        now_ms = self._clock.now_ms()
+        if task.party_status is TaskStatus.WAITING:
+            tx.tasks.move_party(task.key, TaskEvent.STARTED, seen=task.party_status, now_ms=now_ms)
+            effects.add(lambda: self._wakeup.job_changed(task.key.job_id))
+        pid, start_time = body.get("pid"), body.get("start_time")
+        if isinstance(pid, int) and isinstance(start_time, int) and task.handle is None:
+            handle = Handle(pid=pid, start_time=start_time, host=self._host)
+            tx.tasks.set_handle(task.key, str(task.launch_id), handle)
+        if isinstance(body.get("progress"), int | float):
+            tx.tasks.set_progress(
+                task.key, min(1.0, max(0.0, float(body["progress"]))), now_ms=now_ms
+            )
+
+    def _ended(
+        self,
+        tx: Tx,
+        task: TaskRecord,
+        status: TaskStatus,
+        body: Mapping[str, Any],
+        effects: Effects,
+    ) -> None:
+        reason = _reason(task, body.get("error")) if status is TaskStatus.FAILED else None
+        traceback = str(body.get("traceback") or "")[-_MAX_TRACEBACK:]
+        if status in TASK_SUCCEEDED:
+            self._put_outputs(tx, task.key, body)
+        self._put_metrics(tx, task.key, body.get("metrics"))
+        now_ms = self._clock.now_ms()
+        if status in TASK_SUCCEEDED:
+            tx.tasks.set_progress(task.key, 1.0, now_ms=now_ms)
+        if task.party_status is TaskStatus.WAITING:
+            moved = tx.tasks.move_party(
+                task.key, TaskEvent.STARTED, seen=task.party_status, now_ms=now_ms
+            )
+            if isinstance(moved, Moved):
+                task = tx.tasks.get(task.key) or task
+        self._tasks.finish(tx, task, status, effects, reason=reason, traceback=traceback)
+
+    def _put_outputs(self, tx: Tx, key: TaskKey, body: Mapping[str, Any]) -> None:
+        now_ms = self._clock.now_ms()
+        for output in body.get("outputs") or ():
+            table = _table(output.get("table"))
+            if tx.tables.get(table.namespace, table.name) is None:
+                tx.tables.put(table)
+            tx.tracking.put_output(
+                OutputTable(
+                    key=key,
+                    data_name=str(output.get("data_name")),
+                    position=int(output.get("position", 0)),
+                    namespace=table.namespace,
+                    name=table.name,
+                ),
+                now_ms=now_ms,
+            )
+        if isinstance(body.get("model"), dict):
+            model = body["model"]
+            tx.tracking.put_model(
+                StoredModel(
+                    key=key,
+                    alias=str(model.get("alias", "model")),
+                    meta_name=str(model.get("meta_name")),
+                    param_name=str(model.get("param_name")),
+                    meta=model.get("meta"),
+                    param=model.get("param"),
+                ),
+                now_ms=now_ms,
+            )
+        if body.get("summary"):
+            tx.tracking.put_summary(key, body["summary"], now_ms=now_ms)
+
+    def _put_metrics(self, tx: Tx, key: TaskKey, metrics: Any) -> None:
+        """Store metric points. `start` counts the points before: a batch that is sent again
+        because its answer was lost adds nothing.
+        """
+        if not metrics:
+            return
+        stored = {
+            (m.namespace, m.name): len(m.points)
+            for m in tx.tracking.metrics(key.job_id, key.component, key.site)
+        }
+        for metric in metrics:
+            if not isinstance(metric, dict):
+                raise BadRequest(reason="a metric must be an object")
+            namespace, name = str(metric.get("namespace")), str(metric.get("name"))
+            points = tuple((p[0], p[1]) for p in metric.get("points") or ())
+            start = metric.get("start")
+            if isinstance(start, int):
+                points = points[max(0, stored.get((namespace, name), 0) - start) :]
+            value = Metric(
+                namespace=namespace, name=name, points=points, meta=metric.get("meta") or {}
+            )
+            tx.tracking.add_metric(key, value, now_ms=self._clock.now_ms())
+
+    # --- what the executor adapter tells --------------------------------------------------------
+
+    def started(self, key: TaskKey, launch_id: str, handle: Handle) -> bool:
+        """Store a process that exists now; False if another launch has replaced it."""
+        with self._store.transaction() as tx:
+            return tx.tasks.set_handle(key, launch_id, handle)
+
+    def not_started(self, key: TaskKey, launch_id: str, reason: str) -> None:
+        """A process could not be started: the share failed."""
+        error = ExecutorNotStarted(task=str(key), reason=reason)
+        self._gone(key, launch_id, error.name, error.message)
+
+    def exited(
+        self, key: TaskKey, launch_id: str, exit_code: int | None, signal: int | None
+    ) -> None:
+        """A process is gone. If it did not report its end before, its share failed."""
+        error = ExecutorDied(task=str(key), reason=_end_of(exit_code, signal))
+        self._gone(key, launch_id, error.name, error.message)
+
+    def _gone(self, key: TaskKey, launch_id: str, code: str, message: str) -> None:
+        effects = Effects()
+        with self._store.transaction() as tx:
+            task = tx.tasks.get(key)
+            if task is None or task.launch_id != launch_id:
+                return
+            tx.tasks.clear_handle(key, launch_id)
+            if task.party_status not in TASK_FINAL:
+                reason = Reason(code=code, message=message, site=key.site)
+                self._tasks.finish(tx, task, TaskStatus.FAILED, effects, reason=reason)
+            self._jobs.return_if_still(tx, key.job, effects)
+        effects.run()
+
+
+def _end_of(exit_code: int | None, signal: int | None) -> str:
+    if signal is not None:
+        return f"killed by signal {signal}"
+    if exit_code is not None:
+        return f"exit code {exit_code} without a report"
+    return "it is gone, and its exit status could not be learnt"
+
+
+def _reason(task: TaskRecord, error: Any) -> Reason:
+    error = error if isinstance(error, dict) else {}
+    return Reason(
+        code=str(error.get("code", "ComponentFailed"))[:100],
+        message=str(error.get("message", "the component failed without a message"))[:4000],
+        site=task.key.site,
+    )
+
+
+def _table(value: Any) -> TableRecord:
+    try:
+        return msgspec.convert(value, TableRecord)
+    except msgspec.ValidationError as exc:
+        raise BadRequest(reason=f"not a table: {exc}") from exc

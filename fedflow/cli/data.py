@@ -1,0 +1,162 @@
+"""`fedflow data`: send this party's data to its own server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+from fedflow.cli.files import JsonFile
+from fedflow.cli.job import wait_for
+from fedflow.cli.output import Output, console
+from fedflow.cli.session import Session, asks_server
+from fedflow.client.client import Client
+from fedflow.client.results import Uploaded
+
+_OWN_KEYS = ("file", "namespace", "table_name", "head", "partition", "id_delimiter", "drop")
+_IGNORED_KEYS = ("work_mode", "backend", "verbose", "conf_path", "use_local_data")
+
+
+@click.group()
+def command() -> None:
+    """Upload this party's data to its own server."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UploadSpec:
+    """A file and the table that it shall become."""
+
+    file: Path
+    namespace: str
+    table_name: str
+    head: bool = True
+    partition: int = 4
+    id_delimiter: str = ","
+    drop: bool = False
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@command.command()
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    help="CSV file on this machine.",
+)
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the table.")
+@click.option("-t", "--table", metavar="NAME", help="Name of the table.")
+@click.option("--drop", is_flag=True, help="Replace a table of this name.")
+@click.option("--head/--no-head", default=None, help="The first line names the columns [default].")
+@click.option("--partition", type=click.IntRange(1, 1023), help="Partitions [default: 4].")
+@click.option("--id-delimiter", metavar="TEXT", help="Between two cells [default: a comma].")
+@click.option(
+    "-c", "--conf", type=JsonFile(), help="Upload conf, as for FATE; options override it."
+)
+@click.option("--no-wait", is_flag=True, help="Return when the file is sent.")
+@asks_server
+def upload(at: Session, /, conf: dict[str, Any] | None, no_wait: bool, **options: Any) -> None:
+    """Send a CSV file and make a table of it."""
+    spec = upload_spec(conf or {}, options)
+    sent = send(at.client, at.out, spec)
+    if no_wait:
+        at.out.result(
+            sent, lambda: click.echo(f"The file was sent; job {sent.job_id} makes the table.")
+        )
+        return
+    finish(at.client, at.out, sent)
+
+
+@command.command()
+@click.option(
+    "-l", "--limit", default=20, show_default=True, type=click.IntRange(0), help="0: all."
+)
+@asks_server
+def history(at: Session, limit: int) -> None:
+    """List earlier uploads whose tables still exist, newest first."""
+    found = at.client.upload_history(limit)
+    rows = [(u.namespace, u.table_name, u.count, u.partitions, u.job_id) for u in found]
+
+    def text() -> None:
+        if rows:
+            at.out.table(("namespace", "table", "rows", "partitions", "job"), rows)
+        else:
+            click.echo("No uploads.")
+
+    at.out.result(found, text)
+
+
+def upload_spec(conf: dict[str, Any], options: dict[str, Any]) -> UploadSpec:
+    """Return what to upload from FATE's conf and the command's options, which win.
+
+    Raises: click.UsageError: something is missing or of a wrong kind.
+    """
+    given = {"table_name" if k == "table" else k: v for k, v in options.items() if v is not None}
+    if not given.pop("drop", False):
+        given["drop"] = _flag(conf, "drop", 0)
+    else:
+        given["drop"] = True
+    merged = {**conf, **given}
+    for name in ("file", "namespace", "table_name"):
+        if not merged.get(name):
+            raise click.UsageError(f"name the {name.replace('_', ' ')}, or give a conf with it")
+    partition = merged.get("partition", 4)
+    if not isinstance(partition, int) or isinstance(partition, bool):
+        raise click.UsageError("`partition` in the conf must be a whole number")
+    file = Path(merged["file"])
+    if not file.is_file():
+        raise click.UsageError(f"the file {str(file)!r} does not exist")
+    return UploadSpec(
+        file=file,
+        namespace=str(merged["namespace"]),
+        table_name=str(merged["table_name"]),
+        head=_flag(merged, "head", 1),
+        partition=partition,
+        id_delimiter=str(merged.get("id_delimiter", ",")),
+        drop=bool(merged["drop"]),
+        more={k: v for k, v in conf.items() if k not in _OWN_KEYS + _IGNORED_KEYS},
+    )
+
+
+def send(client: Client, out: Output, spec: UploadSpec) -> Uploaded:
+    """Send a file, with a bar on a terminal."""
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console(), disable=not out.is_live, transient=True) as bar:
+        line = bar.add_task(f"sending {spec.file.name}", total=None)
+        return client.upload(
+            spec.file,
+            namespace=spec.namespace,
+            table_name=spec.table_name,
+            head=spec.head,
+            partition=spec.partition,
+            id_delimiter=spec.id_delimiter,
+            drop=spec.drop,
+            more=spec.more,
+            progress=lambda sent, total: bar.update(line, completed=sent, total=total),
+        )
+
+
+def finish(client: Client, out: Output, sent: Uploaded) -> None:
+    """Wait for an upload's job and tell what became of it.
+
+    Raises: click.exceptions.Exit: the job failed; why was printed.
+    """
+    view = client.wait(sent.job_id)
+    if not view.succeeded:
+        wait_for(client, out, sent.job_id)
+    table = client.table_info(sent.namespace, sent.table_name)
+    out.result(
+        {"job_id": sent.job_id, "table": table},
+        lambda: out.note(f"Table {table.namespace}.{table.name} has {table.count} rows."),
+    )
+
+
+def _flag(conf: dict[str, Any], name: str, default: int) -> bool:
+    """Return a yes or no that FATE writes as 1 or 0, also 2 for no."""
+    value = conf.get(name, default)
+    try:
+        return int(value) == 1
+    except (TypeError, ValueError):
+        raise click.UsageError(f"`{name}` in the conf must be 0 or 1") from None

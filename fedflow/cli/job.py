@@ -1,0 +1,283 @@
+"""`fedflow job`: submit jobs, watch them, stop them, read their logs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedflow.base.errors import NoData
+from fedflow.cli import session
+from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.files import JsonFile
+from fedflow.cli.output import Output, clean, console, duration, moment, number, place
+from fedflow.cli.progress import JobProgress, progress_table
+from fedflow.cli.session import Session, asks_server
+from fedflow.client.client import Client
+from fedflow.client.results import JobStatusView
+from fedflow.domain.site import Site
+
+_LEVELS = ("debug", "info", "warning", "error", "stdout")
+_TAIL_LINES = 20  #: of the failed task's log, shown with the first real error
+
+
+@click.group()
+def command() -> None:
+    """Submit jobs, watch and stop them."""
+
+
+@command.command()
+@click.option(
+    "-c", "--conf", "conf", type=JsonFile(), required=True, help="Runtime conf, as for FATE."
+)
+@click.option("-d", "--dsl", "dsl", type=JsonFile(), required=True, help="DSL, as for FATE.")
+@click.option("--wait", "wait_", is_flag=True, help="Wait for its end; exit code 3 if it fails.")
+@asks_server
+def submit(at: Session, conf: dict[str, Any], dsl: dict[str, Any], wait_: bool) -> None:
+    """Submit a job."""
+    made = at.client.submit(dsl, conf)
+    for warning in made.warnings:
+        click.echo(f"Warning: {clean(warning)}", err=True)
+    if wait_:
+        at.out.note(f"Job {made.job_id} was submitted.")
+        wait_for(at.client, at.out, made.job_id)
+        return
+
+    def text() -> None:
+        click.echo(f"Job {made.job_id} was submitted.")
+        click.echo(f"Watch it: fedflow job wait -j {made.job_id}")
+
+    at.out.result(made, text)
+
+
+@command.command()
+@session.job_id
+@asks_server
+def query(at: Session, job_id: str) -> None:
+    """Show how a job stands, with every task and the first real error."""
+    view = at.client.job(job_id)
+    at.out.result(view, lambda: show_job(at.out, view))
+
+
+@command.command("list")
+@click.option(
+    "-l", "--limit", default=20, show_default=True, type=click.IntRange(0), help="0: all."
+)
+@click.option("--page", default=1, type=click.IntRange(1), help="Page, each of `limit` jobs.")
+@click.option(
+    "-s",
+    "--status",
+    type=click.Choice(["waiting", "running", "success", "failed", "canceled"]),
+    help="Only jobs with this status.",
+)
+@asks_server
+def list_(at: Session, limit: int, page: int, status: str | None) -> None:
+    """List this server's jobs, newest first."""
+    found = at.client.jobs(limit, page=page, status=status)
+    rows = [
+        (
+            job.job_id,
+            f"{job.role} {job.party_id}",
+            f"{job.status} {number(job.progress)}%" if job.status == "running" and job.progress
+            else job.status,
+            moment(job.create_time),
+            duration(job.elapsed / 1000) if job.elapsed is not None else None,
+        )
+        for job in found.jobs
+    ]  # fmt: skip
+
+    def text() -> None:
+        if not rows:
+            click.echo("No jobs.")
+            return
+        at.out.table(("job", "site", "status", "created", "took"), rows)
+        if len(rows) < found.count:
+            click.echo(f"{len(rows)} of {found.count}; --page or --limit shows more.")
+
+    at.out.result(found, text)
+
+
+@command.command()
+@session.job_id
+@asks_server
+def stop(at: Session, job_id: str) -> None:
+    """Stop a job at all its parties."""
+    status = at.client.stop(job_id)
+    at.out.result(
+        {"job_id": job_id, "status": status}, lambda: click.echo(f"Job {job_id} is {status}.")
+    )
+
+
+@command.command()
+@session.job_id
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Longest wait, seconds.")
+@asks_server
+def wait(at: Session, job_id: str, timeout: float | None) -> None:
+    """Wait until a job has ended; exit code 3 if it did not succeed."""
+    wait_for(at.client, at.out, job_id, timeout_s=timeout)
+
+
+@command.command()
+@session.job_id
+@click.option("-c", "--component", metavar="NAME", help="Component; default: the first error's.")
+@session.site_options
+@click.option("--level", type=click.Choice(_LEVELS), default="info", help="Which log to print.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Save all logs of the job here instead of printing.",
+)
+@asks_server
+def log(
+    at: Session,
+    *,
+    job_id: str,
+    component: str | None,
+    site: Site | None,
+    level: str,
+    output: Path | None,
+) -> None:
+    """Print the first real error of a job, or the log of one component at this server."""
+    if output is not None:
+        files = at.client.log_download(job_id, output)
+        at.out.result(
+            [str(file) for file in files],
+            lambda: click.echo(f"{len(files)} files were saved in {output}."),
+        )
+        return
+    if component is None and site is None:
+        _print_first_error(at, job_id)
+        return
+    with tempfile.TemporaryDirectory(prefix="fedflow-") as folder:
+        chosen = _chosen(
+            at.client, job_id, folder=Path(folder), component=component, site=site, level=level
+        )
+        if not chosen:
+            raise NoData(reason="this server has no such log of the job")
+        logs = [(name, _read(path)) for name, path in chosen]
+
+    def text() -> None:
+        for name, lines in logs:
+            if len(logs) > 1:
+                click.echo(f"==> {name} <==")
+            click.echo(clean(lines), nl=not lines.endswith("\n"))
+
+    at.out.result(dict(logs), text)
+
+
+# --- waiting, showing -----------------------------------------------------------------------------
+
+
+def wait_for(
+    client: Client, out: Output, job_id: str, *, timeout_s: float | None = None
+) -> JobStatusView:
+    """Show a job's progress until it ended, then how it ended.
+
+    Raises: click.exceptions.Exit: it did not succeed. StillRunning.
+    """
+    with JobProgress(out) as progress:
+        view = client.wait(job_id, timeout_s=timeout_s, on_change=progress)
+    out.result(view, lambda: _show_end(view))
+    if not view.succeeded:
+        raise click.exceptions.Exit(ExitCode.JOB_FAILED)
+    return view
+
+
+def show_job(out: Output, view: JobStatusView) -> None:
+    """Print a job with all its tasks."""
+    click.echo(f"job        {view.job_id}")
+    click.echo(f"status     {clean(view.status)} ({view.progress} %)")
+    if view.reason and not view.succeeded:
+        click.echo(f"reason     {clean(str(view.reason))}")
+    click.echo(f"initiator  {place(clean(view.initiator))}")
+    click.echo(f"created    {moment(view.created_ms)}")
+    if view.started_ms is not None and view.ended_ms is not None:
+        click.echo(f"took       {duration((view.ended_ms - view.started_ms) / 1000)}")
+    for warning in view.warnings:
+        click.echo(f"warning    {clean(warning)}")
+    click.echo()
+    console().print(progress_table(view))
+    _show_first_error(view)
+
+
+def _show_end(view: JobStatusView) -> None:
+    started = view.started_ms if view.started_ms is not None else view.created_ms
+    took = duration((view.ended_ms - started) / 1000) if view.ended_ms is not None else None
+    click.echo(f"Job {view.job_id}: {clean(view.status)}" + (f" after {took}." if took else "."))
+    if view.reason and not view.succeeded:
+        click.echo(f"Reason: {clean(str(view.reason))}")
+    _show_first_error(view)
+
+
+def _show_first_error(view: JobStatusView) -> None:
+    error = view.first_error
+    if error is None or error.reason is None:
+        return
+    click.echo()
+    click.echo(f"First error: {error.component} at {place(error.site)}, {clean(error.reason.code)}")
+    click.echo(f"  {clean(error.reason.message)}")
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+def _print_first_error(at: Session, job_id: str) -> None:
+    view = at.client.job(job_id)
+    error = view.first_error
+    tail: list[str] = []
+    if error is not None:
+        with tempfile.TemporaryDirectory(prefix="fedflow-") as folder:
+            site = Site.from_key(error.site)
+            for _, path in _chosen(
+                at.client, job_id, folder=Path(folder), component=error.component, site=site,
+                level="error",
+            ):  # fmt: skip
+                tail += _read(path).splitlines()[-_TAIL_LINES:]
+
+    def text() -> None:
+        if error is None:
+            click.echo(f"Job {job_id} is {clean(view.status)}; no task has failed at this server.")
+            if view.reason and not view.succeeded:
+                click.echo(f"Reason: {clean(str(view.reason))}")
+            click.echo("`-c COMPONENT` prints the log of a component.")
+            return
+        _show_first_error(view)
+        for line in tail:
+            click.echo(f"  {clean(line)}")
+
+    at.out.result({"status": view.status, "first_error": error, "log": tail}, text)
+
+
+def _chosen(
+    client: Client,
+    job_id: str,
+    *,
+    folder: Path,
+    component: str | None,
+    site: Site | None,
+    level: str,
+) -> list[tuple[str, Path]]:
+    """Return (name, file) of the logs of a level below `folder`, the newest attempt of each."""
+    wanted = "stdout.log" if level == "stdout" else f"{level.upper()}.log"
+    newest: dict[tuple[str, ...], tuple[int, Path]] = {}
+    root = folder.resolve()
+    for path in client.log_download(job_id, folder):
+        parts = path.relative_to(root).parts
+        if len(parts) != 5 or parts[4] != wanted or not parts[3].isdigit():
+            continue
+        role, party_id, name = parts[:3]
+        if component is not None and name != component:
+            continue
+        if site is not None and (role, party_id) != (site.role.value, site.party_id):
+            continue
+        key = (role, party_id, name)
+        if key not in newest or newest[key][0] < int(parts[3]):
+            newest[key] = (int(parts[3]), path)
+    return [(f"{r} {p} {name}", path) for (r, p, name), (_, path) in sorted(newest.items())]
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

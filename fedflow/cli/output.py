@@ -1,0 +1,142 @@
+"""What a command prints: text for people, or one JSON document for programs (`--json`).
+
+Text from a server may come from another company: control characters in it are never printed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_PIPE_COLUMNS = 200  #: width of tables that no terminal limits
+
+_STYLES: Mapping[str, str] = {
+    "success": "green",
+    "pass": "green",
+    "running": "cyan",
+    "waiting": "dim",
+    "failed": "bold red",
+    "timeout": "bold red",
+    "canceled": "yellow",
+}
+
+
+class Output:
+    """Prints results in the form that was asked for."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether a person watches, so that lines may be redrawn."""
+        return not self.as_json and sys.stdout.isatty()
+
+    def result(self, value: Any, text: Callable[[], None]) -> None:
+        """Print `value` as JSON, or call `text`, which prints it for people."""
+        if self.as_json:
+            click.echo(json_text(value))
+        else:
+            text()
+
+    def note(self, text: str) -> None:
+        """Print a line for people only."""
+        if not self.as_json:
+            click.echo(clean(text))
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = ""
+    ) -> None:
+        """Print a table for people."""
+        if not self.as_json:
+            console().print(table_of(columns, rows, title=title))
+
+
+def console() -> Console:
+    """Return a console on the standard output of this moment."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_COLUMNS
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> Table:
+    """Return a table without lines around its cells."""
+    table = Table(
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+        title=title or None,
+        title_justify="left",
+        header_style="bold",
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(cell(value) for value in row))
+    return table
+
+
+def cell(value: Any) -> Text:
+    """Return a table cell; the words of a status have a colour."""
+    if isinstance(value, Text):
+        return value
+    if value is None:
+        return Text("-", style="dim")
+    text = clean(number(value) if isinstance(value, float) else str(value))
+    return Text(text, style=_STYLES.get(text.partition(" ")[0], ""))
+
+
+def json_text(value: Any) -> str:
+    """Return `value` as indented JSON; dataclasses become objects, paths text."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=_path_text), indent=2).decode()
+
+
+def _path_text(value: Any) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def clean(text: str) -> str:
+    """Return `text` with control characters, which could steer a terminal, made visible."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
+
+
+def number(value: float) -> str:
+    """Return a number with at most six digits that matter."""
+    return f"{value:.6g}"
+
+
+def moment(time_ms: int | None) -> str | None:
+    """Return milliseconds since the epoch as local date and time."""
+    if time_ms is None:
+        return None
+    return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(seconds: float | None) -> str | None:
+    """Return a duration for people: `0.4 s`, `12.3 s`, `3 min 20 s`, `2 h 05 min`."""
+    if seconds is None:
+        return None
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def place(site: str) -> str:
+    """Return `role-party_id` as people write it: `guest 9999`."""
+    return site.replace("-", " ", 1)

@@ -1,0 +1,109 @@
+"""`fedflow tracking`: what jobs produced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fedflow.base.errors import NoData
+from fedflow.cli import session
+from fedflow.cli.output import Output, json_text
+from fedflow.cli.session import Session, asks_server
+from fedflow.client.results import Metric
+from fedflow.domain.site import Site
+
+_POINTS = 60  #: a curve with more points is shown by its ends only
+
+
+@click.group()
+def command() -> None:
+    """What jobs produced: metrics, tables, models."""
+
+
+@command.command()
+@session.job_id
+@session.component
+@session.site_options
+@asks_server
+def metrics(at: Session, job_id: str, component: str, site: Site | None) -> None:
+    """Show the metrics of a component, for example AUC, or the loss of every iteration."""
+    found = at.client.metrics(job_id, component, site=site)
+    at.out.result(found, lambda: show_metrics(at.out, found))
+
+
+@command.command()
+@session.job_id
+@session.component
+@session.site_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Save all rows here as CSV instead of showing the first ones.",
+)
+@click.option("-l", "--limit", default=10, show_default=True, type=click.IntRange(1, 100))
+@asks_server
+def output(
+    at: Session, *, job_id: str, component: str, site: Site | None, output: Path | None, limit: int
+) -> None:
+    """Show or save the output tables of a component at one site."""
+    if output is not None:
+        files = at.client.download_output(job_id, component, output, site=site)
+        at.out.result(
+            [str(file) for file in files],
+            lambda: click.echo("\n".join(str(file) for file in files)),
+        )
+        return
+    tables = at.client.output_data(job_id, component, site=site)
+
+    def text() -> None:
+        if not tables:
+            click.echo("This site has no output of the component.")
+        for table in tables:
+            at.out.note(f"{table.name}: {table.total} rows")
+            at.out.table(table.header, table.rows[:limit])
+
+    at.out.result(tables, text)
+
+
+@command.command()
+@session.job_id
+@session.component
+@session.site_options
+@asks_server
+def summary(at: Session, job_id: str, component: str, site: Site | None) -> None:
+    """Show the summary of a component, as JSON."""
+    click.echo(json_text(at.client.summary(job_id, component, site=site)))
+
+
+@command.command()
+@session.job_id
+@session.component
+@session.site_options
+@asks_server
+def model(at: Session, job_id: str, component: str, site: Site | None) -> None:
+    """Show a site's share of a model, as JSON."""
+    share = at.client.model(job_id, component, site=site)
+    if share is None:
+        raise NoData(reason="this site has no share of a model of the component")
+    click.echo(json_text(share))
+
+
+def show_metrics(out: Output, metrics: list[Metric]) -> None:
+    """Print named values as a table each, curves as their points."""
+    if not metrics:
+        click.echo("This site has no metrics of the component.")
+    for metric in metrics:
+        title = f"{metric.namespace} / {metric.name}"
+        if not metric.points:
+            out.note(f"{title}: --json has it")
+        elif metric.is_summary:
+            out.note(title)
+            out.table(("name", "value"), metric.points)
+        elif len(metric.points) > _POINTS:
+            first, last = metric.points[0], metric.points[-1]
+            out.note(f"{title}: {len(metric.points)} points from {first} to {last}; --json has all")
+        else:
+            out.note(title)
+            out.table((str(metric.meta.get("unit_name") or "at"), "value"), metric.points)

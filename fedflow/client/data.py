@@ -1,0 +1,141 @@
+"""The client's calls about this party's own data: uploads and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedflow.base.errors import BadData
+from fedflow.client.connection import Connection
+from fedflow.client.multipart import MultipartFile, Progress
+from fedflow.client.results import Preview, TableInfo, Upload, Uploaded
+
+
+class DataCalls:
+    """What can be asked about data."""
+
+    _connection: Connection
+
+    def upload(
+        self,
+        path: Path,
+        *,
+        namespace: str,
+        table_name: str,
+        head: bool = True,
+        partition: int = 4,
+        id_delimiter: str = ",",
+        drop: bool = False,
+        more: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> Uploaded:
+        """Send a CSV file to the server, which makes a table of it in a job of its own.
+
+        The file is streamed. `head`: its first line names the columns. `drop` replaces a table of
+        the same name. `more` are other parameters of FATE's upload (`extend_sid`, `with_meta`,
+        `meta`, ...). `progress` is told (bytes sent, bytes in all).
+
+        Raises: BadData: the file cannot be read. TableExists.
+        """
+        parameters = {
+            **(more or {}),
+            "file": path.name,
+            "namespace": namespace,
+            "table_name": table_name,
+            "head": int(head),
+            "partition": partition,
+            "id_delimiter": id_delimiter,
+            "drop": int(drop),
+            "use_local_data": 1,
+        }
+        try:
+            file = path.open("rb")
+        except OSError as exc:
+            raise BadData(where=str(path), reason=exc.strerror or str(exc)) from exc
+        with file:
+            body = MultipartFile(file, name=path.name, progress=progress)
+            envelope = self._connection.send_file(
+                "/v1/data/upload", parameters, body, command="data/upload"
+            )
+        found: Uploaded = self._connection.typed(
+            {
+                "job_id": envelope.get("jobId"),
+                "namespace": namespace,
+                "table_name": table_name,
+            },
+            Uploaded,
+            command="data/upload",
+        )
+        return found
+
+    def upload_history(self, limit: int = 20, *, job_id: str | None = None) -> list[Upload]:
+        """Return earlier uploads whose tables still exist, newest first; `limit` 0 means all."""
+        body = {"limit": limit} if job_id is None else {"limit": limit, "job_id": job_id}
+        entries: list[dict[str, dict[str, Any]]] = self._connection.ask(
+            "/v1/data/upload/history",
+            body,
+            answer=list[dict[str, dict[str, Any]]],
+            command="data/upload/history",
+        )
+        rows = [
+            {
+                **entry.get("upload_info", {}),
+                "job_id": one,
+                "count": entry.get("upload_info", {}).get("upload_count", 0),
+                "partitions": entry.get("upload_info", {}).get("partition", 0),
+                "notes": entry.get("notes") or "",
+            }
+            for members in entries
+            for one, entry in members.items()
+        ]
+        found: list[Upload] = self._connection.typed(
+            rows, list[Upload], command="data/upload/history"
+        )
+        return found
+
+    def table_info(self, namespace: str, name: str) -> TableInfo:
+        """Return what the server knows of a table, also if it does not exist."""
+        row: dict[str, Any] = self._connection.ask(
+            "/v1/table/table_info",
+            {"namespace": namespace, "name": name},
+            answer=dict[str, Any],
+            command="table/table_info",
+        )
+        found: TableInfo = self._connection.typed(
+            {
+                "namespace": row.get("namespace"),
+                "name": row.get("table_name"),
+                "exists": bool(row.get("exist")),
+                "count": row.get("count") or 0,
+                "partitions": row.get("partition") or 0,
+                "schema": row.get("schema") or {},
+                "origin": row.get("origin") or "",
+            },
+            TableInfo,
+            command="table/table_info",
+        )
+        return found
+
+    def table_preview(self, namespace: str, name: str, *, limit: int = 20) -> Preview:
+        """Return the first rows of a table, at most 100. Raises: NoData, TableNotFound."""
+        row: dict[str, Any] = self._connection.ask(
+            "/v1/table/preview",
+            {"namespace": namespace, "name": name, "limit": limit},
+            answer=dict[str, Any],
+            command="table/preview",
+        )
+        found: Preview = self._connection.typed(
+            {"header": row.get("header") or (), "rows": row.get("data") or (), "name": name},
+            Preview,
+            command="table/preview",
+        )
+        return found
+
+    def table_delete(self, namespace: str, name: str) -> None:
+        """Delete a table and its files. Raises: ClientError: there is no such table."""
+        self._connection.envelope(
+            "/v1/table/delete",
+            {"namespace": namespace, "table_name": name},
+            command="table/delete",
+        )

@@ -1,0 +1,267 @@
+"""What a server answers, as frozen values. Times are milliseconds since the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
+
+FOLLOWERS = frozenset({"PeerFailed", "Stopped", "ExecutorDied"})
+"""Reasons of a failed task that may only follow from another party's error."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submitted:
+    """A job that all its sites accepted."""
+
+    job_id: str
+    model_id: str = ""
+    model_version: str = ""
+    logs_directory: str = ""  #: at the server
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Submitted job {self.job_id}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Uploaded:
+    """A file that the server received; the job turns it into a table."""
+
+    job_id: str
+    namespace: str
+    table_name: str
+
+    def __repr__(self) -> str:
+        return f"<Uploaded {self.namespace}.{self.table_name} by job {self.job_id}>"
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    """Why something waits or ended: a stable word, a sentence, and where it comes from."""
+
+    code: str
+    message: str
+    site: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.site}: {self.message}" if self.site else self.message
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskView:
+    """One site's share of one component."""
+
+    component: str
+    module: str
+    site: str  #: `role-party_id`
+    version: int
+    status: str
+    progress: float = 0.0  #: between 0 and 1
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    reason: Reason | None = None
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """Return how long it ran in seconds, None if it has not ended or never ran."""
+        if self.started_ms is None or self.ended_ms is None:
+            return None
+        return (self.ended_ms - self.started_ms) / 1000
+
+    def __repr__(self) -> str:
+        return f"<Task {self.component} at {self.site}: {self.status}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobStatusView:
+    """A job as a person wants to see it: its status, why, and every task per site."""
+
+    job_id: str
+    status: str
+    progress: int  #: percent
+    initiator: str  #: `role-party_id`
+    roles: Mapping[str, tuple[str, ...]]
+    created_ms: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    reason: Reason | None = None
+    warnings: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()  #: in the order in which they run
+    tasks: tuple[TaskView, ...] = ()  #: the latest attempt of each, in that order
+
+    @property
+    def is_final(self) -> bool:
+        """Tell whether the job has ended."""
+        return self.status in {status.value for status in JOB_FINAL}
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status == JobStatus.SUCCESS.value
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Return the sites that have tasks, in order of their first task."""
+        return tuple(dict.fromkeys(task.site for task in self.tasks))
+
+    @property
+    def first_error(self) -> TaskView | None:
+        """Return the failed task that the others followed, None if none failed by itself.
+
+        A task that was stopped because of another site does not count. The task at the site that
+        the job's reason names comes first; one that only says that another party failed comes after
+        those that have an own reason.
+        """
+        where = self.reason.site if self.reason else None
+        failed = [
+            t
+            for t in self.tasks
+            if t.reason and t.status in (TaskStatus.FAILED.value, TaskStatus.TIMEOUT.value)
+            if t.reason.site in (None, t.site)
+        ]
+        if not failed:
+            return None
+        latest = max((t.ended_ms or 0 for t in failed), default=0)
+        return min(
+            failed,
+            key=lambda t: (t.site != where,
+                           t.reason is not None and t.reason.code in FOLLOWERS,
+                           t.ended_ms if t.ended_ms is not None else latest),
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        ended = sum(t.ended_ms is not None for t in self.tasks)
+        return f"<Job {self.job_id}: {self.status}, {ended} of {len(self.tasks)} tasks ended>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRow:
+    """One site's share of a job, as a list of jobs shows it."""
+
+    job_id: str
+    role: str
+    party_id: int | str
+    status: str
+    progress: int | float | None = None
+    create_time: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    elapsed: int | None = None
+    description: str | None = None
+    partners: tuple[int | str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Job {self.job_id} at {self.role} {self.party_id}: {self.status}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobPage:
+    """Some jobs, newest first, and how many there are in all."""
+
+    jobs: tuple[JobRow, ...]
+    count: int
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableInfo:
+    """What the server knows of a table; a table that does not exist has `exists` False."""
+
+    namespace: str
+    name: str
+    exists: bool
+    count: int = 0  #: rows
+    partitions: int = 0
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+
+    def __repr__(self) -> str:
+        rows = f"{self.count} rows" if self.exists else "does not exist"
+        return f"<Table {self.namespace}.{self.name}: {rows}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    """The first rows of a table as the server shows them."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    name: str = ""
+    total: int | None = None  #: rows of the whole table
+
+    def __repr__(self) -> str:
+        return f"<Preview {self.name} {len(self.rows)} x {len(self.header)}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upload:
+    """An earlier upload whose table still exists."""
+
+    job_id: str
+    namespace: str
+    table_name: str
+    count: int
+    partitions: int
+    notes: str = ""
+
+
+# --- tracking, components -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """One metric of one component at one site: points [key, value], and what they mean."""
+
+    namespace: str
+    name: str
+    points: tuple[tuple[Any, Any], ...]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Return the metric's type in FATE's words, for example `LOSS`."""
+        return str(self.meta.get("metric_type", ""))
+
+    @property
+    def is_summary(self) -> bool:
+        """Tell whether the points are named values, not a curve."""
+        return bool(self.points) and all(isinstance(key, str) for key, _ in self.points)
+
+    def value(self, key: Any) -> Any:
+        """Return the value at `key`. Raises: KeyError: there is none."""
+        return dict(self.points)[key]
+
+    def __repr__(self) -> str:
+        return f"<Metric {self.namespace}/{self.name}: {len(self.points)} points>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelShare:
+    """One site's share of a trained model, and what it is called."""
+
+    param: Mapping[str, Any]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModuleInfo:
+    """A component module: what runs where, what it takes and gives."""
+
+    module: str
+    roles: tuple[str, ...] = ()
+    data_ports: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    summary: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)  #: JSON schema
+
+    def __repr__(self) -> str:
+        return f"<Module {self.module}>"

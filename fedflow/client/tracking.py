@@ -1,0 +1,142 @@
+"""The client's calls about what a job produced: metrics, tables, models, summaries.
+
+Where a site is asked for, None means the initiator's if it is at this server, else an own one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from fedflow.base.errors import JobNotFound
+from fedflow.base.ids import PartyId
+from fedflow.client.archive import unpack
+from fedflow.client.connection import Connection
+from fedflow.client.results import Metric, ModelShare, Preview
+from fedflow.domain.site import Role, Site
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What is read of FATE's JOB record."""
+
+    f_role: Role
+    f_party_id: str
+    f_is_initiator: bool = False
+
+
+class TrackingCalls:
+    """What can be asked about the results of a component."""
+
+    _connection: Connection
+
+    def metrics(self, job_id: str, component: str, *, site: Site | None = None) -> list[Metric]:
+        """Return all metrics of a component with their points."""
+        tree: dict[str, dict[str, dict[str, Any]]] = self._connection.ask(
+            "/v1/tracking/component/metric/all",
+            self._place(job_id, component, site),
+            answer=dict[str, dict[str, dict[str, Any]]],
+            command="tracking/component/metric/all",
+        )
+        rows = [
+            {
+                "namespace": namespace,
+                "name": name,
+                "points": metric.get("data") or (),
+                "meta": metric.get("meta") or {},
+            }
+            for namespace, metrics in tree.items()
+            for name, metric in metrics.items()
+        ]
+        found: list[Metric] = self._connection.typed(
+            rows, list[Metric], command="tracking/component/metric/all"
+        )
+        return found
+
+    def output_data(
+        self, job_id: str, component: str, *, site: Site | None = None
+    ) -> list[Preview]:
+        """Return up to 100 rows of each output table; an empty list if there is none."""
+        command = "tracking/component/output/data"
+        envelope = self._connection.envelope(
+            f"/v1/{command}", self._place(job_id, component, site), command=command
+        )
+        meta = envelope.get("meta") or {}
+        parts = zip_longest(
+            envelope.get("data") or (),
+            meta.get("header") or (),
+            meta.get("total") or (),
+            meta.get("names") or (),
+        )
+        rows = [
+            {"rows": rows or (), "header": header or (), "total": total, "name": name or ""}
+            for rows, header, total, name in parts
+        ]
+        found: list[Preview] = self._connection.typed(rows, list[Preview], command=command)
+        return found
+
+    def download_output(
+        self, job_id: str, component: str, target: Path, *, site: Site | None = None,
+        limit: int = -1, head: bool = True,
+    ) -> list[Path]:  # fmt: skip
+        """Unpack the output tables into `target`, a CSV and a meta file each; return the files.
+
+        `limit` < 0 means all rows. Raises: NoData: there is no output at this site.
+        """
+        body = {**self._place(job_id, component, site), "limit": limit, "head": head}
+        command = "tracking/component/output/data/download"
+        with tempfile.TemporaryDirectory(prefix="fedflow-") as folder:
+            archive = Path(folder) / "output.tar.gz"
+            with archive.open("wb") as file:
+                self._connection.fetch(f"/v1/{command}", body, file, command=command, method="GET")
+            return unpack(archive, target)
+
+    def model(self, job_id: str, component: str, *, site: Site | None = None) -> ModelShare | None:
+        """Return the site's share of a component's model, None if it has none."""
+        command = "tracking/component/output/model"
+        envelope = self._connection.envelope(
+            f"/v1/{command}", self._place(job_id, component, site), command=command
+        )
+        if not envelope.get("data"):
+            return None
+        meta = envelope.get("meta") or {}
+        found: ModelShare = self._connection.typed(
+            {
+                "param": envelope["data"],
+                "meta": meta.get("meta_data") or {},
+                "module": meta.get("module_name") or "",
+            },
+            ModelShare,
+            command=command,
+        )
+        return found
+
+    def summary(self, job_id: str, component: str, *, site: Site | None = None) -> Any:
+        """Return a component's summary, a JSON value. Raises: NoData: it has none."""
+        command = "tracking/component/summary/download"
+        return self._connection.read(
+            f"/v1/{command}", self._place(job_id, component, site), command=command
+        )
+
+    def own_sites(self, job_id: str) -> list[Site]:
+        """Return the sites of a job at this server, the initiator first. Raises: JobNotFound."""
+        rows: list[_Share] = self._connection.ask(
+            "/v1/job/query", {"job_id": job_id}, answer=list[_Share], command="job/query"
+        )
+        if not rows:
+            raise JobNotFound(job_id=job_id)
+        rows.sort(key=lambda row: not row.f_is_initiator)
+        return [Site(row.f_role, PartyId(row.f_party_id)) for row in rows]
+
+    def _place(self, job_id: str, component: str, site: Site | None) -> dict[str, str]:
+        if site is None:
+            site = self.own_sites(job_id)[0]
+        return {
+            "job_id": job_id,
+            "component_name": component,
+            "role": site.role.value,
+            "party_id": site.party_id,
+        }

@@ -1,0 +1,34 @@
+"""Parameters of Evaluation."""
+
+from __future__ import annotations
+
+from fedflow.components.evaluation.metrics import METRICS_OF, choose_metrics
+from fedflow.sdk import Params
+
+
+class EvaluationParams(Params, frozen=True, kw_only=True):
+    """Parameters of Evaluation."""
+
+    #: `binary`, `multi` or `regression`, in any case; `clustering` is not supported yet
+    eval_type: str = "binary"
+    pos_label: int | float | str = 1  #: the label that counts as positive
+    metrics: list[str] | None = None  #: null: all of the eval_type
+    unfold_multi_result: bool = False  #: true is not supported yet
+    run_clustering_arbiter_metric: bool = False  #: without effect
+    need_run: bool = True  #: false: nothing is measured
+
+    @property
+    def kind(self) -> str:
+        """Return the eval_type in lower case."""
+        return self.eval_type.lower()
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Return the measures to make, in the order in which they are written."""
+        return choose_metrics(self.kind, self.metrics)
+
+    def check(self) -> None:
+        """Raise ValueError if the fields do not fit together."""
+        if self.kind not in METRICS_OF:
+            raise ValueError(f"eval_type: must be one of {', '.join(METRICS_OF)}")
+        choose_metrics(self.kind, self.metrics)

@@ -1,0 +1,1 @@
+"""Components that prepare features at one party, without other parties."""

@@ -1,0 +1,139 @@
+"""The encrypted arithmetic that guest, host and arbiter share: scales, ranges, sums, packing.
+
+Numbers are fixed point with p fraction bits (`FixedPoint`). A party's sums leave for the arbiter
+packed into signed slots whose width follows from these bounds, which each sender checks on its own
+numbers, so that nothing can overflow into a neighbour:
+
+| number | bound |
+|---|---|
+| feature | 2**20; the sum of a column's sizes 2**48 |
+| one party's share of a row's residual | 2**30 |
+| sample weight (mean 1) | 2**20 |
+| a party's own plaintext part of a sum | the same bound as the encrypted part |
+
+With p = 23 and one host a slot has 128 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from fedflow.base.errors import BadData
+from fedflow.components.crypto.fixed_point import FixedPoint, check_range
+from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
+from fedflow.components.linear.batches import BatchInfo
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FEATURE_BITS = 20
+COLUMN_BITS = 48
+SHARE_BITS = 30
+WEIGHT_BITS = 20
+ROWS_PER_BLOCK = 16_384  #: ciphertexts that are in memory as numbers at a time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scales:
+    """The number formats of one training, which follow from what the guest announced."""
+
+    fixed: FixedPoint
+    factors: int  #: how many encoded numbers are multiplied into a gradient sum
+    sum_bits: int  #: own parts of sums stay below 2**sum_bits
+    slot_bits: int
+
+    @staticmethod
+    def of(info: BatchInfo, *, hosts: int) -> Scales:
+        """Return the formats for `hosts` hosts."""
+        factors = 3 if info.weighted else 2
+        sum_bits = COLUMN_BITS + SHARE_BITS + hosts.bit_length()
+        if info.weighted:
+            sum_bits += WEIGHT_BITS
+        return Scales(
+            fixed=FixedPoint(bits=info.precision),
+            factors=factors,
+            sum_bits=sum_bits,
+            slot_bits=sum_bits + factors * info.precision + 3,  # three summands and the sign
+        )
+
+
+def encode_features(features: Floats, *, fixed: FixedPoint, columns: Sequence[str]) -> Ints:
+    """Return the features as int64, columns contiguous.
+
+    Raises: BadData: a column's values are too large.
+    """
+    sizes = np.abs(features)
+    large = sizes.max(axis=0, initial=0.0) >= 2.0**FEATURE_BITS
+    heavy = sizes.sum(axis=0) >= 2.0**COLUMN_BITS
+    for name, is_bad in zip(columns, large | heavy, strict=True):
+        if is_bad:
+            raise BadData(
+                where=f"column {name!r}",
+                reason=f"values reach 2^{FEATURE_BITS} or sum up to 2^{COLUMN_BITS}; scale it",
+            )
+    encoded = fixed.encode(features, limit_bits=FEATURE_BITS, what="features")
+    return np.asfortranarray(encoded)
+
+
+def encode_share(share: Floats, *, fixed: FixedPoint) -> Ints:
+    """Return one party's share of the residuals as int64. Raises: NotEncodable."""
+    return fixed.encode(share, limit_bits=SHARE_BITS, what="residuals")
+
+
+def encode_loss_column(half_residual: Floats, *, fixed: FixedPoint) -> Ints:
+    """Return the column whose product with the host's quarter scores is half the cross term.
+
+    Raises: NotEncodable: the residuals are too large.
+    """
+    column = 2.0 * half_residual
+    check_range(np.abs(column).sum(keepdims=True), limit_bits=COLUMN_BITS, what="residual sums")
+    return fixed.encode(column, limit_bits=SHARE_BITS + 1, what="residuals")
+
+
+def blocks(key: PublicKey, payload: object, *, count: int) -> Iterator[tuple[slice, list[mpz]]]:
+    """Yield the `count` ciphertexts of a message in blocks, each with its rows.
+
+    Raises: CodecError: the message is not `count` valid ciphertexts.
+    """
+    if count <= ROWS_PER_BLOCK:
+        yield slice(0, count), key.from_bytes(payload, count=count)
+        return
+    key.check_count(payload, count)
+    for start in range(0, count, ROWS_PER_BLOCK):
+        stop = min(start + ROWS_PER_BLOCK, count)
+        yield slice(start, stop), key.read(payload, start, stop)
+
+
+def dot(key: PublicKey, payload: object, matrix: Ints, *, with_total: bool = False) -> list[mpz]:
+    """Return ciphertexts of the inner products of a message with each column of `matrix`.
+
+    The matrix is rows x columns; with `with_total` the sum of all plaintexts follows as last entry.
+    Not blinded. Raises: CodecError: the message is not one valid ciphertext per row.
+    """
+    rows, columns = matrix.shape
+    sums = [mpz(1)] * (columns + with_total)
+    for part, ciphertexts in blocks(key, payload, count=rows):
+        found = key.dot_columns(ciphertexts, matrix[part])
+        if with_total:
+            found.append(key.total(ciphertexts))
+        sums = [key.add(old, new) for old, new in zip(sums, found, strict=True)]
+    return sums
+
+
+def pack_sums(key: PublicKey, sums: Sequence[mpz], own: Sequence[int], *, slot_bits: int) -> bytes:
+    """Return the message of encrypted sums plus own plain parts, packed and blinded."""
+    whole = [key.add_plain(ciphertext, part) for ciphertext, part in zip(sums, own, strict=True)]
+    return key.to_bytes(key.blind(key.pack(whole, slot_bits), to_owner=True))
+
+
+def open_sums(key: PrivateKey, payload: object, *, scales: Scales, count: int) -> Floats:
+    """Return the `count` sums of a message of `pack_sums`. Raises: CodecError."""
+    slots = key.public.slots(scales.slot_bits)
+    ciphertexts = key.public.from_bytes(payload, count=-(-count // slots))
+    numbers = unpack(key.decrypt(ciphertexts), scales.slot_bits, slots=slots, count=count)
+    return scales.fixed.decode(numbers, factors=scales.factors)

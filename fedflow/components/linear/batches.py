@@ -1,0 +1,192 @@
+"""How the guest cuts the rows into batches, and what it tells the others about that.
+
+Guest and hosts hold the same rows in the same order (`instances.check_same_rows`), so a batch
+travels as row numbers. With a masked rate r, hosts see a batch of
+min(rows, round((1 + r) * batch_size)) rows in random order, of which the guest alone knows the real
+ones; for the others it sends encrypted zeros.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.base.errors import CodecError
+from fedflow.components.linear.params import HeteroLRParams
+
+Rows = NDArray[np.int64]
+
+
+class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the guest announces before training, message `batch_info`."""
+
+    rows: int
+    batch_size: int  #: real rows of a batch; the last one may have fewer
+    batch_num: int
+    masked_batch_size: int  #: rows of a batch that hosts see
+    batch_mutable: bool  #: rows are drawn anew in each iteration
+    whole_draws: bool  #: every batch has `batch_size` rows (strategy `random`)
+    use_async: bool
+    with_loss: bool
+    weighted: bool  #: residuals carry the guest's sample weights
+    precision: int  #: fraction bits of features and residuals
+
+    def batch_rows(self, batch: int) -> int:
+        """Return how many real rows batch number `batch` has."""
+        if self.whole_draws:
+            return self.batch_size
+        return min(self.batch_size, self.rows - batch * self.batch_size)
+
+    @property
+    def masked(self) -> bool:
+        """Tell whether hosts see decoys."""
+        return self.masked_batch_size > self.batch_size
+
+    @property
+    def stored_order(self) -> bool:
+        """Tell whether batches are consecutive rows, which hosts can cut by themselves."""
+        return not (self.batch_mutable or self.masked or self.whole_draws)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the message."""
+        return dict(msgspec.structs.asdict(self))
+
+    @staticmethod
+    def from_json(value: object) -> BatchInfo:
+        """Return the announcement in a message. Raises: CodecError: none, or contradictory."""
+        try:
+            info = msgspec.convert(value, BatchInfo, strict=True)
+        except msgspec.ValidationError as exc:
+            raise CodecError(reason=f"batch_info: {exc}") from exc
+        fits = (
+            1 <= info.batch_size <= info.masked_batch_size <= info.rows
+            and info.batch_num == -(-info.rows // info.batch_size)
+            and 0 <= info.precision <= 30
+        )
+        if not fits:
+            raise CodecError(reason="batch_info: the numbers do not fit together")
+        return info
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Rows to work on together."""
+
+    rows: slice | Rows  #: what hosts see
+    real: NDArray[np.bool_] | None  #: which of them count; None = all
+
+
+def plan_batches(params: HeteroLRParams, *, rows: int, hosts: int, weighted: bool) -> BatchInfo:
+    """Return how `rows` rows are cut, and which variant of the protocol fits."""
+    one_batch = params.batch_size == -1 or params.batch_size >= rows
+    size = rows if one_batch else params.batch_size
+    whole_draws = not one_batch and params.batch_strategy.lower() == "random"
+    masked_size = min(rows, max(size, round((1.0 + params.masked_rate) * size)))
+    return BatchInfo(
+        rows=rows,
+        batch_size=size,
+        batch_num=-(-rows // size),
+        masked_batch_size=masked_size,
+        batch_mutable=not one_batch and (params.shuffle or whole_draws),
+        whole_draws=whole_draws,
+        use_async=hosts == 1 and not weighted and masked_size == size,
+        with_loss=hosts == 1,
+        weighted=weighted,
+        precision=params.precision_bits,
+    )
+
+
+class GuestBatches:
+    """Draws the batches."""
+
+    def __init__(self, info: BatchInfo, *, shuffle: bool, random_seed: int | None) -> None:
+        self._info = info
+        self._shuffle = shuffle
+        self._generator = None if random_seed is None else np.random.default_rng(random_seed)
+        self._fixed: list[Batch] | None = None
+
+    def epoch(self) -> list[Batch]:
+        """Return the next iteration's batches; the same ones again unless they are mutable."""
+        if self._fixed is not None:
+            return self._fixed
+        batches = list(self._draw())
+        if not self._info.batch_mutable:
+            self._fixed = batches
+        return batches
+
+    def _draw(self) -> Iterator[Batch]:
+        info = self._info
+        if info.stored_order:
+            yield from _consecutive(info)
+            return
+        order = self._permutation() if self._shuffle else np.arange(info.rows)
+        for number in range(info.batch_num):
+            if info.whole_draws:
+                real = self._permutation()[: info.batch_size]
+            else:
+                real = order[number * info.batch_size : (number + 1) * info.batch_size]
+            yield self._with_decoys(real) if info.masked else Batch(rows=real, real=None)
+
+    def _with_decoys(self, real: Rows) -> Batch:
+        shuffled = self._permutation()
+        is_real = np.zeros(self._info.rows, dtype=bool)
+        is_real[real] = True
+        decoys = shuffled[~is_real[shuffled]][: self._info.masked_batch_size - len(real)]
+        chosen = np.zeros(self._info.rows, dtype=bool)
+        chosen[real] = chosen[decoys] = True
+        rows = shuffled[chosen[shuffled]]
+        return Batch(rows=rows, real=is_real[rows])
+
+    def _permutation(self) -> Rows:
+        """Return all row numbers in random order; unpredictable unless a seed was given."""
+        rows = self._info.rows
+        if self._generator is not None:
+            return self._generator.permutation(rows).astype(np.int64)
+        keys = np.frombuffer(secrets.token_bytes(8 * rows), dtype=np.uint64)
+        return np.argsort(keys).astype(np.int64)
+
+
+class HostBatches:
+    """Follows the guest's draws."""
+
+    def __init__(self, info: BatchInfo) -> None:
+        self._info = info
+        self._fixed = list(_consecutive(info)) if info.stored_order else None
+
+    @property
+    def announced(self) -> bool:
+        """Tell whether the next epoch needs the guest's row numbers."""
+        return self._fixed is None
+
+    def epoch(self, announced: list[Rows] | None = None) -> list[Batch]:
+        """Return the next iteration's batches.
+
+        Raises: CodecError: row numbers are out of range, repeated, or not as many as agreed.
+        """
+        if self._fixed is not None:
+            return self._fixed
+        batches = [Batch(rows=self._checked(rows), real=None) for rows in announced or ()]
+        if not self._info.batch_mutable:
+            self._fixed = batches
+        return batches
+
+    def _checked(self, rows: object) -> Rows:
+        info = self._info
+        if not isinstance(rows, np.ndarray) or rows.dtype != np.int64 or rows.ndim != 1:
+            raise CodecError(reason="batch_data_index: not a list of row numbers")
+        if not 1 <= len(rows) <= info.masked_batch_size or rows.min() < 0:
+            raise CodecError(reason="batch_data_index: too many rows, or none")
+        if rows.max() >= info.rows or len(np.unique(rows)) != len(rows):
+            raise CodecError(reason="batch_data_index: a row is unknown or repeated")
+        return rows
+
+
+def _consecutive(info: BatchInfo) -> Iterator[Batch]:
+    for start in range(0, info.rows, info.batch_size):
+        yield Batch(rows=slice(start, min(start + info.batch_size, info.rows)), real=None)

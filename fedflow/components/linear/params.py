@@ -1,0 +1,238 @@
+"""Parameters of HeteroLR and the objects that it shares with other vertical linear models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, field
+
+from fedflow.base.errors import BadParameter, NotSupportedYet
+from fedflow.components.crypto.paillier import Blinding
+from fedflow.sdk import Params
+
+NonNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+
+MIN_KEY_BITS = 1024
+SAFE_KEY_BITS = 2048
+MIN_BATCH_ROWS = 10  #: the sums of fewer rows tell too much about each
+MAX_PRECISION = 30  #: fraction bits that are used at most; float64 results gain nothing from more
+
+_PENALTIES = ("l1", "l2", "none")
+_OPTIMIZERS = ("sgd", "rmsprop", "adam", "adagrad", "nesterov_momentum_sgd", "sqn")
+_EARLY_STOPS = ("diff", "weight_diff", "abs")
+_INIT_METHODS = ("random_uniform", "random_normal", "ones", "zeros", "const")
+
+
+class InitParam(Params, frozen=True, kw_only=True):
+    """Initial weights."""
+
+    #: `random_uniform`, `random_normal`, `ones`, `zeros` or `const`, in any case
+    init_method: str = "random_uniform"
+    init_const: float = 1.0  #: every weight, with `const`
+    fit_intercept: bool = True  #: used by the guest alone
+    random_seed: int | None = None  #: 0 to 2^32 - 1, of numpy's legacy generator; null: random
+
+    def check(self) -> None:
+        _one_of("init_param.init_method", self.init_method, _INIT_METHODS)
+        if self.random_seed is not None and not 0 <= self.random_seed < 2**32:
+            raise ValueError("init_param.random_seed: must be 0 to 2^32 - 1")
+
+
+class EncryptParam(Params, frozen=True, kw_only=True):
+    """The homomorphic scheme; the arbiter's values count, the others refuse shorter keys."""
+
+    method: str | None = "Paillier"  #: `Paillier`; FATE's `IPCL` counts as the same
+    key_length: int = SAFE_KEY_BITS  #: bits of the modulus; even, 1024 to 8192
+    blinding: Blinding = Blinding.TABLE  #: fedflow's own; docs/security.md compares the two
+
+    def check(self) -> None:
+        if self.method is None or self.method.lower() == "none":
+            raise ValueError("encrypt_param.method: training without encryption is not offered")
+        _one_of("encrypt_param.method", self.method, ("paillier", "ipcl"))
+        if not MIN_KEY_BITS <= self.key_length <= 8192 or self.key_length % 2:
+            raise ValueError(
+                f"encrypt_param.key_length: must be an even number of {MIN_KEY_BITS} to 8192 bits"
+            )
+
+
+class EncryptedModeCalculatorParam(Params, frozen=True, kw_only=True):
+    """Deprecated in FATE: accepted and without effect."""
+
+    mode: str = "strict"  #: without effect
+    re_encrypted_rate: float = 1.0  #: without effect
+
+
+class PredictParam(Params, frozen=True, kw_only=True):
+    """Turning scores into classes."""
+
+    #: the second class is predicted where its probability is above this
+    threshold: Annotated[float, Meta(ge=0, le=1)] = 0.5
+
+
+class CvParam(Params, frozen=True, kw_only=True):
+    """Cross validation; not supported yet, accepted while it is off."""
+
+    n_splits: Annotated[int, Meta(ge=2)] = 5  #: folds
+    mode: str = "hetero"  #: without effect
+    role: str = "guest"  #: without effect
+    shuffle: bool = True  #: rows are drawn into folds at random
+    random_seed: int | None = 1  #: of the draw
+    need_cv: bool = False  #: true is not supported yet
+    output_fold_history: bool = True  #: the output has the predictions of each fold
+    history_value_type: str = "score"  #: `score` or `instance`
+
+
+class SqnParam(Params, frozen=True, kw_only=True):
+    """The stochastic quasi-Newton optimizer; not supported yet, accepted without effect."""
+
+    #: iterations between two updates of the curvature
+    update_interval_L: Positive = 3  # noqa: N815  FATE's spelling
+    memory_M: Positive = 5  # noqa: N815  #: correction pairs that are kept
+    sample_size: Positive = 5000  #: rows for one curvature estimate
+    random_seed: int | None = None  #: of the draw of these rows
+
+
+class StepwiseParam(Params, frozen=True, kw_only=True):
+    """Stepwise feature selection; not supported yet, accepted while it is off."""
+
+    score_name: str = "AIC"  #: `AIC` or `BIC`
+    mode: str = "hetero"  #: without effect
+    role: str = "guest"  #: without effect
+    direction: str = "both"  #: `both`, `forward` or `backward`
+    max_step: Positive = 10  #: steps at most
+    nvmin: Positive = 2  #: features at least
+    nvmax: Positive | None = None  #: features at most
+    need_stepwise: bool = False  #: true is not supported yet
+
+
+class CallbackParam(Params, frozen=True, kw_only=True):
+    """What happens between iterations; not supported yet, accepted while it asks for nothing."""
+
+    callbacks: list[str] = field(default_factory=list)  #: a name in it is not supported yet
+    validation_freqs: int | list[int] | None = None  #: a value is not supported yet
+    early_stopping_rounds: int | None = None  #: a value is not supported yet
+    metrics: list[str] | None = None  #: without effect
+    use_first_metric_only: bool = False  #: without effect
+    save_freq: Positive = 1  #: without effect
+
+
+class HeteroLRParams(Params, frozen=True, kw_only=True):
+    """All parameters of HeteroLR, with FATE's names and defaults."""
+
+    penalty: str | None = "L2"  #: `L1`, `L2` or none (`None`, null), in any case
+    tol: NonNegative = 1e-4  #: limit of the stop rule
+    alpha: NonNegative = 1.0  #: strength of the penalty
+    #: `sgd`, `rmsprop`, `adam`, `adagrad`, `nesterov_momentum_sgd`; `sqn` is not supported yet
+    optimizer: str = "rmsprop"
+    batch_size: int = -1  #: rows, at least 10; -1: all
+    shuffle: bool = True  #: batches are drawn at random; without effect if one batch holds all rows
+    batch_strategy: str = "full"  #: `full`: every row once per iteration; `random`: free draws
+    masked_rate: NonNegative = 5.0  #: decoys per real row that the hosts see in a mini-batch
+    learning_rate: Annotated[float, Meta(gt=0)] = 0.01  #: of the first iteration
+    max_iter: Positive = 100  #: iterations at most
+    #: training ends when this is below `tol`: `diff` (change of the loss), `abs` (the loss) or
+    #: `weight_diff` (length of the iteration's update)
+    early_stop: str = "diff"
+    decay: NonNegative = 1.0  #: iteration i (from 0) has learning_rate / sqrt(1 + decay * i)
+    decay_sqrt: bool = True  #: false: without the root
+    multi_class: str = "ovr"  #: without effect: there are two classes
+    #: fraction bits of features and residuals; null and more than 30: 30
+    floating_point_precision: Annotated[int, Meta(ge=0, le=64)] | None = 23
+    init_param: InitParam = field(default_factory=InitParam)  #: table below
+    encrypt_param: EncryptParam = field(default_factory=EncryptParam)  #: table below
+    predict_param: PredictParam = field(default_factory=PredictParam)  #: table below
+    cv_param: CvParam = field(default_factory=CvParam)  #: table below
+    sqn_param: SqnParam = field(default_factory=SqnParam)  #: table below
+    stepwise_param: StepwiseParam = field(default_factory=StepwiseParam)  #: table below
+    callback_param: CallbackParam = field(default_factory=CallbackParam)  #: table below
+    #: table below
+    encrypted_mode_calculator_param: EncryptedModeCalculatorParam = field(
+        default_factory=EncryptedModeCalculatorParam
+    )
+    #: without effect: Evaluation measures
+    metrics: list[str] | None = field(default_factory=lambda: ["auc", "ks"])
+    validation_freqs: int | list[int] | None = None  #: a value is not supported yet
+    early_stopping_rounds: int | None = None  #: a value is not supported yet
+    use_first_metric_only: bool = False  #: without effect
+    random_seed: int | None = None  #: fedflow's own, from 0: makes shuffled mini-batches repeatable
+
+    def check(self) -> None:
+        for part in msgspec.structs.asdict(self).values():
+            if isinstance(part, Params):
+                part.check()
+        _one_of("penalty", self.penalty or "none", _PENALTIES)
+        _one_of("optimizer", self.optimizer, _OPTIMIZERS)
+        _one_of("early_stop", self.early_stop, _EARLY_STOPS)
+        _one_of("batch_strategy", self.batch_strategy, ("full", "random"))
+        _one_of("multi_class", self.multi_class, ("ovr",))
+        if self.batch_size != -1 and self.batch_size < MIN_BATCH_ROWS:
+            raise ValueError(f"batch_size: must be -1 (all rows) or at least {MIN_BATCH_ROWS}")
+        if self.random_seed is not None and self.random_seed < 0:
+            raise ValueError("random_seed: must not be negative")
+
+    @property
+    def penalty_kind(self) -> str:
+        """Return `l1`, `l2` or `none`."""
+        return (self.penalty or "none").lower()
+
+    @property
+    def optimizer_kind(self) -> str:
+        """Return the optimizer's name in lower case."""
+        return self.optimizer.lower()
+
+    @property
+    def stop_kind(self) -> str:
+        """Return `diff`, `weight_diff` or `abs`."""
+        return self.early_stop.lower()
+
+    @property
+    def precision_bits(self) -> int:
+        """Return how many fraction bits features and residuals are encoded with."""
+        given = self.floating_point_precision
+        return MAX_PRECISION if given is None else min(given, MAX_PRECISION)
+
+
+def reject_unsupported(params: HeteroLRParams) -> None:
+    """Do nothing if every switched-on feature exists.
+
+    Raises: NotSupportedYet: one does not; names the parameter.
+    """
+    for name in _switched_on(params):
+        raise NotSupportedYet(what=f"HeteroLR with {name}")
+
+
+def check_hosts(params: HeteroLRParams, hosts: int) -> None:
+    """Do nothing if the stop rule works with that many hosts.
+
+    Raises: BadParameter: there is no loss with several hosts, which `diff` and `abs` look at.
+    """
+    if hosts > 1 and params.stop_kind != "weight_diff":
+        raise BadParameter(
+            path="early_stop",
+            reason=f"{params.early_stop!r} needs the loss, which is not computed with {hosts} "
+            "hosts; use weight_diff",
+        )
+
+
+def _switched_on(params: HeteroLRParams) -> Iterator[str]:
+    if params.cv_param.need_cv:
+        yield "cv_param.need_cv"
+    if params.stepwise_param.need_stepwise:
+        yield "stepwise_param.need_stepwise"
+    if params.optimizer_kind == "sqn":
+        yield "optimizer 'sqn'"
+    if params.callback_param.callbacks:
+        yield f"callback_param.callbacks {params.callback_param.callbacks}"
+    for name, holder in (("", params), ("callback_param.", params.callback_param)):
+        if holder.validation_freqs is not None:
+            yield f"{name}validation_freqs"
+        if holder.early_stopping_rounds is not None:
+            yield f"{name}early_stopping_rounds"
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value.lower() not in allowed:
+        raise ValueError(f"{name}: {value!r} is not one of {', '.join(allowed)}")

@@ -1,0 +1,323 @@
+"""A job as submitted, read and checked: `parse_job(dsl, conf, modules=...)` gives a `JobSpec`.
+
+Everything that can be known before a job is created at its sites is checked here, and all mistakes
+are reported at once. What the parameters of a component may be, the component knows (`sdk.params`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fedflow.base.errors import InvalidJobSpec
+from fedflow.base.ids import PartyId
+from fedflow.domain.conf import Conf, parse_conf, readable_conf
+from fedflow.domain.dag import Dag
+from fedflow.domain.document import (
+    JsonObject,
+    Report,
+    check_document,
+    child,
+    copy_object,
+    merge_objects,
+    shown,
+)
+from fedflow.domain.dsl import Component, edges_of, parse_dsl
+from fedflow.domain.job_parameters import JobParameters, merge_job_parameters
+from fedflow.domain.site import Role, Site
+
+PARAMETER_DEPTH: Final = 5  #: levels of a component's parameters that are merged
+NO_PARAMETERS: Final[JsonObject] = {}
+_GUARDED_MODULES: Final = frozenset({"heterolr", "heterolinr", "heteropoisson"})
+"""Modules whose arbiter holds the key under which the guest sees the hosts' values."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModuleInfo:
+    """What the scheduler must know of a module."""
+
+    module: str  #: canonical name
+    roles: tuple[Role, ...]  #: that have a part in it
+    data_ports: tuple[str, ...]  #: that it understands
+    needs_input: bool  #: at least one data port must be connected
+    outputs: tuple[str, ...]  #: kinds that it may write: data, model, cache
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobSpec:
+    """What a job is: its sites, its components and their order, and every site's parameters."""
+
+    initiator: Site
+    sites: tuple[Site, ...]  #: all of them, in the conf's order
+    roles: Mapping[Role, tuple[PartyId, ...]]
+    components: tuple[Component, ...]  #: in declaration order
+    modules: Mapping[str, ModuleInfo]  #: by component name
+    dag: Dag
+    dsl: JsonObject  #: as given
+    conf: JsonObject  #: as given
+    warnings: tuple[str, ...]  #: each `path: sentence`
+    settings: Conf = field(repr=False)  #: the conf as read
+    defaults: JobParameters = field(repr=False)
+    _by_name: Mapping[str, Component] = field(init=False, compare=False, repr=False)
+    _parameters: dict[Site, JobParameters] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {c.name: c for c in self.components})
+        object.__setattr__(self, "_parameters", {})
+
+    def component(self, name: str) -> Component:
+        """Return a component. Raises: KeyError: there is none of this name."""
+        return self._by_name[name]
+
+    def sites_of(self, component_name: str) -> tuple[Site, ...]:
+        """Return the sites that run a component, in the conf's order, at least one.
+
+        Raises: KeyError: there is none of this name.
+        """
+        roles = self.modules[component_name].roles
+        return tuple(site for site in self.sites if site.role in roles)
+
+    def component_parameters(self, component_name: str, site: Site) -> dict[str, object]:
+        """Return a new object with what the conf says for a component at one of the job's sites.
+
+        The common parameters, then those under each index key that names the site, in file order;
+        a later value replaces an earlier one, objects are merged to a depth of `PARAMETER_DEPTH`.
+        Empty where the component does not run. Raises: KeyError: unknown component or site.
+        """
+        index = self.settings.index_of(site)
+        if site.role not in self.modules[component_name].roles:
+            return {}
+        merged: dict[str, object] = {}
+        for layer in self.settings.component_parameters.at(site.role, index):
+            values = layer.get(component_name, NO_PARAMETERS)
+            if isinstance(values, dict):
+                merged = merge_objects(merged, values, depth=PARAMETER_DEPTH)
+        return copy_object(merged)
+
+    def provider_of(self, component_name: str, site: Site) -> str | None:
+        """Return the provider that the conf, else the DSL, asks for; None if neither does.
+
+        Raises: KeyError: unknown component or site.
+        """
+        index = self.settings.index_of(site)
+        for layer in reversed(self.settings.provider.at(site.role, index)):
+            if component_name in layer:
+                return str(layer[component_name])
+        return self.component(component_name).provider
+
+    def job_parameters_at(self, site: Site) -> JobParameters:
+        """Return the job parameters of one site. Raises: KeyError: it is not a site of this job."""
+        known = self._parameters.get(site)  # every pass of the scheduler asks, and merging is dear
+        if known is None:
+            index = self.settings.index_of(site)
+            layers = self.settings.job_parameters.at(site.role, index)
+            known = self._parameters[site] = merge_job_parameters(layers, defaults=self.defaults)
+        return known
+
+
+def parse_job(
+    dsl: object,
+    conf: object,
+    *,
+    modules: Mapping[str, ModuleInfo],
+    defaults: JobParameters | None = None,
+) -> JobSpec:
+    """Return the job that a submitted DSL and runtime conf describe, both of version 2.
+
+    `modules` are keyed by lower-case name, aliases included; `defaults` are the server's job
+    parameters. Later changes of the given objects do not reach the spec.
+    Raises: InvalidJobSpec: with all problems that were found. Paths start with `$.dsl` or `$.conf`.
+    """
+    report = Report()
+    check_document(dsl, "$.dsl", report=report)
+    check_document(conf, "$.conf", report=report)
+    report.raise_if_any()
+    given_conf = readable_conf(conf, report)
+    if given_conf is None:
+        raise InvalidJobSpec(report.problems)
+    given_dsl: JsonObject = dsl if isinstance(dsl, dict) else {}
+    components = parse_dsl(dsl, report)
+    settings = parse_conf(given_conf, report, component_names=_names(given_dsl))
+    known = _known_modules(components, modules, report=report)
+    for component in components:
+        _check_ports(component, known.get(component.name), report=report)
+        _check_sources(component, known, report=report)
+    if settings is not None:
+        _check_roles(components, known, settings=settings, report=report)
+        _check_guard(known, settings, report=report)
+        _check_folds(components, settings, report=report)
+    if settings is None or report.found:
+        raise InvalidJobSpec(report.problems)
+    return JobSpec(
+        initiator=settings.initiator,
+        sites=settings.sites,
+        roles=settings.roles,
+        components=components,
+        modules=known,
+        dag=Dag(names=tuple(c.name for c in components), edges=edges_of(components)),
+        dsl=copy_object(given_dsl),
+        conf=copy_object(given_conf),
+        warnings=report.warnings,
+        settings=settings,
+        defaults=defaults or JobParameters(),
+    )
+
+
+def model_id(spec: JobSpec) -> str:
+    """Return the job's model id; see `model_id_of`."""
+    return model_id_of({role.value: parties for role, parties in spec.roles.items()})
+
+
+def model_id_of(roles: Mapping[str, Sequence[str]]) -> str:
+    """Return the model id of these roles, `arbiter-10000#guest-9999#host-10000#model`.
+
+    Roles are sorted by name, party ids by number. Source: `reference/flow-semantics.md` section 0.
+    """
+    parts = [
+        f"{role}-{'_'.join(sorted(set(parties), key=int))}"
+        for role, parties in sorted(roles.items())
+    ]
+    return "#".join([*parts, "model"])
+
+
+def _names(dsl: JsonObject) -> Collection[str] | None:
+    declared = dsl.get("components")
+    return declared.keys() if isinstance(declared, dict) else None
+
+
+def _input_path(component: Component, *members: str) -> str:
+    path = f"{child('$.dsl.components', component.name)}.input"
+    return ".".join((path, *members))
+
+
+def _known_modules(
+    components: Iterable[Component], modules: Mapping[str, ModuleInfo], *, report: Report
+) -> dict[str, ModuleInfo]:
+    """Return the modules by component name; names are matched without regard to case."""
+    known: dict[str, ModuleInfo] = {}
+    for component in components:
+        info = modules.get(component.module.lower())
+        if info is None:
+            path = f"{child('$.dsl.components', component.name)}.module"
+            message = f"this server has no module {shown(component.module)}"
+            report.problem(path, message, rule="ModuleNotFound")
+        else:
+            known[component.name] = info
+    return known
+
+
+def _check_ports(component: Component, info: ModuleInfo | None, *, report: Report) -> None:
+    """Check that the connected data ports fit together, and fit the module."""
+    ports = component.data.keys()
+    for port in ports:
+        if info is not None and port not in info.data_ports:
+            understood = ", ".join(info.data_ports) or "none"
+            message = f"{info.module} does not understand this port, but {understood}"
+            report.problem(_input_path(component, "data", port), message, rule="PortNotSupported")
+    if info is not None and info.needs_input and not ports:
+        message = f"{info.module} needs data on one of: {', '.join(info.data_ports)}"
+        report.problem(_input_path(component, "data"), message, rule="MissingInput")
+    for port, message in _illegal_ports(ports, has_model=bool(component.model)):
+        report.problem(_input_path(component, "data", port), message, rule="IllegalPorts")
+
+
+def _illegal_ports(ports: Collection[str], *, has_model: bool) -> Iterator[tuple[str, str]]:
+    """Yield (port, what is wrong) for combinations that no module can run.
+
+    `eval_data` is validation data beside `train_data`, and test data without it.
+    Source: `reference/components.md` 2.1.
+    """
+    trains = "train_data" in ports
+    if "validate_data" in ports and not trains:
+        yield "validate_data", "validate_data needs train_data"
+    for port in ("data", "test_data"):
+        if port in ports and trains:
+            yield port, f"{port} cannot be combined with train_data"
+    if "eval_data" in ports:
+        for port in ("validate_data", "test_data"):
+            if port in ports:
+                yield "eval_data", f"eval_data cannot be combined with {port}"
+    for port in ("test_data", "eval_data"):
+        if port in ports and not trains and not has_model:
+            yield port, f"{port} needs a model: connect input.model"
+
+
+def _check_sources(
+    component: Component, known: Mapping[str, ModuleInfo], *, report: Report
+) -> None:
+    """Warn of inputs that will stay empty; declaring an output never written is no mistake."""
+    sources = [("data", ref) for refs in component.data.values() for ref in refs]
+    sources += [("model", ref) for ref in (*component.model, *component.isometric_model)]
+    sources += [("cache", ref) for ref in component.cache]
+    for kind, ref in sources:
+        info = known.get(ref.component)
+        if info is not None and kind not in info.outputs:
+            message = f"{ref} will be missing: {info.module} writes no {kind}"
+            report.warn(_input_path(component), message)
+
+
+def _check_roles(
+    components: Iterable[Component],
+    known: Mapping[str, ModuleInfo],
+    *,
+    settings: Conf,
+    report: Report,
+) -> None:
+    """Check that every component has a site to run at."""
+    for component in components:
+        info = known.get(component.name)
+        if info is not None and not settings.roles.keys() & set(info.roles):
+            needed = ", ".join(role.value for role in info.roles)
+            message = f"{info.module} runs at {needed}, and the job has no such role"
+            path = child("$.dsl.components", component.name)
+            report.problem(path, message, rule="NoSiteForComponent")
+
+
+def _check_guard(known: Mapping[str, ModuleInfo], settings: Conf, *, report: Report) -> None:
+    """Check that no guest is the arbiter, who could decrypt the hosts' values.
+
+    Allowed is the demonstration in which one party is everything: each such party is a host too,
+    and there are no other hosts. Source: `reference/flow-semantics.md` 2.1, "Extra submit check".
+    """
+    guarded = sorted({m.module for m in known.values() if m.module.lower() in _GUARDED_MODULES})
+    guests, hosts, arbiters = (
+        settings.roles.get(role, ()) for role in (Role.GUEST, Role.HOST, Role.ARBITER)
+    )
+    shared = set(guests) & set(arbiters)
+    if not guarded or not hosts or not shared:
+        return
+    if shared <= set(hosts) and len(shared) == len(hosts):
+        return
+    for i, party in enumerate(arbiters):
+        if party in shared:
+            message = (
+                f"party {party} is guest too and could decrypt the hosts' data in {guarded[0]}"
+            )
+            report.problem(f"$.conf.role.arbiter[{i}]", message, rule="GuestIsArbiter")
+
+
+def _check_folds(components: Iterable[Component], settings: Conf, *, report: Report) -> None:
+    """Check that cross validation and stepwise selection get training data and nothing else."""
+    layers = settings.component_parameters
+    asked = dict(_folding(layers.common))
+    for overlay in layers.overlays:
+        asked.update(_folding(overlay.values))
+    for component in components:
+        switch = asked.get(component.name)
+        if switch is None:
+            continue
+        message = f"cannot be combined with {switch}, which takes train_data only"
+        for port in sorted(component.data.keys() - {"train_data"}):
+            report.problem(_input_path(component, "data", port), message, rule="IllegalPorts")
+        if component.model:
+            report.problem(_input_path(component, "model"), message, rule="IllegalPorts")
+
+
+def _folding(values: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield (component name, switch) for parameters that switch cross validation or stepwise on."""
+    for name, parameters in values.items():
+        for member, switch in (("cv_param", "need_cv"), ("stepwise_param", "need_stepwise")):
+            options = parameters.get(member) if isinstance(parameters, dict) else None
+            if isinstance(options, dict) and options.get(switch) is True:
+                yield name, switch

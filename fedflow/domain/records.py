@@ -1,0 +1,360 @@
+"""What is stored: frozen values, one class per kind of row. All `_ms` are milliseconds since the
+epoch.
+
+Two halves, as in FATE Flow 2: the *party* half (`JobRecord`, `TaskRecord`) is what every site
+knows of its own share; the *schedule* half (`ScheduledJob` and below) exists only at the initiator
+and is what the scheduler decides on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.site import Role, Site
+from fedflow.domain.states import JobStatus, TaskStatus
+
+Json = Any  #: a plain JSON value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobKey:
+    """One site's share of a job."""
+
+    job_id: str
+    site: Site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskKey:
+    """One site's share of one attempt of a task."""
+
+    job_id: str
+    component: str
+    version: int
+    site: Site
+
+    @property
+    def task_id(self) -> str:
+        """Return FATE's task id, the same at all sites."""
+        return f"{self.job_id}_{self.component}"
+
+    @property
+    def session(self) -> str:
+        """Return the federation session of this attempt, the same at all sites."""
+        return f"{self.task_id}_{self.version}"
+
+    @property
+    def job(self) -> JobKey:
+        return JobKey(job_id=self.job_id, site=self.site)
+
+    def __str__(self) -> str:
+        return f"{self.component} (attempt {self.version}) of job {self.job_id} at {self.site}"
+
+
+# --- the party half -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRecord:
+    """A job as one of its sites knows it. `cores` is what the job holds here while `in_use`."""
+
+    key: JobKey
+    initiator: Site
+    status: JobStatus
+    epoch: int
+    dsl: Json
+    conf: Json
+    roles: Mapping[str, list[str]]
+    cores: int
+    created_ms: int
+    updated_ms: int
+    reason: Reason | None = None
+    progress: int = 0  #: percent of the tasks that ended
+    in_use: bool = False  #: the cores are taken
+    applied_ms: int | None = None
+    returned_ms: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    description: str = ""
+    user: str = ""
+    tag: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_initiator(self) -> bool:
+        return self.initiator == self.key.site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Handle:
+    """A started process: trusted only together with its start time (clock ticks since boot)."""
+
+    pid: int
+    start_time: int
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskRecord:
+    """One attempt of a task at one site.
+
+    `status` is the federated status as far as the initiator told, `party_status` this site's own.
+    `launch_id` names the process that may run this attempt and `token` is its secret; a newer
+    launch replaces both. `handle` is set once the process exists and cleared when it is gone.
+    """
+
+    key: TaskKey
+    module: str
+    initiator: Site
+    status: TaskStatus
+    party_status: TaskStatus
+    parameters: Json
+    created_ms: int
+    updated_ms: int
+    reason: Reason | None = None
+    launch_id: str | None = None
+    token: str | None = None
+    requested_ms: int | None = None  #: when its start was asked for
+    handle: Handle | None = None
+    progress: float = 0.0  #: 0 to 1, as the component tells
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    traceback: str = ""
+
+
+# --- the schedule half --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduledSite:
+    """How far the job has come at one site."""
+
+    site: Site
+    phase: SitePhase
+    retry_ms: int = 0
+    denials: int = 0  #: how often cores were denied in a row
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduledPartyTask:
+    """One site's share of a task, as reported."""
+
+    site: Site
+    status: TaskStatus
+    reason: Reason | None = None
+    since_ms: int = 0
+    progress: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduledTask:
+    """The latest attempt of a task."""
+
+    component: str
+    version: int
+    status: TaskStatus
+    parties: tuple[ScheduledPartyTask, ...]
+    reason: Reason | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduledJob:
+    """A job at its initiator, with all its sites and tasks."""
+
+    job_id: str
+    initiator: Site
+    status: JobStatus
+    epoch: int
+    dsl: Json
+    conf: Json
+    priority: int
+    created_ms: int
+    updated_ms: int
+    sites: tuple[ScheduledSite, ...]
+    tasks: tuple[ScheduledTask, ...]
+    stop: StopRequest | None = None
+    reason: Reason | None = None  #: why it waits, or why it ended
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitingJob:
+    """A waiting job as the queue sees it: enough to choose whose turn it is."""
+
+    job_id: str
+    priority: int
+    created_ms: int
+    initiator: Site
+    reason: Reason | None
+
+
+# --- between parties ----------------------------------------------------------------------------
+
+
+class CommandKind(StrEnum):
+    """The commands that travel through the outbox; `app/initiator.py` applies their replies."""
+
+    CREATE_JOB = "create_job"
+    APPLY_CORES = "apply_cores"
+    RETURN_CORES = "return_cores"
+    START_JOB = "start_job"
+    START_TASK = "start_task"
+    SETTLE_TASK = "settle_task"
+    END_JOB = "end_job"
+    REPORT_TASK = "report_task"
+    ASK_STOP = "ask_stop"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """A command to another site that must arrive. `number` orders the commands of one job and
+    party.
+    """
+
+    kind: CommandKind
+    job_id: str
+    source: Site
+    destination: Site
+    path: str  #: below /v1, for example `/party/<job>/<role>/<party>/create`
+    body: Json
+    request_id: str
+    created_ms: int
+    deadline_ms: int
+    number: int = 0  #: given by the store
+    attempts: int = 0
+    due_ms: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """What a party answered: FATE's return code, sentence and data, and an error's name."""
+
+    retcode: int
+    retmsg: str = "success"
+    data: Json = None
+    error: str = ""  #: class name in `base/errors.py`, empty if it is none
+
+
+# --- resources, leases --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """A computing engine of this server and its cores."""
+
+    name: str
+    cores: int
+    remaining_cores: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """Somebody's claim until `expires_ms`; `token` grows with every change of owner (fencing)."""
+
+    name: str
+    owner: str
+    token: int
+    expires_ms: int
+
+
+# --- tracking and tables ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """One metric of one attempt: its points [key, value] in order, and its meta."""
+
+    namespace: str
+    name: str
+    points: tuple[tuple[Json, Json], ...] = ()
+    meta: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableRecord:
+    """A data set of this party: where it lies and what people may see of it without opening it.
+
+    `schema` is the table's own JSON description, `preview` its first rows as text.
+    """
+
+    namespace: str
+    name: str
+    address: str  #: folder below the table root, a random id
+    schema: Json
+    count: int
+    partitions: int
+    origin: str  #: upload, output or reader
+    created_ms: int
+    preview: tuple[tuple[str, ...], ...] = ()
+    id_delimiter: str = ","
+    have_head: bool = True
+    extend_sid: bool = False  #: the ids were made at upload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputTable:
+    """Which table an attempt produced under a declared output name."""
+
+    key: TaskKey
+    data_name: str
+    position: int
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredModel:
+    """The model share of one attempt: two plain JSON objects with their names."""
+
+    key: TaskKey
+    alias: str
+    meta_name: str
+    param_name: str
+    meta: Json
+    param: Json
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFilter:
+    """Which jobs to list; None means any. Newest first."""
+
+    job_id: str | None = None
+    roles: tuple[Role, ...] | None = None
+    party_id: str | None = None
+    statuses: tuple[JobStatus, ...] | None = None
+    limit: int = 1000
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskFilter:
+    """Which attempts to list; None means any. Only the latest version unless `all_versions`."""
+
+    job_id: str | None = None
+    component: str | None = None
+    roles: tuple[Role, ...] | None = None
+    party_id: str | None = None
+    statuses: tuple[TaskStatus, ...] | None = None
+    all_versions: bool = False
+    limit: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A compare-and-set took place; `status` is the new one."""
+
+    status: JobStatus | TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Somebody else moved it first; nothing was changed."""

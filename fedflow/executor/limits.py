@@ -1,0 +1,81 @@
+"""Limits and time-outs of the executors, and the environment that their processes get."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fedflow.base.errors import BadSetting
+
+PRELOAD: Final[tuple[str, ...]] = (
+    "numpy",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.csv",
+    "pyarrow.ipc",
+    "gmpy2",
+    "cryptography.hazmat.primitives.asymmetric.x25519",
+    "msgspec",
+    "http.client",
+    "fedflow.worker.run",
+)
+"""What a zygote imports before it forks; components come on top (`fedflow.components.registry`)."""
+
+_KEPT: Final = frozenset(
+    {
+        "DYLD_LIBRARY_PATH",
+        "HOME",
+        "LANG",
+        "LD_LIBRARY_PATH",
+        "LOGNAME",
+        "PATH",
+        "PYTHONPATH",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "VIRTUAL_ENV",
+    }
+)
+
+_FIXED: Final[Mapping[str, str]] = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "ARROW_IO_THREADS": "1",
+    "PYTHONUTF8": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecutorLimits:
+    """How patient the server is with its executors. Raises: BadSetting: a value is out of range."""
+
+    start_timeout_s: float = 30.0  #: from the request until a process exists, seconds
+    reply_timeout_s: float = 15.0  #: for a description or a parameter check, seconds
+    restart_base_s: float = (
+        0.05  #: pause before a lost zygote is replaced, doubled each time, seconds
+    )
+    restart_cap_s: float = 5.0  #: longest pause between two zygotes, seconds
+    stable_s: float = 10.0  #: a zygote that lived this long resets the pause, seconds
+    launch_attempts: int = 3  #: zygotes that may be lost over one launch before it is given up
+    line_bytes: int = 64 * 1024 * 1024  #: longest message to or from a zygote, bytes
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if getattr(self, name) <= 0:
+                raise BadSetting(path=f"executor.{name}", reason="must be above 0")
+
+
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of an executor process.
+
+    It holds the server's variables that any program needs, one thread per numeric library, and
+    `extra`. The server's other variables stay out: they may name passwords, and a component is
+    somebody else's code.
+    """
+    kept = {k: v for k, v in os.environ.items() if k in _KEPT or k.startswith("LC_")}
+    return {**kept, **_FIXED, **extra}

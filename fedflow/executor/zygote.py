@@ -1,0 +1,458 @@
+"""Starts party tasks by asking a zygote to fork, and sees how they end.
+
+The zygote is a small process that has imported the libraries already (`fedflow/worker/zygote.py`).
+One thread here keeps it alive and reads what it says. If it dies, its children go on; each is then
+watched by pid and start time, a new zygote is started, and launches that were on their way are sent
+again (`messages.py` says why that is safe).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedflow.app.ports import ExecutorEvents, Launch
+from fedflow.base.clock import Clock, SystemClock, pause
+from fedflow.base.errors import (
+    BadParameter,
+    ComponentFailed,
+    ExecutorNotStarted,
+    FedflowError,
+    NotSupportedYet,
+    UnknownComponent,
+)
+from fedflow.domain.records import Handle
+from fedflow.executor.ladder import StopLadder
+from fedflow.executor.limits import PRELOAD, ExecutorLimits, child_environment
+from fedflow.executor.messages import Message, encode
+from fedflow.executor.processes import this_host
+from fedflow.executor.watch import ProcessWatch
+from fedflow.executor.zygote_process import ZygoteLost, ZygoteProcess
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 0.5  #: how often launches that do not come off are looked for
+_KILL_WAIT_S = 3.0  #: after SIGKILL, how long `close` waits for the last process
+_ANSWERS: tuple[type[FedflowError], ...] = (BadParameter, UnknownComponent, NotSupportedYet)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A launch that was asked for and has no process yet."""
+
+    line: bytes
+    since_s: float
+    task: str
+    sent: bool = False  #: to the present zygote
+    attempts: int = 0
+
+
+@dataclass(slots=True)
+class _Question:
+    """Somebody waits for the zygote's answer; `lost` if the zygote died over it."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    answer: Message | None = None
+
+
+class ZygoteExecutor:
+    """The executor port over forked processes; see `fedflow.app.ports.Executor`.
+
+    All callbacks come from this object's own threads, one after the other for one launch: `started`
+    before `exited`. They must not call `describe` or `check`.
+    """
+
+    def __init__(
+        self,
+        *,
+        events: ExecutorEvents,
+        python: str,
+        preload: tuple[str, ...] = PRELOAD,
+        env: Mapping[str, str] | None = None,
+        limits: ExecutorLimits | None = None,
+        fork: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        """Prepare; `python` is the interpreter, `env` is added to `child_environment`."""
+        self._fork = fork
+        self._events = events
+        self._python = python
+        self._preload = preload
+        self._env = child_environment(env or {})
+        self._limits = limits or ExecutorLimits()
+        self._clock = clock or SystemClock()
+        self._changed = threading.Condition()
+        self._zygote: ZygoteProcess | None = None
+        self._ready = False
+        self._pending: dict[str, _Pending] = {}
+        self._running: dict[str, Handle] = {}  # children of the present zygote
+        self._questions: dict[int, _Question] = {}
+        self._numbers = itertools.count(1)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._watch = ProcessWatch(self._watched_exited)
+        self._ladder = StopLadder(clock=self._clock)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Start the threads and the zygote; returns before the zygote is ready."""
+        self._watch.open()
+        self._ladder.open()
+        self._thread = threading.Thread(target=self._run, name="executor-zygote", daemon=True)
+        self._thread.start()
+
+    def close(self, grace_s: float = 5.0, *, kill: bool = False) -> None:
+        """End the zygote and the threads; afterwards no callback comes any more.
+
+        Running processes live on, for the next server to adopt; with `kill` they are ended within
+        `grace_s` seconds, and their ends are still told. Stops under way are finished either way.
+        """
+        if kill:
+            self._end_all(grace_s)
+        self._stop.set()
+        with self._changed:
+            zygote = self._zygote
+        if zygote is not None:
+            zygote.hang_up()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._ladder.close(grace_s=grace_s)
+        self._watch.close()
+
+    def ready(self) -> bool:
+        """Tell whether a zygote waits for requests."""
+        with self._changed:
+            return self._ready
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Wait until `ready()`, at most `timeout_s` seconds; tell whether it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ready, timeout_s)
+
+    @property
+    def pid(self) -> int | None:
+        """Return the zygote's process id, or None while there is none."""
+        with self._changed:
+            return self._zygote.pid if self._zygote is not None else None
+
+    # --- the executor port ------------------------------------------------------------------------
+
+    def start(self, launch: Launch) -> None:
+        """Start a process soon; its handle or failure arrives through the callbacks.
+
+        A launch that was asked for before is not started a second time.
+        """
+        line = encode(
+            {
+                "op": "start",
+                "launch_id": launch.launch_id,
+                "spec_path": str(launch.spec_path),
+                "log_dir": str(launch.log_dir),
+                "work_dir": str(launch.work_dir),
+            }
+        )
+        with self._changed:
+            if launch.launch_id in self._pending or launch.launch_id in self._running:
+                return
+            if launch.launch_id in self._watch.handles():
+                return
+            now_s = self._clock.monotonic_s()
+            pending = _Pending(line=line, since_s=now_s, task=str(launch.task))
+            self._pending[launch.launch_id] = pending
+            zygote = self._zygote if self._ready else None
+            pending.sent = zygote is not None
+        if zygote is not None:
+            self._send(zygote, line)
+
+    def stop(self, handle: Handle, *, grace_s: float) -> None:
+        """End a process group: SIGTERM, after `grace_s` seconds SIGKILL. Returns at once."""
+        self._ladder.stop(handle, grace_s=grace_s)
+
+    def adopt(self, launch_id: str, handle: Handle) -> bool:
+        """Watch a process that an earlier server started; False if it is gone.
+
+        Its end is told with neither exit code nor signal.
+        """
+        with self._changed:
+            if launch_id in self._running:
+                return True
+        return self._watch.add(launch_id, handle)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what is known of every component module, as plain JSON.
+
+        See `fedflow.components.registry.describe` for the members. Raises: ExecutorNotStarted: no
+        answer within `reply_timeout_s`.
+        """
+        found: list[dict[str, Any]] = self._ask("describe", {})
+        return found
+
+    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
+        """Check a component's parameters as its run will.
+
+        Raises: BadParameter, UnknownComponent, NotSupportedYet. ExecutorNotStarted: no answer
+        within `reply_timeout_s`.
+        """
+        try:
+            # Text within text, so that the zygote can answer even if it cannot read the inner one.
+            text = json.dumps(dict(parameters), allow_nan=False)
+        except (ValueError, TypeError, RecursionError) as exc:
+            raise BadParameter(path=path, reason=f"not plain JSON ({exc})") from exc
+        if len(text) > self._limits.line_bytes // 2:
+            raise BadParameter(path=path, reason="too long")
+        self._ask("check", {"module": module, "parameters": text, "path": path})
+
+    def _ask(self, op: str, members: Mapping[str, Any]) -> Any:
+        """Return the zygote's answer; a zygote that dies over it is replaced and asked again."""
+        deadline_s = self._clock.monotonic_s() + self._limits.reply_timeout_s
+        while not self._stop.is_set():
+            question = _Question()
+            with self._changed:
+                left_s = deadline_s - self._clock.monotonic_s()
+                if not self._changed.wait_for(lambda: self._ready, left_s) or self._zygote is None:
+                    break
+                zygote, number = self._zygote, next(self._numbers)
+                self._questions[number] = question
+            self._send(zygote, encode({**members, "op": op, "id": number}))
+            question.done.wait(deadline_s - self._clock.monotonic_s())
+            with self._changed:
+                self._questions.pop(number, None)
+            if question.answer is not None:
+                return _answer(question.answer)
+            if not question.done.is_set():
+                break
+        raise ExecutorNotStarted(
+            task=f"the component {op}", reason="the zygote does not answer; see the server's log"
+        )
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            began_s = self._clock.monotonic_s()
+            try:
+                self._serve()
+            except Exception:
+                logger.exception("The zygote's thread failed.", extra={"action": "zygote"})
+            if self._clock.monotonic_s() - began_s > self._limits.stable_s:
+                failures = 0
+            delay_s = self._limits.restart_base_s * 2 ** min(failures, 16)
+            failures += 1
+            self._give_up_late()
+            if pause(min(delay_s, self._limits.restart_cap_s), self._stop):
+                return
+
+    def _serve(self) -> None:
+        """Start one zygote and serve it until it is lost or the executor is closed."""
+        try:
+            zygote = ZygoteProcess(
+                python=self._python,
+                preload=self._preload,
+                env=self._env,
+                limits=self._limits,
+                fork=self._fork,
+            )
+        except OSError as exc:
+            logger.error("No zygote: %s", exc, extra={"action": "zygote"})
+            return
+        reason = "closed"
+        born_s = self._clock.monotonic_s()
+        with self._changed:
+            self._zygote = zygote
+        try:
+            while not self._stop.is_set():
+                for message in zygote.receive(_TICK_S):
+                    self._hear(zygote, message)
+                self._check_life(zygote, born_s)
+        except ZygoteLost as exc:
+            reason = str(exc)
+        finally:
+            self._lose(zygote, reason)
+
+    def _check_life(self, zygote: ZygoteProcess, born_s: float) -> None:
+        """Give up late launches. Raises: ZygoteLost: the zygote was not ready in time, or hangs."""
+        limit_s = self._limits.start_timeout_s
+        with self._changed:
+            ready = self._ready
+        if not ready and self._clock.monotonic_s() - born_s > limit_s:
+            zygote.kill()
+            raise ZygoteLost("it was not ready in time")
+        if self._give_up_late() and ready:
+            zygote.kill()
+            raise ZygoteLost("it does not serve its requests")
+
+    def _hear(self, zygote: ZygoteProcess, message: Message) -> None:
+        try:
+            match message.get("op"):
+                case "ready":
+                    self._became_ready(zygote, message)
+                case "started":
+                    self._launch_started(message)
+                case "not_started":
+                    self._launch_failed(str(message["launch_id"]), str(message["reason"]))
+                case "exited":
+                    self._exited(str(message["launch_id"]), message["code"], message["signal"])
+                case "reply":
+                    self._answered(message)
+                case other:
+                    logger.error("The zygote said %r.", other, extra={"action": "zygote"})
+        except Exception:
+            logger.exception(
+                "A message of the zygote could not be handled.",
+                extra={"action": "zygote", "op": str(message.get("op"))},
+            )
+
+    def _became_ready(self, zygote: ZygoteProcess, message: Message) -> None:
+        for problem in message.get("problems", ()):
+            logger.error("Components: %s", problem, extra={"action": "components"})
+        with self._changed:
+            self._ready = True
+            waiting = [p for p in self._pending.values() if not p.sent]
+            for pending in waiting:
+                pending.sent, pending.since_s = True, self._clock.monotonic_s()
+            self._changed.notify_all()
+        logger.info("The zygote is ready.", extra={"action": "zygote", "pid": zygote.pid})
+        for pending in waiting:
+            self._send(zygote, pending.line)
+
+    def _launch_started(self, message: Message) -> None:
+        launch_id = str(message["launch_id"])
+        handle = Handle(
+            pid=int(message["pid"]), start_time=int(message["start_time"]), host=this_host()
+        )
+        with self._changed:
+            wanted = self._pending.pop(launch_id, None) is not None
+            if wanted:
+                self._running[launch_id] = handle
+        if wanted:
+            self._events.started(launch_id, handle)
+        else:  # it was given up, and that was told
+            self._ladder.stop(handle, grace_s=0.0)
+
+    def _launch_failed(self, launch_id: str, reason: str) -> None:
+        with self._changed:
+            known = self._pending.pop(launch_id, None) is not None
+        if known:
+            self._events.not_started(launch_id, reason)
+
+    def _exited(self, launch_id: str, code: int | None, number: int | None) -> None:
+        with self._changed:
+            known = self._running.pop(launch_id, None) is not None
+            self._changed.notify_all()
+        if known:
+            self._events.exited(launch_id, code, number)
+
+    def _answered(self, message: Message) -> None:
+        with self._changed:
+            question = self._questions.get(int(message["id"]))
+        if question is not None:
+            question.answer = message
+            question.done.set()
+
+    def _lose(self, zygote: ZygoteProcess, reason: str) -> None:
+        """Take over what the lost zygote looked after."""
+        with self._changed:
+            self._zygote, self._ready = None, False
+            orphans, self._running = self._running, {}
+            questions, self._questions = self._questions, {}
+            interrupted = [(k, p) for k, p in self._pending.items() if p.sent]
+            for _, pending in interrupted:
+                pending.sent = False
+                pending.attempts += 1
+        status = zygote.close()
+        for question in questions.values():
+            question.done.set()
+        if not self._stop.is_set():
+            logger.error(
+                "The zygote was lost (%s, exit status %s); %s of its processes are watched.",
+                reason,
+                status,
+                len(orphans),
+                extra={"action": "zygote", "pid": zygote.pid},
+            )
+        for launch_id, handle in orphans.items():
+            self._watch_orphan(launch_id, handle)
+        for launch_id, pending in interrupted:
+            if pending.attempts >= self._limits.launch_attempts:
+                self._tell_failed(
+                    launch_id, f"the zygote was lost {pending.attempts} times over it"
+                )
+
+    def _watch_orphan(self, launch_id: str, handle: Handle) -> None:
+        """Watch the process; if it is gone already, say so. Nothing is watched after the end."""
+        if not self._stop.is_set() and not self._watch.add(launch_id, handle):
+            self._watched_exited(launch_id, handle)
+
+    def _give_up_late(self) -> bool:
+        """Tell the failure of launches that wait too long; tell whether there were any."""
+        limit_s = self._clock.monotonic_s() - self._limits.start_timeout_s
+        with self._changed:
+            late = [launch_id for launch_id, p in self._pending.items() if p.since_s < limit_s]
+        for launch_id in late:
+            self._tell_failed(launch_id, f"no process after {self._limits.start_timeout_s} seconds")
+        return bool(late)
+
+    def _tell_failed(self, launch_id: str, reason: str) -> None:
+        try:
+            self._launch_failed(launch_id, reason)
+        except Exception:
+            logger.exception(
+                "The failure of launch %s could not be told.",
+                launch_id,
+                extra={"action": "not_started", "launch_id": launch_id},
+            )
+
+    def _watched_exited(self, launch_id: str, handle: Handle) -> None:
+        try:
+            self._events.exited(launch_id, None, None)
+        except Exception:
+            logger.exception(
+                "The end of launch %s could not be told.",
+                launch_id,
+                extra={"action": "exited", "launch_id": launch_id, "pid": handle.pid},
+            )
+        with self._changed:
+            self._changed.notify_all()
+
+    def _send(self, zygote: ZygoteProcess, line: bytes) -> None:
+        """Send; a failure means that the zygote is lost, which the thread notices and mends."""
+        try:
+            zygote.send(line)
+        except ZygoteLost as exc:
+            logger.warning(
+                "A request did not reach the zygote (%s).", exc, extra={"action": "zygote"}
+            )
+
+    def _end_all(self, grace_s: float) -> None:
+        with self._changed:
+            self._pending.clear()
+            handles = [*self._running.values(), *self._watch.handles().values()]
+        for handle in handles:
+            self._ladder.stop(handle, grace_s=grace_s)
+        with self._changed:
+            ended = self._changed.wait_for(
+                lambda: not self._running and not self._watch.handles(), grace_s + _KILL_WAIT_S
+            )
+        if not ended:
+            logger.error("Some executors did not end.", extra={"action": "close"})
+
+
+def _answer(message: Message) -> Any:
+    """Return the data of a reply. Raises: the error that it tells."""
+    error = message.get("error")
+    if error is None:
+        return message.get("data")
+    for kind in _ANSWERS:
+        if error["name"] == kind.__name__:
+            raise kind(**error["fields"])
+    raise ComponentFailed(component="The component", reason=str(error["fields"].get("reason")))

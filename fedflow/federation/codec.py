@@ -1,0 +1,296 @@
+"""Values as bytes: a header and raw, aligned buffers. No pickle, no class names from the wire.
+
+Layout: `FFV1`, header length (uint32 little endian), header (JSON), zeros up to a multiple of 64,
+then the buffers, each padded with zeros to a multiple of 64. Buffer 0 is the plain JSON skeleton of
+the value; every array, table and bytes object in it is a *leaf*: null in the skeleton, a path in
+the header, and a buffer of its own. So a dict with a few arrays in it is one value, and decoding
+copies no array.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from fedflow.base.errors import CodecError
+
+MAGIC = b"FFV1"
+ALIGN = 64
+MAX_HEADER_BYTES = 1024 * 1024
+MAX_LEAVES = 4096
+MAX_DEPTH = 64  #: nesting of lists and dicts
+MAX_DIMENSIONS = 8
+
+_PREFIX = struct.Struct("<4sI")
+_DTYPE = re.compile(r"[<>][iu][248]|\|[iu]1|\|b1|[<>]f[248]|\|[SV][1-9][0-9]{0,8}")
+
+
+class Leaf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One array, table, batch or bytes object: where it stands in the skeleton, and its layout."""
+
+    kind: Literal["array", "table", "batch", "bytes"]
+    path: list[str | int]
+    dtype: str = ""  #: of an array, numpy's array-protocol string with byte order
+    shape: list[int] = []
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`buffers[0]` is the length of the skeleton, `buffers[i + 1]` that of leaf i, all in bytes."""
+
+    buffers: list[int]
+    leaves: list[Leaf]
+
+
+_header_decoder = msgspec.json.Decoder(Header)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoded:
+    """An encoded value: its pieces in order (arrays are views, no copies), their total length."""
+
+    parts: list[bytes | memoryview]
+    size: int
+
+
+def encode(value: Any) -> Encoded:
+    """Return `value` (sdk `Value`, leaves may stand inside lists and dicts) as bytes in pieces.
+
+    Tuples become lists, keys of dicts text, numpy scalars plain numbers; NaN and infinities and
+    integers of any size are kept.
+    Raises: CodecError: the value holds something that may not travel.
+    """
+    leaves: list[Leaf] = []
+    buffers: list[bytes | memoryview] = []
+    skeleton = _strip(value, [], leaves, buffers)
+    try:
+        text = json.dumps(skeleton, separators=(",", ":"), ensure_ascii=False).encode()
+    except (ValueError, UnicodeError) as exc:
+        raise CodecError(reason=f"not a plain JSON value: {exc}") from exc
+    buffers.insert(0, text)
+    header = msgspec.json.encode(Header(buffers=[_length(b) for b in buffers], leaves=leaves))
+    if len(header) > MAX_HEADER_BYTES:
+        raise CodecError(reason="too many arrays in one value")
+    parts: list[bytes | memoryview] = [_PREFIX.pack(MAGIC, len(header)) + header]
+    _pad(parts)
+    for buffer in buffers:
+        parts.append(buffer)
+        _pad(parts)
+    return Encoded(parts=parts, size=sum(_length(p) for p in parts))
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """Return the value that `data` encodes; its arrays and tables are read-only views of `data`.
+
+    Nothing is allocated by a number from the header before that number was checked against the real
+    length. Raises: CodecError: `data` is not a value, or holds what is not allowed.
+    """
+    view = memoryview(data).cast("B").toreadonly()
+    header, offset = _read_header(view)
+    if len(header.buffers) != len(header.leaves) + 1 or len(header.leaves) > MAX_LEAVES:
+        raise CodecError(reason="the header's numbers do not agree")
+    if any(n < 0 for n in header.buffers):
+        raise CodecError(reason="a buffer of negative length")
+    if offset + sum(_padded(n) for n in header.buffers) != len(view):
+        raise CodecError(reason="the buffers do not fill the value")
+    pieces = []
+    for length in header.buffers:
+        pieces.append(view[offset : offset + length])
+        offset += _padded(length)
+    try:
+        value = json.loads(bytes(pieces[0]))
+    except (ValueError, RecursionError) as exc:
+        raise CodecError(reason=f"the skeleton is not JSON: {exc}") from exc
+    for leaf, piece in zip(header.leaves, pieces[1:], strict=True):
+        value = _place(value, leaf.path, _read_leaf(leaf, piece))
+    return value
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+def _strip(
+    value: Any, path: list[str | int], leaves: list[Leaf], buffers: list[bytes | memoryview]
+) -> Any:
+    """Return the plain JSON part of `value`; append what is not plain to `leaves` and `buffers`."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if len(path) > MAX_DEPTH:
+        raise CodecError(reason=f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        out = {}
+        for key, item in value.items():
+            name = _key_text(key)
+            if name in out:
+                raise CodecError(reason=f"two dict keys that are both {name[:100]!r} in JSON")
+            out[name] = _strip(item, [*path, name], leaves, buffers)
+        return out
+    if isinstance(value, (list, tuple)):
+        return [_strip(item, [*path, i], leaves, buffers) for i, item in enumerate(value)]
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    if len(leaves) == MAX_LEAVES:
+        raise CodecError(reason=f"more than {MAX_LEAVES} arrays in one value")
+    leaf, buffer = _make_leaf(value, path)
+    leaves.append(leaf)
+    buffers.append(buffer)
+    return None
+
+
+def _key_text(key: Any) -> str:
+    """Return a dict key as JSON spells it."""
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, (bool, int, float)):
+        return json.dumps(key)
+    raise CodecError(reason=f"a dict key must be text or a number, not {type(key).__name__}")
+
+
+def _make_leaf(value: Any, path: list[str | int]) -> tuple[Leaf, bytes | memoryview]:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        data = value if isinstance(value, bytes) else bytes(value)
+        return Leaf(kind="bytes", path=path), data
+    if isinstance(value, np.ndarray):
+        return _array_leaf(value, path)
+    if type(value).__module__.partition(".")[0] == "pyarrow":
+        return _arrow_leaf(value, path)
+    raise CodecError(reason=f"a {type(value).__name__} cannot travel between parties")
+
+
+def _array_leaf(array: np.ndarray[Any, Any], path: list[str | int]) -> tuple[Leaf, memoryview]:
+    name = array.dtype.str
+    if array.dtype.names is not None or not _DTYPE.fullmatch(name):
+        raise CodecError(reason=f"an array of {array.dtype} cannot travel between parties")
+    if array.ndim > MAX_DIMENSIONS:
+        raise CodecError(reason=f"an array of {array.ndim} dimensions")
+    packed = np.asarray(array, order="C")
+    leaf = Leaf(kind="array", path=path, dtype=name, shape=list(array.shape))
+    if packed.size == 0:
+        return leaf, memoryview(b"")
+    return leaf, packed.reshape(-1).view(np.uint8).data.toreadonly()
+
+
+def _arrow_leaf(value: Any, path: list[str | int]) -> tuple[Leaf, memoryview]:
+    import pyarrow as pa
+
+    kind: Literal["table", "batch"]
+    if isinstance(value, pa.Table):
+        kind = "table"
+    elif isinstance(value, pa.RecordBatch):
+        kind = "batch"
+    else:
+        raise CodecError(reason=f"a pyarrow {type(value).__name__} cannot travel between parties")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, value.schema) as writer:
+        writer.write(value)
+    return Leaf(kind=kind, path=path), memoryview(sink.getvalue()).cast("B").toreadonly()
+
+
+def _length(part: bytes | memoryview) -> int:
+    return part.nbytes if isinstance(part, memoryview) else len(part)
+
+
+def _padded(length: int) -> int:
+    return -(-length // ALIGN) * ALIGN
+
+
+def _pad(parts: list[bytes | memoryview]) -> None:
+    missing = -_length(parts[-1]) % ALIGN
+    if missing:
+        parts.append(bytes(missing))
+
+
+# --- decoding -------------------------------------------------------------------------------------
+
+
+def _read_header(view: memoryview) -> tuple[Header, int]:
+    """Return the header and the offset of the first buffer."""
+    if len(view) < _PREFIX.size:
+        raise CodecError(reason="too short for a value")
+    magic, length = _PREFIX.unpack_from(view)
+    if magic != MAGIC:
+        raise CodecError(reason="it does not begin as a value of this version")
+    if length > MAX_HEADER_BYTES or _PREFIX.size + length > len(view):
+        raise CodecError(reason=f"a header of {length} bytes")
+    try:
+        header = _header_decoder.decode(view[_PREFIX.size : _PREFIX.size + length])
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as exc:
+        raise CodecError(reason=f"the header is not acceptable: {exc}") from exc
+    return header, _padded(_PREFIX.size + length)
+
+
+def _read_leaf(leaf: Leaf, data: memoryview) -> Any:
+    match leaf.kind:
+        case "bytes":
+            return bytes(data)
+        case "array":
+            return _read_array(leaf, data)
+        case _:
+            return _read_arrow(leaf.kind, data)
+
+
+def _read_array(leaf: Leaf, data: memoryview) -> np.ndarray[Any, Any]:
+    if not _DTYPE.fullmatch(leaf.dtype):
+        raise CodecError(reason=f"an array of dtype {leaf.dtype[:20]!r}")
+    if len(leaf.shape) > MAX_DIMENSIONS or any(n < 0 for n in leaf.shape):
+        raise CodecError(reason="an array of that shape")
+    dtype = np.dtype(leaf.dtype)
+    if math.prod(leaf.shape) * dtype.itemsize != len(data):
+        raise CodecError(reason="an array whose shape does not fit its length")
+    try:
+        if not len(data):
+            array = np.empty(leaf.shape, dtype)
+        else:
+            array = np.frombuffer(data, dtype).reshape(leaf.shape)
+    except (ValueError, OverflowError, MemoryError) as exc:
+        raise CodecError(reason=f"an array that cannot be built: {exc}") from exc
+    if dtype.kind == "b" and bool((array.view(np.uint8) > 1).any()):
+        raise CodecError(reason="truth values other than 0 and 1")
+    array.flags.writeable = False
+    return array
+
+
+def _read_arrow(kind: str, data: memoryview) -> Any:
+    import pyarrow as pa
+
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        if kind == "table":
+            return table
+        batches = table.to_batches()
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as exc:
+        raise CodecError(reason=f"an Arrow table that is not valid: {exc}") from exc
+    if len(batches) > 1:
+        raise CodecError(reason="more than one record batch where one was announced")
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _place(value: Any, path: list[str | int], leaf: Any) -> Any:
+    """Return `value` with `leaf` put where `path` leads, which must be null."""
+    if not path:
+        if value is not None:
+            raise CodecError(reason="an array where the skeleton has a value")
+        return leaf
+    where = value
+    for step in path[:-1]:
+        where = _enter(where, step)
+    if _enter(where, path[-1]) is not None:
+        raise CodecError(reason="an array where the skeleton has a value")
+    where[path[-1]] = leaf
+    return value
+
+
+def _enter(where: Any, step: str | int) -> Any:
+    if isinstance(where, dict) and isinstance(step, str) and step in where:
+        return where[step]
+    if isinstance(where, list) and isinstance(step, int) and 0 <= step < len(where):
+        return where[step]
+    raise CodecError(reason="the path of an array leads nowhere")

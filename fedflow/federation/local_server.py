@@ -1,0 +1,383 @@
+"""The door for executors: a unix socket with frames; big values pass as file descriptors.
+
+A non-blocking socket on the event loop, not asyncio streams, because those drop descriptors. One
+connection belongs to one session and site, proven by the task's token in its first frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections import deque
+from collections.abc import Coroutine
+from pathlib import Path
+
+from fedflow.base.errors import (
+    BadRequest,
+    FedflowError,
+    HomeNotUsable,
+    NotAuthenticated,
+    SessionUnknown,
+)
+from fedflow.federation.keys import ValueKey, site_from_wire
+from fedflow.federation.mailbox import InThread, Mailbox
+from fedflow.federation.messages import (
+    PREFIX,
+    Accepted,
+    Delivered,
+    Hello,
+    Recv,
+    Refused,
+    Request,
+    Send,
+    Value,
+    Welcome,
+    error_to_wire,
+    frame_lengths,
+    pack,
+    pack_header,
+    parse_request,
+)
+from fedflow.federation.outgoing import Courier
+from fedflow.federation.session import Opening, Session, SessionBook
+from fedflow.federation.settings import FederationSettings
+from fedflow.federation.spool import Blob, Spool, blob_from_descriptor
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 64 * 1024
+READ_BIG_BYTES = 1024 * 1024
+MAX_DESCRIPTORS = 4
+HELLO_TIMEOUT_S = 10.0
+MAX_REQUESTS = 20_000  #: unanswered requests of one executor
+
+
+class LocalServer:
+    """Listens for executors and answers them from the mailbox."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        settings: FederationSettings,
+        book: SessionBook,
+        mailbox: Mailbox,
+        courier: Courier,
+        spool: Spool,
+        in_thread: InThread,
+    ) -> None:
+        self.path = path
+        self.settings = settings
+        self.book = book
+        self.mailbox = mailbox
+        self.courier = courier
+        self.spool = spool
+        self.in_thread = in_thread
+        self.connections: set[Connection] = set()
+        self.run = secrets.token_hex(8)
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Listen.
+
+        Raises: HomeNotUsable: the socket cannot be made (a path has at most 107 bytes).
+        """
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self.path.unlink(missing_ok=True)
+            listener.bind(str(self.path))
+            self.path.chmod(0o600)
+            listener.listen(128)
+        except OSError as exc:
+            listener.close()
+            raise HomeNotUsable(path=self.path, reason=str(exc)) from exc
+        listener.setblocking(False)
+        self._listener = listener
+        self._accepting = asyncio.create_task(self._accept(listener), name="data-plane-accept")
+
+    async def stop(self) -> None:
+        """Stop listening and drop all executors."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait((self._accepting,))
+        if self._listener is not None:
+            self._listener.close()
+            self.path.unlink(missing_ok=True)
+        tasks = [task for c in self.connections for task in c.tasks]
+        for connection in tuple(self.connections):
+            connection.close()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connected, _ = await loop.sock_accept(listener)
+            except OSError:
+                logger.exception("Cannot accept an executor's connection")
+                await asyncio.sleep(0.1)
+                continue
+            connected.setblocking(False)
+            self.connections.add(Connection(connected, server=self))
+
+
+class Connection:
+    """One executor: bytes and descriptors in and out, and its requests."""
+
+    def __init__(self, sock: socket.socket, *, server: LocalServer) -> None:
+        self._sock = sock
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._want = READ_BYTES
+        self._descriptors: deque[int] = deque()
+        self._out: deque[tuple[memoryview, int]] = deque()  #: bytes and a descriptor (-1 = none)
+        self._delivered: list[int] = []  #: requests to report
+        self._writing = False  #: the loop tells when there is room to write
+        self._session: Session | None = None
+        self._closed = False
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._deadline = self._loop.call_later(HELLO_TIMEOUT_S, self.close)
+        self._loop.add_reader(sock, self._readable)
+
+    def close(self) -> None:
+        """Drop the executor; what it waits for is given back to the mailbox."""
+        if self._closed:
+            return
+        self._closed = True
+        self._deadline.cancel()
+        self._loop.remove_reader(self._sock)
+        self._loop.remove_writer(self._sock)
+        self._sock.close()
+        for fd in (*self._descriptors, *(fd for _, fd in self._out if fd >= 0)):
+            self._server.in_thread(os.close, fd)
+        self._descriptors.clear()
+        self._out.clear()
+        for task in self.tasks:
+            task.cancel()
+        if self._session is not None:
+            self._session.on_end.discard(self.close)
+        self._server.connections.discard(self)
+
+    # --- in
+
+    def _readable(self) -> None:
+        try:
+            data, descriptors, flags, _ = socket.recv_fds(self._sock, self._want, MAX_DESCRIPTORS)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        self._descriptors.extend(descriptors)
+        if not data or flags & socket.MSG_CTRUNC:
+            self.close()
+            return
+        self._buffer += data
+        try:
+            self._parse()
+        except FedflowError as exc:
+            logger.warning("An executor's connection is closed: %s", exc.message)
+            self._send(pack(Refused(id=0, error=error_to_wire(exc))))
+            self.close()
+
+    def _parse(self) -> None:
+        offset = 0
+        view = bytes(self._buffer) if len(self._buffer) < READ_BYTES else self._buffer
+        self._want = READ_BYTES
+        while not self._closed and len(view) - offset >= PREFIX.size:
+            header, body = frame_lengths(view, offset)
+            start = offset + PREFIX.size
+            end = start + header + body
+            if end > len(view):
+                self._want = max(READ_BYTES, min(READ_BIG_BYTES, end - len(view)))
+                break
+            message = parse_request(bytes(view[start : start + header]))
+            self._handle(message, bytes(view[start + header : end]))
+            offset = end
+        if offset:
+            del self._buffer[:offset]
+
+    def _handle(self, message: Request, body: bytes) -> None:
+        if isinstance(message, Hello):
+            self._on_hello(message)
+        elif self._session is None:
+            raise NotAuthenticated(reason="the first message is not a hello")
+        elif len(self.tasks) >= MAX_REQUESTS:
+            raise BadRequest(reason=f"more than {MAX_REQUESTS} unanswered requests")
+        elif isinstance(message, Recv):
+            self._spawn(self._on_recv(self._session, message), message.id)
+        else:
+            blob = self._blob(message, body)
+            if blob.data is None or self._server.courier.has_room(blob.size):
+                self._on_send(self._session, message, blob)
+            else:
+                self._spawn(self._on_send_later(self._session, message, blob), message.id)
+
+    def _on_hello(self, message: Hello) -> None:
+        site = site_from_wire(message.site)
+        known = self._server.book.find((message.session, site))
+        if not isinstance(known, Opening):
+            raise SessionUnknown(session=message.session)
+        if self._session is not None or not known.admits(message.token):
+            raise NotAuthenticated(reason="the task's token is wrong")
+        session = self._server.mailbox.session((message.session, site))
+        if session is None:
+            raise SessionUnknown(session=message.session)
+        self._deadline.cancel()
+        self._session = session
+        session.on_end.add(self._end_soon)
+        server = self._server
+        self._send(
+            pack(
+                Welcome(
+                    spool=str(server.spool.folder),
+                    inline_bytes=server.settings.inline_bytes,
+                    run=server.run,
+                )
+            )
+        )
+
+    def _end_soon(self) -> None:
+        """Close when the answers to what was waiting have been written."""
+        self._loop.call_later(0.05, self.close)
+
+    # --- requests
+
+    def _blob(self, message: Send, body: bytes) -> Blob:
+        if not message.file:
+            if message.size != len(body):
+                raise BadRequest(reason="a value's size is not its length")
+            return Blob(size=len(body), digest=message.digest, data=body)
+        if not self._descriptors:
+            raise BadRequest(reason="a value without its descriptor")
+        fd = self._descriptors.popleft()
+        return blob_from_descriptor(fd, size=message.size, digest=message.digest)
+
+    def _on_send(self, session: Session, message: Send, blob: Blob) -> None:
+        try:
+            keys = [
+                ValueKey(
+                    session=session.name,
+                    name=message.name,
+                    tag=message.tag,
+                    source=session.site,
+                    destination=site_from_wire(to),
+                )
+                for to in message.to
+            ]
+            self._server.courier.accept(
+                session, keys, blob=blob, on_done=lambda error: self._on_done(message.id, error)
+            )
+        except FedflowError as exc:
+            self._refuse(message.id, exc)
+        else:
+            self._send(pack(Accepted(id=message.id)))
+
+    async def _on_send_later(self, session: Session, message: Send, blob: Blob) -> None:
+        await self._server.courier.wait_for_room(blob.size)
+        self._on_send(session, message, blob)
+
+    def _on_done(self, request: int, error: FedflowError | None) -> None:
+        """Report a delivery; those of one turn of the loop travel in one message."""
+        if error is not None:
+            self._send(pack(Delivered(ids=[request], error=error_to_wire(error))))
+            return
+        if not self._delivered:
+            self._loop.call_soon(self._send_delivered)
+        self._delivered.append(request)
+
+    def _send_delivered(self) -> None:
+        self._send(pack(Delivered(ids=self._delivered)))
+        self._delivered = []
+
+    async def _on_recv(self, session: Session, message: Recv) -> None:
+        key = ValueKey(
+            session=session.name,
+            name=message.name,
+            tag=message.tag,
+            source=site_from_wire(message.source),
+            destination=session.site,
+        )
+        if key.source not in session.sites:
+            raise BadRequest(reason=f"{key.source} is not a site of this task")
+        blob = await session.take(key, message.timeout_s)
+        answer = Value(id=message.id, size=blob.size, digest=blob.digest, file=blob.data is None)
+        if blob.data is not None:
+            data = blob.data
+            self._server.mailbox.release(blob)
+            if len(data) < READ_BYTES:
+                self._send(pack(answer, data))
+            else:
+                self._send(pack_header(answer, body_length=len(data)))
+                self._send(data)
+            return
+        opening = self._server.in_thread(blob.open_file)
+        try:
+            fd = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(lambda done: os.close(done.result()))
+            raise
+        finally:
+            self._server.mailbox.release(blob)
+        self._send(pack(answer), fd)
+
+    def _spawn(self, work: Coroutine[None, None, None], request: int) -> None:
+        task = self._loop.create_task(self._guard(work, request))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _guard(self, work: Coroutine[None, None, None], request: int) -> None:
+        try:
+            await work
+        except FedflowError as exc:
+            self._refuse(request, exc)
+        except Exception:
+            logger.exception("A request of an executor failed")
+            self._refuse(request, BadRequest(reason="internal error of the own server"))
+
+    def _refuse(self, request: int, error: FedflowError) -> None:
+        self._send(pack(Refused(id=request, error=error_to_wire(error))))
+
+    # --- out
+
+    def _send(self, data: bytes, fd: int = -1) -> None:
+        """Write, or queue for writing; `fd` is passed with the first byte and then closed."""
+        if self._closed:
+            if fd >= 0:
+                self._server.in_thread(os.close, fd)
+            return
+        if not data:
+            return
+        self._out.append((memoryview(data), fd))
+        if not self._writing:
+            self._writable()
+
+    def _writable(self) -> None:
+        while self._out:
+            data, fd = self._out[0]
+            try:
+                if fd >= 0:
+                    sent = socket.send_fds(self._sock, [data], [fd])
+                    self._server.in_thread(os.close, fd)
+                else:
+                    sent = self._sock.send(data)
+            except (BlockingIOError, InterruptedError):
+                self._loop.add_writer(self._sock, self._writable)
+                self._writing = True
+                return
+            except OSError:
+                self.close()
+                return
+            if sent == len(data):
+                self._out.popleft()
+            else:
+                self._out[0] = (data[sent:], -1)
+        if self._writing:
+            self._loop.remove_writer(self._sock)
+            self._writing = False

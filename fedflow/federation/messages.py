@@ -1,0 +1,317 @@
+"""What the data plane says: frames and messages, to the executor and to other parties.
+
+A frame is a header length, a body length (both uint32 little endian), a JSON header and raw bytes.
+Both links use it: the unix socket of an executor, and the stream between two servers.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from fedflow.base.errors import (
+    BadRequest,
+    CodecError,
+    DuplicateValue,
+    FedflowError,
+    NotAuthenticated,
+    PeerFailed,
+    SessionUnknown,
+    SpoolFull,
+    ValueTooLate,
+)
+from fedflow.federation.keys import WireKey
+
+PREFIX = struct.Struct("<II")
+MAX_HEADER_BYTES = 256 * 1024
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_TEXT = 1000  #: characters of a reason or error field from outside
+
+Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  #: it becomes part of a path
+
+CHUNK = struct.Struct("<16sQII")  #: first 16 bytes of the key's id, offset, length, crc32
+
+
+class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    """Base of all messages."""
+
+
+class ErrorInfo(_Message, frozen=True):
+    """An error as it travels: the name of a data-plane error and its fields."""
+
+    name: str
+    fields: dict[str, str | int | float | None]
+
+
+# --- executor to server, and back -----------------------------------------------------------------
+
+
+class Hello(_Message, frozen=True, tag="hello"):
+    """The first message of an executor."""
+
+    session: str
+    site: str
+    token: str
+
+
+class Send(_Message, frozen=True, tag="send"):
+    """A value to other sites: the body, or a descriptor of a file (`file`)."""
+
+    id: int
+    name: str
+    tag: str
+    to: list[str]
+    size: int
+    digest: Digest
+    file: bool
+
+
+class Recv(_Message, frozen=True, tag="recv"):
+    """Ask for one value; answered when it is there."""
+
+    id: int
+    name: str
+    tag: str
+    source: str
+    timeout_s: float
+
+
+class Welcome(_Message, frozen=True, tag="welcome"):
+    """The hello was accepted."""
+
+    spool: str  #: folder for the files of big values
+    inline_bytes: int
+    run: str  #: names this run of the server: another one has lost what had arrived
+
+
+class Accepted(_Message, frozen=True, tag="accepted"):
+    """The server has the value of Send `id`."""
+
+    id: int
+
+
+class Delivered(_Message, frozen=True, tag="delivered"):
+    """Every receiver's server has the values of the Sends `ids`, or `error` says why not."""
+
+    ids: list[int]
+    error: ErrorInfo | None = None
+
+
+class Value(_Message, frozen=True, tag="value"):
+    """The value that Recv `id` asked for: the body, or a descriptor of a file."""
+
+    id: int
+    size: int
+    digest: Digest
+    file: bool
+
+
+class Refused(_Message, frozen=True, tag="refused"):
+    """Request `id` (0 = hello) failed."""
+
+    id: int
+    error: ErrorInfo
+
+
+Request = Hello | Send | Recv
+Reply = Welcome | Accepted | Delivered | Value | Refused
+
+# --- server to server -----------------------------------------------------------------------------
+
+
+class Put(_Message, frozen=True, tag="put"):
+    """A small value; the body follows in the same frame."""
+
+    seq: int
+    key: WireKey
+    digest: Digest
+    crc32: int
+
+
+class Notice(_Message, frozen=True, tag="notice"):
+    """What one site's server tells another about a session.
+
+    `failed`, `ended`: `source` takes no part any more. `watch`: `source` waits for values of
+    `destination` and asks to be told if that one has ended.
+    """
+
+    seq: int
+    kind: Literal["failed", "ended", "watch"]
+    session: str
+    source: str
+    destination: str
+    reason: str
+
+
+class Ack(_Message, frozen=True, tag="ack"):
+    """What became of message `seq`.
+
+    `held`: it waits for its session to open, more will come. `later`: send it again. `refused`: see
+    `error`.
+    """
+
+    seq: int
+    status: Literal["stored", "held", "later", "refused"]
+    error: ErrorInfo | None = None
+
+
+class Offer(_Message, frozen=True, tag="offer"):
+    """The first message of a stream that carries one big value."""
+
+    key: WireKey
+    size: int
+    digest: Digest
+
+
+class Progress(_Message, frozen=True, tag="progress"):
+    """How a big value goes on: `written` bytes are safe, the sender may go up to offset `limit`."""
+
+    status: Literal["wait", "go", "stored", "later", "refused"]
+    written: int = 0
+    limit: int = 0
+    error: ErrorInfo | None = None
+
+
+PeerMessage = Put | Notice | Ack | Offer | Progress
+
+_encoder = msgspec.json.Encoder()
+_request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_reply_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+_peer_decoder: msgspec.json.Decoder[PeerMessage] = msgspec.json.Decoder(PeerMessage)
+
+
+def pack(message: _Message, body: bytes = b"") -> bytes:
+    """Return the frame of `message` and `body`."""
+    header = _encoder.encode(message)
+    return b"".join((PREFIX.pack(len(header), len(body)), header, body))
+
+
+def pack_header(message: _Message, *, body_length: int) -> bytes:
+    """Return the frame without its body, for bodies that are sent on their own."""
+    header = _encoder.encode(message)
+    return PREFIX.pack(len(header), body_length) + header
+
+
+def frame_lengths(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int]:
+    """Return header and body length of the frame at `offset`.
+
+    Raises: BadRequest: they are too long.
+    """
+    header, body = PREFIX.unpack_from(data, offset)
+    if header > MAX_HEADER_BYTES or body > MAX_BODY_BYTES:
+        raise BadRequest(reason=f"a frame of {header} + {body} bytes")
+    return header, body
+
+
+def split_frames(data: bytes) -> list[tuple[PeerMessage, bytes]]:
+    """Return the messages and bodies of whole frames. Raises: BadRequest: `data` is not such."""
+    frames = []
+    offset = 0
+    while offset < len(data):
+        if len(data) - offset < PREFIX.size:
+            raise BadRequest(reason="a frame is cut off")
+        header, body = frame_lengths(data, offset)
+        start = offset + PREFIX.size
+        offset = start + header + body
+        if offset > len(data):
+            raise BadRequest(reason="a frame is cut off")
+        message = parse_peer(data[start : start + header])
+        frames.append((message, data[start + header : offset]))
+    return frames
+
+
+def parse_request(data: bytes | bytearray | memoryview) -> Request:
+    """Return an executor's message. Raises: BadRequest."""
+    try:
+        return _request_decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeError) as exc:
+        raise BadRequest(reason=f"not a message: {exc}") from exc
+
+
+def parse_reply(data: bytes | bytearray | memoryview) -> Reply:
+    """Return the server's message. Raises: BadRequest."""
+    try:
+        return _reply_decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeError) as exc:
+        raise BadRequest(reason=f"not a message: {exc}") from exc
+
+
+def parse_peer(data: bytes | bytearray | memoryview) -> PeerMessage:
+    """Return another server's message. Raises: BadRequest."""
+    try:
+        return _peer_decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeError) as exc:
+        raise BadRequest(reason=f"not a message: {exc}") from exc
+
+
+# --- chunks of big values -------------------------------------------------------------------------
+
+
+def pack_chunk(key_id: bytes, data: bytes, *, offset: int) -> bytes:
+    """Return one piece of a big value with its checksum."""
+    return CHUNK.pack(key_id[:16], offset, len(data), zlib.crc32(data)) + data
+
+
+def parse_chunk(raw: bytes, key_id: bytes, *, offset: int, size: int) -> tuple[memoryview, int]:
+    """Return the bytes of a chunk, which must continue the value at `offset`, and its checksum.
+
+    The caller compares the checksum (not on an event loop). Raises: BadRequest: the chunk does not
+    fit.
+    """
+    if len(raw) <= CHUNK.size:
+        raise BadRequest(reason="an empty chunk")
+    found_id, found_offset, length, crc32 = CHUNK.unpack_from(raw)
+    data = memoryview(raw)[CHUNK.size :]
+    if found_id != key_id[:16] or found_offset != offset:
+        raise BadRequest(reason=f"a chunk of another value or place than {offset}")
+    if length != len(data) or length > MAX_BODY_BYTES or offset + length > size:
+        raise BadRequest(reason=f"a chunk of {length} bytes at {offset} of {size}")
+    return data, crc32
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+_ERRORS: dict[str, type[FedflowError]] = {
+    kind.__name__: kind
+    for kind in (
+        BadRequest,
+        NotAuthenticated,
+        PeerFailed,
+        ValueTooLate,
+        CodecError,
+        SessionUnknown,
+        DuplicateValue,
+        SpoolFull,
+    )
+}
+
+
+def error_to_wire(error: FedflowError) -> ErrorInfo:
+    """Return `error` as it travels;
+
+    errors of other areas become a BadRequest with their message.
+    """
+    if type(error).__name__ not in _ERRORS:
+        error = BadRequest(reason=error.message)
+    return ErrorInfo(name=error.name, fields={k: _plain(v) for k, v in error.fields.items()})
+
+
+def error_from_wire(info: ErrorInfo | None) -> FedflowError:
+    """Return the error that `info` describes; a description that makes no sense is a BadRequest."""
+    if info is None:
+        return BadRequest(reason="refused without a reason")
+    fields = {k: v[:MAX_TEXT] if isinstance(v, str) else v for k, v in info.fields.items()}
+    kind = _ERRORS.get(info.name)
+    try:
+        if kind is not None:
+            return kind(**fields)
+    except (LookupError, ValueError, TypeError):
+        pass
+    return BadRequest(reason=f"an error {info.name[:100]!r} that this version does not know")
+
+
+def _plain(value: Any) -> str | int | float | None:
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)

@@ -1,0 +1,275 @@
+"""The data plane of one server, put together; and the few calls that the rest of the server makes.
+
+Everything runs on one event loop, except the methods that say "any thread". Opening and closing a
+session is a write to a dict: the loop hears of a session only when a value, an executor or a
+failure does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from fedflow.base.errors import FedflowError, PeerFailed, SessionUnknown
+from fedflow.domain.site import Site
+from fedflow.federation.keys import site_from_wire
+from fedflow.federation.local_server import LocalServer
+from fedflow.federation.mailbox import Mailbox
+from fedflow.federation.memory import keep_freed_chunks
+from fedflow.federation.messages import MAX_TEXT, Notice
+from fedflow.federation.outgoing import Courier, OutgoingPort
+from fedflow.federation.session import Ending, Session, SessionBook, SessionKey
+from fedflow.federation.settings import FederationSettings
+from fedflow.federation.spool import Spool
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+THREADS = 4
+MAX_EARLY = 10_000  #: sessions that are not open yet and of which a peer has ended
+MAX_EARLY_PER_SESSION = 64
+ENDED = "it has ended without sending this value"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataPlaneStats:
+    """A look at the data plane; approximate, as it is read without a lock."""
+
+    open_sessions: int
+    active_sessions: int  #: sessions in which something has happened
+    executors: int  #: connections of executors
+    waiting: int  #: receives that wait
+    unread: int  #: values that have arrived and were not read
+    memory_bytes: int  #: unread small values
+    outgoing_bytes: int  #: small values that are not delivered yet
+    held_bytes: int  #: small values whose session is not open yet
+    spool_bytes: int  #: files of values in transit
+    delivered: int  #: values delivered to other sites since the start
+
+
+class DataPlane:
+    """Moves values between the executors of this server and those of other parties."""
+
+    def __init__(
+        self,
+        settings: FederationSettings,
+        *,
+        spool_dir: Path,
+        socket_path: Path,
+        port: OutgoingPort,
+    ) -> None:
+        self.settings = settings
+        self.port = port
+        self._spool_dir = spool_dir
+        self._socket_path = socket_path
+        self._book = SessionBook()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="data-plane")
+        self._ticking: asyncio.Task[None] | None = None
+        self._spool = Spool(spool_dir)
+        self._early: OrderedDict[SessionKey, list[Notice]] = OrderedDict()
+        self.mailbox = Mailbox(
+            settings,
+            book=self._book,
+            spool=self._spool,
+            in_thread=self.in_thread,
+            on_start=self._on_start,
+        )
+        self._courier = Courier(settings, mailbox=self.mailbox, port=port, in_thread=self.in_thread)
+        self._server = LocalServer(
+            socket_path,
+            settings=settings,
+            book=self._book,
+            mailbox=self.mailbox,
+            courier=self._courier,
+            spool=self._spool,
+            in_thread=self.in_thread,
+        )
+
+    @property
+    def run(self) -> str:
+        """Return what names this run of the server; a later one has lost what had arrived."""
+        return self._server.run
+
+    async def start(self) -> None:
+        """Sweep the spool and listen for executors, on the running loop. Raises: HomeNotUsable."""
+        self._loop = asyncio.get_running_loop()
+        keep_freed_chunks()
+        left = await self.in_thread(self._spool.sweep)
+        self._server.start()
+        self._ticking = asyncio.create_task(self._tick_forever(), name="data-plane-tick")
+        if left:
+            self._loop.call_later(
+                self.settings.part_keep_s, lambda: self.mailbox.forget_parts(left)
+            )
+
+    async def stop(self) -> None:
+        """Drop all sessions, executors and channels; parts stay on disk, to be resumed."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        await self._server.stop()
+        deliveries = [task for s in self.mailbox.sessions() for task in s.deliveries]
+        for task in deliveries:
+            task.cancel()
+        if deliveries:
+            await asyncio.wait(deliveries)
+        await self.port.close()
+        self._loop = None
+        self._pool.shutdown()
+
+    def in_thread(
+        self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[R]:
+        """Return a future of `function(*args, **kwargs)`, run beside the event loop."""
+        return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+
+    # --- any thread
+
+    def open_session(self, session: str, site: Site, *, token: str, sites: Sequence[Site]) -> None:
+        """Let the executor of `site` with `token` exchange values with `sites`.
+
+        Takes microseconds.
+        """
+        key = (session, site)
+        if self._book.open(key, token=token, sites=tuple(sites)):
+            self._on_loop(self.mailbox.was_opened, key)
+
+    def close_session(self, session: str, site: Site) -> None:
+        """End the session of `site` in order: unread values go, peers that wait for it are told."""
+        self._end(session, site, None)
+
+    def fail_site(self, session: str, site: Site, reason: str) -> None:
+        """End the session of `site`, whose executor failed; every peer's receive fails at once.
+
+        For a site of another party, tells the sites of this server that it has failed.
+        """
+        if self.port.is_local(site.party_id):
+            self._end(session, site, reason[:MAX_TEXT])
+        else:
+            self._on_loop(self._peer_ended, session, site, reason[:MAX_TEXT], True)
+
+    def stats(self) -> DataPlaneStats:
+        """Return how much is under way."""
+        sessions = self.mailbox.sessions()
+        return DataPlaneStats(
+            open_sessions=self._book.count(),
+            active_sessions=len(sessions),
+            executors=len(self._server.connections),
+            waiting=sum(len(s.waiters) for s in sessions),
+            unread=sum(len(s.values) for s in sessions),
+            memory_bytes=self.mailbox.ledger.memory,
+            outgoing_bytes=self._courier.memory,
+            held_bytes=self.mailbox.held,
+            spool_bytes=self.mailbox.ledger.spool,
+            delivered=self._courier.delivered,
+        )
+
+    def _end(self, session: str, site: Site, reason: str | None) -> None:
+        known, tell = self._book.end((session, site), reason)
+        if known is not None and tell:
+            self._on_loop(self._ended, (session, site), known.sites, reason)
+
+    def _on_loop(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(lambda: function(*args, **kwargs))
+
+    # --- the loop
+
+    def on_notice(self, notice: Notice) -> None:
+        """Act on what another party tells of one of its sites; the caller has checked whose.
+
+        Raises: BadRequest: it names no site.
+        """
+        source, destination = site_from_wire(notice.source), site_from_wire(notice.destination)
+        if notice.kind == "watch":
+            known = self._book.find((notice.session, destination))
+            if isinstance(known, Ending) and source in known.sites:
+                self._tell(notice.session, destination, source, known.reason)
+            return
+        key = (notice.session, destination)
+        try:
+            found = self.mailbox.session(key)
+        except SessionUnknown:
+            return
+        if found is not None:
+            self._apply(found, notice)
+            return
+        early = self._early.setdefault(key, [])
+        if len(early) < MAX_EARLY_PER_SESSION:
+            early.append(notice)
+        if len(self._early) > MAX_EARLY:
+            self._early.popitem(last=False)
+
+    def _on_start(self, session: Session) -> None:
+        for notice in self._early.pop(session.key, ()):
+            self._apply(session, notice)
+
+    def _apply(self, session: Session, notice: Notice) -> None:
+        source = site_from_wire(notice.source)
+        if source in session.sites:
+            failed = notice.kind == "failed"
+            reason = notice.reason[:MAX_TEXT] if failed else ENDED
+            session.peer_ended(source, reason, failed=failed)
+
+    def _ended(self, key: SessionKey, sites: tuple[Site, ...], reason: str | None) -> None:
+        name, site = key
+        error: FedflowError = SessionUnknown(session=name)
+        if reason is not None:
+            error = PeerFailed(site=str(site), reason=reason)
+        self.mailbox.end(key, error)
+        for other in sites:
+            if other != site:
+                self._tell(name, site, other, reason)
+
+    def _tell(self, session: str, ended: Site, to: Site, reason: str | None) -> None:
+        """Tell the site `to` that `ended` takes no part any more."""
+        notice = Notice(
+            seq=0,
+            kind="ended" if reason is None else "failed",
+            session=session,
+            source=ended.key,
+            destination=to.key,
+            reason=reason or "",
+        )
+        if self.port.is_local(to.party_id):
+            self.on_notice(notice)
+        else:
+            self.port.notify(to.party_id, notice)
+
+    def _peer_ended(self, session: str, site: Site, reason: str, failed: bool) -> None:
+        for found in self.mailbox.named(session):
+            if site in found.sites:
+                found.peer_ended(site, reason, failed=failed)
+
+    async def _tick_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.watch_interval_s)
+            try:
+                self.tick()
+            except Exception:
+                logger.exception("A look after waiting sites failed")
+
+    def tick(self) -> None:
+        """Ask for every site that is waited for whether it still takes part."""
+        for session in self.mailbox.sessions():
+            for site in session.awaited_sites():
+                notice = Notice(
+                    seq=0,
+                    kind="watch",
+                    session=session.name,
+                    source=session.site.key,
+                    destination=site.key,
+                    reason="",
+                )
+                if self.port.is_local(site.party_id):
+                    self.on_notice(notice)
+                else:
+                    self.port.notify(site.party_id, notice)

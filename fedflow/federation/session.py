@@ -1,0 +1,247 @@
+"""Which task attempts take part in the data plane here, and what each one has got and waits for.
+
+`SessionBook` is written by the server's threads (a dict under a lock, so a task that sends nothing
+costs microseconds); a `Session` exists on the event loop only once something happens in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fedflow.base.errors import (
+    DuplicateValue,
+    FedflowError,
+    PeerFailed,
+    SessionUnknown,
+    ValueTooLate,
+)
+from fedflow.domain.site import Site
+from fedflow.federation.keys import ValueKey
+from fedflow.federation.spool import Blob
+
+MAX_ENDED = 10_000  #: ended sessions that are remembered
+
+SessionKey = tuple[str, Site]  #: session name and the own site
+
+
+@dataclass(kw_only=True, slots=True)
+class Opening:
+    """A session that is open at one site of this server."""
+
+    token: str
+    sites: tuple[Site, ...]
+    active: bool = False  #: the event loop has a `Session` for it
+
+    def admits(self, token: str) -> bool:
+        """Tell whether `token` is the executor's, in constant time."""
+        return hmac.compare_digest(token.encode(), self.token.encode())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """A session that has ended at one site of this server;
+
+    `reason` is None if it was closed in order.
+    """
+
+    sites: tuple[Site, ...]
+    reason: str | None
+
+
+class SessionBook:
+    """Open and ended sessions. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[SessionKey, Opening] = {}
+        self._ended: OrderedDict[SessionKey, Ending] = OrderedDict()
+        self._awaited: set[SessionKey] = set()
+
+    def open(self, key: SessionKey, *, token: str, sites: tuple[Site, ...]) -> bool:
+        """Note an open session; tell whether somebody on the loop awaits it. Again: new token."""
+        with self._lock:
+            known = self._open.get(key)
+            if known is not None:
+                known.token, known.sites = token, sites
+                return False
+            self._ended.pop(key, None)
+            self._open[key] = Opening(token=token, sites=sites)
+            return key in self._awaited
+
+    def end(self, key: SessionKey, reason: str | None) -> tuple[Opening | None, bool]:
+        """Note that a session has ended.
+
+        Returns it if it was open, and whether the loop must know.
+        """
+        with self._lock:
+            known = self._open.pop(key, None)
+            if known is None:
+                return None, False
+            self._ended[key] = Ending(sites=known.sites, reason=reason)
+            if len(self._ended) > MAX_ENDED:
+                self._ended.popitem(last=False)
+            return known, known.active or key in self._awaited or reason is not None
+
+    def find(self, key: SessionKey) -> Opening | Ending | None:
+        """Return what is known of a session."""
+        with self._lock:
+            return self._open.get(key) or self._ended.get(key)
+
+    def activate(self, key: SessionKey) -> Opening | Ending | None:
+        """Return what is known of a session; from now on the loop is told of its end."""
+        with self._lock:
+            known = self._open.get(key)
+            if known is not None:
+                known.active = True
+                return known
+            return self._ended.get(key)
+
+    def expect(self, key: SessionKey) -> bool:
+        """Ask to be told when a session opens; False: it is open or ended already."""
+        with self._lock:
+            if key in self._open or key in self._ended:
+                return False
+            self._awaited.add(key)
+            return True
+
+    def expected(self, key: SessionKey) -> None:
+        """Take back `expect`."""
+        with self._lock:
+            self._awaited.discard(key)
+
+    def count(self) -> int:
+        """Return the number of open sessions."""
+        with self._lock:
+            return len(self._open)
+
+
+def _slot(key: ValueKey) -> tuple[str, str, str]:
+    """Return the shortest name of a value inside its receiver's session."""
+    return (key.source.key, key.name, key.tag)
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Session:
+    """One site's share of one task attempt, on the event loop."""
+
+    key: SessionKey
+    sites: frozenset[Site]
+    limit: int  #: values that may arrive
+    values: dict[tuple[str, str, str], Blob] = field(default_factory=dict)
+    digests: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    taken: set[tuple[str, str, str]] = field(default_factory=set)
+    waiters: dict[tuple[str, str, str], asyncio.Future[Blob]] = field(default_factory=dict)
+    ended_peers: dict[Site, str] = field(default_factory=dict)
+    failed_peers: set[Site] = field(default_factory=set)
+    deliveries: dict[asyncio.Task[FedflowError | None], Site] = field(default_factory=dict)
+    on_end: set[Callable[[], None]] = field(default_factory=set)
+    ended: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.key[0]
+
+    @property
+    def site(self) -> Site:
+        return self.key[1]
+
+    def knows(self, key: ValueKey, digest: str) -> bool:
+        """Tell whether this value has arrived already (a repeat of the transport).
+
+        Raises: DuplicateValue: another value has arrived under that key. SessionUnknown: it has
+        ended.
+        """
+        if self.ended:
+            raise SessionUnknown(session=self.name)
+        found = self.digests.get(_slot(key))
+        if found is not None and found != digest:
+            raise DuplicateValue(name=key.name, tag=key.tag, site=str(self.site))
+        return found is not None
+
+    def accept(self, key: ValueKey, blob: Blob) -> None:
+        """Hand `blob` to who waits for it, or keep it. The caller has asked `knows`."""
+        slot = _slot(key)
+        self.digests[slot] = blob.digest
+        waiter = self.waiters.get(slot)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(blob)
+        else:
+            self.values[slot] = blob
+
+    async def take(self, key: ValueKey, timeout_s: float) -> Blob:
+        """Return the value, which is then the caller's.
+
+        Raises: DuplicateValue: it was asked for before. PeerFailed. ValueTooLate. SessionUnknown.
+        """
+        slot = _slot(key)
+        if self.ended:
+            raise SessionUnknown(session=self.name)
+        if slot in self.taken:
+            raise DuplicateValue(name=key.name, tag=key.tag, site=str(self.site))
+        if slot in self.values:
+            self.taken.add(slot)
+            return self.values.pop(slot)
+        if key.source in self.ended_peers:
+            raise PeerFailed(site=str(key.source), reason=self.ended_peers[key.source])
+        self.taken.add(slot)
+        waiter = self.waiters[slot] = asyncio.get_running_loop().create_future()
+        got = False
+        try:
+            await asyncio.wait((waiter,), timeout=timeout_s)
+            if not waiter.done():
+                raise ValueTooLate(
+                    seconds=timeout_s, name=key.name, tag=key.tag, site=str(key.source)
+                )
+            blob: Blob = waiter.result()
+            got = True
+            return blob
+        finally:
+            del self.waiters[slot]
+            if not got:
+                self._give_back(slot, waiter)
+
+    def peer_ended(self, site: Site, reason: str, *, failed: bool) -> None:
+        """Fail everything that waits, now or later, for a value of `site` that is not here.
+
+        Deliveries to `site` are stopped. Values of it that have arrived stay readable.
+        """
+        self.ended_peers.setdefault(site, reason)
+        if failed:
+            self.failed_peers.add(site)
+        for task, destination in self.deliveries.items():
+            if destination == site:
+                task.cancel()
+        for slot, waiter in self.waiters.items():
+            if slot[0] == site.key and not waiter.done():
+                waiter.set_exception(PeerFailed(site=str(site), reason=reason))
+
+    def awaited_sites(self) -> set[Site]:
+        """Return the sites whose values somebody waits for."""
+        return {Site.from_key(slot[0]) for slot in self.waiters}
+
+    def end(self, error: FedflowError) -> list[Blob]:
+        """Fail all waiters, stop all deliveries, and return the unread values to be discarded."""
+        self.ended = True
+        for waiter in self.waiters.values():
+            if not waiter.done():
+                waiter.set_exception(error)
+        for task in self.deliveries:
+            task.cancel()
+        for callback in tuple(self.on_end):
+            callback()
+        unread = list(self.values.values())
+        self.values.clear()
+        return unread
+
+    def _give_back(self, slot: tuple[str, str, str], waiter: asyncio.Future[Blob]) -> None:
+        """Undo an unfinished `take`; a value that came at the last moment is kept."""
+        self.taken.discard(slot)
+        if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+            self.values[slot] = waiter.result()
+        else:
+            waiter.cancel()

@@ -1,0 +1,160 @@
+"""The gRPC server of a party: a thread with an event loop, and one port for commands and data."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fedflow.base.errors import PortInUse
+
+logger = logging.getLogger(__name__)
+
+AddService = Callable[[grpc.aio.Server], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RpcSettings:
+    """The port that other parties call."""
+
+    host: str = "127.0.0.1"  #: address to listen on
+    port: int = 9360  #: 0 lets the system choose
+    message_bytes: int = 64 * 1024 * 1024  #: largest message in or out
+    calls: int = 1024  #: calls of all parties at once
+    keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
+
+
+class RpcServer:
+    """Opens an event loop in a thread of its own, then serves on it.
+
+    `open()` starts the loop, so that services can be built for it; `listen()` binds the port.
+    """
+
+    def __init__(
+        self, settings: RpcSettings, *, credentials: grpc.ServerCredentials | None = None
+    ) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._server: grpc.aio.Server | None = None
+        self._port = 0
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop. Raises: RuntimeError: the server is not open."""
+        if self._loop is None:
+            raise RuntimeError("the gRPC server is not open")
+        return self._loop
+
+    @property
+    def port(self) -> int:
+        """Return the port that it listens on, 0 before `listen`."""
+        return self._port
+
+    def open(self) -> None:
+        """Start the thread and its event loop."""
+        ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(
+            target=_run_loop, args=(ready,), name="fedflow-grpc", daemon=True
+        )
+        self._thread.start()
+        self._loop = ready.result(timeout=10)
+
+    def listen(self, services: Sequence[AddService]) -> None:
+        """Bind the port and serve. Raises: PortInUse: the address cannot be bound."""
+        self._call(self._listen(services), timeout_s=30)
+        logger.info(
+            "gRPC listens on %s:%d", self._settings.host, self._port,
+            extra={"action": "listen", "tls": self._credentials is not None},
+        )  # fmt: skip
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Refuse new calls, let running ones end within `grace_s`, then end the thread."""
+        if self._loop is None or self._thread is None:
+            return
+        if self._server is not None:
+            self._call(_stop(self._server, grace_s), timeout_s=grace_s + 10)
+            self._server = None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=10)
+        self._loop = self._thread = None
+
+    async def _listen(self, services: Sequence[AddService]) -> None:
+        server = grpc.aio.server(
+            options=_options(self._settings), maximum_concurrent_rpcs=self._settings.calls
+        )
+        for add in services:
+            add(server)
+        host = self._settings.host
+        shown = f"[{host}]" if ":" in host else host
+        address = f"{shown}:{self._settings.port}"
+        try:
+            if self._credentials is None:
+                self._port = server.add_insecure_port(address)
+            else:
+                self._port = server.add_secure_port(address, self._credentials)
+        except RuntimeError as exc:
+            raise PortInUse(address=address, reason=_why_not(host, self._settings.port)) from exc
+        await server.start()
+        self._server = server
+
+    def _call(self, coroutine: Coroutine[Any, Any, None], *, timeout_s: float) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout_s)
+
+
+async def _stop(server: grpc.aio.Server, grace_s: float) -> None:
+    await server.stop(grace_s)
+
+
+def _options(settings: RpcSettings) -> list[tuple[str, int]]:
+    keepalive_ms = int(settings.keepalive_s * 1000)
+    return [
+        ("grpc.so_reuseport", 0),  # two servers on one port are a mistake
+        ("grpc.max_receive_message_length", settings.message_bytes),
+        ("grpc.max_send_message_length", settings.message_bytes),
+        ("grpc.max_metadata_size", 16 * 1024),
+        ("grpc.keepalive_time_ms", keepalive_ms),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def _run_loop(ready: Future[asyncio.AbstractEventLoop]) -> None:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.call_soon(ready.set_result, loop)
+    try:
+        loop.run_forever()
+    finally:
+        _cancel_all(loop)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+
+def _why_not(host: str, port: int) -> str:
+    """Return why the address cannot be bound, in the words of the system."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError as exc:
+            return exc.strerror or str(exc)
+    return "gRPC could not bind it"

@@ -1,0 +1,152 @@
+"""`DataTransferService.unaryCall`: commands of other parties, relayed to this server's handlers.
+
+A call is checked (size, path, who sent it, JSON), then handed to `dispatch` in a bounded pool of
+threads, so that the event loop never waits for a handler. A refusal is answered as an envelope with
+a retcode; only a full pool is a gRPC error, because the sender shall try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from fedflow.base.errors import BadPacket, FedflowError, ForbiddenRoute, NotAuthenticated
+from fedflow.base.ids import PartyId
+from fedflow.domain.site import Role
+from fedflow.wire import envelope, headers
+from fedflow.wire.json_text import decode_json
+from fedflow.wire.packet import METHOD, PacketCodec, PacketFields, call_metadata, reply_packet
+from fedflow.wire.paths import parse_party_path
+
+logger = logging.getLogger(__name__)
+
+Dispatch = Callable[[str, Mapping[str, str], bytes], tuple[int, bytes]]
+"""Path with prefix, headers, body -> HTTP status, body. May block; must not raise."""
+
+Authenticate = Callable[[grpc.aio.ServicerContext], PartyId | None]
+"""Return the party that the caller's certificate names, or None where TLS is off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnarySettings:
+    """Limits of the command door."""
+
+    threads: int = 16  #: handlers that run at once
+    waiting: int = 256  #: calls that may wait for a thread; more are told to come back
+    body_bytes: int = 32 * 1024 * 1024  #: largest JSON body of a command
+
+
+class UnaryService:
+    """Serves `unaryCall`. `hosts` tells whether a party is one of this server's."""
+
+    def __init__(
+        self, dispatch: Dispatch, *, authenticate: Authenticate, packets: PacketCodec,
+        hosts: Callable[[str], bool], settings: UnarySettings,
+    ) -> None:  # fmt: skip
+        self._dispatch = dispatch
+        self._authenticate = authenticate
+        self._packets = packets
+        self._hosts = hosts
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="fedflow-relay")
+        self._under_way = 0  # only the event loop touches it
+        self._closed = False
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service; call it on the server's event loop."""
+        _, service, method = METHOD.split("/")
+        handler = grpc.unary_unary_rpc_method_handler(self._serve)  # raw bytes in and out
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, {method: handler}),)
+        )
+
+    def close(self) -> None:
+        """Refuse new calls, wait for the handlers that run and end the threads."""
+        self._closed = True
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    async def _serve(self, raw: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        if self._under_way >= self._settings.threads + self._settings.waiting:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
+        if self._closed:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, CLOSED)
+        party = self._authenticate(context)
+        loop = asyncio.get_running_loop()
+        self._under_way += 1
+        try:
+            packet, answer = await loop.run_in_executor(self._pool, self._answer, raw, party)
+        finally:
+            self._under_way -= 1
+        if packet.source or packet.destination:
+            context.set_trailing_metadata(_safe_metadata(packet))
+        return answer
+
+    def _answer(self, raw: bytes, party: PartyId | None) -> tuple[PacketFields, bytes]:
+        packet = NO_PACKET
+        try:
+            packet = self._packets.decode(raw)
+            source = self._check(packet, party)
+            _, body = self._dispatch(packet.path, {**packet.headers, headers.SOURCE_PARTY: source},
+                                     packet.body)  # fmt: skip
+        except FedflowError as exc:
+            logger.warning(
+                "refused a packet of party %s: %s", party or packet.source, exc.message,
+                extra={"action": "refuse_packet", "path": packet.path},
+            )  # fmt: skip
+            body = envelope.encode(envelope.failure(exc))
+        except Exception:
+            logger.exception("a packet failed", extra={"action": "packet_failed"})
+            body = envelope.encode(envelope.internal_error())
+        return packet, self._packets.encode(reply_packet(packet, body))
+
+    def _check(self, packet: PacketFields, party: PartyId | None) -> str:
+        """Return the party that sent the packet.
+
+        Raises: BadPacket, BadRequest, ForbiddenRoute, NotAuthenticated.
+        """
+        size, limit = len(packet.body), self._settings.body_bytes
+        if size > limit:
+            raise BadPacket(reason=f"its body has {size} bytes, {limit} are allowed")
+        match = parse_party_path(packet.path)
+        if packet.operator.upper() != "POST" or match is None:
+            raise ForbiddenRoute(path=packet.path[:200])
+        if match.params.get("role") == Role.LOCAL.value:  # tools on a party's own files
+            raise ForbiddenRoute(path=packet.path[:200])
+        source = packet.headers.get(headers.SOURCE_PARTY, packet.source)
+        if source != packet.source:
+            raise BadPacket(reason="its header and its source name different parties")
+        if party is not None and party != source:
+            raise NotAuthenticated(
+                reason=f"the certificate is of party {party}, the packet from party {source}"
+            )
+        if self._hosts(source):  # commands of own parties do not come over the network
+            raise BadPacket(reason=f"it claims to be from party {source}, which is here")
+        if not self._hosts(packet.destination):
+            raise BadPacket(reason=f"it is for party {packet.destination}, which is not here")
+        if packet.body:
+            decode_json(packet.body)
+        return source
+
+
+BUSY: Final = "too many calls at once"
+CLOSED: Final = "the server stops"
+NO_PACKET: Final = PacketFields(job_id="", source="", destination="", path="", body=b"")
+
+
+def _safe_metadata(packet: PacketFields) -> tuple[tuple[str, str], ...]:
+    """Return the trailing metadata; ids that gRPC cannot carry in metadata become empty."""
+    safe = replace(
+        packet, source=_printable(packet.source), destination=_printable(packet.destination)
+    )
+    return call_metadata(safe.source, safe.destination)
+
+
+def _printable(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else ""

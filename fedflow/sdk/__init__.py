@@ -1,0 +1,47 @@
+"""What the author of a component imports. The only package whose `__init__` re-exports names."""
+
+from fedflow.base.errors import (
+    BadData,
+    BadParameter,
+    ComponentFailed,
+    Diverged,
+    FedflowError,
+    NoCommonIds,
+    NotSupportedYet,
+    PeerFailed,
+)
+from fedflow.domain.site import Role, Site
+from fedflow.sdk.component import ComponentSpec, component, spec_of
+from fedflow.sdk.context import Context, Federation, Inputs, Tracker
+from fedflow.sdk.outputs import Model, Outputs
+from fedflow.sdk.params import Params, check_params
+from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWriter
+
+__all__ = [
+    "BadData",
+    "BadParameter",
+    "ComponentFailed",
+    "ComponentSpec",
+    "Context",
+    "Diverged",
+    "Federation",
+    "FedflowError",
+    "Inputs",
+    "Model",
+    "NoCommonIds",
+    "NotSupportedYet",
+    "Outputs",
+    "Params",
+    "PeerFailed",
+    "Role",
+    "Site",
+    "Table",
+    "TableKind",
+    "TableSchema",
+    "TableStore",
+    "TableWriter",
+    "Tracker",
+    "check_params",
+    "component",
+    "spec_of",
+]

@@ -1,0 +1,53 @@
+"""Declared parameters of a component: types, ranges, and the path of a wrong one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from fedflow.base.errors import BadParameter
+
+P = TypeVar("P", bound="Params")
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+
+
+class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all parameter classes: frozen, by keyword, unknown names refused.
+
+    Ranges are given as `Annotated[int, msgspec.Meta(ge=1)]`; rules over several fields go into
+    `check`, which raises `ValueError("<field>: <sentence>")`.
+    """
+
+    def check(self) -> None:
+        """Raise ValueError if the fields do not fit together."""
+
+
+def check_params(kind: type[P], values: Mapping[str, Any], *, path: str) -> P:
+    """Return `values` as a `kind`, every field checked.
+
+    Raises: BadParameter: an unknown name, a wrong type or a bad range, with the JSON path below
+    `path`.
+    """
+    try:
+        params = msgspec.convert(dict(values), kind, strict=True)
+    except msgspec.ValidationError as exc:
+        found = _AT.match(str(exc))
+        what = found["what"] if found else str(exc)
+        where = path + (found["path"] or "" if found else "")
+        raise BadParameter(path=where, reason=_plain(what, kind)) from exc
+    try:
+        params.check()
+    except ValueError as exc:
+        raise BadParameter(path=path, reason=str(exc)) from exc
+    return params
+
+
+def _plain(what: str, kind: type[Params]) -> str:
+    """Return the validation library's sentence, with the known names where one was unknown."""
+    if "unknown field" in what:
+        return f"{what}; known are {', '.join(kind.__struct_fields__)}"
+    return what

@@ -1,0 +1,1 @@
+"""The composition root: settings -> adapters -> threads. Nothing is decided here."""

@@ -1,0 +1,130 @@
+"""Runs one server in the foreground until a signal ends it.
+
+The home folder belongs to one server at a time (a lock on `run/lock`); `run/server.json` tells the
+command line where it listens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedflow.app.folders import Folders
+from fedflow.base.errors import HomeNotUsable
+from fedflow.base.log import set_up_logging
+from fedflow.base.settings import LOOPBACK, Settings
+from fedflow.executor.processes import start_time_of
+from fedflow.server.build import FedflowServer
+
+logger = logging.getLogger(__name__)
+
+_SWITCH_INTERVAL_S = 0.0005  #: a computing thread must not hold up the others for long
+_PRIVATE = 0o077  #: what the server and its processes write is for their own user only
+
+
+def run(settings: Settings, home: Path) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises: HomeNotUsable: another server uses the home, or it cannot be written. PortInUse,
+    StoreUnavailable, BadSetting: the server cannot start; nothing is left running.
+    """
+    os.umask(_PRIVATE)
+    set_up_logging(level=settings.log.level, style=settings.log.format)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    folders = Folders(home.resolve())
+    _make(folders)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with _only_server(folders):
+        server = FedflowServer(settings, folders.home)
+        try:
+            server.open()
+            _announce(server, settings)
+            with _state_file(server, folders):
+                stop.wait()
+            logger.info("The server stops")
+        finally:
+            server.close()
+
+
+def _make(folders: Folders) -> None:
+    try:
+        for folder in folders.all():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.run.chmod(0o700)
+        probe = folders.run / "probe"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as exc:
+        raise HomeNotUsable(path=str(folders.home), reason=exc.strerror or str(exc)) from exc
+
+
+@contextlib.contextmanager
+def _only_server(folders: Folders) -> Iterator[None]:
+    """Hold the home's lock; the kernel frees it whatever ends this process."""
+    descriptor = os.open(folders.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        os.close(descriptor)
+        reason = "another fedflow server uses it"
+        raise HomeNotUsable(path=str(folders.home), reason=reason) from exc
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _state_file(server: FedflowServer, folders: Folders) -> Iterator[None]:
+    """Keep `run/server.json` while the server runs."""
+    path = folders.run / "server.json"
+    place = server.place
+    assert place is not None  # noqa: S101  # the server is open
+    state = {
+        "pid": os.getpid(),
+        "start_time": start_time_of(os.getpid()),
+        "http": f"{place.host}:{place.http_port}",
+        "grpc": f"{place.grpc_host}:{place.grpc_port}",
+        "party_id": place.party_id,
+    }
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(state), encoding="utf-8")
+    temporary.replace(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _announce(server: FedflowServer, settings: Settings) -> None:
+    place = server.place
+    assert place is not None  # noqa: S101
+    who = f"party {place.party_id}" if place.party_id else "standalone, hosts every party"
+    logger.info(
+        "fedflow serves %s: REST on http://%s:%s, parties on %s:%s%s",
+        who,
+        place.host,
+        place.http_port,
+        place.grpc_host,
+        place.grpc_port,
+        " with mutual TLS" if settings.tls.on else "",
+    )
+    if settings.insecure:
+        logger.warning(
+            "INSECURE: started with --insecure; without TLS and authentication anybody who reaches"
+            " %s or %s may run jobs here",
+            place.host,
+            place.grpc_host,
+        )
+    elif not settings.tls.on and settings.fateflow.parties_host in LOOPBACK and settings.routes:
+        logger.warning("Calls between parties are not encrypted: no `tls` in the settings")

@@ -1,0 +1,347 @@
+"""The threads of a server and what wakes them. They own no logic: they call use cases until told
+to stop.
+
+| thread | calls | woken by |
+|---|---|---|
+| `scheduler` | `Scheduler.look_at`, `look_at_queue`, `tick` | events, and a slow tick for what an
+event missed |
+| `detector` | `Detector.tick` | a slow tick |
+| `courier-<party>-<n>` | `Delivery.take`, `deliver`, `settle` | new commands, and due retries |
+| `pulse-<party>` | `Detector.beat` | its interval |
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from fedflow.app.delivery import Delivery
+from fedflow.app.detector import Detector
+from fedflow.app.jobs import Jobs
+from fedflow.app.ports import Store
+from fedflow.app.scheduler import Scheduler
+from fedflow.app.timing import Timing
+from fedflow.app.waiting import Changes
+from fedflow.base.clock import Clock
+from fedflow.base.errors import StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+COURIERS = 4  #: commands to one party that may be under way at once
+_JOIN_S = 10.0
+_LOOK_S = 1.0
+
+
+class Wakeups:
+    """The `Wakeup` port of the use cases: passes events on to the threads."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._scheduler: SchedulerThread | None = None
+        self._couriers: Couriers | None = None
+
+    def connect(self, *, scheduler: SchedulerThread, couriers: Couriers) -> None:
+        """Name the threads; before that, events are left to the first tick."""
+        self._scheduler = scheduler
+        self._couriers = couriers
+
+    def schedule(self, job_id: str) -> None:
+        if self._scheduler is not None:
+            self._scheduler.wake(job_id)
+
+    def queue(self) -> None:
+        if self._scheduler is not None:
+            self._scheduler.wake(None)
+
+    def outbox(self, destinations: Sequence[str]) -> None:
+        if self._couriers is not None:
+            for party_id in destinations:
+                self._couriers.wake(party_id)
+
+    def job_changed(self, job_id: str) -> None:
+        self._changes.notify(job_id)
+
+
+class _Loop(ABC):
+    """A named thread that runs `_body` until `stop`; an exception is logged and it goes on."""
+
+    def __init__(self, name: str) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end; `join` waits for it."""
+        self._stop.set()
+
+    def join(self) -> None:
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._body()
+            except StoreUnavailable as exc:
+                logger.warning("%s: %s", self._thread.name, exc.message)
+                self._stop.wait(0.5)
+            except Exception:  # a thread of the server must go on
+                logger.exception("%s: a pass failed", self._thread.name)
+                self._stop.wait(0.5)
+
+    @abstractmethod
+    def _body(self) -> None:
+        """Do one pass."""
+
+
+class SchedulerThread(_Loop):
+    """Looks at jobs that something happened to, and at all of them every `interval_s`."""
+
+    def __init__(self, scheduler: Scheduler, *, interval_s: float, clock: Clock) -> None:
+        super().__init__("scheduler")
+        self._scheduler = scheduler
+        self._interval_s = interval_s
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._jobs: dict[str, None] = {}
+        self._queue = False
+        self._next_tick_s = 0.0
+
+    def wake(self, job_id: str | None) -> None:
+        """Look soon at a job, or at the queue if None."""
+        with self._condition:
+            if job_id is None:
+                self._queue = True
+            else:
+                self._jobs[job_id] = None
+            self._condition.notify()
+
+    def stop(self) -> None:
+        super().stop()
+        with self._condition:
+            self._condition.notify()
+
+    def _body(self) -> None:
+        with self._condition:
+            wait_s = self._next_tick_s - self._clock.monotonic_s()
+            retry_ms = self._scheduler.next_retry_ms()
+            if retry_ms is not None:
+                wait_s = min(wait_s, (retry_ms - self._clock.now_ms()) / 1000)
+            if not self._jobs and not self._queue and wait_s > 0 and not self._stop.is_set():
+                self._condition.wait(wait_s)
+            jobs, self._jobs = list(self._jobs), {}
+            queue, self._queue = self._queue, False
+        if retry_ms is not None and self._clock.now_ms() >= retry_ms:
+            queue = True
+        if self._stop.is_set():
+            return
+        if self._clock.monotonic_s() >= self._next_tick_s:
+            self._next_tick_s = self._clock.monotonic_s() + self._interval_s
+            self._scheduler.tick()
+            return
+        self._scheduler.look_at(jobs)
+        if queue:
+            self._scheduler.look_at_queue()
+
+
+class DetectorThread(_Loop):
+    """Repairs what no event tells of; `on_look` is called every second."""
+
+    def __init__(
+        self, detector: Detector, *, interval_s: float, on_look: Callable[[], None]
+    ) -> None:
+        super().__init__("detector")
+        self._detector = detector
+        self._interval_s = interval_s
+        self._on_look = on_look
+        self._slept_s = 0.0
+
+    def _body(self) -> None:
+        if self._stop.wait(_LOOK_S):
+            return
+        self._on_look()
+        self._slept_s += _LOOK_S
+        if self._slept_s >= self._interval_s:
+            self._slept_s = 0.0
+            self._detector.tick()
+
+
+class _Bell:
+    """Wakes one of the couriers of a party; a ring that nobody waits for is kept."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._rung = False
+        self._closed = False
+
+    def ring(self) -> None:
+        """Wake one courier, or the next that wants to wait."""
+        with self._condition:
+            self._rung = True
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Wake every courier, and let none wait again."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Return at a ring or after `timeout_s` seconds, None: at a ring only."""
+        with self._condition:
+            if not self._rung and not self._closed:
+                self._condition.wait(timeout_s)
+            self._rung = False
+
+
+class _Courier(_Loop):
+    """Delivers commands to one party, one after the other; its colleagues do the same beside it.
+
+    A ring wakes one of them, who calls a colleague only if it sees more than it can take itself.
+    """
+
+    def __init__(
+        self, party_id: str, number: int, *, bell: _Bell, delivery: Delivery, clock: Clock
+    ) -> None:
+        super().__init__(f"courier-{party_id}-{number}")
+        self._party_id = party_id
+        self._bell = bell
+        self._delivery = delivery
+        self._clock = clock
+
+    def stop(self) -> None:
+        super().stop()
+        self._bell.close()
+
+    def _body(self) -> None:
+        while not self._stop.is_set():
+            command = self._delivery.take(self._party_id)
+            if command is None:
+                break
+            if self._delivery.has_more(self._party_id):
+                self._bell.ring()
+            self._delivery.settle(command, self._delivery.deliver(command))
+        self._bell.wait(self._wait_s())
+
+    def _wait_s(self) -> float | None:
+        due_ms = self._delivery.next_due_ms(self._party_id)
+        if due_ms is None:
+            return None
+        return max(0.01, (due_ms - self._clock.now_ms()) / 1000)
+
+
+class Couriers:
+    """The couriers of all parties; a party gets its couriers with its first command."""
+
+    def __init__(self, *, delivery: Delivery, store: Store, clock: Clock) -> None:
+        self._delivery = delivery
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._bells: dict[str, _Bell] = {}
+        self._couriers: list[_Courier] = []
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start couriers for what an earlier server left in the outbox."""
+        self.look()
+
+    def look(self) -> None:
+        """Wake a courier of every party that commands wait for."""
+        with self._store.read() as tx:
+            waiting = tx.outbox.destinations()
+        for party_id in waiting:
+            self.wake(party_id)
+
+    def wake(self, party_id: str) -> None:
+        """Tell a party's couriers that commands wait: one of them wakes."""
+        with self._lock:
+            if self._stopped:
+                return
+            bell = self._bells.get(party_id)
+            if bell is None:
+                bell = self._bells[party_id] = _Bell()
+                self._employ(party_id, bell)
+        bell.ring()
+
+    def _employ(self, party_id: str, bell: _Bell) -> None:
+        for number in range(COURIERS):
+            courier = _Courier(
+                party_id, number, bell=bell, delivery=self._delivery, clock=self._clock
+            )
+            self._couriers.append(courier)
+            courier.start()
+
+    def stop(self) -> None:
+        """Ask every courier to end after the call that is under way."""
+        with self._lock:
+            self._stopped = True
+        for courier in self._couriers:
+            courier.stop()
+        for courier in self._couriers:
+            courier.join()
+
+
+class PulseThread(_Loop):
+    """Sends heartbeats to one party while jobs are shared with it."""
+
+    def __init__(
+        self, party_id: str, *, detector: Detector, jobs: Jobs, timing: Timing, store: Store
+    ) -> None:
+        super().__init__(f"pulse-{party_id}")
+        self._party_id = party_id
+        self._detector = detector
+        self._jobs = jobs
+        self._timing = timing
+        self._store = store
+
+    def _body(self) -> None:
+        self._detector.beat(self._party_id)
+        with self._store.read() as tx:
+            watched = self._jobs.is_watched(tx.schedules.active())
+        pause_ms = self._timing.watched_heartbeat_ms if watched else self._timing.heartbeat_ms
+        rounds = max(1, pause_ms // self._timing.watched_heartbeat_ms)
+        for _ in range(rounds):
+            if self._stop.wait(self._timing.watched_heartbeat_ms / 1000):
+                return
+            with self._store.read() as tx:
+                if self._jobs.is_watched(tx.schedules.active()):
+                    return
+
+
+class Pulses:
+    """One pulse thread per party that jobs are shared with."""
+
+    def __init__(self, *, detector: Detector, jobs: Jobs, timing: Timing, store: Store) -> None:
+        self._detector = detector
+        self._jobs = jobs
+        self._timing = timing
+        self._store = store
+        self._threads: dict[str, PulseThread] = {}
+
+    def look(self) -> None:
+        """Start a pulse for every party with shared jobs, stop the others."""
+        wanted = set(self._detector.remote_parties())
+        for party_id in wanted - self._threads.keys():
+            thread = PulseThread(
+                party_id,
+                detector=self._detector,
+                jobs=self._jobs,
+                timing=self._timing,
+                store=self._store,
+            )
+            self._threads[party_id] = thread
+            thread.start()
+        for party_id in self._threads.keys() - wanted:
+            self._threads.pop(party_id).stop()
+
+    def stop(self) -> None:
+        """End all pulses."""
+        for thread in self._threads.values():
+            thread.stop()
+        for thread in self._threads.values():
+            thread.join()

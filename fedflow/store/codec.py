@@ -1,0 +1,84 @@
+"""How values lie in columns: JSON as text, enumerations as their words, sites as two columns."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from fedflow.base.errors import StoreUnavailable
+from fedflow.base.ids import PartyId
+from fedflow.domain.records import Json
+from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.site import Role, Site
+from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
+
+ROLES: Final = {r.value: r for r in Role}
+JOB_STATUSES: Final = {s.value: s for s in JobStatus}
+TASK_STATUSES: Final = {s.value: s for s in TaskStatus}
+PHASES: Final = {p.value: p for p in SitePhase}
+
+
+def _words(statuses: list[JobStatus] | list[TaskStatus]) -> str:
+    return "(" + ", ".join(f"'{s.value}'" for s in statuses) + ")"
+
+
+#: SQL lists of the statuses of jobs and tasks that have not ended
+OPEN_JOB: Final = _words([s for s in JobStatus if s not in JOB_FINAL])
+OPEN_TASK: Final = _words([s for s in TaskStatus if s not in TASK_FINAL])
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder()
+_reasons: Final = msgspec.json.Decoder(Reason)
+_stops: Final = msgspec.json.Decoder(StopRequest)
+
+
+def to_json(value: Json) -> str:
+    """Return JSON text.
+
+    Raises: TypeError: the value is not plain JSON. UnicodeEncodeError: a text has half a character.
+    """
+    return _encoder.encode(value).decode()
+
+
+def from_json(text: str) -> Json:
+    """Return the value of stored JSON text. Raises: StoreUnavailable: somebody damaged it."""
+    return _decoded(_decoder, text)
+
+
+def plain(value: Json) -> Json:
+    """Return what a database would give back for `value`: a deep copy of plain JSON."""
+    return _decoder.decode(_encoder.encode(value))
+
+
+def reason_to_text(reason: Reason | None) -> str | None:
+    return None if reason is None else to_json(reason)
+
+
+def reason_from_text(text: str | None) -> Reason | None:
+    if text is None:
+        return None
+    reason: Reason = _decoded(_reasons, text)
+    return reason
+
+
+def stop_to_text(stop: StopRequest | None) -> str | None:
+    return None if stop is None else to_json(stop)
+
+
+def stop_from_text(text: str | None) -> StopRequest | None:
+    if text is None:
+        return None
+    stop: StopRequest = _decoded(_stops, text)
+    return stop
+
+
+def site_of(role: str, party_id: str) -> Site:
+    return Site(ROLES[role], PartyId(party_id))
+
+
+def _decoded(decoder: msgspec.json.Decoder[Any], text: str) -> Any:
+    try:
+        return decoder.decode(text)
+    except msgspec.MsgspecError as exc:
+        raise StoreUnavailable(reason=f"a stored value is damaged ({exc})") from exc

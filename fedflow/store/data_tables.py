@@ -1,0 +1,91 @@
+"""The data sets of this party."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fedflow.base.errors import TableExists
+from fedflow.domain.records import TableRecord
+from fedflow.store.codec import from_json, to_json
+from fedflow.store.session import Found, Session, Value
+from fedflow.store.tables import TableRow
+
+_FIELDS: Final = (
+    TableRow.f_namespace, TableRow.f_name, TableRow.f_address, TableRow.f_schema, TableRow.f_count,
+    TableRow.f_partitions, TableRow.f_origin, TableRow.f_create_time, TableRow.f_part_of_data,
+    TableRow.f_id_delimiter, TableRow.f_have_head, TableRow.f_extend_sid,
+)  # fmt: skip
+_SELECT: Final = f"SELECT {', '.join(f.column_name for f in _FIELDS)} FROM t_storage_table_meta"  # noqa: S608
+_ONE: Final = "WHERE f_name = ? AND f_namespace = ?"
+
+
+class SqlTables:
+    """See `app.ports.Tables`."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def put(self, record: TableRecord) -> None:
+        if not self._session.insert(TableRow, _row(record)):
+            raise TableExists(namespace=record.namespace, name=record.name)
+
+    def get(self, namespace: str, name: str) -> TableRecord | None:
+        found = self._session.row(f"{_SELECT} {_ONE}", (name, namespace))
+        return None if found is None else _record(found)
+
+    def drop(self, namespace: str, name: str) -> TableRecord | None:
+        found = self._session.row(f"{_SELECT} {_ONE}", (name, namespace), lock=True)
+        if found is None:
+            return None
+        self._session.write(
+            "DELETE FROM t_storage_table_meta WHERE f_name = ? AND f_namespace = ?",
+            (name, namespace),
+        )
+        return _record(found)
+
+    def find(self, namespace: str | None = None, *, limit: int = 1000) -> list[TableRecord]:
+        query: Any = TableRow.select(*_FIELDS)
+        if namespace is not None:
+            query = query.where(TableRow.f_namespace == namespace)
+        query = query.order_by(TableRow.f_create_time.desc(), TableRow.f_namespace, TableRow.f_name)
+        return [_record(r) for r in self._session.select(query.limit(limit))]
+
+
+def _row(record: TableRecord) -> dict[str, Value]:
+    return {
+        "f_name": record.name,
+        "f_namespace": record.namespace,
+        "f_address": record.address,
+        "f_schema": to_json(record.schema),
+        "f_count": record.count,
+        "f_partitions": record.partitions,
+        "f_origin": record.origin,
+        "f_part_of_data": to_json(record.preview),
+        "f_id_delimiter": record.id_delimiter,
+        "f_have_head": int(record.have_head),
+        "f_extend_sid": int(record.extend_sid),
+        "f_create_time": record.created_ms,
+    }
+
+
+def _record(found: Found) -> TableRecord:
+    (
+        namespace, name, address, schema, count, partitions, origin, created_ms, preview,
+        id_delimiter, have_head, extend_sid,
+    ) = found  # fmt: skip
+    return TableRecord(
+        namespace=namespace,
+        name=name,
+        address=address,
+        schema=from_json(schema),
+        count=count,
+        partitions=partitions,
+        origin=origin,
+        created_ms=created_ms,
+        preview=tuple(tuple(row) for row in from_json(preview)),
+        id_delimiter=id_delimiter,
+        have_head=bool(have_head),
+        extend_sid=bool(extend_sid),
+    )

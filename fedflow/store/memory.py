@@ -1,0 +1,76 @@
+"""The store in memory: the same rules as over SQL, with a real rollback, for tests and simulations.
+
+Records are frozen and shared, not copied; JSON in them is copied once, when it is stored, and must
+not be changed by readers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from fedflow.app import ports
+from fedflow.base.errors import StoreUnavailable
+from fedflow.store.journal import Journal
+from fedflow.store.memory_jobs import MemoryEngines, MemoryJobs
+from fedflow.store.memory_outbox import MemoryLeases, MemoryOutbox, MemoryReceived
+from fedflow.store.memory_schedules import MemorySchedules
+from fedflow.store.memory_tasks import MemoryTasks
+from fedflow.store.memory_tracking import MemoryTables, MemoryTracking
+
+
+class MemoryTx:
+    """One transaction; see `app.ports.Tx`."""
+
+    def __init__(self, journal: Journal) -> None:
+        engines = MemoryEngines(journal)
+        self.engines: ports.Engines = engines
+        self.jobs: ports.Jobs = MemoryJobs(journal, engines)
+        self.tasks: ports.Tasks = MemoryTasks(journal)
+        self.schedules: ports.Schedules = MemorySchedules(journal)
+        self.outbox: ports.Outbox = MemoryOutbox(journal)
+        self.received: ports.Received = MemoryReceived(journal)
+        self.leases: ports.Leases = MemoryLeases(journal)
+        self.tracking: ports.Tracking = MemoryTracking(journal)
+        self.tables: ports.Tables = MemoryTables(journal)
+
+
+class MemoryStore:
+    """See `app.ports.Store`. One transaction at a time, reading ones too."""
+
+    def __init__(self) -> None:
+        self._journal = Journal()
+        self._tx = MemoryTx(self._journal)
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        self._closed = False
+
+    def transaction(self) -> AbstractContextManager[ports.Tx]:
+        return self._run(write=True)
+
+    def read(self) -> AbstractContextManager[ports.Tx]:
+        return self._run(write=False)
+
+    def close(self) -> None:
+        """Refuse everything from now on; what is stored is gone with the object."""
+        self._closed = True
+
+    @contextmanager
+    def _run(self, *, write: bool) -> Iterator[ports.Tx]:
+        if self._closed:
+            raise StoreUnavailable(reason="memory: closed")
+        me = threading.get_ident()
+        if self._owner == me:
+            raise RuntimeError("a transaction of this thread is open already")
+        with self._lock:
+            self._owner = me
+            self._journal.begin(write=write)
+            try:
+                yield self._tx
+            except BaseException:
+                self._journal.undo()
+                raise
+            finally:
+                self._journal.end()
+                self._owner = None

@@ -1,0 +1,172 @@
+"""The party half of jobs, and engines, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from fedflow.domain.records import (
+    Engine,
+    JobFilter,
+    JobKey,
+    JobRecord,
+    Moved,
+    ScheduledJob,
+    Stale,
+)
+from fedflow.domain.schedule import Reason
+from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, next_job_status
+from fedflow.store.codec import plain
+from fedflow.store.journal import Journal
+
+J = TypeVar("J", JobRecord, ScheduledJob)
+
+
+class MemoryEngines:
+    """See `app.ports.Engines`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._engines: dict[str, Engine] = {}
+
+    def put(self, name: str, cores: int, *, now_ms: int) -> None:
+        known = self._engines.get(name)
+        remaining = cores if known is None else known.remaining_cores + cores - known.cores
+        engine = Engine(name=name, cores=cores, remaining_cores=remaining)
+        self._journal.put(self._engines, name, engine)
+
+    def get(self, name: str) -> Engine | None:
+        return self._engines.get(name)
+
+    def take(self, name: str, cores: int) -> bool:
+        """Take free cores; False if there are too few."""
+        known = self._engines.get(name)
+        if cores and (known is None or known.remaining_cores < cores):
+            return False
+        self.give(name, -cores)
+        return True
+
+    def give(self, name: str, cores: int) -> None:
+        """Add free cores."""
+        known = self._engines.get(name)
+        if known is not None:
+            engine = replace(known, remaining_cores=known.remaining_cores + cores)
+            self._journal.put(self._engines, name, engine)
+
+
+class MemoryJobs:
+    """See `app.ports.Jobs`."""
+
+    def __init__(self, journal: Journal, engines: MemoryEngines) -> None:
+        self._journal = journal
+        self._engines = engines
+        self._jobs: dict[JobKey, JobRecord] = {}
+        self._shares: dict[str, dict[JobKey, None]] = {}  #: the keys of a job id
+        self._unfinished: dict[JobKey, None] = {}
+        self._taken_from: dict[JobKey, str] = {}
+
+    def add(self, record: JobRecord) -> None:
+        if record.key in self._jobs:
+            return
+        self._put(
+            replace(
+                record,
+                dsl=plain(record.dsl),
+                conf=plain(record.conf),
+                roles=plain(record.roles),
+                warnings=tuple(record.warnings),
+            )
+        )
+        self._journal.put(self._shares.setdefault(record.key.job_id, {}), record.key, None)
+
+    def get(self, key: JobKey) -> JobRecord | None:
+        return self._jobs.get(key)
+
+    def find(self, which: JobFilter) -> list[JobRecord]:
+        found = sorted(self._matching(which), key=_place)
+        found.sort(key=lambda j: (j.created_ms, j.key.job_id), reverse=True)
+        return found[which.offset : which.offset + which.limit]
+
+    def count(self, which: JobFilter) -> int:
+        return len(self._matching(which))
+
+    def move(
+        self, key: JobKey, event: JobEvent, *, seen: JobStatus, now_ms: int,
+        reason: Reason | None = None,
+    ) -> Moved | Stale:  # fmt: skip
+        status = next_job_status(seen, event)
+        job = self._jobs.get(key)
+        if job is None or job.status is not seen:
+            return Stale()
+        self._put(after_move(job, status, reason=reason, now_ms=now_ms))
+        return Moved(status)
+
+    def set_progress(self, key: JobKey, progress: int, *, now_ms: int) -> None:
+        job = self._jobs.get(key)
+        if job is not None and job.progress < progress:
+            self._put(replace(job, progress=progress, updated_ms=now_ms))
+
+    def set_description(self, key: JobKey, text: str, *, now_ms: int) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            self._put(replace(job, description=text, updated_ms=now_ms))
+
+    def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+        job = self._jobs.get(key)
+        if job is None:
+            return False
+        if job.in_use:
+            return True
+        if not self._engines.take(engine, job.cores):
+            return False
+        self._journal.put(self._taken_from, key, engine)
+        self._put(replace(job, in_use=True, applied_ms=now_ms, returned_ms=None, updated_ms=now_ms))
+        return True
+
+    def return_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+        job = self._jobs.get(key)
+        if job is None or not job.in_use:
+            return False
+        self._engines.give(self._taken_from.get(key, engine), job.cores)
+        self._put(replace(job, in_use=False, returned_ms=now_ms, updated_ms=now_ms))
+        return True
+
+    def unfinished(self) -> list[JobRecord]:
+        found = [self._jobs[key] for key in self._unfinished]
+        return sorted(found, key=lambda j: (j.created_ms, j.key.job_id, *_place(j)))
+
+    def _put(self, job: JobRecord) -> None:
+        self._journal.put(self._jobs, job.key, job)
+        unfinished = job.status not in JOB_FINAL or job.in_use
+        self._journal.keep(self._unfinished, job.key, when=unfinished)
+
+    def _matching(self, which: JobFilter) -> list[JobRecord]:
+        keys = self._jobs if which.job_id is None else self._shares.get(which.job_id, {})
+        return [
+            job
+            for job in map(self._jobs.__getitem__, keys)
+            if (which.roles is None or job.key.site.role in which.roles)
+            and (which.party_id is None or job.key.site.party_id == which.party_id)
+            and (which.statuses is None or job.status in which.statuses)
+        ]
+
+
+def after_move(job: J, status: JobStatus, *, reason: Reason | None, now_ms: int) -> J:
+    """Return a job after a move to `status`; its first start and first end count."""
+    started_ms, ended_ms = job.started_ms, job.ended_ms
+    if status is JobStatus.RUNNING and started_ms is None:
+        started_ms = now_ms
+    if status in JOB_FINAL and ended_ms is None:
+        ended_ms = now_ms
+    return replace(
+        job,
+        status=status,
+        reason=reason,
+        updated_ms=now_ms,
+        started_ms=started_ms,
+        ended_ms=ended_ms,
+    )
+
+
+def _place(job: JobRecord) -> tuple[str, str]:
+    return job.key.site.role.value, job.key.site.party_id

@@ -1,0 +1,207 @@
+"""The schedule half, in memory. Thousands of schedules are cheap: what `get` composed is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from fedflow.base.errors import IllegalMove
+from fedflow.domain.records import (
+    Moved,
+    ScheduledJob,
+    ScheduledPartyTask,
+    ScheduledSite,
+    ScheduledTask,
+    Stale,
+    WaitingJob,
+)
+from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.site import Site
+from fedflow.domain.states import (
+    JOB_FINAL,
+    TASK_FINAL,
+    JobEvent,
+    JobStatus,
+    TaskStatus,
+    next_job_status,
+)
+from fedflow.store.codec import plain
+from fedflow.store.journal import Journal
+from fedflow.store.memory_jobs import after_move
+from fedflow.store.rules import advances, moves
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The changing parts of one schedule; tasks and shares are kept without each other."""
+
+    sites: dict[Site, ScheduledSite] = field(default_factory=dict)
+    tasks: dict[tuple[str, int], ScheduledTask] = field(default_factory=dict)
+    shares: dict[tuple[str, int], dict[Site, ScheduledPartyTask]] = field(default_factory=dict)
+
+
+class MemorySchedules:
+    """See `app.ports.Schedules`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._jobs: dict[str, ScheduledJob] = {}  #: without sites and tasks
+        self._parts: dict[str, _Parts] = {}
+        self._active: dict[str, None] = {}
+        self._composed: dict[str, ScheduledJob] = {}
+        journal.after_undo(self._composed.clear)
+
+    def add(self, job: ScheduledJob) -> None:
+        if job.job_id in self._jobs:
+            return
+        parts = _Parts()
+        for site in job.sites:
+            parts.sites.setdefault(site.site, site)
+        for task in job.tasks:
+            attempt = (task.component, task.version)
+            parts.tasks.setdefault(attempt, replace(task, parties=()))
+            shares = parts.shares.setdefault(attempt, {})
+            for share in task.parties:
+                shares.setdefault(share.site, share)
+        self._journal.put(self._parts, job.job_id, parts)
+        self._put(replace(job, dsl=plain(job.dsl), conf=plain(job.conf), sites=(), tasks=()))
+
+    def get(self, job_id: str) -> ScheduledJob | None:
+        known = self._composed.get(job_id)
+        if known is not None:
+            return known
+        job = self._jobs.get(job_id)
+        if job is None:
+            return None
+        sites = tuple(self._parts[job_id].sites.values())
+        composed = replace(job, sites=sites, tasks=self.tasks(job_id))
+        self._composed[job_id] = composed
+        return composed
+
+    def active(self) -> list[str]:
+        return sorted(self._active, key=lambda j: (self._jobs[j].created_ms, j))
+
+    def waiting(self) -> list[WaitingJob]:
+        jobs = (self._jobs[job_id] for job_id in self._active)
+        found = [
+            WaitingJob(
+                job_id=job.job_id,
+                priority=job.priority,
+                created_ms=job.created_ms,
+                initiator=job.initiator,
+                reason=job.reason,
+            )
+            for job in jobs
+            if job.status is JobStatus.WAITING
+        ]
+        return sorted(found, key=lambda w: (-w.priority, w.created_ms, w.job_id))
+
+    def move(
+        self, job_id: str, event: JobEvent, *, seen: JobStatus, now_ms: int,
+        reason: Reason | None = None,
+    ) -> Moved | Stale:  # fmt: skip
+        status = next_job_status(seen, event)
+        job = self._jobs.get(job_id)
+        if job is None or job.status is not seen:
+            return Stale()
+        self._put(after_move(job, status, reason=reason, now_ms=now_ms))
+        return Moved(status)
+
+    def set_reason(self, job_id: str, reason: Reason | None, *, now_ms: int) -> None:
+        job = self._jobs.get(job_id)
+        if job is not None and job.status not in JOB_FINAL:
+            self._put(replace(job, reason=reason, updated_ms=now_ms))
+
+    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
+        parts = self._parts.get(job_id)
+        known = parts.sites.get(site.site) if parts else None
+        if parts is None or known is None or known.phase is not seen:
+            return False
+        self._change(job_id, parts.sites, site.site, site)
+        return True
+
+    def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
+        job = self._jobs.get(job_id)
+        if job is None or job.stop is not None or job.status in JOB_FINAL:
+            return False
+        self._put(replace(job, stop=stop, updated_ms=now_ms))
+        return True
+
+    def start_task(self, job_id: str, component: str, version: int, *, now_ms: int) -> bool:
+        parts = self._parts.get(job_id)
+        task = parts.tasks.get((component, version)) if parts else None
+        if parts is None or task is None or task.status is not TaskStatus.WAITING:
+            return False
+        running = replace(task, status=TaskStatus.RUNNING, started_ms=now_ms)
+        self._change(job_id, parts.tasks, (component, version), running)
+        return True
+
+    def end_task(
+        self, job_id: str, component: str, version: int, status: TaskStatus, *,
+        reason: Reason | None, now_ms: int,
+    ) -> bool:  # fmt: skip
+        if status not in TASK_FINAL:
+            raise IllegalMove(machine="A task", status="any", event=f"end as {status.value}")
+        parts = self._parts.get(job_id)
+        task = parts.tasks.get((component, version)) if parts else None
+        if parts is None or task is None or task.status in TASK_FINAL:
+            return False
+        ended = replace(task, status=status, reason=reason, ended_ms=now_ms)
+        self._change(job_id, parts.tasks, (component, version), ended)
+        return True
+
+    def report(
+        self, job_id: str, component: str, version: int, site: Site, status: TaskStatus, *,
+        reason: Reason | None, progress: float | None, now_ms: int,
+    ) -> Moved | Stale:  # fmt: skip
+        parts = self._parts.get(job_id)
+        shares = parts.shares.get((component, version)) if parts else None
+        share = shares.get(site) if shares else None
+        if parts is None or shares is None or share is None:
+            return Stale()
+        if version != _latest(parts)[component]:
+            return Stale()
+        if moves(share.status, status):
+            new = ScheduledPartyTask(
+                site=site,
+                status=status,
+                reason=reason,
+                since_ms=now_ms,
+                progress=share.progress if progress is None else progress,
+            )
+        elif advances(share.status, status, stored=share.progress, progress=progress):
+            new = replace(share, progress=progress or 0.0)
+        else:
+            return Stale()
+        self._change(job_id, shares, site, new)
+        return Moved(status)
+
+    def tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
+        parts = self._parts.get(job_id)
+        if parts is None:
+            return ()
+        latest = _latest(parts)
+        return tuple(
+            replace(task, parties=tuple(parts.shares[attempt].values()))
+            for attempt, task in parts.tasks.items()
+            if latest[attempt[0]] == attempt[1]
+        )
+
+    def _put(self, job: ScheduledJob) -> None:
+        self._change(job.job_id, self._jobs, job.job_id, job)
+        self._journal.keep(self._active, job.job_id, when=job.status not in JOB_FINAL)
+
+    def _change(self, job_id: str, table: dict[_K, _V], key: _K, value: _V) -> None:
+        self._journal.put(table, key, value)
+        self._composed.pop(job_id, None)
+
+
+def _latest(parts: _Parts) -> dict[str, int]:
+    """Return the newest version of each component."""
+    latest: dict[str, int] = {}
+    for component, version in parts.tasks:
+        latest[component] = max(version, latest.get(component, version))
+    return latest

@@ -1,0 +1,134 @@
+"""The party half of tasks, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedflow.domain.records import Handle, Moved, Stale, TaskFilter, TaskKey, TaskRecord
+from fedflow.domain.schedule import Reason
+from fedflow.domain.site import Site
+from fedflow.domain.states import TASK_FINAL, TaskEvent, TaskStatus, next_task_status
+from fedflow.store.codec import plain
+from fedflow.store.journal import Journal
+
+
+class MemoryTasks:
+    """See `app.ports.Tasks`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._jobs: dict[str, dict[TaskKey, TaskRecord]] = {}  #: nothing is ever dropped from it
+        self._numbers: dict[TaskKey, int] = {}  #: the order in which attempts were added
+        self._live: dict[TaskKey, None] = {}
+
+    def add(self, records: Sequence[TaskRecord]) -> None:
+        for record in records:
+            if self.get(record.key) is None:
+                self._journal.put(self._numbers, record.key, len(self._numbers))
+                self._put(replace(record, parameters=plain(record.parameters)))
+
+    def get(self, key: TaskKey) -> TaskRecord | None:
+        return self._jobs.get(key.job_id, {}).get(key)
+
+    def find(self, which: TaskFilter) -> list[TaskRecord]:
+        jobs = self._jobs.values() if which.job_id is None else [self._jobs.get(which.job_id, {})]
+        found = [
+            task
+            for tasks in jobs
+            for task in (tasks.values() if which.all_versions else _latest(tasks))
+            if _matches(task, which)
+        ]
+        found.sort(key=lambda t: self._numbers[t.key])
+        return found[: which.limit]
+
+    def move_party(
+        self, key: TaskKey, event: TaskEvent, *, seen: TaskStatus, now_ms: int,
+        reason: Reason | None = None, traceback: str = "",
+    ) -> Moved | Stale:  # fmt: skip
+        status = next_task_status(seen, event)
+        task = self.get(key)
+        if task is None or task.party_status is not seen:
+            return Stale()
+        started, ended = task.started_ms, task.ended_ms
+        if status is TaskStatus.RUNNING and started is None:
+            started = now_ms
+        if status in TASK_FINAL and ended is None:
+            ended = now_ms
+        self._put(
+            replace(
+                task,
+                party_status=status,
+                reason=reason,
+                traceback=traceback,
+                updated_ms=now_ms,
+                started_ms=started,
+                ended_ms=ended,
+            )
+        )
+        return Moved(status)
+
+    def set_status(self, key: TaskKey, status: TaskStatus, *, now_ms: int) -> None:
+        task = self.get(key)
+        if task is not None:
+            self._put(replace(task, status=status, updated_ms=now_ms))
+
+    def set_launch(self, key: TaskKey, launch_id: str, token: str, *, now_ms: int) -> None:
+        task = self.get(key)
+        if task is not None:
+            self._put(
+                replace(
+                    task,
+                    launch_id=launch_id,
+                    token=token,
+                    requested_ms=now_ms,
+                    handle=None,
+                    updated_ms=now_ms,
+                )
+            )
+
+    def set_handle(self, key: TaskKey, launch_id: str, handle: Handle) -> bool:
+        return self._change_handle(key, launch_id, handle)
+
+    def clear_handle(self, key: TaskKey, launch_id: str) -> bool:
+        return self._change_handle(key, launch_id, None)
+
+    def set_progress(self, key: TaskKey, progress: float, *, now_ms: int) -> None:
+        task = self.get(key)
+        if task is not None:
+            self._put(replace(task, progress=progress, updated_ms=now_ms))
+
+    def live(self) -> list[TaskRecord]:
+        keys = sorted(self._live, key=self._numbers.__getitem__)
+        return [self._jobs[key.job_id][key] for key in keys]
+
+    def _change_handle(self, key: TaskKey, launch_id: str, handle: Handle | None) -> bool:
+        task = self.get(key)
+        if task is None or task.launch_id != launch_id:
+            return False
+        self._put(replace(task, handle=handle))
+        return True
+
+    def _put(self, task: TaskRecord) -> None:
+        self._journal.put(self._jobs.setdefault(task.key.job_id, {}), task.key, task)
+        asked = task.requested_ms is not None and task.party_status not in TASK_FINAL
+        self._journal.keep(self._live, task.key, when=task.handle is not None or asked)
+
+
+def _latest(tasks: dict[TaskKey, TaskRecord]) -> list[TaskRecord]:
+    latest: dict[tuple[str, Site], TaskRecord] = {}
+    for key, task in tasks.items():
+        known = latest.get((key.component, key.site))
+        if known is None or known.key.version < key.version:
+            latest[key.component, key.site] = task
+    return list(latest.values())
+
+
+def _matches(task: TaskRecord, which: TaskFilter) -> bool:
+    key = task.key
+    return (
+        (which.component is None or key.component == which.component)
+        and (which.roles is None or key.site.role in which.roles)
+        and (which.party_id is None or key.site.party_id == which.party_id)
+        and (which.statuses is None or task.status in which.statuses)
+    )

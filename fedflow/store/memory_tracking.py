@@ -1,0 +1,114 @@
+"""What runs produced, and the data sets of this party, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fedflow.base.errors import TableExists
+from fedflow.domain.records import Metric, OutputTable, StoredModel, TableRecord, TaskKey
+from fedflow.domain.site import Site
+from fedflow.store.codec import plain
+from fedflow.store.journal import Journal
+
+_Share = tuple[str, str, Site]  #: job, component, site
+
+
+class MemoryTracking:
+    """See `app.ports.Tracking`. The latest attempt is the latest one that produced such a thing."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._metrics: dict[_Share, dict[int, dict[tuple[str, str], Metric]]] = {}
+        self._outputs: dict[tuple[str, Site], dict[tuple[str, int, str], OutputTable]] = {}
+        self._summaries: dict[_Share, dict[int, Any]] = {}
+        self._models: dict[_Share, dict[int, StoredModel]] = {}
+
+    def add_metric(self, key: TaskKey, metric: Metric, *, now_ms: int) -> None:
+        attempts = self._metrics.setdefault(_share(key), {})
+        if key.version not in attempts:
+            self._journal.put(attempts, key.version, {})
+        name = (metric.namespace, metric.name)
+        points = tuple((x, y) for x, y in plain(metric.points))
+        known = attempts[key.version].get(name)
+        self._journal.put(
+            attempts[key.version],
+            name,
+            replace(
+                metric,
+                points=(known.points if known else ()) + points,
+                meta={**(known.meta if known else {}), **plain(metric.meta)},
+            ),
+        )
+
+    def metrics(self, job_id: str, component: str, site: Site) -> list[Metric]:
+        attempts = self._metrics.get((job_id, component, site))
+        return list(attempts[max(attempts)].values()) if attempts else []
+
+    def put_output(self, output: OutputTable, *, now_ms: int) -> None:
+        key = output.key
+        outputs = self._outputs.setdefault((key.job_id, key.site), {})
+        self._journal.put(outputs, (key.component, key.version, output.data_name), output)
+
+    def outputs(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
+        found = [
+            o
+            for o in self._outputs.get((job_id, site), {}).values()
+            if component is None or o.key.component == component
+        ]
+        latest: dict[str, int] = {}
+        for o in found:
+            version = o.key.version
+            latest[o.key.component] = max(version, latest.get(o.key.component, version))
+        current = [o for o in found if o.key.version == latest[o.key.component]]
+        return sorted(current, key=lambda o: (o.key.component, o.position, o.data_name))
+
+    def put_summary(self, key: TaskKey, summary: Any, *, now_ms: int) -> None:
+        attempts = self._summaries.setdefault(_share(key), {})
+        self._journal.put(attempts, key.version, plain(summary))
+
+    def summary(self, job_id: str, component: str, site: Site) -> Any | None:
+        attempts = self._summaries.get((job_id, component, site))
+        return attempts[max(attempts)] if attempts else None
+
+    def put_model(self, model: StoredModel, *, now_ms: int) -> None:
+        attempts = self._models.setdefault(_share(model.key), {})
+        stored = replace(model, meta=plain(model.meta), param=plain(model.param))
+        self._journal.put(attempts, model.key.version, stored)
+
+    def model(self, job_id: str, component: str, site: Site) -> StoredModel | None:
+        attempts = self._models.get((job_id, component, site))
+        return attempts[max(attempts)] if attempts else None
+
+
+class MemoryTables:
+    """See `app.ports.Tables`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._tables: dict[tuple[str, str], TableRecord] = {}
+
+    def put(self, record: TableRecord) -> None:
+        key = (record.namespace, record.name)
+        if key in self._tables:
+            raise TableExists(namespace=record.namespace, name=record.name)
+        preview = tuple(tuple(row) for row in plain(record.preview))
+        stored = replace(record, schema=plain(record.schema), preview=preview)
+        self._journal.put(self._tables, key, stored)
+
+    def get(self, namespace: str, name: str) -> TableRecord | None:
+        return self._tables.get((namespace, name))
+
+    def drop(self, namespace: str, name: str) -> TableRecord | None:
+        known = self._tables.get((namespace, name))
+        if known is not None:
+            self._journal.drop(self._tables, (namespace, name))
+        return known
+
+    def find(self, namespace: str | None = None, *, limit: int = 1000) -> list[TableRecord]:
+        found = [t for t in self._tables.values() if namespace in (None, t.namespace)]
+        return sorted(found, key=lambda t: (-t.created_ms, t.namespace, t.name))[:limit]
+
+
+def _share(key: TaskKey) -> _Share:
+    return key.job_id, key.component, key.site

@@ -1,0 +1,22 @@
+"""Which steps there are, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from fedflow.store.migrations import m0001_first
+from fedflow.store.schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One change of the schema; the schema's version is the number of the last step done."""
+
+    number: int
+    name: str
+    up: Callable[[Schema], None]
+
+
+STEPS: Final[tuple[Step, ...]] = (Step(number=1, name="first", up=m0001_first.up),)

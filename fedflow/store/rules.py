@@ -1,0 +1,35 @@
+"""Rules that both implementations of the store share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fedflow.base.errors import StoreUnavailable
+from fedflow.domain.states import TASK_END_EVENT, TASK_MOVES, TaskEvent, TaskStatus
+
+_EVENTS: Final = {TaskStatus.RUNNING: TaskEvent.STARTED, **TASK_END_EVENT}
+
+
+def moves(current: TaskStatus, told: TaskStatus) -> bool:
+    """Tell whether a share moves from `current` to `told`; late and repeated reports do not."""
+    event = _EVENTS.get(told)
+    return event is not None and TASK_MOVES.get((current, event)) is told
+
+
+def advances(
+    current: TaskStatus, told: TaskStatus, *, stored: float, progress: float | None
+) -> bool:
+    """Tell whether a report about a running share brings nothing but greater progress."""
+    return (
+        current is told
+        and told is TaskStatus.RUNNING
+        and progress is not None
+        and progress > stored
+    )
+
+
+def answered_twice(request_id: str) -> StoreUnavailable:
+    """Return the error that undoes the second of two servers that carry out one request."""
+    return StoreUnavailable(
+        reason=f"request {request_id} has just been answered elsewhere; ask again"
+    )

@@ -1,0 +1,407 @@
+"""The schedule half: jobs that this server initiated, with their sites and tasks."""
+# ruff: noqa: S608  # only constants of this module are put into statements; values are parameters
+
+from __future__ import annotations
+
+from typing import Final
+
+from fedflow.base.errors import IllegalMove
+from fedflow.domain.records import (
+    Moved,
+    ScheduledJob,
+    ScheduledPartyTask,
+    ScheduledSite,
+    ScheduledTask,
+    Stale,
+    WaitingJob,
+)
+from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.site import Site
+from fedflow.domain.states import TASK_FINAL, JobEvent, JobStatus, TaskStatus, next_job_status
+from fedflow.store.codec import (
+    JOB_STATUSES,
+    OPEN_JOB,
+    OPEN_TASK,
+    PHASES,
+    TASK_STATUSES,
+    from_json,
+    reason_from_text,
+    reason_to_text,
+    site_of,
+    stop_from_text,
+    stop_to_text,
+    to_json,
+)
+from fedflow.store.jobs import job_times
+from fedflow.store.rules import advances, moves
+from fedflow.store.session import Session, Value
+from fedflow.store.tables import (
+    ScheduledJobRow,
+    ScheduledPartyTaskRow,
+    ScheduledSiteRow,
+    ScheduledTaskRow,
+)
+
+_JOB: Final = (
+    "SELECT f_initiator_role, f_initiator_party_id, f_status, f_epoch, f_dsl, f_runtime_conf, "
+    "f_priority, f_create_time, f_update_time, f_stop, f_reason, f_start_time, f_end_time "
+    "FROM t_schedule_job WHERE f_job_id = ?"
+)
+_SITES: Final = (
+    "SELECT f_role, f_party_id, f_phase, f_retry_time, f_denials, f_reason "
+    "FROM t_schedule_site WHERE f_job_id = ? ORDER BY f_position"
+)
+_TASKS: Final = (
+    "SELECT f_component_name, f_task_version, f_status, f_reason, f_start_time, f_end_time "
+    "FROM t_schedule_task WHERE f_job_id = ? ORDER BY f_position, f_task_version"
+)
+_SHARES: Final = (
+    "SELECT f_component_name, f_task_version, f_role, f_party_id, f_party_status, f_reason, "
+    "f_since_time, f_progress FROM t_schedule_party_task WHERE f_job_id = ? ORDER BY f_position"
+)
+_ONE_TASK: Final = "WHERE f_job_id = ? AND f_component_name = ? AND f_task_version = ?"
+_ONE_SHARE: Final = f"{_ONE_TASK} AND f_role = ? AND f_party_id = ?"
+
+
+class SqlSchedules:
+    """See `app.ports.Schedules`. What `get` gave is remembered until this transaction writes."""
+
+    __slots__ = ("_known", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[str, ScheduledJob] = {}
+
+    def add(self, job: ScheduledJob) -> None:
+        self._known.clear()
+        if not self._session.insert(ScheduledJobRow, _job_row(job)):
+            return
+        self._session.insert_many(
+            ScheduledSiteRow,
+            [_site_row(job.job_id, position, site) for position, site in enumerate(job.sites)],
+        )
+        self._session.insert_many(
+            ScheduledTaskRow,
+            [_task_row(job.job_id, position, task) for position, task in enumerate(job.tasks)],
+        )
+        self._session.insert_many(
+            ScheduledPartyTaskRow,
+            [
+                _share_row(job.job_id, task, position, share)
+                for task in job.tasks
+                for position, share in enumerate(task.parties)
+            ],
+        )
+
+    def get(self, job_id: str) -> ScheduledJob | None:
+        known = self._known.get(job_id)
+        if known is not None:
+            return known
+        found = self._session.row(_JOB, (job_id,))
+        if found is None:
+            return None
+        (
+            initiator_role, initiator_party_id, status, epoch, dsl, conf, priority, created_ms,
+            updated_ms, stop, reason, started_ms, ended_ms,
+        ) = found  # fmt: skip
+        job = ScheduledJob(
+            job_id=job_id,
+            initiator=site_of(initiator_role, initiator_party_id),
+            status=JOB_STATUSES[status],
+            epoch=epoch,
+            dsl=from_json(dsl),
+            conf=from_json(conf),
+            priority=priority,
+            created_ms=created_ms,
+            updated_ms=updated_ms,
+            sites=self._sites(job_id),
+            tasks=self.tasks(job_id),
+            stop=stop_from_text(stop),
+            reason=reason_from_text(reason),
+            started_ms=started_ms,
+            ended_ms=ended_ms,
+        )
+        self._known[job_id] = job
+        return job
+
+    def active(self) -> list[str]:
+        found = self._session.rows(
+            f"SELECT f_job_id FROM t_schedule_job WHERE f_status IN {OPEN_JOB} "
+            "ORDER BY f_create_time, f_job_id"
+        )
+        return [job_id for (job_id,) in found]
+
+    def waiting(self) -> list[WaitingJob]:
+        found = self._session.rows(
+            "SELECT f_job_id, f_priority, f_create_time, f_initiator_role, f_initiator_party_id, "
+            "f_reason FROM t_schedule_job WHERE f_status = ? "
+            "ORDER BY f_priority DESC, f_create_time, f_job_id",
+            (JobStatus.WAITING.value,),
+        )
+        return [
+            WaitingJob(
+                job_id=job_id,
+                priority=priority,
+                created_ms=created_ms,
+                initiator=site_of(role, party_id),
+                reason=reason_from_text(reason),
+            )
+            for job_id, priority, created_ms, role, party_id, reason in found
+        ]
+
+    def move(
+        self,
+        job_id: str,
+        event: JobEvent,
+        *,
+        seen: JobStatus,
+        now_ms: int,
+        reason: Reason | None = None,
+    ) -> Moved | Stale:
+        status = next_job_status(seen, event)
+        self._known.clear()
+        matched = self._session.write(
+            "UPDATE t_schedule_job SET f_status = ?, f_reason = ?, f_update_time = ?, "
+            "f_start_time = COALESCE(f_start_time, ?), f_end_time = COALESCE(f_end_time, ?), "
+            "f_elapsed = COALESCE(f_elapsed, ? - f_start_time) WHERE f_job_id = ? AND f_status = ?",
+            (
+                status.value,
+                reason_to_text(reason),
+                now_ms,
+                *job_times(status, now_ms),
+                job_id,
+                seen.value,
+            ),
+        )
+        return Moved(status) if matched else Stale()
+
+    def set_reason(self, job_id: str, reason: Reason | None, *, now_ms: int) -> None:
+        self._known.clear()
+        self._session.write(
+            "UPDATE t_schedule_job SET f_reason = ?, f_update_time = ? "
+            f"WHERE f_job_id = ? AND f_status IN {OPEN_JOB}",  # an ended job keeps why it ended
+            (reason_to_text(reason), now_ms, job_id),
+        )
+
+    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
+        self._known.clear()
+        matched = self._session.write(
+            "UPDATE t_schedule_site SET f_phase = ?, f_retry_time = ?, f_denials = ?, f_reason = ? "
+            "WHERE f_job_id = ? AND f_role = ? AND f_party_id = ? AND f_phase = ?",
+            (
+                site.phase.value,
+                site.retry_ms,
+                site.denials,
+                reason_to_text(site.reason),
+                job_id,
+                site.site.role.value,
+                site.site.party_id,
+                seen.value,
+            ),
+        )
+        return matched > 0
+
+    def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
+        self._known.clear()
+        matched = self._session.write(
+            "UPDATE t_schedule_job SET f_stop = ?, f_update_time = ? "
+            f"WHERE f_job_id = ? AND f_stop IS NULL AND f_status IN {OPEN_JOB}",
+            (stop_to_text(stop), now_ms, job_id),
+        )
+        return matched > 0
+
+    def start_task(self, job_id: str, component: str, version: int, *, now_ms: int) -> bool:
+        self._known.clear()
+        matched = self._session.write(
+            "UPDATE t_schedule_task SET f_status = ?, f_start_time = ? "
+            f"{_ONE_TASK} AND f_status = ?",
+            (
+                TaskStatus.RUNNING.value,
+                now_ms,
+                job_id,
+                component,
+                version,
+                TaskStatus.WAITING.value,
+            ),
+        )
+        return matched > 0
+
+    def end_task(
+        self, job_id: str, component: str, version: int, status: TaskStatus, *,
+        reason: Reason | None, now_ms: int,
+    ) -> bool:  # fmt: skip
+        if status not in TASK_FINAL:
+            raise IllegalMove(machine="A task", status="any", event=f"end as {status.value}")
+        self._known.clear()
+        matched = self._session.write(
+            "UPDATE t_schedule_task SET f_status = ?, f_reason = ?, f_end_time = ? "
+            f"{_ONE_TASK} AND f_status IN {OPEN_TASK}",
+            (status.value, reason_to_text(reason), now_ms, job_id, component, version),
+        )
+        return matched > 0
+
+    def report(
+        self, job_id: str, component: str, version: int, site: Site, status: TaskStatus, *,
+        reason: Reason | None, progress: float | None, now_ms: int,
+    ) -> Moved | Stale:  # fmt: skip
+        share = (job_id, component, version, site.role.value, site.party_id)
+        found = self._session.row(
+            f"SELECT f_party_status, f_progress FROM t_schedule_party_task {_ONE_SHARE}", share
+        )
+        if found is None or self._is_replaced(job_id, component, version):
+            return Stale()
+        current, stored = TASK_STATUSES[found[0]], found[1]
+        if moves(current, status):
+            sets = "f_party_status = ?, f_reason = ?, f_since_time = ?, f_progress = ?"
+            values: tuple[Value, ...] = (
+                status.value,
+                reason_to_text(reason),
+                now_ms,
+                stored if progress is None else progress,
+            )
+        elif advances(current, status, stored=stored, progress=progress):
+            sets, values = "f_progress = ?", (progress,)
+        else:
+            return Stale()
+        self._known.clear()
+        matched = self._session.write(
+            f"UPDATE t_schedule_party_task SET {sets} {_ONE_SHARE} AND f_party_status = ?",
+            (*values, *share, current.value),
+        )
+        return Moved(status) if matched else Stale()
+
+    def tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
+        tasks = self._session.rows(_TASKS, (job_id,))
+        latest: dict[str, int] = {}
+        for component, version, *_ in tasks:
+            latest[component] = max(version, latest.get(component, version))
+        shares = self._shares(job_id, latest)
+        return tuple(
+            ScheduledTask(
+                component=component,
+                version=version,
+                status=TASK_STATUSES[status],
+                parties=tuple(shares.get(component, ())),
+                reason=reason_from_text(reason),
+                started_ms=started_ms,
+                ended_ms=ended_ms,
+            )
+            for component, version, status, reason, started_ms, ended_ms in tasks
+            if latest[component] == version
+        )
+
+    def _sites(self, job_id: str) -> tuple[ScheduledSite, ...]:
+        return tuple(
+            ScheduledSite(
+                site=site_of(role, party_id),
+                phase=PHASES[phase],
+                retry_ms=retry_ms,
+                denials=denials,
+                reason=reason_from_text(reason),
+            )
+            for role, party_id, phase, retry_ms, denials, reason in self._session.rows(
+                _SITES, (job_id,)
+            )
+        )
+
+    def _shares(self, job_id: str, latest: dict[str, int]) -> dict[str, list[ScheduledPartyTask]]:
+        """Return the sites' shares of the latest attempts, by component."""
+        sites: dict[tuple[str, str], Site] = {}  # few sites share thousands of rows
+        shares: dict[str, list[ScheduledPartyTask]] = {}
+        for (
+            component,
+            version,
+            role,
+            party_id,
+            status,
+            reason,
+            since_ms,
+            progress,
+        ) in self._session.rows(_SHARES, (job_id,)):
+            if latest.get(component) != version:
+                continue
+            site = sites.get((role, party_id))
+            if site is None:
+                site = sites[role, party_id] = site_of(role, party_id)
+            share = ScheduledPartyTask(
+                site=site,
+                status=TASK_STATUSES[status],
+                reason=reason_from_text(reason),
+                since_ms=since_ms,
+                progress=progress,
+            )
+            shares.setdefault(component, []).append(share)
+        return shares
+
+    def _is_replaced(self, job_id: str, component: str, version: int) -> bool:
+        """Tell whether there is a newer attempt."""
+        found = self._session.row(
+            "SELECT 1 FROM t_schedule_task WHERE f_job_id = ? AND f_component_name = ? "
+            "AND f_task_version > ? LIMIT 1",
+            (job_id, component, version),
+        )
+        return found is not None
+
+
+def _job_row(job: ScheduledJob) -> dict[str, Value]:
+    started, ended = job.started_ms, job.ended_ms
+    return {
+        "f_job_id": job.job_id,
+        "f_initiator_role": job.initiator.role.value,
+        "f_initiator_party_id": job.initiator.party_id,
+        "f_status": job.status.value,
+        "f_epoch": job.epoch,
+        "f_dsl": to_json(job.dsl),
+        "f_runtime_conf": to_json(job.conf),
+        "f_priority": job.priority,
+        "f_stop": stop_to_text(job.stop),
+        "f_reason": reason_to_text(job.reason),
+        "f_start_time": started,
+        "f_end_time": ended,
+        "f_elapsed": None if started is None or ended is None else ended - started,
+        "f_create_time": job.created_ms,
+        "f_update_time": job.updated_ms,
+    }
+
+
+def _site_row(job_id: str, position: int, site: ScheduledSite) -> dict[str, Value]:
+    return {
+        "f_job_id": job_id,
+        "f_role": site.site.role.value,
+        "f_party_id": site.site.party_id,
+        "f_position": position,
+        "f_phase": site.phase.value,
+        "f_retry_time": site.retry_ms,
+        "f_denials": site.denials,
+        "f_reason": reason_to_text(site.reason),
+    }
+
+
+def _task_row(job_id: str, position: int, task: ScheduledTask) -> dict[str, Value]:
+    return {
+        "f_job_id": job_id,
+        "f_component_name": task.component,
+        "f_task_version": task.version,
+        "f_position": position,
+        "f_status": task.status.value,
+        "f_reason": reason_to_text(task.reason),
+        "f_start_time": task.started_ms,
+        "f_end_time": task.ended_ms,
+    }
+
+
+def _share_row(
+    job_id: str, task: ScheduledTask, position: int, share: ScheduledPartyTask
+) -> dict[str, Value]:
+    return {
+        "f_job_id": job_id,
+        "f_component_name": task.component,
+        "f_task_version": task.version,
+        "f_role": share.site.role.value,
+        "f_party_id": share.site.party_id,
+        "f_position": position,
+        "f_party_status": share.status.value,
+        "f_reason": reason_to_text(share.reason),
+        "f_since_time": share.since_ms,
+        "f_progress": share.progress,
+    }

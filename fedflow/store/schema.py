@@ -1,0 +1,182 @@
+"""What a migration step may do to a database, the same for SQLite and MySQL.
+
+Column types are MySQL's words; SQLite reads its own meaning from them (VARCHAR and LONGTEXT are
+text, BIGINT and TINYINT integers, DOUBLE real).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
+
+from fedflow.base.errors import StoreUnavailable
+from fedflow.store.session import Found, Value
+
+LONG: Final = "LONGTEXT NOT NULL"  #: JSON, or text of any length
+LONG_NULL: Final = "LONGTEXT NULL"
+TIME: Final = "BIGINT NOT NULL"  #: milliseconds since the epoch
+TIME_NULL: Final = "BIGINT NULL"
+INT: Final = "INTEGER NOT NULL"
+BIG: Final = "BIGINT NOT NULL"
+FLAG: Final = "TINYINT NOT NULL"
+FLOAT: Final = "DOUBLE NOT NULL"
+
+
+def text(limit: int) -> str:
+    """Return the type of a text of at most `limit` characters (MySQL refuses longer ones)."""
+    return f"VARCHAR({limit}) NOT NULL"
+
+
+def text_null(limit: int) -> str:
+    return f"VARCHAR({limit}) NULL"
+
+
+Run = Callable[[str, Sequence[Value]], Sequence[Found]]  #: runs one statement, gives all rows
+
+
+class Schema(ABC):
+    """A database whose tables are being made or changed. Every step may be done twice."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @abstractmethod
+    def exclusively(self) -> AbstractContextManager[None]:
+        """Return a context in which no other process changes the schema."""
+
+    @abstractmethod
+    def table(
+        self, name: str, columns: Mapping[str, str], *, key: Sequence[str],
+        numbered: str | None = None, clustered: bool = False,
+        indexes: Sequence[Sequence[str]] = (),
+    ) -> None:  # fmt: skip
+        """Make a table unless it exists.
+
+        `numbered` is a further column that the database counts up; numbers are never used twice.
+        `clustered` keeps the rows in the order of the key (for small rows that are read together).
+        """
+
+    @abstractmethod
+    def columns(self, table: str) -> list[str]:
+        """Return the columns of a table, none if it does not exist."""
+
+    @abstractmethod
+    def key(self, table: str) -> list[str]:
+        """Return the columns that identify a row."""
+
+    def add_column(self, table: str, column: str, kind: str) -> None:
+        """Add a column unless it exists; a NOT NULL one needs a DEFAULT in `kind`."""
+        if column not in self.columns(table):
+            self.run(f"ALTER TABLE {table} ADD COLUMN {column} {kind}", ())
+
+
+class SqliteSchema(Schema):
+    """DDL takes part in transactions: a broken step leaves nothing behind."""
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        self.run("BEGIN EXCLUSIVE", ())
+        try:
+            yield
+        except BaseException:
+            self.run("ROLLBACK", ())
+            raise
+        self.run("COMMIT", ())
+
+    def table(
+        self, name: str, columns: Mapping[str, str], *, key: Sequence[str],
+        numbered: str | None = None, clustered: bool = False,
+        indexes: Sequence[Sequence[str]] = (),
+    ) -> None:  # fmt: skip
+        parts = [f"{column} {kind}" for column, kind in columns.items()]
+        if numbered is not None:
+            parts.insert(0, f"{numbered} INTEGER PRIMARY KEY AUTOINCREMENT")
+            if list(key) != [numbered]:
+                parts.append(f"UNIQUE ({', '.join(key)})")
+        else:
+            parts.append(f"PRIMARY KEY ({', '.join(key)})")
+        options = " WITHOUT ROWID" if clustered else ""
+        self.run(f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(parts)}){options}", ())
+        for index in indexes:
+            called = _index_name(name, index)
+            on = f"{name} ({', '.join(index)})"
+            self.run(f"CREATE INDEX IF NOT EXISTS {called} ON {on}", ())
+
+    def columns(self, table: str) -> list[str]:
+        return [str(r[0]) for r in self.run("SELECT name FROM pragma_table_info(?)", (table,))]
+
+    def key(self, table: str) -> list[str]:
+        indexes = self.run(
+            "SELECT name FROM pragma_index_list(?) WHERE origin IN ('pk', 'u') ORDER BY seq",
+            (table,),
+        )
+        if indexes:
+            query = "SELECT name FROM pragma_index_info(?) ORDER BY seqno"
+            return [str(r[0]) for r in self.run(query, (indexes[0][0],))]
+        query = "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk"
+        return [str(r[0]) for r in self.run(query, (table,))]
+
+
+class MySqlSchema(Schema):
+    """DDL commits at once, so a step that broke off is simply done again.
+
+    `collation` must compare exactly, trailing blanks included, as SQLite does.
+    """
+
+    def __init__(self, run: Run, *, database: str, collation: str, lock_timeout_s: int) -> None:
+        super().__init__(run)
+        self._database = database
+        self._collation = collation
+        self._lock_timeout_s = lock_timeout_s
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        name = f"fedflow {self._database}"[:64]
+        if self.run("SELECT GET_LOCK(?, ?)", (name, self._lock_timeout_s))[0][0] != 1:
+            raise StoreUnavailable(
+                reason=f"another server has been changing the schema for {self._lock_timeout_s} s"
+            )
+        try:
+            yield
+        finally:
+            self.run("SELECT RELEASE_LOCK(?)", (name,))
+
+    def table(
+        self, name: str, columns: Mapping[str, str], *, key: Sequence[str],
+        numbered: str | None = None, clustered: bool = False,
+        indexes: Sequence[Sequence[str]] = (),
+    ) -> None:  # fmt: skip
+        parts = [f"{column} {kind}" for column, kind in columns.items()]
+        if numbered is not None:
+            parts.insert(0, f"{numbered} BIGINT NOT NULL AUTO_INCREMENT")
+            if list(key) != [numbered]:
+                parts.append(f"UNIQUE KEY {name}_{numbered} ({numbered})")
+        parts.append(f"PRIMARY KEY ({', '.join(key)})")
+        parts += [f"KEY {_index_name(name, index)} ({', '.join(index)})" for index in indexes]
+        self.run(
+            f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(parts)}) "
+            f"ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE {self._collation}",
+            (),
+        )
+
+    def columns(self, table: str) -> list[str]:
+        query = (
+            "SELECT column_name FROM information_schema.columns "
+            "WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position"
+        )
+        return [str(r[0]) for r in self.run(query, (self._database, table))]
+
+    def key(self, table: str) -> list[str]:
+        query = (
+            "SELECT column_name FROM information_schema.statistics WHERE table_schema = ? "
+            "AND table_name = ? AND index_name = 'PRIMARY' ORDER BY seq_in_index"
+        )
+        return [str(r[0]) for r in self.run(query, (self._database, table))]
+
+
+def _index_name(table: str, columns: Sequence[str]) -> str:
+    """Return a name that is unique in the database and at most 64 characters long."""
+    short = [c.removeprefix("f_").replace("_", "")[:9] for c in columns]
+    return f"{table}_by_{'_'.join(short)}"[:64]

@@ -1,0 +1,152 @@
+"""One open transaction, on which statements are run.
+
+They are written once, with `?` for parameters. What differs between SQLite and MySQL in statements
+stands in the two `Dialect` values, nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Protocol
+
+from peewee import Database, Query
+
+from fedflow.store.tables import Row, table_name, written_columns
+
+Value = str | int | float | None
+Found = tuple[Any, ...]  #: one row as the driver gives it
+
+
+class Cursor(Protocol):
+    """What both drivers' cursors can do."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def execute(self, sql: str, params: Sequence[Value], /) -> object: ...
+
+    def executemany(self, sql: str, rows: Sequence[Sequence[Value]], /) -> object: ...
+
+    def fetchone(self) -> Found | None: ...
+
+    def fetchall(self) -> Sequence[Found]: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dialect:
+    """How one database's statements differ."""
+
+    param: str  #: what stands for a parameter
+    for_update: str  #: ends a SELECT that locks its row until the commit
+    keep_existing: str  #: ends an INSERT that leaves a row with the same key as it is; {column}
+
+
+SQLITE: Final = Dialect(param="?", for_update="", keep_existing="ON CONFLICT DO NOTHING")
+MYSQL: Final = Dialect(
+    param="%s",
+    for_update=" FOR UPDATE",
+    keep_existing="ON DUPLICATE KEY UPDATE {column} = {column}",
+)
+
+
+class Session:
+    """Runs statements in one transaction; of no use after its end.
+
+    `is_duplicate` tells whether a driver's exception means that a key exists already.
+    """
+
+    __slots__ = ("_cursor", "_dialect", "_is_duplicate", "_peewee", "_writes")
+
+    def __init__(
+        self, cursor: Cursor, *, dialect: Dialect, peewee: Database, writes: bool,
+        is_duplicate: Callable[[Exception], bool],
+    ) -> None:  # fmt: skip
+        self._cursor: Cursor | None = cursor
+        self._dialect = dialect
+        self._peewee = peewee
+        self._writes = writes
+        self._is_duplicate = is_duplicate
+
+    def end(self) -> None:
+        """Refuse everything from now on."""
+        self._cursor = None
+
+    def row(self, sql: str, params: Sequence[Value] = (), *, lock: bool = False) -> Found | None:
+        """Return the first row or None; `lock` keeps others from it until the end."""
+        cursor = self._open()
+        if lock:
+            sql += self._dialect.for_update
+        cursor.execute(_in_dialect(sql, self._dialect.param), params)
+        return cursor.fetchone()
+
+    def rows(self, sql: str, params: Sequence[Value] = ()) -> Sequence[Found]:
+        """Return all rows."""
+        cursor = self._open()
+        cursor.execute(_in_dialect(sql, self._dialect.param), params)
+        return cursor.fetchall()
+
+    def select(self, query: Query) -> Sequence[Found]:
+        """Return all rows of a peewee query, as plain tuples."""
+        cursor = self._open()
+        # peewee has no types for this call; it gives (text, parameters)
+        context: Any = self._peewee.get_sql_context()
+        sql, params = context.sql(query).query()
+        cursor.execute(sql, params)
+        return cursor.fetchall()
+
+    def write(self, sql: str, params: Sequence[Value] = ()) -> int:
+        """Run an UPDATE or DELETE; return how many rows matched."""
+        cursor = self._open(write=True)
+        cursor.execute(_in_dialect(sql, self._dialect.param), params)
+        return cursor.rowcount
+
+    def insert(self, model: type[Row], row: Mapping[str, Value]) -> bool:
+        """Add a row that names every column; False if its key exists already."""
+        columns, sql = _insert(model, "INSERT", self._dialect.param)
+        cursor = self._open(write=True)
+        try:
+            cursor.execute(sql, [row[c] for c in columns])
+        except Exception as exc:  # each driver has its own class for this
+            if self._is_duplicate(exc):
+                return False
+            raise
+        return True
+
+    def insert_many(self, model: type[Row], rows: Iterable[Mapping[str, Value]]) -> None:
+        """Add rows that name every column; rows whose key exists are left as they are."""
+        columns, sql = _insert(model, "INSERT", self._dialect.param)
+        sql = f"{sql} {self._dialect.keep_existing.format(column=columns[0])}"
+        values = [[row[c] for c in columns] for row in rows]
+        if values:
+            self._open(write=True).executemany(sql, values)
+
+    def replace(self, model: type[Row], row: Mapping[str, Value]) -> None:
+        """Add a row that names every column; it replaces the one with its key."""
+        columns, sql = _insert(model, "REPLACE", self._dialect.param)
+        self._open(write=True).execute(sql, [row[c] for c in columns])
+
+    def _open(self, *, write: bool = False) -> Cursor:
+        if self._cursor is None:
+            raise RuntimeError("this transaction has ended")
+        if write and not self._writes:
+            raise RuntimeError("this transaction only reads: use store.transaction()")
+        return self._cursor
+
+
+def one_of(column: str, number: int) -> str:
+    """Return the condition that a column has one of `number` values."""
+    return f"{column} IN ({', '.join('?' * number)})" if number else "1 = 0"
+
+
+@cache
+def _in_dialect(sql: str, param: str) -> str:
+    return sql if param == "?" else sql.replace("?", param)
+
+
+@cache
+def _insert(model: type[Row], verb: str, param: str) -> tuple[tuple[str, ...], str]:
+    columns = written_columns(model)
+    marks = ", ".join([param] * len(columns))
+    return columns, f"{verb} INTO {table_name(model)} ({', '.join(columns)}) VALUES ({marks})"

@@ -1,0 +1,143 @@
+"""A SQLite file: write-ahead log, one connection per thread, one writer at a time.
+
+Writers of this process queue at a lock, because SQLite's own waiting is a sleep; other processes
+are waited for by `busy_timeout`. `BEGIN IMMEDIATE` takes SQLite's write lock at once, so that a
+transaction never fails after its first read.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import peewee
+
+from fedflow.base.errors import StoreUnavailable
+from fedflow.store.failures import DRIVER_ERRORS, as_fedflow_error
+from fedflow.store.schema import SqliteSchema
+from fedflow.store.session import SQLITE, Found, Session, Value
+
+BUSY_TIMEOUT_S: Final = 10.0  #: how long to wait for other writers
+_CACHE_KIB: Final = 1024  #: page cache of one connection
+_STATEMENTS: Final = 256  #: prepared statements kept by one connection
+_LOG_BYTES: Final = 64 << 20  #: the write-ahead log shrinks to this after a checkpoint
+_DUPLICATE: Final = frozenset(
+    {sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE}
+)
+
+
+class _Held:
+    """A thread's connection, closed when the thread is gone and this with it."""
+
+    __slots__ = ("__weakref__", "connection")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        self.connection.close()
+
+
+class SqliteFile:
+    """The connections to one file. `synchronous` is NORMAL or FULL (see SQLite's pragma)."""
+
+    def __init__(self, path: Path, *, synchronous: str = "NORMAL") -> None:
+        if synchronous not in ("NORMAL", "FULL"):
+            raise ValueError(f"synchronous must be NORMAL or FULL, not {synchronous!r}")
+        self._path = path
+        self._write_lock = threading.Lock()
+        self._held: weakref.WeakSet[_Held] = weakref.WeakSet()
+        self._held_lock = threading.Lock()
+        self._local = threading.local()
+        self._peewee: Any = peewee.SqliteDatabase(
+            str(path),
+            timeout=BUSY_TIMEOUT_S,
+            pragmas={
+                "journal_mode": "wal",
+                "synchronous": synchronous,
+                "cache_size": -_CACHE_KIB,
+                "journal_size_limit": _LOG_BYTES,
+                "temp_store": "memory",
+            },
+            check_same_thread=False,
+            cached_statements=_STATEMENTS,
+        )
+        self._make_private()
+
+    @property
+    def where(self) -> str:
+        """Return what to call this store in messages."""
+        return str(self._path)
+
+    @contextmanager
+    def session(self, *, write: bool) -> Iterator[Session]:
+        """Run a transaction: commit at the end, undo everything at an exception."""
+        if write and not self._write_lock.acquire(timeout=BUSY_TIMEOUT_S):
+            raise StoreUnavailable(reason=f"{self.where}: another thread keeps a transaction open")
+        try:
+            connection = self._connection()
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            session = Session(
+                connection.cursor(),
+                dialect=SQLITE,
+                peewee=self._peewee,
+                writes=write,
+                is_duplicate=_is_duplicate,
+            )
+            try:
+                yield session
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            finally:
+                session.end()
+        except DRIVER_ERRORS as exc:
+            raise as_fedflow_error(exc, where=self.where) from exc
+        finally:
+            if write:
+                self._write_lock.release()
+
+    @contextmanager
+    def schema(self) -> Iterator[SqliteSchema]:
+        """Return access to the schema."""
+        try:
+            yield SqliteSchema(self._run)
+        except DRIVER_ERRORS as exc:
+            raise as_fedflow_error(exc, where=self.where) from exc
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        with self._held_lock:
+            for held in self._held:
+                held.connection.close()
+
+    def _run(self, sql: str, params: Sequence[Value]) -> Sequence[Found]:
+        return self._connection().execute(sql, params).fetchall()
+
+    def _connection(self) -> sqlite3.Connection:
+        held: _Held | None = getattr(self._local, "held", None)
+        if held is None:
+            held = _Held(self._peewee.connection())
+            with self._held_lock:
+                self._held.add(held)
+            self._local.held = held
+        return held.connection
+
+    def _make_private(self) -> None:
+        """Make a new file readable by its owner only: tokens are in it."""
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except OSError as exc:
+            raise StoreUnavailable(reason=f"{self.where}: {exc.strerror}") from exc
+
+
+def _is_duplicate(exc: Exception) -> bool:
+    return isinstance(exc, sqlite3.IntegrityError) and exc.sqlite_errorcode in _DUPLICATE

@@ -1,0 +1,403 @@
+"""Every table and column of the store, as peewee models.
+
+Names and keys are FATE's where FATE has the column (`reference/flow-semantics.md` section 6); the
+others are ours and begin with `f_` too. Differences from FATE: one table for all days, party ids up
+to 64 characters, JSON instead of pickles, no `_date` twins of the `_time` columns. All `_time`
+columns are milliseconds since the epoch. The models say what the newest schema is; the steps in
+`migrations/` make it, and a test compares the two. A row leaves this package only as a frozen
+value.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from peewee import (
+    BigIntegerField,
+    CharField,
+    CompositeKey,
+    DoubleField,
+    IntegerField,
+    Model,
+    SmallIntegerField,
+    TextField,
+)
+
+
+class Row(Model):
+    """A model; `numbered` is the column, if any, that the database counts up itself."""
+
+    numbered: ClassVar[str | None] = None
+
+    class Meta:
+        legacy_table_names = False
+
+
+class JobRow(Row):
+    """One site's share of a job."""
+
+    f_job_id = CharField(max_length=64)
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_initiator_role = CharField(max_length=16)
+    f_initiator_party_id = CharField(max_length=64)
+    f_is_initiator = SmallIntegerField()
+    f_status = CharField(max_length=16)
+    f_epoch = IntegerField()
+    f_dsl = TextField()
+    f_runtime_conf = TextField()
+    f_roles = TextField()
+    f_cores = IntegerField()
+    f_resource_in_use = SmallIntegerField()
+    f_engine_name = CharField(max_length=50, null=True)
+    f_apply_resource_time = BigIntegerField(null=True)
+    f_return_resource_time = BigIntegerField(null=True)
+    f_reason = TextField(null=True)
+    f_progress = IntegerField()
+    f_description = TextField()
+    f_user_id = CharField(max_length=255)
+    f_tag = CharField(max_length=255)
+    f_warnings = TextField()
+    f_start_time = BigIntegerField(null=True)
+    f_end_time = BigIntegerField(null=True)
+    f_elapsed = BigIntegerField(null=True)
+    f_create_time = BigIntegerField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_job"
+        primary_key = CompositeKey("f_job_id", "f_role", "f_party_id")
+
+
+class TaskRow(Row):
+    """One site's share of one attempt of a task."""
+
+    numbered = "f_number"
+
+    f_number = BigIntegerField()  #: the order in which attempts were added
+    f_job_id = CharField(max_length=64)
+    f_task_id = CharField(max_length=200)
+    f_task_version = BigIntegerField()
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_component_module = CharField(max_length=200)
+    f_initiator_role = CharField(max_length=16)
+    f_initiator_party_id = CharField(max_length=64)
+    f_status = CharField(max_length=16)
+    f_party_status = CharField(max_length=16)
+    f_component_parameters = TextField()
+    f_reason = TextField(null=True)
+    f_worker_id = CharField(max_length=100, null=True)
+    f_token = CharField(max_length=100, null=True)
+    f_request_time = BigIntegerField(null=True)
+    f_run_pid = BigIntegerField(null=True)
+    f_run_pid_start = BigIntegerField(null=True)
+    f_run_ip = CharField(max_length=255, null=True)
+    f_progress = DoubleField()
+    f_error_report = TextField()
+    f_start_time = BigIntegerField(null=True)
+    f_end_time = BigIntegerField(null=True)
+    f_elapsed = BigIntegerField(null=True)
+    f_create_time = BigIntegerField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_task"
+        primary_key = CompositeKey(
+            "f_job_id", "f_task_id", "f_task_version", "f_role", "f_party_id"
+        )
+
+
+class EngineRow(Row):
+    """A computing engine and its free cores."""
+
+    f_engine_name = CharField(max_length=50)
+    f_engine_type = CharField(max_length=10)
+    f_cores = IntegerField()
+    f_remaining_cores = IntegerField()
+    f_create_time = BigIntegerField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_engine_registry"
+        primary_key = CompositeKey("f_engine_name", "f_engine_type")
+
+
+class TableRow(Row):
+    """A data set of this party."""
+
+    f_name = CharField(max_length=100)
+    f_namespace = CharField(max_length=100)
+    f_address = CharField(max_length=255)
+    f_schema = TextField()
+    f_count = BigIntegerField()
+    f_partitions = IntegerField()
+    f_origin = CharField(max_length=50)
+    f_part_of_data = TextField()
+    f_id_delimiter = CharField(max_length=16)
+    f_have_head = SmallIntegerField()
+    f_extend_sid = SmallIntegerField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_storage_table_meta"
+        primary_key = CompositeKey("f_name", "f_namespace")
+
+
+class ScheduledJobRow(Row):
+    """A job that this server initiated."""
+
+    f_job_id = CharField(max_length=64, primary_key=True)
+    f_initiator_role = CharField(max_length=16)
+    f_initiator_party_id = CharField(max_length=64)
+    f_status = CharField(max_length=16)
+    f_epoch = IntegerField()
+    f_dsl = TextField()
+    f_runtime_conf = TextField()
+    f_priority = IntegerField()
+    f_stop = TextField(null=True)
+    f_reason = TextField(null=True)
+    f_start_time = BigIntegerField(null=True)
+    f_end_time = BigIntegerField(null=True)
+    f_elapsed = BigIntegerField(null=True)
+    f_create_time = BigIntegerField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_schedule_job"
+
+
+class ScheduledSiteRow(Row):
+    """How far a job has come at one of its sites."""
+
+    f_job_id = CharField(max_length=64)
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_position = IntegerField()
+    f_phase = CharField(max_length=16)
+    f_retry_time = BigIntegerField()
+    f_denials = IntegerField()
+    f_reason = TextField(null=True)
+
+    class Meta:
+        table_name = "t_schedule_site"
+        primary_key = CompositeKey("f_job_id", "f_role", "f_party_id")
+
+
+class ScheduledTaskRow(Row):
+    """One attempt of a task, all sites."""
+
+    f_job_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_task_version = BigIntegerField()
+    f_position = IntegerField()
+    f_status = CharField(max_length=16)
+    f_reason = TextField(null=True)
+    f_start_time = BigIntegerField(null=True)
+    f_end_time = BigIntegerField(null=True)
+
+    class Meta:
+        table_name = "t_schedule_task"
+        primary_key = CompositeKey("f_job_id", "f_component_name", "f_task_version")
+
+
+class ScheduledPartyTaskRow(Row):
+    """One site's share of an attempt, as reported to the initiator."""
+
+    f_job_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_task_version = BigIntegerField()
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_position = IntegerField()
+    f_party_status = CharField(max_length=16)
+    f_reason = TextField(null=True)
+    f_since_time = BigIntegerField()
+    f_progress = DoubleField()
+
+    class Meta:
+        table_name = "t_schedule_party_task"
+        primary_key = CompositeKey(
+            "f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id"
+        )
+
+
+class OutboxRow(Row):
+    """A command that must arrive at another site."""
+
+    numbered = "f_id"
+
+    f_id = BigIntegerField(primary_key=True)
+    f_kind = CharField(max_length=32)
+    f_job_id = CharField(max_length=64)
+    f_source_role = CharField(max_length=16)
+    f_source_party_id = CharField(max_length=64)
+    f_destination_role = CharField(max_length=16)
+    f_destination_party_id = CharField(max_length=64)
+    f_path = TextField()
+    f_body = TextField()
+    f_request_id = CharField(max_length=128)
+    f_create_time = BigIntegerField()
+    f_deadline_time = BigIntegerField()
+    f_attempts = IntegerField()
+    f_due_time = BigIntegerField()
+    f_error = TextField()
+
+    class Meta:
+        table_name = "t_outbox"
+
+
+class ReceivedRow(Row):
+    """The reply to a request that was carried out."""
+
+    f_request_id = CharField(max_length=128, primary_key=True)
+    f_retcode = IntegerField()
+    f_retmsg = TextField()
+    f_data = TextField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_received_request"
+
+
+class LeaseRow(Row):
+    """A claim with an end. A new owner is a new row, so its token is greater than all before."""
+
+    numbered = "f_token"
+
+    f_token = BigIntegerField()
+    f_name = CharField(max_length=200, primary_key=True)
+    f_owner = CharField(max_length=200)
+    f_expire_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_lease"
+
+
+class MetricRow(Row):
+    """A point (`f_type` 1) or the meta (`f_type` 0) of a metric."""
+
+    numbered = "f_id"
+
+    f_id = BigIntegerField(primary_key=True)
+    f_job_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_task_id = CharField(max_length=200)
+    f_task_version = BigIntegerField()
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_metric_namespace = CharField(max_length=180)
+    f_metric_name = CharField(max_length=180)
+    f_key = TextField()
+    f_value = TextField()
+    f_type = SmallIntegerField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_tracking_metric"
+
+
+class OutputRow(Row):
+    """Which table an attempt produced under an output name."""
+
+    f_job_id = CharField(max_length=64)
+    f_task_id = CharField(max_length=200)
+    f_task_version = BigIntegerField()
+    f_data_name = CharField(max_length=100)
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_position = IntegerField()
+    f_table_name = CharField(max_length=500)
+    f_table_namespace = CharField(max_length=500)
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_tracking_output_data_info"
+        primary_key = CompositeKey(
+            "f_job_id", "f_task_id", "f_task_version", "f_data_name", "f_role", "f_party_id"
+        )
+
+
+class SummaryRow(Row):
+    """The summary that an attempt told."""
+
+    f_job_id = CharField(max_length=64)
+    f_task_id = CharField(max_length=200)
+    f_task_version = BigIntegerField()
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_summary = TextField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_component_summary"
+        primary_key = CompositeKey(
+            "f_job_id", "f_task_id", "f_task_version", "f_role", "f_party_id"
+        )
+
+
+class ModelShareRow(Row):
+    """The share of a model that an attempt trained at one site."""
+
+    f_job_id = CharField(max_length=64)
+    f_task_id = CharField(max_length=200)
+    f_task_version = BigIntegerField()
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_model_alias = CharField(max_length=100)
+    f_meta_name = CharField(max_length=200)
+    f_param_name = CharField(max_length=200)
+    f_meta = TextField()
+    f_param = TextField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_model_share"
+        primary_key = CompositeKey(
+            "f_job_id", "f_task_id", "f_task_version", "f_role", "f_party_id"
+        )
+
+
+class SchemaVersionRow(Row):
+    """A migration step that was done."""
+
+    f_version = IntegerField(primary_key=True)
+    f_name = CharField(max_length=100)
+    f_apply_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_schema_version"
+
+
+MODELS: Final[tuple[type[Row], ...]] = (
+    JobRow,
+    TaskRow,
+    EngineRow,
+    TableRow,
+    ScheduledJobRow,
+    ScheduledSiteRow,
+    ScheduledTaskRow,
+    ScheduledPartyTaskRow,
+    OutboxRow,
+    ReceivedRow,
+    LeaseRow,
+    MetricRow,
+    OutputRow,
+    SummaryRow,
+    ModelShareRow,
+    SchemaVersionRow,
+)
+
+
+def table_name(model: type[Row]) -> str:
+    """Return the name of a model's table."""
+    return str(model._meta.table_name)
+
+
+def written_columns(model: type[Row]) -> tuple[str, ...]:
+    """Return the columns that an insert must name: all but the one that the database counts up."""
+    return tuple(str(f) for f in model._meta.sorted_field_names if f != model.numbered)

@@ -1,0 +1,180 @@
+"""What runs produced: metrics, output tables, summaries, model shares."""
+# ruff: noqa: S608  # only constants of this module are put into statements; values are parameters
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fedflow.domain.records import Metric, OutputTable, StoredModel, TaskKey
+from fedflow.domain.site import Site
+from fedflow.store.codec import from_json, to_json
+from fedflow.store.session import Session, Value
+from fedflow.store.tables import MetricRow, ModelShareRow, OutputRow, SummaryRow
+
+_META: Final = 0
+_POINT: Final = 1
+_ATTEMPT: Final = (
+    "f_job_id = ? AND f_task_id = ? AND f_task_version = ? AND f_role = ? AND f_party_id = ?"
+)
+_SHARE: Final = "f_job_id = ? AND f_task_id = ? AND f_role = ? AND f_party_id = ?"
+
+
+class SqlTracking:
+    """See `app.ports.Tracking`. The latest attempt is the latest one that produced such a thing."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add_metric(self, key: TaskKey, metric: Metric, *, now_ms: int) -> None:
+        base = {
+            **_attempt_row(key, now_ms),
+            "f_metric_namespace": metric.namespace,
+            "f_metric_name": metric.name,
+        }
+        # every metric has one row of meta; it is the first, so it tells the order of the metrics
+        known = self._session.row(
+            f"SELECT f_id, f_value FROM t_tracking_metric WHERE {_ATTEMPT} AND f_type = ? "
+            "AND f_metric_namespace = ? AND f_metric_name = ?",
+            (*_attempt(key), _META, metric.namespace, metric.name),
+        )
+        if known is None:
+            meta = to_json(metric.meta)
+            row = {**base, "f_key": "null", "f_value": meta, "f_type": _META}
+            self._session.insert(MetricRow, row)
+        elif metric.meta:
+            self._session.write(
+                "UPDATE t_tracking_metric SET f_value = ? WHERE f_id = ?",
+                (to_json({**from_json(known[1]), **metric.meta}), known[0]),
+            )
+        self._session.insert_many(
+            MetricRow,
+            (
+                {**base, "f_key": to_json(x), "f_value": to_json(y), "f_type": _POINT}
+                for x, y in metric.points
+            ),
+        )
+
+    def metrics(self, job_id: str, component: str, site: Site) -> list[Metric]:
+        share = _share(job_id, component, site)
+        found = self._session.rows(
+            "SELECT f_metric_namespace, f_metric_name, f_type, f_key, f_value "
+            f"FROM t_tracking_metric WHERE {_SHARE} AND f_task_version = "
+            f"(SELECT MAX(f_task_version) FROM t_tracking_metric WHERE {_SHARE}) ORDER BY f_id",
+            (*share, *share),
+        )
+        metas: dict[tuple[str, str], dict[str, Any]] = {}
+        points: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
+        for namespace, name, kind, x, y in found:
+            metric = (namespace, name)
+            if kind == _META:
+                metas.setdefault(metric, {}).update(from_json(y))
+            else:
+                points.setdefault(metric, []).append((from_json(x), from_json(y)))
+        return [
+            Metric(namespace=m[0], name=m[1], points=tuple(points.get(m, ())), meta=meta)
+            for m, meta in metas.items()
+        ]
+
+    def put_output(self, output: OutputTable, *, now_ms: int) -> None:
+        row: dict[str, Value] = {
+            **_attempt_row(output.key, now_ms),
+            "f_data_name": output.data_name,
+            "f_position": output.position,
+            "f_table_name": output.name,
+            "f_table_namespace": output.namespace,
+        }
+        self._session.replace(OutputRow, row)
+
+    def outputs(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
+        one = "" if component is None else "AND o.f_component_name = ? "
+        values: list[Value] = [job_id, site.role.value, site.party_id]
+        if component is not None:
+            values.append(component)
+        found = self._session.rows(
+            "SELECT f_component_name, f_task_version, f_data_name, f_position, "
+            "f_table_namespace, f_table_name FROM t_tracking_output_data_info AS o "
+            f"WHERE f_job_id = ? AND f_role = ? AND f_party_id = ? {one}"
+            "AND NOT EXISTS (SELECT 1 FROM t_tracking_output_data_info AS newer "
+            "WHERE newer.f_job_id = o.f_job_id AND newer.f_task_id = o.f_task_id "
+            "AND newer.f_role = o.f_role AND newer.f_party_id = o.f_party_id "
+            "AND newer.f_task_version > o.f_task_version) "
+            "ORDER BY f_component_name, f_position, f_data_name",
+            values,
+        )
+        return [
+            OutputTable(
+                key=TaskKey(job_id=job_id, component=produced_by, version=version, site=site),
+                data_name=data_name,
+                position=position,
+                namespace=namespace,
+                name=name,
+            )
+            for produced_by, version, data_name, position, namespace, name in found
+        ]
+
+    def put_summary(self, key: TaskKey, summary: Any, *, now_ms: int) -> None:
+        self._session.replace(
+            SummaryRow, {**_attempt_row(key, now_ms), "f_summary": to_json(summary)}
+        )
+
+    def summary(self, job_id: str, component: str, site: Site) -> Any | None:
+        found = self._session.row(
+            f"SELECT f_summary FROM t_component_summary WHERE {_SHARE} "
+            "ORDER BY f_task_version DESC LIMIT 1",
+            _share(job_id, component, site),
+        )
+        return None if found is None else from_json(found[0])
+
+    def put_model(self, model: StoredModel, *, now_ms: int) -> None:
+        row: dict[str, Value] = {
+            **_attempt_row(model.key, now_ms),
+            "f_model_alias": model.alias,
+            "f_meta_name": model.meta_name,
+            "f_param_name": model.param_name,
+            "f_meta": to_json(model.meta),
+            "f_param": to_json(model.param),
+        }
+        self._session.replace(ModelShareRow, row)
+
+    def model(self, job_id: str, component: str, site: Site) -> StoredModel | None:
+        found = self._session.row(
+            "SELECT f_task_version, f_model_alias, f_meta_name, f_param_name, f_meta, f_param "
+            f"FROM t_model_share WHERE {_SHARE} ORDER BY f_task_version DESC LIMIT 1",
+            _share(job_id, component, site),
+        )
+        if found is None:
+            return None
+        version, alias, meta_name, param_name, meta, param = found
+        return StoredModel(
+            key=TaskKey(job_id=job_id, component=component, version=version, site=site),
+            alias=alias,
+            meta_name=meta_name,
+            param_name=param_name,
+            meta=from_json(meta),
+            param=from_json(param),
+        )
+
+
+def _share(job_id: str, component: str, site: Site) -> tuple[str, str, str, str]:
+    """Return the values of `_SHARE`."""
+    key = TaskKey(job_id=job_id, component=component, version=0, site=site)
+    return job_id, key.task_id, site.role.value, site.party_id
+
+
+def _attempt(key: TaskKey) -> tuple[str, str, int, str, str]:
+    """Return the values of `_ATTEMPT`."""
+    return key.job_id, key.task_id, key.version, key.site.role.value, key.site.party_id
+
+
+def _attempt_row(key: TaskKey, now_ms: int) -> dict[str, Value]:
+    return {
+        "f_job_id": key.job_id,
+        "f_task_id": key.task_id,
+        "f_task_version": key.version,
+        "f_role": key.site.role.value,
+        "f_party_id": key.site.party_id,
+        "f_component_name": key.component,
+        "f_create_time": now_ms,
+    }

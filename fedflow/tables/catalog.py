@@ -1,0 +1,101 @@
+"""What is known of a table without opening it, and the port that remembers it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from fedflow.base.errors import BadData, BadTableName
+from fedflow.sdk.table import TableKind, TableSchema
+
+NAME_LIMIT = 100  #: characters of a namespace or name
+PREVIEW_ROWS = 100  #: rows kept as text for people
+PREVIEW_CHARACTERS = 500_000  #: of all cells of a preview; wide tables get fewer rows
+
+
+class Origin(StrEnum):
+    """How a table came to be."""
+
+    UPLOAD = "upload"
+    OUTPUT = "output"  #: of a component
+    READER = "reader"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableEntry:
+    """One table in the catalog. `to_json` and `entry_from_json` carry it between processes."""
+
+    namespace: str
+    name: str
+    address: str  #: the random id of its folder, 32 hexadecimal digits
+    schema: TableSchema
+    count: int  #: rows
+    partitions: int  #: as the upload asked; 1 to 1023
+    id_delimiter: str
+    have_head: bool  #: the uploaded file named its columns
+    extend_sid: bool  #: the ids were made at upload
+    origin: Origin
+    preview: tuple[tuple[str, ...], ...]  #: the first rows as text, at most 100
+    created_ms: int
+
+    @property
+    def fate_schema(self) -> dict[str, str]:
+        """Return the schema in FATE's words: `header` (joined by the delimiter), `sid` and so on.
+
+        Source: reference/components.md section 4.2.
+        """
+        schema = self.schema
+        if schema.kind is TableKind.RAW and not self.have_head:
+            return {"header": "", "sid": schema.id if self.extend_sid else ""}
+        shown = {"header": self.id_delimiter.join(schema.columns), "sid": schema.id}
+        if schema.label is not None:
+            shown["label_name"] = schema.label
+        if schema.match_id is not None:
+            shown["match_id_name"] = schema.match_id
+        return shown
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as plain JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def entry_from_json(value: Mapping[str, Any]) -> TableEntry:
+    """Return the entry that `to_json` wrote. Raises: BadData: it is not one."""
+    try:
+        return msgspec.convert(value, TableEntry)
+    except msgspec.ValidationError as exc:
+        raise BadData(where="table entry", reason=str(exc)) from exc
+
+
+class Catalog(Protocol):
+    """Remembers the tables of one party by (namespace, name)."""
+
+    def register(self, entry: TableEntry) -> None:
+        """Add a table. Raises: TableExists: the name is taken."""
+
+    def find(self, namespace: str, name: str) -> TableEntry | None:
+        """Return a table, or None."""
+
+    def drop(self, namespace: str, name: str) -> TableEntry | None:
+        """Forget a table and return what was known of it, or None if there was none."""
+
+
+def check_name(what: str, value: str) -> None:
+    """Refuse a namespace or name that people could not read or type.
+
+    Names are never used as paths. Raises: BadTableName: empty, longer than 100 characters, or it
+    has control characters or broken Unicode.
+    """
+    if not 1 <= len(value) <= NAME_LIMIT or has_control(value):
+        raise BadTableName(what=what, value=value[: 2 * NAME_LIMIT])
+
+
+def has_control(text: str) -> bool:
+    """Tell whether `text` has control characters, line separators or broken Unicode."""
+    return any(unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} for c in text)

@@ -1,0 +1,118 @@
+"""Tables as CSV files and as the archive that FATE's clients download."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import IO
+
+import pyarrow as pa
+
+from fedflow.base.errors import BadTableName, NoData
+from fedflow.sdk.table import Table, TableSchema
+from fedflow.tables.text import column_text, is_detail
+
+_IN_NUMBERS = frozenset("0123456789+-.einfaNoTrueFalse")
+_SPOOL_BYTES = 4 << 20  #: an export up to this size stays in memory
+
+
+def write_csv(
+    table: Table,
+    target: IO[bytes],
+    *,
+    head: bool = True,
+    delimiter: str = ",",
+    limit: int = -1,
+) -> int:
+    """Write `table` to `target` as UTF-8 lines and return the number of rows written.
+
+    Cells are joined by `delimiter`; a text cell that holds the delimiter, a quote or a line break
+    is quoted as CSV does it, and the detail of a prediction always is, because FATE's clients
+    expect its outer quotes. `limit` < 0 means all rows. Memory stays within one batch.
+    """
+    if head:
+        names = [_quoted(n, delimiter) for n in table.schema.names]
+        target.write((delimiter.join(names) + "\n").encode())
+    written = 0
+    for batch in table.to_batches():
+        if limit >= 0:
+            batch = batch.slice(0, limit - written)
+        if batch.num_rows == 0:
+            break
+        lines = map(delimiter.join, _cells(batch, table.schema, delimiter))
+        target.write(("\n".join(lines) + "\n").encode())
+        written += batch.num_rows
+    return written
+
+
+def write_archive(
+    target: IO[bytes],
+    tables: Mapping[str, Table],
+    *,
+    head: bool = True,
+    delimiter: str = ",",
+    limit: int = -1,
+    modified_ms: int = 0,
+) -> None:
+    """Write a tar.gz with `<name>.csv` and `<name>.meta` for every table that has rows.
+
+    `tables` maps the name of an output to its table. The meta file is `{"header": [...]}`. Rows
+    pass through a temporary file, because a tar member begins with its size.
+
+    Raises: NoData: no table has rows, or `limit` is 0. BadTableName: a name is no plain file name.
+    Source: reference/flow-rest-api.md section 2.4, K4.
+    """
+    filled = {name: table for name, table in tables.items() if table.count and limit != 0}
+    if not filled:
+        raise NoData(reason="no output table has rows")
+    for name in filled:
+        _check_member(name)
+    with (
+        gzip.GzipFile(fileobj=target, mode="wb", compresslevel=6, mtime=modified_ms // 1000) as gz,
+        tarfile.open(fileobj=gz, mode="w") as tar,
+    ):
+        for name, table in filled.items():
+            with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as rows:
+                write_csv(table, rows, head=head, delimiter=delimiter, limit=limit)
+                _add(tar, f"{name}.csv", rows, modified_ms)
+            meta = json.dumps({"header": list(table.schema.names)}).encode()
+            _add(tar, f"{name}.meta", io.BytesIO(meta), modified_ms)
+
+
+def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], modified_ms: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = content.seek(0, io.SEEK_END)
+    member.mtime = modified_ms // 1000
+    content.seek(0)
+    tar.addfile(member, content)
+
+
+def _check_member(name: str) -> None:
+    if not name or name.startswith(".") or any(c in name for c in "/\\\0"):
+        raise BadTableName(what="archive member", value=name)
+
+
+def _cells(batch: pa.RecordBatch, schema: TableSchema, delimiter: str) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of `batch` as cells ready to be joined by `delimiter`."""
+    columns = []
+    for i, name in enumerate(schema.names):
+        column = batch.column(i)
+        detail = is_detail(schema, name)
+        cells = column_text(column, detail=detail)
+        if detail:
+            columns.append(['"' + c.replace('"', '""') + '"' for c in cells])
+        elif pa.types.is_primitive(column.type) and delimiter not in _IN_NUMBERS:
+            columns.append(list(cells))
+        else:
+            columns.append([_quoted(c, delimiter) for c in cells])
+    return zip(*columns, strict=True)
+
+
+def _quoted(text: str, delimiter: str) -> str:
+    if '"' in text or delimiter in text or "\n" in text or "\r" in text:
+        return '"' + text.replace('"', '""') + '"'
+    return text

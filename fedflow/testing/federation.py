@@ -1,0 +1,174 @@
+"""An in-process data plane: every site of a task attempt in one process, one mailbox for all."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from fedflow.base.clock import Clock, SystemClock
+from fedflow.base.errors import CodecError, DuplicateValue, PeerFailed, ValueTooLate, WrongSite
+from fedflow.domain.site import Site
+
+if TYPE_CHECKING:
+    from fedflow.sdk.context import Value
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT_S = 60.0  #: how long a `recv` without an own limit waits, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """Names one value between two sites."""
+
+    name: str
+    tag: str
+    source: Site
+    destination: Site
+
+
+class LocalFederation:
+    """The mailbox of one task attempt, shared by threads that play its sites.
+
+    Values behave as over a network: the receiver gets a copy of its own (arrays read-only, JSON as
+    JSON gives it back), a value is sent once and read once, every wait has a deadline, and a site
+    that failed or ended wakes those who wait for it.
+    """
+
+    def __init__(
+        self,
+        sites: Iterable[Site],
+        *,
+        receive_timeout_s: float = DEFAULT_TIMEOUT_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self.sites = tuple(sites)
+        self.sent_bytes = 0  #: payload of all sends so far, without headers
+        self._timeout_s = receive_timeout_s
+        self._clock = clock or SystemClock()
+        self._changed = threading.Condition()
+        self._values: dict[_Key, Any] = {}
+        self._sent: set[_Key] = set()
+        self._read: set[_Key] = set()
+        self._gone: dict[Site, str] = {}  # ended or failed, with the reason
+        self._failed: set[Site] = set()
+
+    def at(self, site: Site) -> SiteFederation:
+        """Return the handle of `site`, which satisfies `fedflow.sdk.Federation`."""
+        self._check_member(site)
+        return SiteFederation(self, site)
+
+    def fail(self, site: Site, reason: str) -> None:
+        """Let every present and future `recv` from `site` raise PeerFailed, but for arrived values.
+
+        The first reason stays. Sends to the site raise PeerFailed too.
+        """
+        self._check_member(site)
+        with self._changed:
+            self._failed.add(site)
+            self._gone.setdefault(site, reason)
+            self._changed.notify_all()
+
+    def finish(self, site: Site) -> None:
+        """Note that `site` ended well: who still waits for a value of it sees PeerFailed."""
+        self._check_member(site)
+        with self._changed:
+            self._gone.setdefault(site, "its task ended without sending the value")
+            self._changed.notify_all()
+
+    def unread(self) -> list[str]:
+        """Return the names of values that were sent but not read, for tests of a whole protocol."""
+        with self._changed:
+            return sorted(f"{k.name}[{k.tag}] {k.source} -> {k.destination}" for k in self._values)
+
+    def _check_member(self, site: Site) -> None:
+        if site not in self.sites:
+            raise WrongSite(site=site, job_id="of this federation")
+
+    def _put(self, key: _Key, value: Any, size: int) -> None:
+        self._check_member(key.destination)
+        with self._changed:
+            if key in self._sent:
+                raise DuplicateValue(name=key.name, tag=key.tag, site=key.destination)
+            if key.destination in self._failed:
+                raise PeerFailed(site=key.destination, reason=self._gone[key.destination])
+            self._sent.add(key)
+            self._values[key] = value
+            self.sent_bytes += size
+            self._changed.notify_all()
+
+    def _take(self, key: _Key, timeout_s: float | None) -> Any:
+        self._check_member(key.source)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline_s = self._clock.monotonic_s() + limit_s
+        with self._changed:
+            if key in self._read:
+                raise DuplicateValue(name=key.name, tag=key.tag, site=key.destination)
+            while key not in self._values:
+                if key.source in self._gone:
+                    raise PeerFailed(site=key.source, reason=self._gone[key.source])
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0:
+                    raise ValueTooLate(seconds=limit_s, name=key.name, tag=key.tag, site=key.source)
+                self._changed.wait(left_s)
+            self._read.add(key)
+            return self._values.pop(key)
+
+
+class SiteFederation:
+    """One site's handle of a `LocalFederation`; see `fedflow.sdk.Federation`."""
+
+    def __init__(self, mailbox: LocalFederation, site: Site) -> None:
+        self._mailbox = mailbox
+        self._site = site
+
+    def send(self, name: str, value: Value, *, to: Site | Sequence[Site], tag: str = "") -> None:
+        """Send `value` to every site in `to`. Raises: DuplicateValue, PeerFailed, CodecError."""
+        receive, size = _carried(value)
+        for site in (to,) if isinstance(to, Site) else to:
+            key = _Key(name, tag, self._site, site)
+            self._mailbox._put(key, receive(), size)
+
+    def recv(self, name: str, *, from_: Site, tag: str = "", timeout_s: float | None = None) -> Any:
+        """Wait for a value of `from_` and return it.
+
+        Raises: PeerFailed, ValueTooLate; DuplicateValue: it was read before.
+        """
+        return self._mailbox._take(_Key(name, tag, from_, self._site), timeout_s)
+
+    def recv_all(
+        self, name: str, *, from_: Sequence[Site], tag: str = "", timeout_s: float | None = None
+    ) -> list[Any]:
+        """Return one value per site, in the order of `from_`."""
+        return [self.recv(name, from_=site, tag=tag, timeout_s=timeout_s) for site in from_]
+
+    remote = send
+    get = recv
+
+
+def _carried(value: Any) -> tuple[Callable[[], Any], int]:
+    """Return what makes each receiver's own copy of `value`, and its size in bytes.
+
+    Raises: CodecError: a value of this type does not travel between parties.
+    """
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biufSV" or value.dtype.hasobject:
+            raise CodecError(reason=f"arrays of dtype {value.dtype} are not sent")
+        copy = np.array(value, order="C", copy=True)
+        copy.setflags(write=False)
+        return copy.view, copy.nbytes
+    if isinstance(value, pa.Table | pa.RecordBatch):
+        return lambda: value, value.nbytes
+    if isinstance(value, bytes):
+        return lambda: value, len(value)
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise CodecError(reason=f"a {type(value).__name__} is not sent ({exc})") from exc
+    return lambda: json.loads(text), len(text)

@@ -1,0 +1,168 @@
+"""Tables in memory that satisfy the ports of `fedflow.sdk.table`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from fedflow.base.errors import BadData, TableExists, TableNotFound
+from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
+
+BATCH_ROWS = 65_536
+
+
+class MemoryTable:
+    """One immutable table; the rows are an Arrow table with the columns of `schema`, in order."""
+
+    def __init__(self, namespace: str, name: str, *, schema: TableSchema, rows: pa.Table) -> None:
+        if tuple(rows.column_names) != schema.names:
+            raise BadData(
+                where=f"table {namespace}.{name}",
+                reason=f"columns are {rows.column_names}, the schema says {list(schema.names)}",
+            )
+        self.namespace = namespace
+        self.name = name
+        self.schema = schema
+        self._rows = rows
+        self._store: MemoryTableStore | None = None
+
+    @property
+    def count(self) -> int:
+        return int(self._rows.num_rows)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self._rows.to_batches(max_chunksize=BATCH_ROWS)
+
+    def read(self, columns: tuple[str, ...] | None = None) -> pa.Table:
+        return self._rows if columns is None else self._rows.select(list(columns))
+
+    def head(self, rows: int) -> pa.Table:
+        return self._rows.slice(0, rows)
+
+    def map_blocks(
+        self,
+        function: Callable[[pa.RecordBatch], pa.RecordBatch],
+        *,
+        schema: TableSchema,
+        name: str | None = None,
+    ) -> Table:
+        store = self._store or MemoryTableStore()
+        with store.create(schema, name=name) as writer:
+            for batch in self.to_batches():
+                writer.write(function(batch))
+            return writer.close()
+
+
+class MemoryTableStore:
+    """A party's tables, kept until the store is dropped; not for several threads at once."""
+
+    def __init__(self, output_namespace: str = "output") -> None:
+        self._tables: dict[tuple[str, str], MemoryTable] = {}
+        self._output_namespace = output_namespace
+        self._numbers = itertools.count()
+
+    def open(self, namespace: str, name: str) -> Table:
+        """Return a table. Raises: TableNotFound."""
+        try:
+            return self._tables[namespace, name]
+        except KeyError:
+            raise TableNotFound(namespace=namespace, name=name, party_id="of this test") from None
+
+    def create(
+        self, schema: TableSchema, *, namespace: str | None = None, name: str | None = None
+    ) -> TableWriter:
+        """Return a writer for a new table."""
+        return _MemoryWriter(
+            self,
+            schema=schema,
+            namespace=namespace or self._output_namespace,
+            name=name or f"table_{next(self._numbers)}",
+        )
+
+    def add(
+        self,
+        columns: Mapping[str, Any] | pa.Table,
+        *,
+        schema: TableSchema | None = None,
+        namespace: str = "test",
+        name: str | None = None,
+    ) -> Table:
+        """Return a new table of `columns` (column name -> values).
+
+        Without `schema` the first column is the id, `y` the label, the others are features.
+        """
+        rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
+        schema = schema or _guess(rows)
+        table = MemoryTable(
+            namespace, name or f"table_{next(self._numbers)}", schema=schema, rows=rows
+        )
+        return self._keep(table)
+
+    def _keep(self, table: MemoryTable) -> Table:
+        key = (table.namespace, table.name)
+        if key in self._tables:
+            raise TableExists(namespace=table.namespace, name=table.name)
+        table._store = self
+        self._tables[key] = table
+        return table
+
+
+class _MemoryWriter:
+    """Collects batches until `close`."""
+
+    def __init__(
+        self, store: MemoryTableStore, *, schema: TableSchema, namespace: str, name: str
+    ) -> None:
+        self._store = store
+        self._schema = schema
+        self._namespace = namespace
+        self._name = name
+        self._batches: list[pa.RecordBatch] = []
+        self._table: Table | None = None
+
+    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Append rows. Raises: BadData: the columns are not those of the schema."""
+        if tuple(batch.schema.names) != self._schema.names:
+            raise BadData(
+                where=f"table {self._namespace}.{self._name}",
+                reason=f"columns {batch.schema.names} written, not {list(self._schema.names)}",
+            )
+        self._batches.extend(batch.to_batches() if isinstance(batch, pa.Table) else [batch])
+
+    def close(self) -> Table:
+        """Finish and return the table; a second call returns it again."""
+        if self._table is None:
+            if self._batches:
+                rows = pa.Table.from_batches(self._batches)
+            else:
+                rows = pa.table({name: pa.array([], pa.string()) for name in self._schema.names})
+            self._table = self._store._keep(
+                MemoryTable(self._namespace, self._name, schema=self._schema, rows=rows)
+            )
+        return self._table
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+
+
+def _guess(rows: pa.Table) -> TableSchema:
+    first, *others = rows.column_names
+    return TableSchema(
+        kind=TableKind.INSTANCES,
+        id=first,
+        label="y" if "y" in others else None,
+        columns=tuple(c for c in others if c != "y"),
+    )

@@ -1,0 +1,174 @@
+"""Runs one component at all its sites in threads of this process, as a task attempt would."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedflow.base.clock import SystemClock
+from fedflow.base.errors import PeerFailed
+from fedflow.domain.site import Site
+from fedflow.sdk.component import ComponentSpec, spec_of
+from fedflow.sdk.context import Context, Inputs
+from fedflow.sdk.outputs import Outputs
+from fedflow.sdk.params import check_params
+from fedflow.sdk.table import TableStore
+from fedflow.testing.federation import LocalFederation
+from fedflow.testing.memory_tables import MemoryTableStore
+from fedflow.testing.tracker import RecordedMetric, RecordingTracker
+
+NO_INPUTS = Inputs(data={}, model={})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunResult:
+    """What one site's run left behind; exactly one of `outputs` and `error` is set."""
+
+    outputs: Outputs | None
+    metrics: Mapping[tuple[str, str], RecordedMetric]  #: by (namespace, name)
+    progress: tuple[float, ...]
+    error: Exception | None
+
+
+def run_component(
+    cls: type[Any],
+    *,
+    sites: Iterable[Site],
+    work_dir: Path,
+    params: Mapping[Site, Mapping[str, Any]] | None = None,
+    inputs: Mapping[Site, Inputs] | None = None,
+    tables: Mapping[Site, TableStore] | None = None,
+    cores: int = 1,
+    timeout_s: float = 50.0,
+    federation: LocalFederation | None = None,
+    only: Iterable[Site] | None = None,
+    job_id: str = "202611200000000000000",
+) -> dict[Site, RunResult]:
+    """Return every site's result of running `cls`, one thread per site.
+
+    A site without parameters, inputs or tables gets defaults, none, or an empty memory store.
+    Parameters are checked as a server does. When one site raises, the others see PeerFailed at
+    their next wait for it. `timeout_s` bounds the whole run, seconds. With `only`, just these sites
+    are run and the caller plays the others on `federation`.
+
+    Raises: TimeoutError: a site did not end in time.
+    """
+    sites = tuple(sites)
+    fed = federation or LocalFederation(sites, receive_timeout_s=timeout_s)
+    spec = spec_of(cls)
+    runs = [
+        _SiteRun(
+            spec=spec,
+            site=site,
+            sites=sites,
+            federation=fed,
+            params=(params or {}).get(site, {}),
+            inputs=(inputs or {}).get(site, NO_INPUTS),
+            tables=(tables or {}).get(site) or MemoryTableStore(),
+            work_dir=work_dir / site.key,
+            cores=cores,
+            job_id=job_id,
+        )
+        for site in (sites if only is None else only)
+    ]
+    threads = [
+        threading.Thread(target=run.run, name=f"{spec.module} {run.site}", daemon=True)
+        for run in runs
+    ]
+    for thread in threads:
+        thread.start()
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + timeout_s
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - clock.monotonic_s()))
+    late = [run.site for run, thread in zip(runs, threads, strict=True) if thread.is_alive()]
+    if late:
+        for site in sites:
+            fed.fail(site, f"the run took longer than {timeout_s} s")
+        raise TimeoutError(f"still running after {timeout_s} s: {', '.join(map(str, late))}")
+    return {run.site: run.result() for run in runs}
+
+
+def outputs_of(results: Mapping[Site, RunResult]) -> dict[Site, Outputs]:
+    """Return the outputs of a run that succeeded everywhere.
+
+    Raises: the error of the site that failed first-hand (not the PeerFailed of those who waited).
+    """
+    errors = [r.error for r in results.values() if r.error is not None]
+    for error in sorted(errors, key=lambda e: isinstance(e, PeerFailed)):
+        raise error
+    return {site: r.outputs for site, r in results.items() if r.outputs is not None}
+
+
+class _SiteRun:
+    """One site's thread."""
+
+    def __init__(
+        self,
+        *,
+        spec: ComponentSpec,
+        site: Site,
+        sites: tuple[Site, ...],
+        federation: LocalFederation,
+        params: Mapping[str, Any],
+        inputs: Inputs,
+        tables: TableStore,
+        work_dir: Path,
+        cores: int,
+        job_id: str,
+    ) -> None:
+        self.site = site
+        self._spec = spec
+        self._sites = sites
+        self._federation = federation
+        self._params = params
+        self._inputs = inputs
+        self._tables = tables
+        self._work_dir = work_dir
+        self._cores = cores
+        self._job_id = job_id
+        self._tracker = RecordingTracker()
+        self._outputs: Outputs | None = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Run the component and tell the others how it ended."""
+        try:
+            self._outputs = self._spec.factory().run(self._context())
+        except Exception as exc:  # noqa: BLE001  component code; the error is the result
+            self._error = exc
+            logging.getLogger(__name__).info("%s failed: %r", self.site, exc)
+            self._federation.fail(self.site, f"{type(exc).__name__}: {exc}")
+        else:
+            self._federation.finish(self.site)
+
+    def result(self) -> RunResult:
+        return RunResult(
+            outputs=self._outputs,
+            metrics=self._tracker.metrics,
+            progress=tuple(self._tracker.progresses),
+            error=self._error,
+        )
+
+    def _context(self) -> Context:
+        self._work_dir.mkdir(parents=True, exist_ok=True)
+        name = f"{self._spec.module.lower()}_0"
+        return Context(
+            job_id=self._job_id,
+            component=name,
+            task_version=0,
+            site=self.site,
+            sites=self._sites,
+            params=check_params(self._spec.params, self._params, path="$"),
+            inputs=self._inputs,
+            federation=self._federation.at(self.site),
+            tracker=self._tracker,
+            tables=self._tables,
+            work_dir=self._work_dir,
+            cores=self._cores,
+            log=logging.getLogger(f"fedflow.task.{name}.{self.site.key}"),
+        )

@@ -1,0 +1,95 @@
+"""Where parties are: which this server hosts, and the address of each other one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fedflow.base.errors import BadSetting
+
+OWN: Final = "0"  #: the party id that always means this server
+DEFAULT: Final = "default"  #: the route for parties that have none of their own: an exchange
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Route:
+    """The gRPC address of a party's server, or of an exchange that passes packets on."""
+
+    host: str
+    port: int
+    tls: bool = True
+    name: str | None = None  #: DNS name in its certificate; None: `party-<party id>`
+
+    @property
+    def address(self) -> str:
+        """Return `host:port`, with brackets around an IPv6 address."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Routes:
+    """One version of the table."""
+
+    local: frozenset[str] | None  #: party ids that this server hosts; None = all without a route
+    remote: Mapping[str, Route]
+    default: Route | None = None
+
+
+class RouteTable:
+    """The routes in force; `replace` puts new ones in their place at once (thread-safe)."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+
+    def replace(self, routes: Routes) -> None:
+        """Use other routes from now on; calls under way end on the old ones."""
+        self._routes = routes
+
+    def is_local(self, party_id: str) -> bool:
+        """Tell whether this server hosts the party."""
+        routes = self._routes
+        if routes.local is None:
+            return party_id not in routes.remote
+        return party_id == OWN or party_id in routes.local
+
+    def find(self, party_id: str) -> Route | None:
+        """Return the route to another party, or None if there is none."""
+        routes = self._routes
+        return routes.remote.get(party_id, routes.default)
+
+    def knows(self, party_id: str) -> bool:
+        """Tell whether the party is here or has a route."""
+        return self.is_local(party_id) or self.find(party_id) is not None
+
+    def parties(self) -> tuple[str, ...]:
+        """Return the parties with a route of their own, in the order of the settings."""
+        return tuple(self._routes.remote)
+
+
+def make_routes(local: Iterable[str] | None, remote: Mapping[str, str], *, tls: bool) -> Routes:
+    """Return routes from settings: party id (or `default`) -> `host:port`; `local` as in `Routes`.
+
+    Raises: BadSetting: an address is not `host:port`, or a local party has a route too.
+    """
+    own = None if local is None else frozenset(local)
+    found = {
+        party: parse_address(text, path=f"routes.{party}", tls=tls)
+        for party, text in remote.items()
+    }
+    for party in found:
+        if own is not None and party in own:
+            raise BadSetting(path=f"routes.{party}", reason="this server hosts the party itself")
+    default = found.pop(DEFAULT, None)
+    return Routes(local=own, remote=found, default=default)
+
+
+def parse_address(text: str, *, path: str, tls: bool) -> Route:
+    """Return the route to `host:port` or `[ipv6]:port`. Raises: BadSetting: it is neither."""
+    host, colon, port = text.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if not colon or not host or not (port.isascii() and port.isdigit()):
+        raise BadSetting(path=path, reason=f"{text!r} is not HOST:PORT")
+    if not 1 <= int(port) <= 65535:
+        raise BadSetting(path=path, reason=f"{port} is not a port (1 to 65535)")
+    return Route(host=host, port=int(port), tls=tls)

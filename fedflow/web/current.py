@@ -1,0 +1,40 @@
+"""What the running application was built with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from flask import Flask, current_app
+
+from fedflow.app.services import Services
+from fedflow.web.settings import WebSettings
+
+if TYPE_CHECKING:
+    from fedflow.web.auth import ClientAuthentication
+
+_NAME = "fedflow"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """The parts of one application."""
+
+    services: Services
+    settings: WebSettings
+    clients: ClientAuthentication | None
+
+
+def put(app: Flask, built: Built) -> None:
+    """Keep the parts with the application."""
+    app.extensions[_NAME] = built
+
+
+def built() -> Built:
+    """Return the parts of the application that serves this request."""
+    return cast(Built, current_app.extensions[_NAME])
+
+
+def services() -> Services:
+    """Return the use cases."""
+    return built().services

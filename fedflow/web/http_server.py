@@ -1,0 +1,225 @@
+"""The HTTP listeners: a TCP port for people and clients, a unix socket for this server's executors.
+
+Both are waitress servers in threads of their own. Requests are buffered before a view runs, so a
+slow client holds no thread.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import logging
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.server import TcpWSGIServer, UnixWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+from waitress.wasyncore import close_all, loop
+
+from fedflow.base.clock import SystemClock
+from fedflow.base.errors import PortInUse
+from fedflow.wire.headers import UNDERSCORED, plain_name
+from fedflow.wire.paths import PREFIX
+
+logger = logging.getLogger(__name__)
+
+Wsgi = Callable[..., Any]
+
+_UPLOAD_PATH: Final = PREFIX + "/data/upload"
+_KEPT: Final = re.compile(
+    rb"^(" + b"|".join(name.encode() for name in UNDERSCORED) + rb")(?=[ \t]*:)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings:
+    """Limits of one listener."""
+
+    threads: int = 16  #: views that run at once
+    connections: int = 1000  #: open connections
+    idle_s: int = 120  #: a silent connection is closed after this time, seconds
+    body_bytes: int = 32 * 1024 * 1024  #: largest body of any request but uploads
+    upload_bytes: int = 100 * 1024 * 1024 * 1024  #: largest upload
+
+
+class HttpServer:
+    """Serves one WSGI application on one socket."""
+
+    def __init__(self, app: Wsgi, settings: HttpSettings, *, name: str) -> None:
+        self._app = app
+        self._settings = settings
+        self._name = name
+        self._socket: socket.socket | None = None
+        self._server: Any = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._unix_path: Path | None = None
+        self._clock = SystemClock()
+        self._grace_s = 0.0
+
+    @property
+    def port(self) -> int:
+        """Return the TCP port that it listens on."""
+        if self._socket is None:
+            raise RuntimeError("the HTTP server does not listen")
+        return int(self._socket.getsockname()[1])
+
+    def listen_tcp(self, host: str, port: int) -> None:
+        """Bind a TCP port (0 = the system chooses) and serve. Raises: PortInUse."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((host, port))
+            bound.listen(1024)
+        except OSError as exc:
+            bound.close()
+            raise PortInUse(address=f"{host}:{port}", reason=exc.strerror or str(exc)) from exc
+        self._serve(bound, TcpWSGIServer)
+        logger.info("HTTP listens on %s:%d", host, self.port, extra={"action": "listen"})
+
+    def listen_unix(self, path: Path) -> None:
+        """Bind a unix socket that only this user may use, and serve.
+
+        A socket that a dead server left is replaced. Raises: PortInUse: a server answers there, or
+            the path cannot be bound.
+        """
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            _remove_dead(path)
+            os.fchmod(
+                bound.fileno(), 0o600
+            )  # so that nobody else can connect from the first moment
+            bound.bind(str(path))
+            path.chmod(0o600)
+            bound.listen(1024)
+        except OSError as exc:
+            bound.close()
+            raise PortInUse(address=str(path), reason=exc.strerror or str(exc)) from exc
+        self._unix_path = path
+        self._serve(bound, UnixWSGIServer)
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Stop accepting, let running views end within `grace_s`, close all connections."""
+        if self._thread is None or self._server is None:
+            return
+        self._grace_s = grace_s
+        self._stopping.set()
+        self._server.pull_trigger()
+        self._thread.join(timeout=grace_s + 10)
+        self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=1)
+        close_all(self._server._map)
+        self._thread = self._server = self._socket = None
+        if self._unix_path is not None:
+            with suppress(OSError):
+                self._unix_path.unlink()
+
+    def _serve(self, bound: socket.socket, kind: type[Any]) -> None:
+        bound.setblocking(False)
+        adjustments = Adjustments(
+            sockets=[bound],
+            threads=self._settings.threads,
+            ident="fedflow",
+            connection_limit=self._settings.connections,
+            channel_timeout=self._settings.idle_s,
+            max_request_body_size=self._settings.upload_bytes + 1,
+            max_request_header_size=64 * 1024,
+            clear_untrusted_proxy_headers=True,
+            asyncore_use_poll=True,
+        )
+        adjustments.fedflow_small = _limited(adjustments, self._settings.body_bytes + 1)
+        dispatcher = _Threads(self._name)
+        dispatcher.set_thread_count(self._settings.threads)
+        self._server = kind(
+            self._app,
+            map={},
+            _sock=bound,
+            dispatcher=dispatcher,
+            adj=adjustments,
+            sockinfo=(bound.family, bound.type, bound.proto, bound.getsockname()),
+            bind_socket=False,
+        )
+        self._server.channel_class = _Channel
+        self._socket = bound
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        server = self._server
+        while not self._stopping.is_set():
+            loop(timeout=1, use_poll=True, map=server._map, count=1)
+        server.del_channel()  # the listening socket; the trigger and the connections stay
+        server.socket.close()
+        deadline_s = self._clock.monotonic_s() + self._grace_s
+        while _is_busy(server) and self._clock.monotonic_s() < deadline_s:
+            loop(timeout=0.05, use_poll=True, map=server._map, count=1)
+
+
+class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc]
+    """Worker threads with a name that says whose they are."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def start_new_thread(self, target: Callable[[int], None], thread_no: int) -> None:
+        threading.Thread(
+            target=target, name=f"{self._name}-{thread_no}", args=(thread_no,), daemon=True
+        ).start()
+
+
+class _Parser(HTTPRequestParser):  # type: ignore[misc]
+    """Keeps the headers with underscores that FATE's clients send, and limits bodies by path."""
+
+    adj: Any
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(_KEPT.sub(_hyphenated, header_plus))
+        if getattr(self, "path", "").rstrip("/") != _UPLOAD_PATH:
+            self.adj = self.adj.fedflow_small
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    parser_class = _Parser
+
+
+def _is_busy(server: Any) -> bool:
+    """Tell whether a view runs or an answer has not been sent."""
+    channels = list(server.active_channels.values())
+    return any(channel.requests or channel.total_outbufs_len for channel in channels)
+
+
+def _hyphenated(match: re.Match[bytes]) -> bytes:
+    return plain_name(match[1].decode("ascii")).encode("ascii")
+
+
+def _limited(adjustments: Any, body_bytes: int) -> Any:
+    small = copy.copy(adjustments)
+    small.max_request_body_size = body_bytes
+    small.fedflow_small = small
+    return small
+
+
+def _remove_dead(path: Path) -> None:
+    """Remove a socket on which nobody answers. Raises: OSError: somebody does."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

@@ -1,0 +1,24 @@
+"""What the web doors need to know of the server's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientKeys:
+    """The key pair that clients sign their requests with."""
+
+    app_key: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebSettings:
+    """The HTTP doors."""
+
+    client_keys: ClientKeys | None = None  #: None: client requests need no signature
+    clock_skew_s: float = 60.0  #: a signed request may be this much older or newer than now
+    allow_party_http: bool = False  #: serve party routes over plain HTTP, source unproven
+    body_bytes: int = 32 * 1024 * 1024  #: largest body of any request but uploads
+    upload_bytes: int = 100 * 1024 * 1024 * 1024  #: largest upload

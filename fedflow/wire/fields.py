@@ -1,0 +1,307 @@
+"""Stored values as FATE shows them: JOB and TASK records with `f_` names, tables, metrics.
+
+Source: `reference/flow-rest-api.md` section 1.8 and 2.3. Two facts of FATE's clients are kept here:
+a job that is `ready` is shown as `waiting` (the SDK raises on any other word), and party ids are
+text in `f_party_id` but numbers in `f_roles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from fedflow.domain.records import JobRecord, Metric, OutputTable, TableRecord, TaskRecord
+from fedflow.domain.schedule import Reason
+from fedflow.domain.site import Role
+from fedflow.domain.states import JobStatus
+
+Row = dict[str, Any]
+
+PREFIX: Final = "f_"
+ENGINE: Final = "STANDALONE"
+
+
+# --- jobs ----------------------------------------------------------------------------------------
+
+
+def job_row(job: JobRecord) -> Row:
+    """Return a job as FATE's JOB record, with the prefix `f_`."""
+    site, holds = job.key.site, job.cores if job.in_use else 0
+    return {
+        "f_job_id": job.key.job_id,
+        "f_name": "",
+        "f_description": job.description,
+        "f_tag": job.tag,
+        "f_user_id": job.user,
+        "f_user": {site.role.value: {site.party_id: job.user}},
+        "f_dsl": job.dsl,
+        "f_runtime_conf": job.conf,
+        "f_runtime_conf_on_party": {"job_parameters": _common_parameters(job.conf)},
+        "f_train_runtime_conf": {},
+        "f_roles": roles_as_numbers(job.roles),
+        "f_initiator_role": job.initiator.role.value,
+        "f_initiator_party_id": job.initiator.party_id,
+        "f_role": site.role.value,
+        "f_party_id": site.party_id,
+        "f_is_initiator": job.is_initiator,
+        "f_status": job_status_word(job.status),
+        "f_status_code": None,
+        "f_progress": job.progress,
+        "f_ready_signal": False,
+        "f_ready_time": None,
+        "f_cancel_signal": job.status is JobStatus.CANCELED,
+        "f_cancel_time": job.ended_ms if job.status is JobStatus.CANCELED else None,
+        "f_rerun_signal": False,
+        "f_end_scheduling_updates": 0,
+        "f_engine_name": ENGINE,
+        "f_engine_type": "computing",
+        "f_cores": job.cores,
+        "f_memory": 0,
+        "f_remaining_cores": holds,
+        "f_remaining_memory": 0,
+        "f_resource_in_use": job.in_use,
+        "f_apply_resource_time": job.applied_ms,
+        "f_return_resource_time": job.returned_ms,
+        "f_inheritance_info": {},
+        "f_inheritance_status": "pass",
+        **_times(job),
+        "f_reason": reason_row(job.reason),
+    }
+
+
+def job_list_row(job: JobRecord) -> Row:
+    """Return a job as `list/job` shows it: no prefix, the party id a number, and its partners."""
+    row = without_prefix(job_row(job))
+    own = job.key.site.party_id
+    others = {party for parties in job.roles.values() for party in parties} - {own}
+    row["party_id"] = party_number(own)
+    row["partners"] = sorted((party_number(p) for p in others), key=_party_order)
+    return row
+
+
+def job_status_word(status: JobStatus) -> str:
+    """Return the status that clients understand: `ready` is shown as `waiting`."""
+    return JobStatus.WAITING.value if status is JobStatus.READY else status.value
+
+
+def roles_as_numbers(roles: Mapping[str, Sequence[str]]) -> dict[str, list[int | str]]:
+    """Return roles with party ids as numbers, as FATE's records have them."""
+    return {role: [party_number(p) for p in parties] for role, parties in roles.items()}
+
+
+def party_number(party_id: str) -> int | str:
+    """Return a party id as a number, or as it is if it is none."""
+    return int(party_id) if party_id.isascii() and party_id.isdigit() else party_id
+
+
+def _common_parameters(conf: Any) -> Any:
+    parameters = conf.get("job_parameters") if isinstance(conf, dict) else None
+    common = parameters.get("common") if isinstance(parameters, dict) else None
+    return common if isinstance(common, dict) else {}
+
+
+def _party_order(party: int | str) -> tuple[int, str]:
+    return (party, "") if isinstance(party, int) else (0, party)
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+
+
+def task_row(task: TaskRecord) -> Row:
+    """Return an attempt as FATE's TASK record, with the prefix `f_`. Its token stays here."""
+    key, handle = task.key, task.handle
+    mode = "SINGLE" if key.site.role is Role.LOCAL else "MULTIPLE"
+    return {
+        "f_job_id": key.job_id,
+        "f_component_name": key.component,
+        "f_component_module": task.module,
+        "f_task_id": key.task_id,
+        "f_task_version": key.version,
+        "f_initiator_role": task.initiator.role.value,
+        "f_initiator_party_id": task.initiator.party_id,
+        "f_federated_mode": mode,
+        "f_federated_status_collect_type": "PUSH",
+        "f_status": task.status.value,
+        "f_status_code": None,
+        "f_auto_retries": 0,
+        "f_auto_retry_delay": 0,
+        "f_role": key.site.role.value,
+        "f_party_id": key.site.party_id,
+        "f_run_on_this_party": True,
+        "f_worker_id": task.launch_id,
+        "f_cmd": [],
+        "f_run_ip": handle.host if handle else None,
+        "f_run_port": None,
+        "f_run_pid": handle.pid if handle else None,
+        "f_party_status": task.party_status.value,
+        "f_provider_info": {"name": "fedflow"},
+        "f_component_parameters": task.parameters,
+        "f_engine_conf": {"computing_engine": ENGINE},
+        "f_kill_status": False,
+        "f_error_report": task.traceback or (task.reason.message if task.reason else ""),
+        "f_is_deepspeed": False,
+        "f_deepspeed_id": None,
+        "f_progress": task.progress,
+        **_times(task),
+        "f_reason": reason_row(task.reason),
+    }
+
+
+def task_list_row(task: TaskRecord) -> Row:
+    """Return an attempt as `list/task` shows it: no prefix, the party id a number."""
+    row = without_prefix(task_row(task))
+    row["party_id"] = party_number(task.key.site.party_id)
+    return row
+
+
+# --- parts of both -------------------------------------------------------------------------------
+
+
+def without_prefix(row: Row) -> Row:
+    """Return a record without the prefix `f_`, as the `list/*` routes show it."""
+    return {name.removeprefix(PREFIX): value for name, value in row.items()}
+
+
+def reason_row(reason: Reason | None) -> Row | None:
+    """Return why something waits or ended: code, message and where."""
+    if reason is None:
+        return None
+    site = reason.site
+    return {
+        "code": reason.code,
+        "message": reason.message,
+        "role": site.role.value if site else None,
+        "party_id": site.party_id if site else None,
+    }
+
+
+def _times(record: JobRecord | TaskRecord) -> Row:
+    started, ended = record.started_ms, record.ended_ms
+    return {
+        "f_create_time": record.created_ms,
+        "f_create_date": date_text(record.created_ms),
+        "f_update_time": record.updated_ms,
+        "f_update_date": date_text(record.updated_ms),
+        "f_start_time": started,
+        "f_start_date": date_text(started),
+        "f_end_time": ended,
+        "f_end_date": date_text(ended),
+        "f_elapsed": ended - started if started is not None and ended is not None else None,
+    }
+
+
+def date_text(time_ms: int | None) -> str | None:
+    """Return milliseconds since the epoch as local `YYYY-MM-DD HH:MM:SS`."""
+    if time_ms is None:
+        return None
+    return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+# --- tables, metrics -----------------------------------------------------------------------------
+
+
+def table_columns(table: TableRecord) -> list[str]:
+    """Return the names of all columns in order: id, match id, label, weight, then the others."""
+    schema = table.schema if isinstance(table.schema, dict) else {}
+    leading = (schema.get(name) for name in ("id", "match_id", "label", "weight"))
+    columns = schema.get("columns") or ()
+    return [str(name) for name in (*leading, *columns) if name]
+
+
+def table_schema_row(table: TableRecord) -> dict[str, str]:
+    """Return a table's schema in FATE's words: `header` (joined by the delimiter), `sid` etc.
+
+    Source: `reference/components.md` section 4.2.
+    """
+    schema = table.schema if isinstance(table.schema, dict) else {}
+    sid = str(schema.get("id") or "")
+    if schema.get("kind") == "raw" and not table.have_head:
+        return {"header": "", "sid": ""}
+    shown = {
+        "header": table.id_delimiter.join(str(c) for c in schema.get("columns") or ()),
+        "sid": sid,
+    }
+    for ours, theirs in (("label", "label_name"), ("match_id", "match_id_name")):
+        if schema.get(ours):
+            shown[theirs] = str(schema[ours])
+    return shown
+
+
+def table_info_row(namespace: str, name: str, table: TableRecord | None) -> Row:
+    """Return what `table_info` tells; an unknown table has `exist` 0."""
+    row: Row = {"table_name": name, "namespace": namespace, "exist": 0, "count": 0}
+    if table is None:
+        return row
+    return {
+        **row,
+        "exist": 1,
+        "count": table.count,
+        "partition": table.partitions,
+        "schema": table_schema_row(table),
+        "enable": True,
+        "origin": table.origin,
+        "extend_sid": False,
+        "address": {"path": table.address},
+    }
+
+
+def table_to_wire(table: TableRecord) -> Row:
+    """Return a table as its server tells it to an executor: every field under its own name."""
+    plain: Row = msgspec.to_builtins(table)
+    return plain
+
+
+def output_table_row(output: OutputTable) -> Row:
+    """Return an output as `output/data/table` shows it; `namespace` is what older clients read."""
+    return {
+        "table_name": output.name,
+        "table_namespace": output.namespace,
+        "namespace": output.namespace,
+        "data_name": output.data_name,
+    }
+
+
+def data_view_row(output: OutputTable) -> Row:
+    """Return an output as `data/view/query` shows it."""
+    key = output.key
+    return {
+        "f_job_id": key.job_id,
+        "f_component_name": key.component,
+        "f_task_id": key.task_id,
+        "f_task_version": key.version,
+        "f_data_name": output.data_name,
+        "f_role": key.site.role.value,
+        "f_party_id": key.site.party_id,
+        "f_table_name": output.name,
+        "f_table_namespace": output.namespace,
+        "f_description": "",
+    }
+
+
+def metric_names(metrics: Sequence[Metric]) -> dict[str, list[str]]:
+    """Return the names of metrics by namespace, in the order in which they were written."""
+    names: dict[str, list[str]] = {}
+    for metric in metrics:
+        names.setdefault(metric.namespace, []).append(metric.name)
+    return names
+
+
+def metric_tree(metrics: Sequence[Metric]) -> dict[str, dict[str, Row]]:
+    """Return namespace -> name -> points and meta, as `metric/all` shows metrics."""
+    tree: dict[str, dict[str, Row]] = {}
+    for metric in metrics:
+        shown = {"data": metric_points(metric), "meta": dict(metric.meta)}
+        tree.setdefault(metric.namespace, {})[metric.name] = shown
+    return tree
+
+
+def metric_points(metric: Metric) -> list[list[Any]]:
+    """Return the points as [key, value], in order of their keys if these can be compared."""
+    points = [[key, value] for key, value in metric.points]
+    numbers = all(isinstance(k, (int, float)) for k, _ in points)
+    if numbers or all(isinstance(k, str) for k, _ in points):
+        points.sort(key=lambda point: point[0])
+    return points

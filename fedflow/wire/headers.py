@@ -1,0 +1,62 @@
+"""Names of headers, in HTTP and inside a packet.
+
+Both spellings, `src_party_id` and `SRC-PARTY-ID`, mean the same.
+Source: `reference/flow-semantics.md` section 9.3, `reference/flow-rest-api.md` sections 1.4, 1.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+FATE_VERSION: Final = "1.11.2"  #: whose formats we speak; FATE refuses a sender below 1.7.0
+API_VERSION: Final = "v1"
+SERVICE: Final = "fateflow"  #: the service name of FATE's proxies
+
+# between parties
+USER_AGENT: Final = "USER-AGENT"
+SERVICE_NAME: Final = "SERVICE"
+SOURCE_VERSION: Final = "SRC-FATE-VER"
+SOURCE_PARTY: Final = "SRC-PARTY-ID"
+DESTINATION_PARTY: Final = "DEST-PARTY-ID"
+SOURCE_ROLE: Final = "SRC-ROLE"
+REQUEST_ID: Final = "X-FEDFLOW-REQUEST-ID"  #: ours: a repeat of a request is recognised by it
+
+# from an executor to its own server
+TASK_TOKEN: Final = "X-Fedflow-Task-Token"  # noqa: S105  #: ours: the secret of a task attempt
+
+# from a client that signs its requests
+TIMESTAMP: Final = "TIMESTAMP"  #: milliseconds since the epoch, decimal
+NONCE: Final = "NONCE"
+APP_KEY: Final = "APP-KEY"  #: clients send `APP_KEY`
+SIGNATURE: Final = "SIGNATURE"
+
+UNDERSCORED: Final = ("APP_KEY",)
+"""Names that clients send with an underscore; the HTTP server must not drop them."""
+
+
+def plain_name(name: str) -> str:
+    """Return a header name as we compare it: upper case, with hyphens."""
+    return name.upper().replace("_", "-")
+
+
+def plain_names(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers under names as we compare them."""
+    return {plain_name(name): value for name, value in headers.items()}
+
+
+def party_headers(
+    *, source: str, destination: str, source_role: str, request_id: str | None
+) -> dict[str, str]:
+    """Return the headers of a call from one party to another."""
+    headers = {
+        USER_AGENT: f"{SERVICE}/{FATE_VERSION}",
+        SERVICE_NAME: SERVICE,
+        SOURCE_VERSION: FATE_VERSION,
+        SOURCE_PARTY: source,
+        DESTINATION_PARTY: destination,
+        SOURCE_ROLE: source_role,
+    }
+    if request_id is not None:
+        headers[REQUEST_ID] = request_id
+    return headers

@@ -1,0 +1,153 @@
+"""The one table of commands between parties: name, path, and back.
+
+A path is given without the prefix `/v1`. HTTP and gRPC are two doors to this table; the relay opens
+nothing else to another party. Source of the paths: `reference/flow-rest-api.md` sections 2.10 and
+2.11; `heartbeat` is fedflow's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fedflow.base.errors import BadRequest
+from fedflow.base.ids import PartyId
+from fedflow.domain.records import JobKey, TaskKey
+from fedflow.domain.site import Role, Site
+
+PREFIX: Final = "/v1"
+
+_JOB = "<job_id>/<role>/<party_id>"
+_TASK = "<job_id>/<component>/<task_id>/<version>/<role>/<party_id>"
+
+PARTY_COMMANDS: Final[dict[str, str]] = {
+    "heartbeat": "/party/heartbeat",
+    "job_create": f"/party/{_JOB}/create",
+    "job_apply": f"/party/{_JOB}/resource/apply",
+    "job_return": f"/party/{_JOB}/resource/return",
+    "job_start": f"/party/{_JOB}/start",
+    "job_stop": f"/party/{_JOB}/stop/<status>",
+    "job_status": f"/party/{_JOB}/status/<status>",
+    "task_start": f"/party/{_TASK}/start",
+    "task_collect": f"/party/{_TASK}/collect",
+    "task_status": f"/party/{_TASK}/status/<status>",
+    "task_stop": f"/party/{_TASK}/stop/<status>",
+    "initiator_stop": f"/initiator/{_JOB}/stop/<status>",
+    "initiator_report": f"/initiator/{_TASK}/report",
+    "output_table": "/tracker/<job_id>/<component>/<role>/<party_id>/output/table",
+}
+"""Name -> path with `<parameters>`; open to other parties through the relay."""
+
+WORKER_COMMANDS: Final[dict[str, str]] = {
+    "task_report": f"/party/{_TASK}/report",
+    "metric_save": f"/tracker/{_TASK}/metric_data/save",
+    "table_get": f"/tracker/{_TASK}/table_meta/get",
+    "table_create": f"/tracker/{_TASK}/table_meta/create",
+}
+"""For executors of this server only, authenticated by their task token; never through the relay."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Match:
+    """A path that was recognised, and its parameters as text."""
+
+    name: str
+    params: dict[str, str]
+
+
+def job_path(name: str, key: JobKey, *, status: str = "") -> str:
+    """Return the path of a job command, for example `/party/<job>/<role>/<party>/create`."""
+    return _fill(
+        PARTY_COMMANDS[name],
+        job_id=key.job_id,
+        role=key.site.role.value,
+        party_id=key.site.party_id,
+        status=status,
+    )
+
+
+def task_path(name: str, key: TaskKey, *, status: str = "") -> str:
+    """Return the path of a task command."""
+    pattern = PARTY_COMMANDS.get(name) or WORKER_COMMANDS[name]
+    return _fill(
+        pattern,
+        job_id=key.job_id,
+        component=key.component,
+        task_id=key.task_id,
+        version=str(key.version),
+        role=key.site.role.value,
+        party_id=key.site.party_id,
+        status=status,
+    )
+
+
+def _fill(pattern: str, **values: str) -> str:
+    for name, value in values.items():
+        pattern = pattern.replace(f"<{name}>", value)
+    return pattern
+
+
+_VALUES: Final[dict[str, str]] = {
+    "job_id": r"[0-9A-Za-z_-]{1,64}",
+    "role": "|".join(r.value for r in Role),
+    "party_id": r"[0-9A-Za-z]{1,32}",
+    "component": r"[0-9A-Za-z_-]{1,100}",
+    "task_id": r"[0-9A-Za-z_-]{1,165}",
+    "version": r"[0-9]{1,9}",
+    "status": r"[a-z]{1,10}",
+}
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    text = re.sub(r"<(\w+)>", lambda m: f"(?P<{m[1]}>{_VALUES[m[1]]})", pattern)
+    return re.compile(rf"{PREFIX}{text}/?")
+
+
+_PARTY_PATTERNS: Final = {name: _regex(pattern) for name, pattern in PARTY_COMMANDS.items()}
+_WORKER_PATTERNS: Final = {name: _regex(pattern) for name, pattern in WORKER_COMMANDS.items()}
+
+
+def parse_party_path(path: str) -> Match | None:
+    """Return the party command that a full path (with `/v1`) names, or None: the allow-list."""
+    return _parse(path, _PARTY_PATTERNS)
+
+
+def parse_worker_path(path: str) -> Match | None:
+    """Return the executor's command that a full path (with `/v1`) names, or None."""
+    return _parse(path, _WORKER_PATTERNS)
+
+
+def _parse(path: str, patterns: Mapping[str, re.Pattern[str]]) -> Match | None:
+    for name, pattern in patterns.items():
+        found = pattern.fullmatch(path)
+        if found:
+            return Match(name=name, params=found.groupdict())
+    return None
+
+
+def site_of(params: Mapping[str, str]) -> Site | None:
+    """Return the site that a path's parameters name, or None if it names none."""
+    if "role" not in params:
+        return None
+    return Site(Role(params["role"]), PartyId(params["party_id"]))
+
+
+def task_of(params: Mapping[str, str]) -> TaskKey:
+    """Return the task share that a task path's parameters name.
+
+    Raises: BadRequest: the task id is not that of the job and component, or the path names no task.
+    """
+    site = site_of(params)
+    if site is None or "version" not in params:
+        raise BadRequest(reason="the path names no task")
+    key = TaskKey(
+        job_id=params["job_id"],
+        component=params["component"],
+        version=int(params["version"]),
+        site=site,
+    )
+    if key.task_id != params["task_id"]:
+        raise BadRequest(reason=f"the task id is not {key.task_id}")
+    return key

@@ -1,0 +1,1 @@
+"""The process that runs one party task, and the zygote that forks such processes."""

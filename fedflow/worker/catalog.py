@@ -1,0 +1,89 @@
+"""The table catalog of a worker: the attempt's own tables here, all others at the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedflow.base.errors import ServerRefused, TableExists
+from fedflow.tables.catalog import TableEntry, entry_from_json
+from fedflow.worker.report import ServerLink
+
+_ARGUMENT_ERROR = 101  #: FATE's return code for a table that does not exist
+
+
+class WorkerCatalog:
+    """Satisfies `fedflow.tables.catalog.Catalog`.
+
+    Tables of the attempt's output namespace stay here until the end report names those that are
+    outputs; the others never become known. Inputs are known from the start.
+    """
+
+    def __init__(self, link: ServerLink, *, output_namespace: str) -> None:
+        self._link = link
+        self._output_namespace = output_namespace
+        self._own: dict[tuple[str, str], TableEntry] = {}
+        self._known: dict[tuple[str, str], TableEntry] = {}
+        self._replaced: set[tuple[str, str]] = set()
+
+    def know(self, table: Mapping[str, Any]) -> TableEntry:
+        """Return a table that the server described, and find it without asking from now on.
+
+        Raises: BadData: the description is not one.
+        """
+        entry = entry_of(table)
+        self._known[entry.namespace, entry.name] = entry
+        return entry
+
+    def register(self, entry: TableEntry) -> None:
+        """Add a table. Raises: TableExists: the name is taken."""
+        key = (entry.namespace, entry.name)
+        if entry.namespace == self._output_namespace:
+            if key in self._own:
+                raise TableExists(namespace=entry.namespace, name=entry.name)
+            self._own[key] = entry
+            return
+        drop = key in self._replaced
+        self._replaced.discard(key)
+        if not drop and self.find(*key) is not None:
+            raise TableExists(namespace=entry.namespace, name=entry.name)
+        self._link.call("table_create", {"table": table_of(entry), "drop": drop})
+        self._known[key] = entry
+
+    def find(self, namespace: str, name: str) -> TableEntry | None:
+        """Return a table, or None."""
+        key = (namespace, name)
+        found = self._own.get(key) or self._known.get(key)
+        if found is not None or namespace == self._output_namespace:
+            return found
+        try:
+            table = self._link.call("table_get", {"namespace": namespace, "table_name": name})
+        except ServerRefused as exc:
+            if exc.fields["retcode"] == _ARGUMENT_ERROR:
+                return None
+            raise
+        return entry_of(table) if table else None
+
+    def drop(self, namespace: str, name: str) -> TableEntry | None:
+        """Forget a table and return what was known of it; the server forgets it at `register`."""
+        key = (namespace, name)
+        if namespace == self._output_namespace:
+            return self._own.pop(key, None)
+        found = self.find(namespace, name)
+        self._known.pop(key, None)
+        self._replaced.add(key)
+        return found
+
+    def own(self) -> list[TableEntry]:
+        """Return the tables of the output namespace that this run made."""
+        return list(self._own.values())
+
+
+def entry_of(table: Mapping[str, Any]) -> TableEntry:
+    """Return the entry of a table as the server describes it. Raises: BadData."""
+    return entry_from_json(table)
+
+
+def table_of(entry: TableEntry) -> dict[str, Any]:
+    """Return the description of a table for the server."""
+    return entry.to_json()

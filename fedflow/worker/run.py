@@ -1,0 +1,285 @@
+"""Runs one party task: from its spec file to the report of its end.
+
+Also `python -m fedflow.worker.run SPEC`, for a process that was not forked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fedflow.base.errors import (
+    ComponentFailed,
+    FedflowError,
+    LaunchRefused,
+    OutOfMemory,
+    ServerNotReachable,
+    ServerRefused,
+)
+from fedflow.components.registry import Registry, load_registry
+from fedflow.domain.site import Site
+from fedflow.executor.processes import start_time_of
+from fedflow.federation.handle import FederationHandle
+from fedflow.sdk.context import Context, Inputs
+from fedflow.sdk.outputs import Model, Outputs
+from fedflow.sdk.params import check_params
+from fedflow.sdk.table import Table
+from fedflow.tables.catalog import TableEntry
+from fedflow.tables.local import LocalTable, LocalTableStore
+from fedflow.worker.catalog import WorkerCatalog, table_of
+from fedflow.worker.exit_codes import ExitCode
+from fedflow.worker.logs import set_up_logs, traceback_of
+from fedflow.worker.process import Stopped, become_worker, ignore_stops, limit_memory
+from fedflow.worker.report import ServerLink
+from fedflow.worker.spec import SpecError, TaskSpec, read_spec
+from fedflow.worker.tracker import ServerTracker
+
+logger = logging.getLogger(__name__)
+
+_MESSAGE_LIMIT = 2000  #: characters of an error's text that are reported
+
+
+def run_worker(
+    spec_path: Path,
+    *,
+    log_dir: Path,
+    work_dir: Path,
+    gate: int | None = None,
+    registry: Registry | None = None,
+) -> ExitCode:
+    """Run the task of a spec file in this process and return how that ended.
+
+    `gate` is a pipe that gives one byte when the server knows of this process; if it gives none,
+    nothing is done. `registry` saves a forked process from loading the components.
+    """
+    try:
+        if gate is not None and not _passed(gate):
+            return ExitCode.REFUSED
+        become_worker(log_dir=log_dir, work_dir=work_dir)
+        spec = read_spec(spec_path)
+        set_up_logs(log_dir, level=spec.log_level)
+        return _run(spec, registry or load_registry())
+    except Stopped:
+        logger.info("stopped")
+        return ExitCode.STOPPED
+    except SpecError as exc:
+        print(f"fedflow: bad spec: {exc}", file=sys.stderr)
+        return ExitCode.BAD_SPEC
+    except LaunchRefused as exc:
+        logger.warning("%s", exc.message)
+        return ExitCode.REFUSED
+    except (ServerNotReachable, ServerRefused) as exc:
+        logger.error("The end could not be reported: %s", exc.message)
+        return ExitCode.SERVER_GONE
+
+
+def _passed(gate: int) -> bool:
+    with os.fdopen(gate, "rb", buffering=0) as file:
+        return file.read(1) == b"g"
+
+
+def _run(spec: TaskSpec, registry: Registry) -> ExitCode:
+    link = ServerLink(spec.server_socket, key=spec.key, token=spec.token, launch_id=spec.launch_id)
+    pid = os.getpid()
+    link.report({"party_status": "running", "pid": pid, "start_time": start_time_of(pid)})
+    run = _Run(spec, link, registry)
+    try:
+        body = run.outcome()
+        link.report({**body, "metrics": run.tracker.rest()})
+    finally:
+        ignore_stops()
+        run.clean_up()
+        link.close()
+    return ExitCode.FAILED if body["party_status"] == "failed" else ExitCode.SUCCESS
+
+
+class _Run:
+    """One run of a component with everything that it is given."""
+
+    def __init__(self, spec: TaskSpec, link: ServerLink, registry: Registry) -> None:
+        self._spec = spec
+        self._registry = registry
+        self._catalog = WorkerCatalog(link, output_namespace=spec.output_namespace)
+        self._tables = LocalTableStore(
+            Path(spec.tables_root),
+            catalog=self._catalog,
+            output_namespace=spec.output_namespace,
+            party_id=spec.own_site.party_id,
+        )
+        self._federation = FederationHandle(
+            Path(spec.federation_socket),
+            session=spec.session,
+            site=spec.own_site,
+            token=spec.token,
+            timeout_s=spec.receive_timeout_s,
+            run=spec.federation_run,
+        )
+        self.tracker = ServerTracker(link)
+        self._kept: tuple[TableEntry, ...] = ()
+
+    def outcome(self) -> dict[str, Any]:
+        """Run the component and return the report of its end, success or failure.
+
+        Raises: LaunchRefused, Stopped.
+        """
+        try:
+            if self._spec.memory_bytes is not None:
+                limit_memory(self._spec.memory_bytes)
+            outputs = self._compute()
+            self._federation.flush()
+            body = self._success(outputs)
+        except (LaunchRefused, Stopped):
+            raise
+        except BaseException as exc:  # noqa: BLE001  component code may raise anything, even SystemExit
+            return self._failure(exc)
+        logger.info("%s ended: %s", self._spec.component, body["party_status"])
+        return body
+
+    def clean_up(self) -> None:
+        """Close the data plane and delete the tables that are not outputs."""
+        self._federation.close()
+        for entry in self._catalog.own():
+            if entry not in self._kept:
+                self._tables.remove_files(entry)
+
+    def _compute(self) -> Outputs:
+        spec = self._spec
+        kind = self._registry.find(spec.module)
+        params = check_params(kind.params, spec.parameters, path=spec.component)
+        pa.set_cpu_count(spec.cores)
+        context = Context(
+            job_id=spec.job_id,
+            component=spec.component,
+            task_version=spec.task_version,
+            site=spec.own_site,
+            sites=tuple(Site.from_key(key) for key in spec.sites),
+            params=params,
+            inputs=self._inputs(),
+            federation=self._federation,
+            tracker=self.tracker,
+            tables=self._tables,
+            work_dir=Path(spec.work_dir),
+            cores=spec.cores,
+            log=logging.getLogger(f"fedflow.task.{spec.component}"),
+            output_names=tuple(spec.output_data),
+        )
+        logger.info("%s (%s) starts at %s", spec.component, kind.module, spec.own_site)
+        outputs = kind.factory().run(context)
+        if not isinstance(outputs, Outputs):
+            raise self._broken(f"it returned a {type(outputs).__name__}, not Outputs")
+        return outputs
+
+    def _inputs(self) -> Inputs:
+        data: dict[str, list[tuple[str, Table | None]]] = {}
+        for port, tables in self._spec.inputs.data.items():
+            data[port] = [
+                (upstream, self._tables.table_of(self._catalog.know(table)) if table else None)
+                for upstream, table in tables
+            ]
+        model = {
+            upstream: Model(
+                meta_name=share.meta_name,
+                param_name=share.param_name,
+                meta=share.meta,
+                param=share.param,
+            )
+            for upstream, share in self._spec.inputs.model.items()
+        }
+        return Inputs(data=data, model=model)
+
+    def _success(self, outputs: Outputs) -> dict[str, Any]:
+        """Return the report. Raises: ComponentFailed: an output cannot be reported."""
+        spec = self._spec
+        entries = [(i, self._entry(t)) for i, t in enumerate(outputs.data) if t is not None]
+        named = [(i, entry) for i, entry in entries if i < len(spec.output_data)]
+        body = {
+            "party_status": "pass" if outputs.passed else "success",
+            "outputs": [
+                {"data_name": spec.output_data[i], "position": i, "table": table_of(entry)}
+                for i, entry in named
+            ],
+            "model": self._model(outputs.model),
+            "summary": dict(outputs.summary),
+            "error": None,
+            "traceback": "",
+        }
+        try:
+            json.dumps(body, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise self._broken(f"its model or summary is not plain JSON ({exc})") from exc
+        self._kept = tuple(entry for _, entry in named)
+        return body
+
+    def _entry(self, table: Table) -> TableEntry:
+        if not isinstance(table, LocalTable):
+            raise self._broken(f"an output is a {type(table).__name__}, no table of this engine")
+        return table.entry
+
+    def _model(self, model: Model | None) -> dict[str, Any] | None:
+        if model is None:
+            return None
+        return {
+            "alias": self._spec.output_model[0] if self._spec.output_model else "model",
+            "meta_name": model.meta_name,
+            "param_name": model.param_name,
+            "meta": dict(model.meta),
+            "param": dict(model.param),
+        }
+
+    def _failure(self, exc: BaseException) -> dict[str, Any]:
+        """Return the report of a failure, and log it."""
+        error = self._as_error(exc)
+        text = traceback_of(exc)
+        logger.error("%s failed: %s\n%s", self._spec.component, error.message, text)
+        return {
+            "party_status": "failed",
+            "outputs": [],
+            "model": None,
+            "summary": {},
+            "error": {
+                "code": error.name,
+                "message": error.message[:_MESSAGE_LIMIT],
+                "hint": error.hint,
+            },
+            "traceback": text,
+        }
+
+    def _as_error(self, exc: BaseException) -> FedflowError:
+        if isinstance(exc, FedflowError):
+            return exc
+        if isinstance(exc, MemoryError):
+            size = self._spec.memory_bytes
+            limit = "no limit was set" if size is None else f"limit {size // 2**20} MiB"
+            return OutOfMemory(task=str(self._spec.key), limit=limit)
+        if isinstance(exc, SystemExit):
+            code = exc.code if isinstance(exc.code, int) else "..."
+            return self._broken(f"it called sys.exit({code})")
+        # The message goes to all parties of the job, and the exception's text may quote a cell.
+        return self._broken(f"{type(exc).__name__}; the log of this party has its text.")
+
+    def _broken(self, reason: str) -> ComponentFailed:
+        return ComponentFailed(component=self._spec.component, reason=reason)
+
+
+def main(arguments: list[str]) -> int:
+    """Run `SPEC [LOG_DIR WORK_DIR GATE]`; without the others the spec's own folders are used."""
+    spec_path = Path(arguments[0])
+    if len(arguments) > 1:
+        log_dir, work_dir = Path(arguments[1]), Path(arguments[2])
+        return run_worker(spec_path, log_dir=log_dir, work_dir=work_dir, gate=int(arguments[3]))
+    try:
+        spec = read_spec(spec_path)
+    except SpecError as exc:
+        print(f"fedflow: bad spec: {exc}", file=sys.stderr)
+        return ExitCode.BAD_SPEC
+    return run_worker(spec_path, log_dir=Path(spec.log_dir), work_dir=Path(spec.work_dir))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

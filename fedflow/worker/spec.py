@@ -1,0 +1,105 @@
+"""The file that tells a worker what to run; the server writes it, readable for this user only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from fedflow.domain.records import TaskKey
+from fedflow.domain.site import Site
+
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_-]{1,165}\Z")]
+_Absolute = Annotated[str, msgspec.Meta(pattern=r"^/[^\x00]*\Z")]
+
+
+class SpecError(ValueError):
+    """The spec file cannot be used."""
+
+
+class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
+    """A model of an upstream component, as two plain JSON objects."""
+
+    meta_name: str
+    param_name: str
+    meta: dict[str, Any]
+    param: dict[str, Any]
+
+
+class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What upstream components produced: per port [component, table or null], and models."""
+
+    data: dict[str, list[tuple[str, dict[str, Any] | None]]] = {}
+    model: dict[str, ModelShare] = {}
+
+
+class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a component at one site. Members that are not named here are ignored."""
+
+    launch_id: str
+    token: str
+    job_id: _Name
+    component: _Name
+    module: str
+    task_version: Annotated[int, msgspec.Meta(ge=0)]
+    task_id: _Name
+    session: str
+    site: str
+    sites: list[str]
+    parameters: dict[str, Any]
+    inputs: InputSpec
+    server_socket: _Absolute
+    federation_socket: _Absolute
+    federation_run: str = ""
+    tables_root: _Absolute
+    work_dir: _Absolute
+    log_dir: _Absolute
+    receive_timeout_s: Annotated[float, msgspec.Meta(gt=0)]
+    output_data: list[str] = []
+    output_model: list[str] = []
+    cores: Annotated[int, msgspec.Meta(ge=1)] = 1
+    memory_bytes: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    log_level: str = "INFO"
+
+    @property
+    def own_site(self) -> Site:
+        return Site.from_key(self.site)
+
+    @property
+    def key(self) -> TaskKey:
+        return TaskKey(
+            job_id=self.job_id,
+            component=self.component,
+            version=self.task_version,
+            site=self.own_site,
+        )
+
+    @property
+    def output_namespace(self) -> str:
+        """Return the namespace of the attempt's output tables. Source: FATE's id formats."""
+        return f"output_data_{self.task_id}_{self.task_version}"
+
+
+_DECODER = msgspec.json.Decoder(TaskSpec)  # made once, before the fork: it takes a millisecond
+
+
+def read_spec(path: Path) -> TaskSpec:
+    """Return what the file says. Raises: SpecError: it cannot be read or is not a spec."""
+    try:
+        spec = _DECODER.decode(path.read_bytes())
+        sites = [Site.from_key(key) for key in spec.sites]
+        if spec.own_site not in sites:
+            raise SpecError(f"{path}: {spec.site} is not one of the component's sites")
+        if spec.task_id != spec.key.task_id:
+            raise SpecError(f"{path}: the task id is not the job's and component's")
+    except SpecError:
+        raise
+    except OSError as exc:
+        raise SpecError(f"{path}: {exc.strerror}") from exc
+    except (
+        ValueError,
+        RecursionError,
+    ) as exc:  # msgspec's errors are ValueErrors; so is a bad site
+        raise SpecError(f"{path}: {exc}") from exc
+    return spec

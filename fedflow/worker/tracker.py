@@ -1,0 +1,131 @@
+"""Records metrics and progress: collected here, sent now and then, the rest with the end report."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedflow.base.clock import Clock, SystemClock
+from fedflow.base.errors import ServerNotReachable, ServerRefused
+from fedflow.worker.report import ServerLink
+
+logger = logging.getLogger(__name__)
+
+METRIC_INTERVAL_S = 1.0  #: at most one batch of points in this time, seconds
+PROGRESS_INTERVAL_S = 0.5  #: at most one progress report in this time, seconds
+_PATIENCE_S = 0.3  #: a computation does not wait longer for a server that is away, seconds
+
+
+@dataclass(slots=True)
+class _Metric:
+    """One metric; `points` and `meta` are what was not sent yet, `sent` counts earlier points."""
+
+    metric_type: str
+    points: list[tuple[Any, Any]] = field(default_factory=list)
+    meta: dict[str, Any] = field(default_factory=dict)
+    sent: int = 0
+
+
+class ServerTracker:
+    """The tracker of a worker; see `fedflow.sdk.Tracker`. Safe for threads.
+
+    A server that cannot be reached delays nothing: what could not be sent is kept for the next
+    batch and for the end report (`rest`).
+    """
+
+    def __init__(self, link: ServerLink, *, clock: Clock | None = None) -> None:
+        self._link = link
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        self._metrics: dict[tuple[str, str], _Metric] = {}
+        self._sent_s: float | None = None
+        self._progress_s: float | None = None
+
+    def metric(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        metric_type: str,
+        points: Sequence[tuple[Any, Any]] = (),
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add points to the metric (namespace, name); `meta` entries replace earlier ones.
+
+        Raises: TypeError: a value is not plain JSON. ValueError: a number is not finite, or the
+            metric had another type before. LaunchRefused: this process must exit.
+        """
+        json.dumps([list(points), dict(meta or {})], allow_nan=False)
+        with self._lock:
+            found = self._metrics.get((namespace, name))
+            if found is None:
+                found = _Metric(metric_type, meta={"name": name, "metric_type": metric_type})
+                self._metrics[namespace, name] = found
+            if found.metric_type != metric_type:
+                raise ValueError(f"{namespace}/{name} is {found.metric_type}, not {metric_type}")
+            found.points.extend((key, value) for key, value in points)
+            found.meta.update(meta or {})
+            now_s = self._clock.monotonic_s()
+            if self._sent_s is None:
+                self._sent_s = now_s  # short runs send all with their end
+            elif now_s - self._sent_s >= METRIC_INTERVAL_S:
+                self._sent_s = now_s
+                self._send()
+
+    def progress(self, done: float) -> None:
+        """Tell how much of the run is done, 0 to 1; too frequent ones are left out.
+
+        Raises: ValueError: it is not within 0 to 1. LaunchRefused: this process must exit.
+        """
+        if not 0.0 <= done <= 1.0:
+            raise ValueError(f"progress {done} is not within 0 to 1")
+        with self._lock:
+            now_s = self._clock.monotonic_s()
+            if self._progress_s is None:
+                self._progress_s = now_s
+                return  # short runs need none
+            if now_s - self._progress_s < PROGRESS_INTERVAL_S:
+                return
+            self._progress_s = now_s
+            body = {"party_status": "running", "progress": float(done)}
+            try:
+                self._link.report(body, patience_s=_PATIENCE_S)
+            except (ServerNotReachable, ServerRefused) as exc:
+                logger.info("A progress report was not taken: %s", exc)
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Return what was not sent yet and regard it as sent."""
+        with self._lock:
+            batch = self._batch()
+            self._forget()
+            return batch
+
+    def _send(self) -> None:
+        try:
+            self._link.call("metric_save", {"metrics": self._batch()}, patience_s=_PATIENCE_S)
+        except (ServerNotReachable, ServerRefused) as exc:
+            logger.info("A batch of metrics was not taken; it is kept: %s", exc)
+        else:
+            self._forget()
+
+    def _batch(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "namespace": key[0],
+                "name": key[1],
+                "start": metric.sent,  # so that a batch that is sent twice is stored once
+                "points": metric.points,
+                "meta": metric.meta,
+            }
+            for key, metric in self._metrics.items()
+            if metric.points or metric.meta
+        ]
+
+    def _forget(self) -> None:
+        for metric in self._metrics.values():
+            metric.sent += len(metric.points)
+            metric.points, metric.meta = [], {}

@@ -1,0 +1,477 @@
+"""What only a SQL database has: a schema with a history, connections, ways to be out of order."""
+# ruff: noqa: PT012  # the transaction is what raises, at its end too
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from fedflow.base.errors import BadRequest, SchemaTooNew, StoreUnavailable
+from fedflow.domain.records import JobFilter, Moved, ScheduledSite, TaskFilter
+from fedflow.domain.schedule import SitePhase
+from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
+from fedflow.store.connect import open_mysql, open_sqlite, open_store
+from fedflow.store.migrate import migrate
+from fedflow.store.migrations.steps import STEPS, Step
+from fedflow.store.mysql import MySqlServer
+from fedflow.store.sqlite import SqliteFile
+from fedflow.store.tables import MODELS, table_name
+
+DATA = Path(__file__).parent / "data"
+
+
+class Clock:
+    def now_ms(self):
+        return 1234
+
+    def monotonic_s(self):
+        return 0.0
+
+
+@pytest.fixture(params=["sqlite", pytest.param("mysql", marks=pytest.mark.mysql)])
+def database(request, tmp_path):
+    """A database without tables."""
+    if request.param == "sqlite":
+        database = SqliteFile(tmp_path / "empty.db")
+        yield database
+    else:
+        server = request.getfixturevalue("mysql")
+        name = f"{server.database}_empty"
+        database = MySqlServer(
+            host=server.host, port=server.port, user=server.user, password=server.password,
+            database=name,
+        )  # fmt: skip
+        yield database
+        server.run(f"DROP DATABASE IF EXISTS {name}")
+    database.close()
+
+
+# --- the schema and its history ------------------------------------------------------------------
+
+
+def test_the_steps_make_exactly_the_tables_of_the_models(database):
+    with database.schema() as schema:
+        migrate(schema, Clock())
+        for model in MODELS:
+            columns = {str(name) for name in model._meta.sorted_field_names}
+            assert set(schema.columns(table_name(model))) == columns, model
+            key = model._meta.primary_key
+            names = list(getattr(key, "field_names", ())) or [key.name]
+            assert schema.key(table_name(model)) == names, model
+
+
+def test_a_step_that_is_done_twice_changes_nothing(database):
+    with database.schema() as schema:
+        for _ in range(2):
+            for step in STEPS:
+                step.up(schema)
+
+
+def _with_priority(schema):
+    schema.add_column("t_job", "f_priority", "INTEGER NOT NULL DEFAULT 7")
+    schema.add_column("t_job", "f_priority", "INTEGER NOT NULL DEFAULT 7")
+    schema.run("UPDATE t_job SET f_tag = ?", ("moved on",))
+
+
+def test_a_later_step_runs_on_old_data_once(database, make):
+    later = Step(number=len(STEPS) + 1, name="priority", up=_with_priority)
+    with database.schema() as schema:
+        assert migrate(schema, Clock()) == len(STEPS)
+    from fedflow.store.sql import SqlTx
+
+    with database.session(write=True) as session:
+        SqlTx(session).jobs.add(make.job())
+    for _ in range(2):
+        with database.schema() as schema:
+            assert migrate(schema, Clock(), steps=(*STEPS, later)) == later.number
+            found = schema.run("SELECT f_tag, f_priority FROM t_job", ())
+            assert [tuple(r) for r in found] == [("moved on", 7)]
+            done = schema.run("SELECT f_version, f_name, f_apply_time FROM t_schema_version", ())
+            assert [tuple(r) for r in done][-1] == (later.number, "priority", 1234)
+
+
+def test_a_newer_schema_is_refused(database):
+    later = Step(number=99, name="future", up=_with_priority)
+    with database.schema() as schema:
+        migrate(schema, Clock(), steps=(*STEPS, later))
+    with pytest.raises(SchemaTooNew, match="99") as info, database.schema() as schema:
+        migrate(schema, Clock())
+    assert info.value.fields == {"found": 99, "known": len(STEPS)}
+
+
+def test_a_step_that_fails_on_sqlite_leaves_nothing_behind(tmp_path):
+    def broken(schema):
+        schema.table("t_new", {"f_a": "INTEGER NOT NULL"}, key=("f_a",))
+        raise ZeroDivisionError
+
+    database = SqliteFile(tmp_path / "x.db")
+    with database.schema() as schema:
+        migrate(schema, Clock())
+        with pytest.raises(ZeroDivisionError):
+            migrate(schema, Clock(), steps=(*STEPS, Step(number=2, name="broken", up=broken)))
+        assert schema.columns("t_new") == []
+        assert migrate(schema, Clock()) == len(STEPS)
+    database.close()
+
+
+def test_servers_that_start_at_once_migrate_once(database):
+    failed, barrier = [], threading.Barrier(4)
+
+    def start():
+        barrier.wait(5)
+        try:
+            with database.schema() as schema:
+                migrate(schema, Clock())
+        except BaseException as exc:
+            failed.append(exc)
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert failed == []
+    with database.schema() as schema:
+        assert len(schema.run("SELECT f_version FROM t_schema_version", ())) == len(STEPS)
+
+
+@pytest.mark.parametrize("version", range(1, len(STEPS) + 1))
+def test_a_store_of_every_older_version_opens_with_its_data(tmp_path, make, version):
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript((DATA / f"store_v{version}.sql").read_text(encoding="utf-8"))
+    connection.close()
+    store = open_sqlite(path)
+    with store.transaction() as tx:
+        job = tx.jobs.get(make.job_key())
+        assert (job.status, job.description, job.in_use) == (JobStatus.RUNNING, "Grüße 🦊", True)
+        assert tx.engines.get("local").remaining_cores == 6
+        assert [t.key.component for t in tx.tasks.find(TaskFilter())] == ["b", "a"]
+        assert tx.tasks.live()[0].handle.pid == 4711
+        schedule = tx.schedules.get("j1")
+        assert [t.component for t in schedule.tasks] == ["b", "a"]
+        assert [s.phase for s in schedule.sites] == [SitePhase.GRANTED, SitePhase.CREATING]
+        assert schedule.tasks[0].parties[1].status is TaskStatus.RUNNING
+        assert tx.outbox.heads("10000", now_ms=5000, skip=frozenset(), limit=1)[0].body == {"x": 1}
+        assert tx.received.get("r1").retmsg == "done"
+        assert tx.leases.get("scheduler").owner == "me"
+        assert tx.tracking.metrics("j1", "a", make.guest)[0].points == ((0, 0.7),)
+        assert tx.tracking.summary("j1", "a", make.guest) == {"auc": 0.9}
+        assert tx.tracking.model("j1", "a", make.guest).param == {"w": [0.1, -2.5]}
+        assert len(tx.tracking.outputs("j1", None, make.guest)) == 1
+        assert tx.tables.get("ns", "t") == make.table()
+        moved = tx.jobs.move(job.key, JobEvent.SUCCEEDED, seen=JobStatus.RUNNING, now_ms=9000)
+        assert moved == Moved(JobStatus.SUCCESS)
+        assert tx.jobs.return_cores(job.key, "local", now_ms=9000)
+    store.close()
+
+
+# --- SQLite --------------------------------------------------------------------------------------
+
+
+def test_a_store_keeps_its_content_when_it_is_opened_again(tmp_path, make):
+    for synchronous in ("NORMAL", "FULL"):
+        path = tmp_path / f"{synchronous}.db"
+        store = open_sqlite(path, synchronous=synchronous)
+        with store.transaction() as tx:
+            tx.jobs.add(make.job())
+        store.close()
+        store = open_store(f"sqlite://{path}")
+        with store.read() as tx:
+            assert tx.jobs.get(make.job_key()) == make.job()
+        store.close()
+
+
+def test_the_file_is_readable_by_its_owner_only(tmp_path):
+    open_sqlite(tmp_path / "x.db").close()
+    assert stat.S_IMODE((tmp_path / "x.db").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"x" * 4096, "not a SQLite database"), (None, "directory")]
+)
+def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path, content, reason):
+    path = tmp_path / "x.db"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(StoreUnavailable, match=reason) as info:
+        open_sqlite(path)
+    assert str(path) in info.value.message
+    with pytest.raises(StoreUnavailable, match="No such file"):
+        open_sqlite(tmp_path / "none" / "x.db")
+
+
+def test_a_full_disk_undoes_the_transaction_and_says_so(tmp_path, make):
+    database = SqliteFile(tmp_path / "x.db")
+    from fedflow.store.sql import SqlStore
+
+    store = SqlStore(database)
+    pages = database._connection().execute("PRAGMA page_count").fetchone()[0]
+    database._connection().execute(f"PRAGMA max_page_count = {pages + 5}")
+    with pytest.raises(StoreUnavailable, match="disk is full"), store.transaction() as tx:
+        tx.engines.put("local", 1, now_ms=1)
+        tx.jobs.add(make.job(dsl="x" * 1_000_000))
+    with store.transaction() as tx:
+        assert tx.engines.get("local") is None
+        tx.engines.put("local", 2, now_ms=1)
+    store.close()
+
+
+def test_a_database_that_may_not_be_written_says_so_and_can_still_be_read(tmp_path, make):
+    database = SqliteFile(tmp_path / "x.db")
+    from fedflow.store.sql import SqlStore
+
+    store = SqlStore(database)
+    database._connection().execute("PRAGMA query_only = 1")
+    with pytest.raises(StoreUnavailable, match="may not be written"), store.transaction() as tx:
+        tx.jobs.add(make.job())
+    with store.read() as tx:
+        assert tx.jobs.find(JobFilter()) == []
+    store.close()
+
+
+def test_damaged_json_is_told_as_such(tmp_path, make):
+    store = open_sqlite(tmp_path / "x.db")
+    with store.transaction() as tx:
+        tx.jobs.add(make.job())
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("UPDATE t_job SET f_dsl = '{\"a\":'")
+    connection.close()
+    with pytest.raises(StoreUnavailable, match="damaged"), store.read() as tx:
+        tx.jobs.get(make.job_key())
+    store.close()
+
+
+def test_half_a_character_is_a_bad_request(tmp_path, make):
+    store = open_sqlite(tmp_path / "x.db")
+    for job in (make.job(description="\ud800"), make.job(dsl={"x": "\udfff"})):
+        with pytest.raises(BadRequest, match="surrogate"), store.transaction() as tx:
+            tx.jobs.add(job)
+    store.close()
+
+
+def test_connections_of_ended_threads_are_closed(tmp_path, make):
+    store = open_sqlite(tmp_path / "x.db")
+
+    def look():
+        with store.read() as tx:
+            tx.jobs.get(make.job_key())
+
+    for _ in range(30):
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join(5)
+    links = (_target(fd) for fd in os.listdir("/proc/self/fd"))
+    assert sum(link == str(tmp_path / "x.db") for link in links) <= 3
+    store.close()
+    assert not (tmp_path / "x.db-wal").exists()
+
+
+def _target(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
+
+
+def test_two_stores_on_one_file_wait_for_each_other(tmp_path, make):
+    stores = [open_sqlite(tmp_path / "x.db") for _ in range(2)]
+    with stores[0].transaction() as tx:
+        tx.engines.put("local", 3, now_ms=1)
+        for i in range(20):
+            tx.jobs.add(make.job(f"j{i}", cores=1))
+    taken = []
+
+    def work(store):
+        for i in range(20):
+            with store.transaction() as tx:
+                if tx.jobs.take_cores(make.job_key(f"j{i}"), "local", now_ms=1):
+                    taken.append(i)
+                    tx.jobs.return_cores(make.job_key(f"j{i}"), "local", now_ms=1)
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(taken) == 40
+    with stores[0].read() as tx:
+        assert tx.engines.get("local").remaining_cores == 3
+    for store in stores:
+        store.close()
+
+
+def test_a_schedule_of_a_thousand_tasks_takes_four_statements(tmp_path, make):
+    database = SqliteFile(tmp_path / "x.db")
+    from fedflow.store.sql import SqlStore
+
+    store = SqlStore(database)
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule(components=tuple(f"c_{i}" for i in range(1000))))
+    statements = []
+    database._connection().set_trace_callback(statements.append)
+    with store.read() as tx:
+        tx.schedules.get("j1")
+        tx.schedules.get("j1")
+    assert sum(s.startswith("SELECT") for s in statements) == 4
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "postgres://h/x", "sqlite://", "mysql://h", "sqlite://host/x", "mysql:///x"]
+)
+def test_a_url_of_another_form_is_refused(url):
+    with pytest.raises(StoreUnavailable, match="URL must be"):
+        open_store(url)
+
+
+# --- MySQL ---------------------------------------------------------------------------------------
+
+
+def test_a_server_that_does_not_answer_is_named_without_its_password():
+    with pytest.raises(StoreUnavailable, match="no database server answers") as info:
+        open_mysql(host="127.0.0.1", port=1, user="u", password="pa55", database="d")
+    assert "127.0.0.1:1/d" in info.value.message
+    assert "pa55" not in str(info.value)
+
+
+def test_a_name_that_is_no_database_name_is_refused():
+    with pytest.raises(StoreUnavailable, match="not a name"):
+        open_mysql(host="127.0.0.1", port=1, user="u", password="", database="a`; DROP")
+
+
+@pytest.mark.mysql
+def test_a_wrong_password_is_told_without_it(mysql):
+    with pytest.raises(StoreUnavailable, match="user or the password is wrong") as info:
+        mysql.open(user="nobody_here", password="pa55")
+    assert "pa55" not in str(info.value)
+    assert "nobody_here" not in str(info.value)
+
+
+@pytest.mark.mysql
+def test_a_connection_that_the_server_closed_is_replaced(mysql, mysql_store, make):
+    with mysql_store.transaction() as tx:
+        tx.engines.put("local", 1, now_ms=1)
+    _kill_all(mysql)
+    with mysql_store.read() as tx:
+        assert tx.engines.get("local") is not None
+
+
+@pytest.mark.mysql
+def test_a_connection_that_breaks_inside_a_transaction_undoes_it(mysql, mysql_store, make):
+    with pytest.raises(StoreUnavailable, match="lost"), mysql_store.transaction() as tx:
+        tx.jobs.add(make.job("broken"))
+        _kill_all(mysql)
+        tx.jobs.get(make.job_key("broken"))
+    with mysql_store.read() as tx:
+        assert tx.jobs.get(make.job_key("broken")) is None
+
+
+def _kill_all(mysql):
+    with mysql.connect() as connection, connection.cursor() as cursor:
+        query = "SELECT id FROM information_schema.processlist WHERE db = %s"
+        cursor.execute(query, (mysql.database,))
+        for (number,) in cursor.fetchall():
+            cursor.execute(f"KILL {number}")
+
+
+@pytest.mark.mysql
+def test_of_two_transactions_that_wait_for_each_other_one_is_undone(mysql_store, make):
+    with mysql_store.transaction() as tx:
+        for job_id in ("x1", "x2"):
+            tx.jobs.add(make.job(job_id))
+    barrier, outcomes = threading.Barrier(2), []
+
+    def work(first, second):
+        try:
+            with mysql_store.transaction() as tx:
+                tx.jobs.set_description(make.job_key(first), first, now_ms=1)
+                barrier.wait(5)
+                tx.jobs.set_description(make.job_key(second), first, now_ms=1)
+            outcomes.append(first)
+        except StoreUnavailable as exc:
+            outcomes.append(exc)
+
+    threads = [threading.Thread(target=work, args=a) for a in (("x1", "x2"), ("x2", "x1"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    (lost,) = [o for o in outcomes if isinstance(o, StoreUnavailable)]
+    (won,) = [o for o in outcomes if isinstance(o, str)]
+    assert "try again" in lost.message
+    with mysql_store.read() as tx:
+        assert {tx.jobs.get(make.job_key(j)).description for j in ("x1", "x2")} == {won}
+
+
+@pytest.mark.mysql
+def test_a_value_that_does_not_fit_is_refused_and_not_cut(mysql_store, make):
+    with pytest.raises(BadRequest, match="f_user_id"), mysql_store.transaction() as tx:
+        tx.jobs.add(make.job("long", user="x" * 300))
+    with mysql_store.read() as tx:
+        assert tx.jobs.get(make.job_key("long")) is None
+
+
+@pytest.mark.mysql
+def test_threads_share_few_connections(mysql, make):
+    store = mysql.open(max_connections=2)
+    done = []
+
+    def look():
+        with store.transaction() as tx:
+            tx.jobs.set_progress(make.job_key("none"), 1, now_ms=1)
+            done.append(1)
+
+    threads = [threading.Thread(target=look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(done) == 8
+    store.close()
+
+
+@pytest.mark.mysql
+def test_one_read_sees_one_moment(mysql_store, make):
+    job = make.schedule("moment")
+    with mysql_store.transaction() as tx:
+        tx.schedules.add(job)
+    with mysql_store.read() as tx:
+        assert tx.schedules.active() is not None
+
+        def write():
+            with mysql_store.transaction() as other:
+                site = ScheduledSite(site=make.host, phase=SitePhase.CREATED)
+                other.schedules.set_site("moment", site, seen=SitePhase.CREATING)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join(5)
+        assert tx.schedules.get("moment") == job
+    with mysql_store.read() as tx:
+        assert tx.schedules.get("moment").sites[0].phase is SitePhase.CREATED
+
+
+@pytest.mark.mysql
+def test_a_lease_that_its_owner_extends_meanwhile_is_not_taken_over(mysql_store):
+    with mysql_store.transaction() as tx:
+        tx.leases.renew("held", "a", expires_ms=10, now_ms=0)
+    answers = []
+
+    def take_over():
+        with mysql_store.transaction() as tx:
+            answers.append(tx.leases.renew("held", "b", expires_ms=99, now_ms=20))
+
+    thread = threading.Thread(target=take_over)
+    with mysql_store.transaction() as tx:
+        tx.leases.renew("held", "a", expires_ms=50, now_ms=20)
+        thread.start()
+        thread.join(0.2)  # it has read the expired claim by now and waits for the row
+    thread.join(10)
+    assert answers == [None]
+    with mysql_store.read() as tx:
+        assert tx.leases.get("held").owner == "a"

@@ -1,0 +1,267 @@
+"""Jobs, engines and cores, over every store."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from fedflow.base.errors import IllegalMove
+from fedflow.domain.records import JobFilter, Moved, Stale
+from fedflow.domain.site import Role
+from fedflow.domain.states import JobEvent, JobStatus
+
+
+def test_a_full_record_comes_back_equal(store, make):
+    job = make.job(
+        reason=make.reason(), progress=7, applied_ms=4, returned_ms=5, started_ms=2, ended_ms=9,
+        description="d", user="u", tag="t", warnings=("one", "two"), epoch=3, cores=0,
+    )  # fmt: skip
+    with store.transaction() as tx:
+        tx.jobs.add(job)
+    with store.read() as tx:
+        assert tx.jobs.get(job.key) == job
+        assert tx.jobs.get(make.job_key("j1", make.host)) is None
+
+
+def test_adding_a_job_again_keeps_the_first(store, make):
+    with store.transaction() as tx:
+        tx.jobs.add(make.job())
+        tx.jobs.add(make.job(epoch=9))
+        assert tx.jobs.get(make.job_key()).epoch == 0
+    with store.transaction() as tx:
+        tx.jobs.add(make.job(epoch=9))
+        assert tx.jobs.get(make.job_key()).epoch == 0
+
+
+def test_a_move_is_a_compare_and_set(store, make):
+    key = make.job_key()
+    with store.transaction() as tx:
+        tx.jobs.add(make.job(reason=make.reason()))
+        started = tx.jobs.move(key, JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=2000)
+        again = tx.jobs.move(key, JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=2001)
+        nobody = tx.jobs.move(
+            make.job_key("no"), JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=2001
+        )
+    assert (started, again, nobody) == (Moved(JobStatus.RUNNING), Stale(), Stale())
+    with store.read() as tx:
+        job = tx.jobs.get(key)
+    assert (job.status, job.started_ms, job.ended_ms) == (JobStatus.RUNNING, 2000, None)
+    assert (job.updated_ms, job.reason) == (2000, None)
+
+
+def test_an_end_sets_its_time_and_reason_and_being_overruled_keeps_the_time(store, make):
+    key = make.job_key()
+    with store.transaction() as tx:
+        tx.jobs.add(make.job(status=JobStatus.RUNNING, started_ms=1500))
+        tx.jobs.move(
+            key, JobEvent.FAILED, seen=JobStatus.RUNNING, now_ms=3000, reason=make.reason("lost")
+        )
+        failed = tx.jobs.get(key)
+        tx.jobs.move(key, JobEvent.OVERRULED_SUCCESS, seen=JobStatus.FAILED, now_ms=4000)
+        overruled = tx.jobs.get(key)
+    assert (failed.status, failed.ended_ms, failed.reason) == (
+        JobStatus.FAILED, 3000, make.reason("lost"),
+    )  # fmt: skip
+    assert (overruled.status, overruled.ended_ms, overruled.reason) == (
+        JobStatus.SUCCESS, 3000, None,
+    )  # fmt: skip
+    assert overruled.started_ms == 1500
+
+
+def test_an_impossible_move_is_an_error_even_without_a_row(store, make):
+    with pytest.raises(IllegalMove), store.transaction() as tx:
+        tx.jobs.move(make.job_key(), JobEvent.QUEUED, seen=JobStatus.RUNNING, now_ms=1)
+
+
+def test_progress_only_grows(store, make):
+    key = make.job_key()
+    with store.transaction() as tx:
+        tx.jobs.add(make.job())
+        tx.jobs.set_progress(key, 50, now_ms=2000)
+        tx.jobs.set_progress(key, 20, now_ms=3000)
+        assert (tx.jobs.get(key).progress, tx.jobs.get(key).updated_ms) == (50, 2000)
+        tx.jobs.set_description(key, "notes", now_ms=4000)
+        assert tx.jobs.get(key).description == "notes"
+
+
+def test_jobs_are_found_newest_first_and_counted_whatever_the_page(store, make):
+    with store.transaction() as tx:
+        for i in range(6):
+            status = JobStatus.RUNNING if i % 2 else JobStatus.WAITING
+            tx.jobs.add(make.job(f"j{i}", created_ms=100 + i // 2, status=status))
+            tx.jobs.add(make.job(f"j{i}", make.host, created_ms=100 + i // 2, status=status))
+    with store.read() as tx:
+        find, count = tx.jobs.find, tx.jobs.count
+        every = [(j.key.job_id, j.key.site.role.value) for j in find(JobFilter())]
+        assert every == [(f"j{i}", role) for i in (5, 4, 3, 2, 1, 0) for role in ("guest", "host")]
+        guests = JobFilter(roles=(Role.GUEST,), limit=2, offset=1)
+        assert [j.key.job_id for j in find(guests)] == ["j4", "j3"]
+        assert count(guests) == 6
+        assert count(JobFilter(roles=(Role.GUEST, Role.HOST))) == 12
+        assert count(JobFilter(roles=())) == 0
+        assert count(JobFilter(party_id="10000")) == 6
+        assert count(JobFilter(job_id="j3")) == 2
+        assert count(JobFilter(job_id="j3", party_id="1")) == 0
+        assert count(JobFilter(statuses=(JobStatus.RUNNING,))) == 6
+        assert find(JobFilter(job_id="none")) == []
+        assert find(JobFilter(offset=100)) == []
+
+
+def test_unfinished_jobs_are_those_that_run_or_hold_cores(store, make):
+    with store.transaction() as tx:
+        tx.engines.put("local", 8, now_ms=1)
+        tx.jobs.add(make.job("late", created_ms=5))
+        tx.jobs.add(make.job("early", created_ms=1, status=JobStatus.RUNNING))
+        tx.jobs.add(make.job("done", status=JobStatus.SUCCESS))
+        tx.jobs.add(make.job("holds", created_ms=3, status=JobStatus.FAILED))
+        tx.jobs.take_cores(make.job_key("holds"), "local", now_ms=2)
+    with store.read() as tx:
+        assert [j.key.job_id for j in tx.jobs.unfinished()] == ["early", "holds", "late"]
+    with store.transaction() as tx:
+        tx.jobs.return_cores(make.job_key("holds"), "local", now_ms=2)
+        assert [j.key.job_id for j in tx.jobs.unfinished()] == ["early", "late"]
+
+
+# --- engines and cores ---------------------------------------------------------------------------
+
+
+def test_cores_are_taken_and_returned_once(store, make):
+    key = make.job_key()
+    with store.transaction() as tx:
+        tx.engines.put("local", 3, now_ms=1)
+        tx.jobs.add(make.job(cores=2))
+        tx.jobs.add(make.job("j2", cores=2))
+        assert not tx.jobs.return_cores(key, "local", now_ms=5)
+        assert tx.jobs.take_cores(key, "local", now_ms=10)
+        assert tx.jobs.take_cores(key, "local", now_ms=11)
+        assert tx.engines.get("local").remaining_cores == 1
+        assert (tx.jobs.get(key).in_use, tx.jobs.get(key).applied_ms) == (True, 10)
+        assert not tx.jobs.take_cores(make.job_key("j2"), "local", now_ms=12)
+        assert not tx.jobs.get(make.job_key("j2")).in_use
+        assert tx.jobs.return_cores(key, "local", now_ms=13)
+        assert not tx.jobs.return_cores(key, "local", now_ms=14)
+        assert tx.engines.get("local").remaining_cores == 3
+        assert (tx.jobs.get(key).in_use, tx.jobs.get(key).returned_ms) == (False, 13)
+        assert tx.jobs.take_cores(make.job_key("j2"), "local", now_ms=15)
+
+
+def test_cores_of_an_unknown_job_or_engine_cannot_be_taken(store, make):
+    with store.transaction() as tx:
+        tx.jobs.add(make.job(cores=1))
+        tx.jobs.add(make.job("free", cores=0))
+        assert not tx.jobs.take_cores(make.job_key(), "nowhere", now_ms=1)
+        assert not tx.jobs.take_cores(make.job_key("none"), "nowhere", now_ms=1)
+        assert tx.jobs.take_cores(make.job_key("free"), "nowhere", now_ms=1)
+        assert tx.jobs.return_cores(make.job_key("free"), "nowhere", now_ms=1)
+
+
+def test_a_new_total_changes_what_is_free_by_the_difference(store, make):
+    with store.transaction() as tx:
+        tx.engines.put("local", 4, now_ms=1)
+        tx.jobs.add(make.job(cores=3))
+        tx.jobs.take_cores(make.job_key(), "local", now_ms=1)
+        tx.engines.put("local", 6, now_ms=2)
+        assert tx.engines.get("local").remaining_cores == 3
+        tx.engines.put("local", 6, now_ms=2)
+        tx.engines.put("local", 2, now_ms=2)
+        assert (tx.engines.get("local").cores, tx.engines.get("local").remaining_cores) == (2, -1)
+        tx.jobs.return_cores(make.job_key(), "local", now_ms=3)
+        assert tx.engines.get("local").remaining_cores == 2
+
+
+def test_cores_go_back_to_the_engine_that_they_were_taken_from(store, make):
+    with store.transaction() as tx:
+        tx.engines.put("old", 4, now_ms=1)
+        tx.engines.put("new", 4, now_ms=1)
+        tx.jobs.add(make.job(cores=3))
+        tx.jobs.take_cores(make.job_key(), "old", now_ms=1)
+        tx.jobs.return_cores(make.job_key(), "new", now_ms=2)
+        assert tx.engines.get("old").remaining_cores == 4
+        assert tx.engines.get("new").remaining_cores == 4
+
+
+def _race(workers, work):
+    """Run `work(i)` in threads that start together; raise what any of them raised."""
+    barrier, failed = threading.Barrier(workers), []
+
+    def run(i):
+        try:
+            barrier.wait(5)
+            work(i)
+        except BaseException as exc:
+            failed.append(exc)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(t.is_alive() for t in threads)
+    if failed:
+        raise failed[0]
+
+
+def test_threads_that_race_for_cores_never_take_more_than_there_are(store, make):
+    jobs, rounds = 6, 8
+    with store.transaction() as tx:
+        tx.engines.put("local", 5, now_ms=1)
+        for i in range(jobs):
+            tx.jobs.add(make.job(f"j{i}", cores=2))
+    held, free = [], []
+
+    def work(i):
+        key = make.job_key(f"j{i}")
+        for _ in range(rounds):
+            with store.transaction() as tx:
+                if tx.jobs.take_cores(key, "local", now_ms=1):
+                    held.append(i)
+            with store.read() as tx:
+                free.append(tx.engines.get("local").remaining_cores)
+            with store.transaction() as tx:
+                tx.jobs.return_cores(key, "local", now_ms=1)
+
+    _race(jobs, work)
+    assert held
+    assert set(free) <= {1, 3, 5}
+    with store.read() as tx:
+        assert tx.engines.get("local").remaining_cores == 5
+        assert not any(tx.jobs.get(make.job_key(f"j{i}")).in_use for i in range(jobs))
+
+
+def test_of_threads_that_race_to_take_the_same_jobs_cores_the_engine_pays_once(store, make):
+    with store.transaction() as tx:
+        tx.engines.put("local", 9, now_ms=1)
+        tx.jobs.add(make.job(cores=2))
+    answers = []
+
+    def work(i):
+        with store.transaction() as tx:
+            answers.append(tx.jobs.take_cores(make.job_key(), "local", now_ms=i))
+
+    _race(6, work)
+    assert answers == [True] * 6
+    with store.read() as tx:
+        assert tx.engines.get("local").remaining_cores == 7
+
+
+def test_of_threads_that_race_to_move_a_job_exactly_one_wins(store, make):
+    ids = [f"j{i}" for i in range(5)]
+    with store.transaction() as tx:
+        for job_id in ids:
+            tx.jobs.add(make.job(job_id, status=JobStatus.RUNNING))
+    events = [JobEvent.SUCCEEDED, JobEvent.FAILED, JobEvent.CANCELED, JobEvent.TIMED_OUT]
+    moved = {job_id: [] for job_id in ids}
+
+    def work(i):
+        for job_id in ids:
+            with store.transaction() as tx:
+                key = make.job_key(job_id)
+                result = tx.jobs.move(key, events[i], seen=JobStatus.RUNNING, now_ms=2000 + i)
+            if isinstance(result, Moved):
+                moved[job_id].append(result.status)
+
+    _race(len(events), work)
+    with store.read() as tx:
+        for job_id in ids:
+            assert moved[job_id] == [tx.jobs.get(make.job_key(job_id)).status]

@@ -1,0 +1,201 @@
+"""The schedule half, over every store."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedflow.base.errors import IllegalMove
+from fedflow.domain.records import Moved, ScheduledSite, Stale
+from fedflow.domain.schedule import SitePhase, StopRequest
+from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
+
+
+def test_a_schedule_comes_back_equal_with_sites_and_tasks_in_their_order(store, make):
+    job = make.schedule(
+        components=("z", "a", "m_1"), priority=5, reason=make.reason(), epoch=2, started_ms=3,
+        ended_ms=4, stop=StopRequest(status=JobStatus.CANCELED, reason=make.reason("user")),
+        sites=(
+            ScheduledSite(site=make.host, phase=SitePhase.DENIED, retry_ms=7, denials=2,
+                          reason=make.reason()),
+            ScheduledSite(site=make.arbiter, phase=SitePhase.GRANTED),
+            ScheduledSite(site=make.guest, phase=SitePhase.CREATED),
+        ),
+    )  # fmt: skip
+    with store.transaction() as tx:
+        tx.schedules.add(job)
+        tx.schedules.add(make.schedule("j1", components=("other",)))
+    with store.read() as tx:
+        assert tx.schedules.get("j1") == job
+        assert tx.schedules.tasks("j1") == job.tasks
+        assert tx.schedules.get("none") is None
+        assert tx.schedules.tasks("none") == ()
+
+
+def test_a_thousand_tasks_come_back_equal(store, make):
+    job = make.schedule(components=tuple(f"c_{i}" for i in range(1000)))
+    with store.transaction() as tx:
+        tx.schedules.add(job)
+    with store.read() as tx:
+        assert tx.schedules.get("j1") == job
+
+
+def test_a_read_after_a_write_of_the_same_transaction_is_new(store, make):
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+        assert tx.schedules.get("j1").tasks[0].status is TaskStatus.WAITING
+        tx.schedules.start_task("j1", "b", 0, now_ms=5)
+        assert tx.schedules.get("j1").tasks[0].status is TaskStatus.RUNNING
+        tx.schedules.set_reason("j1", make.reason(), now_ms=6)
+        assert tx.schedules.get("j1").reason == make.reason()
+
+
+def test_active_jobs_are_oldest_first_and_end_when_the_job_ends(store, make):
+    with store.transaction() as tx:
+        for job_id, created_ms in (("c", 3), ("b", 1), ("a", 1)):
+            tx.schedules.add(make.schedule(job_id, created_ms=created_ms))
+        assert tx.schedules.active() == ["a", "b", "c"]
+        tx.schedules.move("b", JobEvent.CANCELED, seen=JobStatus.READY, now_ms=9)
+        assert tx.schedules.active() == ["a", "c"]
+
+
+def test_waiting_jobs_are_queued_by_priority_then_age_then_id(store, make):
+    queue = [("late", 0, 9), ("b", 0, 5), ("a", 0, 5), ("urgent", 7, 8), ("lazy", -1, 1)]
+    with store.transaction() as tx:
+        for job_id, priority, created_ms in queue:
+            tx.schedules.add(
+                make.schedule(
+                    job_id, priority=priority, created_ms=created_ms, status=JobStatus.WAITING
+                )
+            )
+        tx.schedules.add(make.schedule("ready"))
+        tx.schedules.set_reason("a", make.reason(), now_ms=1)
+        waiting = tx.schedules.waiting()
+    assert [w.job_id for w in waiting] == ["urgent", "a", "b", "late", "lazy"]
+    assert waiting[1].reason == make.reason()
+    assert (waiting[0].priority, waiting[0].created_ms, waiting[0].initiator) == (7, 8, make.guest)
+
+
+def test_moves_are_compare_and_set_and_replace_the_reason(store, make):
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule(status=JobStatus.WAITING, reason=make.reason()))
+        move = tx.schedules.move
+        assert move("j1", JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=20) == Moved(
+            JobStatus.RUNNING
+        )
+        assert move("j1", JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=21) == Stale()
+        assert move("none", JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=21) == Stale()
+        job = tx.schedules.get("j1")
+        assert (job.started_ms, job.reason, job.updated_ms) == (20, None, 20)
+        move("j1", JobEvent.FAILED, seen=JobStatus.RUNNING, now_ms=30, reason=make.reason("why"))
+        job = tx.schedules.get("j1")
+        assert (job.status, job.ended_ms, job.reason) == (JobStatus.FAILED, 30, make.reason("why"))
+        with pytest.raises(IllegalMove):
+            move("j1", JobEvent.QUEUED, seen=JobStatus.FAILED, now_ms=1)
+
+
+def test_an_ended_job_keeps_why_it_ended(store, make):
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+        tx.schedules.move(
+            "j1", JobEvent.FAILED, seen=JobStatus.READY, now_ms=30, reason=make.reason("why")
+        )
+        tx.schedules.set_reason("j1", make.reason("waits"), now_ms=31)
+        assert tx.schedules.get("j1").reason == make.reason("why")
+
+
+def test_a_site_changes_only_from_the_phase_that_was_seen(store, make):
+    asked = ScheduledSite(
+        site=make.host, phase=SitePhase.APPLYING, retry_ms=3, denials=1, reason=make.reason()
+    )
+    stranger = ScheduledSite(site=make.arbiter, phase=SitePhase.APPLYING)
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+        assert not tx.schedules.set_site("j1", asked, seen=SitePhase.CREATED)
+        assert tx.schedules.set_site("j1", asked, seen=SitePhase.CREATING)
+        assert not tx.schedules.set_site("j1", asked, seen=SitePhase.CREATING)
+        assert not tx.schedules.set_site("j1", stranger, seen=SitePhase.CREATING)
+        assert not tx.schedules.set_site("none", asked, seen=SitePhase.CREATING)
+        assert tx.schedules.get("j1").sites[0] == asked
+        assert tx.schedules.get("j1").sites[1].phase is SitePhase.CREATING
+
+
+def test_the_first_request_to_stop_counts(store, make):
+    first = StopRequest(status=JobStatus.CANCELED, reason=make.reason("first"))
+    second = StopRequest(status=JobStatus.FAILED, reason=make.reason("second"))
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+        tx.schedules.add(make.schedule("ended", status=JobStatus.SUCCESS))
+        assert tx.schedules.ask_stop("j1", first, now_ms=5)
+        assert not tx.schedules.ask_stop("j1", second, now_ms=6)
+        assert not tx.schedules.ask_stop("ended", first, now_ms=6)
+        assert not tx.schedules.ask_stop("none", first, now_ms=6)
+        assert tx.schedules.get("j1").stop == first
+        assert tx.schedules.get("ended").stop is None
+
+
+def test_a_task_starts_and_ends_once(store, make):
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+        start, end = tx.schedules.start_task, tx.schedules.end_task
+        assert start("j1", "a", 0, now_ms=5)
+        assert not start("j1", "a", 0, now_ms=6)
+        assert not start("j1", "a", 1, now_ms=6)
+        assert end("j1", "a", 0, TaskStatus.FAILED, reason=make.reason("why"), now_ms=7)
+        assert not end("j1", "a", 0, TaskStatus.SUCCESS, reason=None, now_ms=8)
+        assert not start("j1", "a", 0, now_ms=9)
+        assert end("j1", "b", 0, TaskStatus.CANCELED, reason=None, now_ms=9)
+        assert not end("j1", "none", 0, TaskStatus.CANCELED, reason=None, now_ms=9)
+        b, a = tx.schedules.tasks("j1")
+        with pytest.raises(IllegalMove):
+            end("j1", "a", 0, TaskStatus.RUNNING, reason=None, now_ms=9)
+    assert (a.status, a.started_ms, a.ended_ms, a.reason) == (
+        TaskStatus.FAILED, 5, 7, make.reason("why"),
+    )  # fmt: skip
+    assert (b.status, b.started_ms, b.ended_ms) == (TaskStatus.CANCELED, None, 9)
+
+
+def test_reports_move_a_share_forward_only(store, make):
+    def report(status, *, now_ms=5, progress=None, reason=None, version=0, site=make.host):
+        with store.transaction() as tx:
+            return tx.schedules.report(
+                "j1", "a", version, site, status, reason=reason, progress=progress, now_ms=now_ms
+            )
+
+    def share():
+        with store.read() as tx:
+            return tx.schedules.get("j1").tasks[1].parties[1]
+
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+    assert report(TaskStatus.WAITING) == Stale()
+    assert report(TaskStatus.RUNNING, now_ms=6, progress=0.1) == Moved(TaskStatus.RUNNING)
+    assert (share().status, share().since_ms, share().progress) == (TaskStatus.RUNNING, 6, 0.1)
+    assert report(TaskStatus.RUNNING, now_ms=7) == Stale()
+    assert report(TaskStatus.RUNNING, now_ms=8, progress=0.1) == Stale()
+    assert report(TaskStatus.RUNNING, now_ms=9, progress=0.4) == Moved(TaskStatus.RUNNING)
+    assert (share().since_ms, share().progress) == (6, 0.4)
+    assert report(TaskStatus.WAITING) == Stale()
+    assert report(TaskStatus.FAILED, now_ms=10, reason=make.reason("x")) == Moved(TaskStatus.FAILED)
+    assert (share().status, share().since_ms, share().reason, share().progress) == (
+        TaskStatus.FAILED, 10, make.reason("x"), 0.4,
+    )  # fmt: skip
+    for late in (TaskStatus.RUNNING, TaskStatus.FAILED, TaskStatus.SUCCESS):
+        assert report(late, now_ms=11, progress=0.9) == Stale()
+    assert share().since_ms == 10
+    assert report(TaskStatus.SUCCESS, site=make.arbiter) == Stale()
+    assert report(TaskStatus.SUCCESS, version=1) == Stale()
+    assert report(TaskStatus.PASS, site=make.guest) == Moved(TaskStatus.PASS)
+
+
+def test_only_the_latest_attempt_is_shown_and_takes_reports(store, make):
+    old, new = make.scheduled_task("a", 0), make.scheduled_task("a", 1)
+    job = make.schedule(tasks=(make.scheduled_task("b"), old, new))
+    with store.transaction() as tx:
+        tx.schedules.add(job)
+        assert [(t.component, t.version) for t in tx.schedules.tasks("j1")] == [("b", 0), ("a", 1)]
+        told = {"reason": None, "progress": None, "now_ms": 5}
+        assert tx.schedules.report("j1", "a", 0, make.host, TaskStatus.RUNNING, **told) == Stale()
+        assert tx.schedules.report("j1", "a", 1, make.host, TaskStatus.RUNNING, **told) == Moved(
+            TaskStatus.RUNNING
+        )
+        assert tx.schedules.tasks("j1")[1].parties[1].status is TaskStatus.RUNNING

@@ -1,0 +1,163 @@
+"""Task attempts of this party, over every store."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedflow.base.errors import IllegalMove
+from fedflow.domain.records import Handle, Moved, Stale, TaskFilter
+from fedflow.domain.site import Role
+from fedflow.domain.states import TaskEvent, TaskStatus
+
+HANDLE = Handle(pid=4711, start_time=2**40, host="worker-1")
+
+
+def test_a_full_record_comes_back_equal(store, make):
+    task = make.task(
+        make.task_key("a-b_c", 3, site=make.host), status=TaskStatus.RUNNING,
+        party_status=TaskStatus.PASS, reason=make.reason(), launch_id="l", token="t",
+        requested_ms=3, handle=HANDLE, progress=0.25, started_ms=4, ended_ms=9, traceback="T\n",
+    )  # fmt: skip
+    with store.transaction() as tx:
+        tx.tasks.add([task])
+        tx.tasks.add([])
+    with store.read() as tx:
+        assert tx.tasks.get(task.key) == task
+        assert tx.tasks.get(make.task_key("a-b_c", 3)) is None
+
+
+def test_adding_attempts_again_keeps_the_first(store, make):
+    first = make.task(make.task_key("a"))
+    with store.transaction() as tx:
+        tx.tasks.add([first])
+        tx.tasks.add([make.task(make.task_key("a"), module="Other"), make.task(make.task_key("b"))])
+        assert tx.tasks.get(first.key) == first
+        assert tx.tasks.get(make.task_key("b")) is not None
+
+
+def test_the_party_status_moves_by_compare_and_set(store, make):
+    key = make.task_key()
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(key)])
+        move = tx.tasks.move_party
+        assert move(key, TaskEvent.STARTED, seen=TaskStatus.WAITING, now_ms=2000) == Moved(
+            TaskStatus.RUNNING
+        )
+        assert move(key, TaskEvent.STARTED, seen=TaskStatus.WAITING, now_ms=2001) == Stale()
+        failed = move(
+            key, TaskEvent.FAILED, seen=TaskStatus.RUNNING, now_ms=3000,
+            reason=make.reason("bad"), traceback="Traceback ...",
+        )  # fmt: skip
+        assert failed == Moved(TaskStatus.FAILED)
+        assert (
+            move(make.task_key("no"), TaskEvent.STARTED, seen=TaskStatus.WAITING, now_ms=1)
+            == Stale()
+        )
+        with pytest.raises(IllegalMove):
+            move(key, TaskEvent.STARTED, seen=TaskStatus.FAILED, now_ms=1)
+    with store.read() as tx:
+        task = tx.tasks.get(key)
+    assert (task.party_status, task.status) == (TaskStatus.FAILED, TaskStatus.WAITING)
+    assert (task.started_ms, task.ended_ms, task.updated_ms) == (2000, 3000, 3000)
+    assert (task.reason, task.traceback) == (make.reason("bad"), "Traceback ...")
+
+
+def test_a_newer_launch_replaces_an_older_one_and_its_process(store, make):
+    key = make.task_key()
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(key)])
+        assert not tx.tasks.set_handle(key, "one", HANDLE)
+        tx.tasks.set_launch(key, "one", "secret1", now_ms=10)
+        assert tx.tasks.set_handle(key, "one", HANDLE)
+        assert tx.tasks.get(key).handle == HANDLE
+        tx.tasks.set_launch(key, "two", "secret2", now_ms=20)
+        task = tx.tasks.get(key)
+        assert (task.launch_id, task.token, task.requested_ms, task.handle) == (
+            "two", "secret2", 20, None,
+        )  # fmt: skip
+        assert not tx.tasks.set_handle(key, "one", HANDLE)
+        assert tx.tasks.set_handle(key, "two", HANDLE)
+        assert not tx.tasks.clear_handle(key, "one")
+        assert tx.tasks.get(key).handle == HANDLE
+        assert tx.tasks.clear_handle(key, "two")
+        assert tx.tasks.get(key).handle is None
+        assert tx.tasks.clear_handle(key, "two")
+
+
+def test_status_and_progress_are_stored_as_told(store, make):
+    key = make.task_key()
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(key)])
+        tx.tasks.set_status(key, TaskStatus.FAILED, now_ms=5)
+        tx.tasks.set_status(key, TaskStatus.SUCCESS, now_ms=6)
+        tx.tasks.set_progress(key, 0.75, now_ms=7)
+        tx.tasks.set_status(make.task_key("none"), TaskStatus.FAILED, now_ms=5)
+        task = tx.tasks.get(key)
+    assert (task.status, task.progress, task.updated_ms) == (TaskStatus.SUCCESS, 0.75, 7)
+
+
+def test_live_attempts_have_a_process_or_were_asked_for_and_have_not_ended(store, make):
+    k = {name: make.task_key(name) for name in ("idle", "asked", "runs", "ended", "ended_alive")}
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(key) for key in k.values()])
+        for name in ("ended_alive", "ended", "runs", "asked"):
+            tx.tasks.set_launch(k[name], name, "t", now_ms=5)
+        for name in ("ended_alive", "ended", "runs"):
+            tx.tasks.set_handle(k[name], name, HANDLE)
+        for name in ("ended_alive", "ended"):
+            tx.tasks.move_party(k[name], TaskEvent.FAILED, seen=TaskStatus.WAITING, now_ms=6)
+        tx.tasks.clear_handle(k["ended"], "ended")
+    with store.read() as tx:
+        assert [t.key.component for t in tx.tasks.live()] == ["asked", "runs", "ended_alive"]
+
+
+def test_attempts_are_found_in_the_order_in_which_they_were_added(store, make):
+    names = ["z", "a", "m", "b"]
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(make.task_key(n), created_ms=9 - i) for i, n in enumerate(names)])
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(make.task_key("0", job_id="j0"), created_ms=1)])
+        tx.tasks.add([make.task(make.task_key("a", 1))])
+    with store.read() as tx:
+        find = tx.tasks.find
+        assert [t.key.component for t in find(TaskFilter())] == ["z", "m", "b", "0", "a"]
+        assert [t.key.version for t in find(TaskFilter(component="a"))] == [1]
+        every = find(TaskFilter(job_id="j1", all_versions=True))
+        assert [(t.key.component, t.key.version) for t in every] == [
+            ("z", 0), ("a", 0), ("m", 0), ("b", 0), ("a", 1),
+        ]  # fmt: skip
+        assert [t.key.component for t in find(TaskFilter(limit=2))] == ["z", "m"]
+
+
+def test_filters_choose_by_site_and_by_the_latest_attempts_federated_status(store, make):
+    with store.transaction() as tx:
+        for site in (make.guest, make.host):
+            tx.tasks.add(
+                [
+                    make.task(make.task_key("a", 0, site=site), status=TaskStatus.FAILED),
+                    make.task(make.task_key("a", 1, site=site), status=TaskStatus.RUNNING),
+                    make.task(make.task_key("b", 0, site=site), status=TaskStatus.FAILED),
+                ]
+            )
+    with store.read() as tx:
+        find = tx.tasks.find
+
+        def found(**which):
+            return [(t.key.component, t.key.version) for t in find(TaskFilter(**which))]
+
+        assert found(roles=(Role.GUEST,)) == [("a", 1), ("b", 0)]
+        assert found(party_id="10000", roles=(Role.HOST, Role.ARBITER)) == [("a", 1), ("b", 0)]
+        assert found(roles=(Role.GUEST,), statuses=(TaskStatus.FAILED,)) == [("b", 0)]
+        assert found(roles=(Role.GUEST,), statuses=(TaskStatus.FAILED,), all_versions=True) == [
+            ("a", 0), ("b", 0),
+        ]  # fmt: skip
+        assert found(statuses=()) == []
+        assert found(job_id="none") == []
+
+
+def test_a_thousand_attempts_are_added_at_once(store, make):
+    tasks = [make.task(make.task_key(f"c_{i}")) for i in range(1000)]
+    with store.transaction() as tx:
+        tx.tasks.add(tasks)
+    with store.read() as tx:
+        assert tx.tasks.find(TaskFilter(job_id="j1")) == tasks

@@ -1,0 +1,148 @@
+"""Metrics, outputs, summaries, models and tables, over every store."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedflow.base.errors import TableExists
+from fedflow.domain.records import Metric
+
+
+def test_metric_points_are_appended_and_meta_is_merged(store, make):
+    key = make.task_key()
+    with store.transaction() as tx:
+        add = tx.tracking.add_metric
+        add(
+            key,
+            Metric(namespace="train", name="loss", points=((0, 0.7), (1, 0.6)), meta={"a": 1}),
+            now_ms=1,
+        )
+        add(key, Metric(namespace="train", name="auc", points=(("x", None),)), now_ms=1)
+        add(key, Metric(namespace="train", name="empty"), now_ms=1)
+    with store.transaction() as tx:
+        loss = Metric(namespace="train", name="loss", points=((2, 0.5),), meta={"b": [2], "a": 3})
+        tx.tracking.add_metric(key, loss, now_ms=2)
+        tx.tracking.add_metric(key, Metric(namespace="other", name="loss"), now_ms=2)
+    with store.read() as tx:
+        assert tx.tracking.metrics("j1", "a", make.guest) == [
+            Metric(
+                namespace="train", name="loss", points=((0, 0.7), (1, 0.6), (2, 0.5)),
+                meta={"a": 3, "b": [2]},
+            ),
+            Metric(namespace="train", name="auc", points=(("x", None),)),
+            Metric(namespace="train", name="empty"),
+            Metric(namespace="other", name="loss"),
+        ]  # fmt: skip
+
+
+def test_metrics_are_those_of_the_latest_attempt_at_that_site(store, make):
+    with store.transaction() as tx:
+        for version in (1, 0, 2):
+            for site in (make.guest, make.host):
+                key = make.task_key("a", version, site=site)
+                metric = Metric(namespace="n", name=f"{version} {site}", points=((1, 1),))
+                tx.tracking.add_metric(key, metric, now_ms=1)
+        tx.tracking.add_metric(make.task_key("b", 9), Metric(namespace="n", name="b"), now_ms=1)
+        tx.tracking.add_metric(
+            make.task_key("a", 9, job_id="j2"), Metric(namespace="n", name="j2"), now_ms=1
+        )
+    with store.read() as tx:
+        assert [m.name for m in tx.tracking.metrics("j1", "a", make.guest)] == ["2 guest 9999"]
+        assert [m.name for m in tx.tracking.metrics("j1", "a", make.host)] == ["2 host 10000"]
+        assert tx.tracking.metrics("j1", "none", make.guest) == []
+
+
+def test_ten_thousand_points_keep_their_order(store, make):
+    points = tuple((i, i * 0.5) for i in range(10_000))
+    with store.transaction() as tx:
+        tx.tracking.add_metric(
+            make.task_key(), Metric(namespace="n", name="m", points=points), now_ms=1
+        )
+    with store.read() as tx:
+        assert tx.tracking.metrics("j1", "a", make.guest)[0].points == points
+
+
+def test_outputs_are_those_of_the_latest_attempts_by_component_and_position(store, make):
+    with store.transaction() as tx:
+        put = tx.tracking.put_output
+        for key in (make.task_key("b"), make.task_key("a", 0), make.task_key("a", 1)):
+            put(make.output(key, "second", 1), now_ms=1)
+            put(make.output(key, "first", 0), now_ms=1)
+        put(make.output(make.task_key("a", 5, site=make.host)), now_ms=1)
+        outputs = tx.tracking.outputs("j1", None, make.guest)
+        assert [(o.key.component, o.key.version, o.data_name) for o in outputs] == [
+            ("a", 1, "first"), ("a", 1, "second"), ("b", 0, "first"), ("b", 0, "second"),
+        ]  # fmt: skip
+        assert outputs[0] == make.output(make.task_key("a", 1), "first", 0)
+        assert [o.data_name for o in tx.tracking.outputs("j1", "b", make.guest)] == [
+            "first", "second",
+        ]  # fmt: skip
+        assert tx.tracking.outputs("j2", None, make.guest) == []
+
+
+def test_an_output_that_is_put_again_replaces_the_first(store, make):
+    key = make.task_key()
+    with store.transaction() as tx:
+        tx.tracking.put_output(make.output(key), now_ms=1)
+        tx.tracking.put_output(make.output(key, position=4), now_ms=2)
+        assert [o.position for o in tx.tracking.outputs("j1", "a", make.guest)] == [4]
+
+
+def test_summaries_and_models_are_replaced_and_the_latest_attempt_counts(store, make):
+    with store.transaction() as tx:
+        for version in (1, 0):
+            key = make.task_key("a", version)
+            tx.tracking.put_summary(key, {"v": -1}, now_ms=1)
+            tx.tracking.put_summary(key, {"v": version}, now_ms=2)
+            tx.tracking.put_model(make.model(key), now_ms=1)
+            tx.tracking.put_model(make.model(key, alias=f"m{version}"), now_ms=2)
+    with store.read() as tx:
+        assert tx.tracking.summary("j1", "a", make.guest) == {"v": 1}
+        assert tx.tracking.model("j1", "a", make.guest) == make.model(
+            make.task_key("a", 1), alias="m1"
+        )
+        assert tx.tracking.summary("j1", "a", make.host) is None
+        assert tx.tracking.model("j1", "b", make.guest) is None
+
+
+def test_a_component_whose_name_continues_anothers_is_not_mixed_up(store, make):
+    with store.transaction() as tx:
+        tx.tracking.put_summary(make.task_key("b", job_id="x_a"), 1, now_ms=1)
+        tx.tracking.put_summary(make.task_key("a_b", job_id="x"), 2, now_ms=1)
+        assert tx.tracking.summary("x_a", "b", make.guest) == 1
+        assert tx.tracking.summary("x", "a_b", make.guest) == 2
+
+
+def test_a_table_is_stored_once_and_dropped_once(store, make):
+    table = make.table(id_delimiter="\t", have_head=False, count=2**40)
+    with store.transaction() as tx:
+        tx.tables.put(table)
+    with pytest.raises(TableExists), store.transaction() as tx:
+        tx.tables.put(make.table(address="other"))
+    with store.transaction() as tx:
+        assert tx.tables.get("ns", "t") == table
+        assert tx.tables.get("t", "ns") is None
+        assert tx.tables.drop("ns", "t") == table
+        assert tx.tables.drop("ns", "t") is None
+        tx.tables.put(make.table(address="other"))
+        assert tx.tables.get("ns", "t").address == "other"
+
+
+def test_a_refused_table_leaves_the_transaction_usable(store, make):
+    with store.transaction() as tx:
+        tx.tables.put(make.table())
+        with pytest.raises(TableExists):
+            tx.tables.put(make.table())
+        tx.tables.put(make.table("ns", "u"))
+    with store.read() as tx:
+        assert [t.name for t in tx.tables.find()] == ["t", "u"]
+
+
+def test_tables_are_found_newest_first(store, make):
+    with store.transaction() as tx:
+        for i, (namespace, name) in enumerate([("x", "b"), ("x", "a"), ("y", "c"), ("x", "d")]):
+            tx.tables.put(make.table(namespace, name, created_ms=100 + i // 2))
+        assert [t.name for t in tx.tables.find()] == ["d", "c", "a", "b"]
+        assert [t.name for t in tx.tables.find("x")] == ["d", "a", "b"]
+        assert [t.name for t in tx.tables.find("x", limit=1)] == ["d"]
+        assert tx.tables.find("none") == []

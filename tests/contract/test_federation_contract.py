@@ -1,0 +1,140 @@
+"""What every `Federation` keeps to: the in-process one of the tests and the real data plane."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fedflow.base.errors import CodecError, DuplicateValue, PeerFailed, ValueTooLate
+from fedflow.base.ids import PartyId
+from fedflow.domain.site import Role, Site
+from fedflow.federation.settings import FederationSettings
+from fedflow.sdk.context import Federation
+from fedflow.testing.data_plane import DataPlaneServer, Party
+from fedflow.testing.federation import LocalFederation
+
+GUEST = Site(Role.GUEST, PartyId("9999"))
+HOST = Site(Role.HOST, PartyId("10000"))
+ARBITER = Site(Role.ARBITER, PartyId("9999"))
+SITES = (GUEST, HOST, ARBITER)
+
+At = Callable[[Site], Federation]
+Fail = Callable[[Site, str], None]
+
+
+@pytest.fixture(params=["local", "data plane"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[At, Fail]]:
+    if request.param == "local":
+        local = LocalFederation(SITES)
+        yield local.at, local.fail
+        return
+    settings = FederationSettings(receive_timeout_s=10, send_timeout_s=10)
+    servers = {}
+    for party in ("9999", "10000"):
+        (tmp_path / party).mkdir()
+        servers[party] = DataPlaneServer(
+            Party(party_id=party, home=tmp_path / party), settings=settings
+        )
+    with servers["9999"], servers["10000"]:
+        servers["9999"].route_to({"10000": servers["10000"].port})
+        servers["10000"].route_to({"9999": servers["9999"].port})
+        for server in servers.values():
+            server.open("s_0", SITES, token="t")
+        handles = {s: servers[s.party_id].handle("s_0", s, token="t") for s in SITES}
+        yield (
+            handles.__getitem__,
+            lambda site, reason: servers[site.party_id].plane.fail_site("s_0", site, reason),
+        )
+        for handle in handles.values():
+            handle.close()
+
+
+def test_values_keep_their_type_and_content(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    table = pa.table({"id": ["a", "b"], "x": [1.5, None]})
+    values = {
+        "json": {"a": [1, 2.5, None, True, "é"], "b": {}},
+        "text": "x",
+        "none": None,
+        "bytes": bytes(range(256)),
+        "array": np.arange(12, dtype=np.float32).reshape(3, 4),
+        "fixed": np.array([b"abc", b"de"], dtype="S3"),
+    }
+    for name, value in values.items():
+        at(GUEST).send(name, value, to=HOST)
+    at(GUEST).send("table", table, to=HOST)
+    for name, value in values.items():
+        found = at(HOST).recv(name, from_=GUEST)
+        assert type(found) is type(value)
+        if isinstance(value, np.ndarray):
+            assert found.dtype == value.dtype
+            assert np.array_equal(found, value)
+            assert not found.flags.writeable
+        else:
+            assert found == value
+    assert at(HOST).recv("table", from_=GUEST).equals(table)
+
+
+def test_tags_and_directions_are_values_of_their_own(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    at(GUEST).send("x", 1, to=[HOST, ARBITER], tag="a")
+    at(GUEST).send("x", 2, to=[HOST], tag="b")
+    at(HOST).send("x", 3, to=GUEST, tag="a")
+    at(ARBITER).send("x", 4, to=GUEST, tag="a")
+    assert at(HOST).recv("x", from_=GUEST, tag="b") == 2
+    assert at(HOST).recv("x", from_=GUEST, tag="a") == 1
+    assert at(ARBITER).recv("x", from_=GUEST, tag="a") == 1
+    assert at(GUEST).recv_all("x", from_=[ARBITER, HOST], tag="a") == [4, 3]
+
+
+def test_a_value_is_sent_and_read_once(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    at(GUEST).send("x", 1, to=HOST)
+    with pytest.raises(DuplicateValue):
+        at(GUEST).send("x", 1, to=HOST)
+    at(HOST).recv("x", from_=GUEST)
+    with pytest.raises(DuplicateValue):
+        at(HOST).recv("x", from_=GUEST)
+
+
+def test_a_receive_waits_for_its_value_and_no_longer_than_it_may(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    with pytest.raises(ValueTooLate):
+        at(HOST).recv("x", from_=GUEST, timeout_s=0.05)
+    later = threading.Timer(0.05, lambda: at(GUEST).send("x", "there", to=HOST))
+    later.start()
+    assert at(HOST).recv("x", from_=GUEST, timeout_s=5) == "there"
+    later.join()
+
+
+def test_a_failed_site_is_told_to_who_waits_and_its_values_stay(world: tuple[At, Fail]) -> None:
+    at, fail = world
+    at(HOST).send("kept", 1, to=GUEST)
+    assert at(HOST).send("other", 2, to=GUEST) is None
+    at(GUEST).recv("other", from_=HOST)
+    failing = threading.Timer(0.05, lambda: fail(HOST, "killed by signal 9"))
+    failing.start()
+    with pytest.raises(PeerFailed, match="killed by signal 9"):
+        at(GUEST).recv("never", from_=HOST, timeout_s=5)
+    failing.join()
+    assert at(GUEST).recv("kept", from_=HOST) == 1
+    with pytest.raises(PeerFailed):
+        at(GUEST).send("x", 1, to=HOST)
+
+
+def test_tuples_and_keys_become_what_json_makes_of_them(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    at(GUEST).send("x", {1: (2, 3), None: True}, to=HOST)
+    assert at(HOST).recv("x", from_=GUEST) == {"1": [2, 3], "null": True}
+
+
+def test_what_may_not_travel_is_refused(world: tuple[At, Fail]) -> None:
+    at, _ = world
+    for value in (object(), {(1, 2): 3}, np.array([object()])):
+        with pytest.raises(CodecError):
+            at(GUEST).send("x", value, to=HOST)

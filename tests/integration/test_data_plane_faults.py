@@ -1,0 +1,471 @@
+"""The data plane when something breaks: restarts, stalled peers, strangers, nobody who reads."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from fedflow.base.errors import BadRequest, CodecError, PeerFailed, ServerRestarted
+from fedflow.base.ids import PartyId
+from fedflow.domain.site import Role, Site
+from fedflow.federation.digest import digest_of
+from fedflow.federation.keys import WireKey
+from fedflow.federation.messages import (
+    Ack,
+    Hello,
+    Notice,
+    Offer,
+    Progress,
+    Put,
+    Recv,
+    Send,
+    pack,
+    split_frames,
+)
+from fedflow.federation.settings import MIB, FederationSettings
+from fedflow.rpc.bulk import BULK
+from fedflow.rpc.links import MESSAGES
+from fedflow.testing.certificates import Authority, make_ca, make_certificate
+from fedflow.testing.data_plane import DataPlaneServer, Party, credentials_of
+from fedflow.testing.proxy import FaultyProxy
+
+GUEST = Site(Role.GUEST, PartyId("9999"))
+HOST = Site(Role.HOST, PartyId("10000"))
+SITES = [GUEST, HOST]
+S = "job_task_0"
+TOKEN = "t"
+FAST = FederationSettings(
+    receive_timeout_s=10,
+    send_timeout_s=10,
+    progress_timeout_s=0.4,
+    watch_interval_s=0.2,
+    reconnect_min_s=0.02,
+    reconnect_max_s=0.1,
+)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return make_ca()
+
+
+def make_server(
+    home: Path, party: str, *, authority: Authority | None, settings: FederationSettings = FAST,
+    port: int = 0,
+) -> DataPlaneServer:  # fmt: skip
+    folder = home / party
+    folder.mkdir(exist_ok=True)
+    credentials = credentials_of(party, authority) if authority else None
+    return DataPlaneServer(
+        Party(party_id=party, home=folder, credentials=credentials, port=port), settings=settings
+    )
+
+
+@contextmanager
+def pair(
+    home: Path, *, authority: Authority | None = None, settings: FederationSettings = FAST
+) -> Iterator[tuple[DataPlaneServer, DataPlaneServer]]:
+    guest = make_server(home, "9999", authority=authority, settings=settings)
+    host = make_server(home, "10000", authority=authority, settings=settings)
+    with guest, host:
+        guest.route_to({"10000": host.port})
+        host.route_to({"9999": guest.port})
+        for server in (guest, host):
+            server.open(S, SITES, token=TOKEN)
+        yield guest, host
+
+
+def until(condition: Callable[[], bool], *, within_s: float = 4.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        threading.Event().wait(0.005)
+
+
+# --- breaks --------------------------------------------------------------------------------------
+
+
+def test_a_transfer_goes_on_where_it_was_when_the_connection_breaks(tmp_path: Path) -> None:
+    array = np.random.default_rng(1).standard_normal(4 * MIB)  # 32 MiB
+    settings = FederationSettings(progress_timeout_s=0.5)
+    guest = make_server(tmp_path, "9999", authority=None, settings=settings)
+    host = make_server(tmp_path, "10000", authority=None)
+    with guest, host, FaultyProxy(host.port, stall_after=20 * MIB) as proxy:
+        guest.route_to({"10000": proxy.port})
+        for server in (guest, host):
+            server.open(S, SITES, token=TOKEN)
+        with guest.handle(S, GUEST, token=TOKEN) as sender, host.handle(S, HOST, token=TOKEN) as to:
+            sender.send("big", array, to=HOST)
+            assert proxy.stalled.wait(4)
+            proxy.heal()
+            assert np.array_equal(to.recv("big", from_=GUEST, timeout_s=20), array)
+            sender.flush(20)
+        assert proxy.passed < 50 * MIB  # 32 + what was in flight, not 20 + 32
+
+
+def test_a_peer_that_accepts_and_stops_reading_is_noticed_and_gone_around(
+    tmp_path: Path, authority: Authority
+) -> None:
+    with pair(tmp_path, authority=authority) as (guest, host):
+        array = np.random.default_rng(1).standard_normal(2 * MIB)  # 16 MiB
+        with FaultyProxy(host.port, stall_after=8 * MIB) as proxy:
+            guest.route_to({"10000": proxy.port})
+            with (
+                guest.handle(S, GUEST, token=TOKEN) as sender,
+                host.handle(S, HOST, token=TOKEN) as receiver,
+            ):
+                sender.send("big", array, to=HOST)
+                assert proxy.stalled.wait(4)
+                proxy.heal()
+                assert np.array_equal(receiver.recv("big", from_=GUEST, timeout_s=20), array)
+                sender.flush(20)
+
+
+def test_small_values_survive_a_stalled_and_a_reset_connection(tmp_path: Path) -> None:
+    with pair(tmp_path) as (guest, host):
+        with FaultyProxy(host.port, stall_after=300_000) as proxy:
+            guest.route_to({"10000": proxy.port})
+            with (
+                guest.handle(S, GUEST, token=TOKEN) as sender,
+                host.handle(S, HOST, token=TOKEN) as receiver,
+            ):
+                for i in range(40):
+                    sender.send("n", bytes([i]) * 20_000, to=HOST, tag=str(i))
+                assert proxy.stalled.wait(4)
+                proxy.heal()
+                for i in range(40):
+                    assert receiver.recv("n", from_=GUEST, tag=str(i)) == bytes([i]) * 20_000
+                proxy.reset()
+                sender.send("n", b"after", to=HOST, tag="after")
+                assert receiver.recv("n", from_=GUEST, tag="after") == b"after"
+                sender.flush(20)
+
+
+def test_a_receive_fails_at_once_when_its_own_server_was_restarted(tmp_path: Path) -> None:
+    with pair(tmp_path) as (_, host):
+        receiver = host.handle(S, HOST, token=TOKEN)
+        failures: list[Exception] = []
+
+        def read() -> None:
+            try:
+                receiver.recv("x", from_=GUEST)
+            except ServerRestarted as exc:
+                failures.append(exc)
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        until(lambda: host.plane.stats().waiting == 1)
+        port = host.port
+        host.stop()
+        with make_server(tmp_path, "10000", authority=None, port=port) as again:
+            again.open(S, SITES, token=TOKEN)
+            reading.join(5)
+            receiver.close()
+        host.start()  # so that the fixture can stop it
+    assert "restarted" in str(failures[0])
+
+
+def test_a_receiver_that_cannot_be_reached_fails_the_flush_at_its_deadline(tmp_path: Path) -> None:
+    settings = FederationSettings(send_timeout_s=0.5, reconnect_min_s=0.05)
+    with pair(tmp_path, settings=settings) as (guest, _):
+        guest.route_to({"10000": 1})
+        with guest.handle(S, GUEST, token=TOKEN) as sender:
+            sender.send("x", 1, to=HOST)
+            sender.send("big", np.zeros(MIB), to=HOST)
+            with pytest.raises(PeerFailed, match=r"0\.5 s"):
+                sender.flush(20)
+        guest.route_to({})
+        with guest.handle(S, GUEST, token=TOKEN) as sender:
+            sender.send("y", 1, to=HOST)
+            with pytest.raises(BadRequest, match="No route"):
+                sender.flush(20)
+
+
+# --- bounds --------------------------------------------------------------------------------------
+
+
+def test_memory_stays_bounded_when_nobody_reads(tmp_path: Path) -> None:
+    bounded = FederationSettings(
+        memory_bytes=MIB, inbound_bytes=8 * MIB, progress_timeout_s=2, watch_interval_s=1
+    )
+    with pair(tmp_path, settings=bounded) as (guest, host):
+        small, big = b"x" * 50_000, np.arange(MIB, dtype=np.int64)  # 8 MiB each
+        with (
+            guest.handle(S, GUEST, token=TOKEN) as sender,
+            host.handle(S, HOST, token=TOKEN) as receiver,
+        ):
+            for i in range(100):
+                sender.send("small", small, to=HOST, tag=str(i))
+            before = anonymous_bytes()
+            for i in range(8):
+                sender.send("big", big, to=HOST, tag=str(i))
+            sender.flush(20)
+            stats = host.plane.stats()
+            assert stats.unread == 108
+            assert stats.memory_bytes <= MIB
+            assert stats.spool_bytes > 4_000_000 + 8 * 8 * MIB - MIB
+            assert anonymous_bytes() - before < 48 * MIB
+            for i in range(100):
+                assert receiver.recv("small", from_=GUEST, tag=str(i)) == small
+            for i in range(8):
+                assert np.array_equal(receiver.recv("big", from_=GUEST, tag=str(i)), big)
+        until(lambda: host.plane.stats().spool_bytes == 0)
+        assert host.plane.stats().memory_bytes == 0
+
+
+def anonymous_bytes() -> int:
+    text = Path("/proc/self/status").read_text()
+    return int(text.split("RssAnon:")[1].split()[0]) * 1024
+
+
+def test_more_big_values_than_may_arrive_at_once_take_turns(tmp_path: Path) -> None:
+    few = FederationSettings(max_inbound=2, progress_timeout_s=1, inbound_bytes=8 * MIB)
+    with pair(tmp_path, settings=few) as (guest, host):
+        with (
+            guest.handle(S, GUEST, token=TOKEN) as sender,
+            host.handle(S, HOST, token=TOKEN) as receiver,
+        ):
+            for i in range(10):
+                sender.send("big", np.full(300_000, i), to=HOST, tag=str(i))
+            for i in range(10):
+                assert receiver.recv("big", from_=GUEST, tag=str(i))[-1] == i
+            sender.flush(20)
+
+
+def test_a_full_spool_at_the_receiver_only_delays(tmp_path: Path) -> None:
+    tight = FederationSettings(
+        spool_bytes=4 * MIB, memory_bytes=MIB, reconnect_min_s=0.02, reconnect_max_s=0.05
+    )
+    with pair(tmp_path, settings=tight) as (guest, host):
+        with (
+            guest.handle(S, GUEST, token=TOKEN) as sender,
+            host.handle(S, HOST, token=TOKEN) as receiver,
+        ):
+            first = np.arange(300_000)  # 2.3 MiB
+            sender.send("big", first, to=HOST, tag="0")
+            sender.flush(20)
+            sender.send("big", first + 1, to=HOST, tag="1")
+            assert np.array_equal(receiver.recv("big", from_=GUEST, tag="0"), first)
+            assert np.array_equal(receiver.recv("big", from_=GUEST, tag="1"), first + 1)
+            sender.flush(20)
+
+
+# --- hostile executors ---------------------------------------------------------------------------
+
+
+def raw_executor(server: DataPlaneServer, *, site: Site = GUEST) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(3)
+    sock.connect(str(server.socket_path))
+    sock.sendall(pack(Hello(session=S, site=site.key, token=TOKEN)))
+    assert b"welcome" in sock.recv(1000)
+    return sock
+
+
+def test_nonsense_on_the_unix_socket_is_answered_and_hung_up_on(tmp_path: Path) -> None:
+    with pair(tmp_path) as (guest, _):
+        for nonsense in (b"GET / HTTP/1.0\r\n\r\n", b"\0" * 64, pack(Ack(seq=1, status="stored"))):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+                sock.settimeout(3)
+                sock.connect(str(guest.socket_path))
+                sock.sendall(nonsense)
+                assert b"BadRequest" in sock.recv(1000)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(3)
+            sock.connect(str(guest.socket_path))
+            sock.sendall(pack(Recv(id=1, name="x", tag="", source="host-10000", timeout_s=1)))
+            assert b"NotAuthenticated" in sock.recv(1000)
+        until(lambda: guest.plane.stats().executors == 0)
+
+
+def test_a_value_whose_digest_is_wrong_is_not_handed_over(tmp_path: Path) -> None:
+    with pair(tmp_path) as (guest, host):
+        with raw_executor(guest) as sock, host.handle(S, HOST, token=TOKEN) as receiver:
+            send = Send(id=1, name="x", tag="", to=[HOST.key], size=3, digest="0" * 64, file=False)
+            sock.sendall(pack(send, b"abc"))
+            with pytest.raises(CodecError, match="digest"):
+                receiver.recv("x", from_=GUEST)
+            body = b"not a value"
+            send = Send(
+                id=2, name="y", tag="", to=[HOST.key], size=len(body),
+                digest=digest_of([body]), file=False,
+            )  # fmt: skip
+            sock.sendall(pack(send, body))
+            with pytest.raises(CodecError, match=r"too short|begin"):
+                receiver.recv("y", from_=GUEST)
+
+
+def test_a_file_that_its_executor_cuts_off_is_an_error_and_harms_nobody(tmp_path: Path) -> None:
+    with pair(tmp_path) as (guest, host):
+        host.plane.close_session(S, HOST)
+        guest.route_to({"10000": 1})  # nothing is read before the file is cut off
+        path = tmp_path / "value"
+        path.write_bytes(bytes(4 * MIB))
+        with raw_executor(guest) as sock, path.open("rb") as file:
+            send = Send(
+                id=7, name="x", tag="", to=[HOST.key], size=4 * MIB, digest="0" * 64, file=True
+            )
+            socket.send_fds(sock, [pack(send)], [file.fileno()])
+            assert b"accepted" in sock.recv(1000)
+            os.truncate(path, 1000)
+            host.plane.open_session(S, HOST, token=TOKEN, sites=SITES)
+            guest.route_to({"10000": host.port})
+            answer = b""
+            deadline = time.monotonic() + 8
+            while b"delivered" not in answer and time.monotonic() < deadline:
+                answer += sock.recv(1000)
+            assert b"cut off" in answer
+        assert guest.plane.stats().executors <= 1
+
+
+def test_a_descriptor_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pair(tmp_path) as (guest, _):
+        read, write = os.pipe()
+        try:
+            for descriptors in ([read], []):
+                with raw_executor(guest) as sock:
+                    send = Send(
+                        id=7,
+                        name="x",
+                        tag="",
+                        to=[HOST.key],
+                        size=2 * MIB,
+                        digest="0" * 64,
+                        file=True,
+                    )
+                    if descriptors:
+                        socket.send_fds(sock, [pack(send)], descriptors)
+                    else:
+                        sock.sendall(pack(send))
+                    assert b"BadRequest" in sock.recv(1000)
+        finally:
+            os.close(read)
+            os.close(write)
+
+
+# --- hostile parties -----------------------------------------------------------------------------
+
+
+def call_as(
+    party: str,
+    server: DataPlaneServer,
+    *,
+    authority: Authority,
+    method: str,
+    messages: list[bytes],
+    trusted: Authority | None = None,
+) -> bytes:
+    """Return the first answer of a server to a stream that a party's certificate opens.
+
+    Raises: grpc.RpcError.
+    """
+    made = make_certificate(party, authority=trusted or authority)
+    credentials = grpc.ssl_channel_credentials(authority.certificate, made.key, made.certificate)
+    stop = threading.Event()
+
+    def requests() -> Iterator[bytes]:
+        yield from messages
+        stop.wait(5)  # an open stream, as a real sender's
+
+    with grpc.secure_channel(f"localhost:{server.port}", credentials) as channel:
+        stream = channel.stream_stream(method)(requests(), timeout=3)
+        try:
+            answer: bytes = next(stream)
+            return answer
+        finally:
+            stop.set()
+            stream.cancel()
+
+
+def test_a_party_cannot_speak_for_another_or_for_a_site_outside_the_task(
+    tmp_path: Path, authority: Authority
+) -> None:
+    with pair(tmp_path, authority=authority) as (_, host):
+        foreign = WireKey(S, "x", "", "guest-9999", "host-10000")
+        outside = WireKey(S, "x", "", "guest-5555", "host-10000")
+        notice = Notice(
+            seq=1, kind="failed", session=S, source=GUEST.key, destination=HOST.key, reason="lie"
+        )
+        for message in (
+            Put(seq=1, key=foreign, digest="d" * 64, crc32=0),
+            Put(seq=1, key=outside, digest="d" * 64, crc32=0),
+            notice,
+        ):
+            answer = call_as(
+                "5555", host, authority=authority, method=MESSAGES, messages=[pack(message)]
+            )
+            (ack, _), *_ = split_frames(answer)
+            assert isinstance(ack, Ack)
+            assert ack.status == "refused"
+            assert ack.error is not None
+            assert ack.error.name == "NotAuthenticated"
+        for key in (foreign, outside):
+            answer = call_as(
+                "5555",
+                host,
+                authority=authority,
+                method=BULK,
+                messages=[pack(Offer(key=key, size=2 * MIB, digest="d" * 64))],
+            )
+            (progress, _), *_ = split_frames(answer)
+            assert isinstance(progress, Progress)
+            assert progress.status == "refused"
+            assert progress.error is not None
+            assert progress.error.name == "NotAuthenticated"
+        assert host.plane.stats().unread == 0
+
+
+def test_a_party_without_a_certificate_of_the_authority_gets_no_stream(
+    tmp_path: Path, authority: Authority
+) -> None:
+    with pair(tmp_path, authority=authority) as (_, host):
+        with pytest.raises(grpc.RpcError) as caught:
+            call_as(
+                "9999",
+                host,
+                authority=authority,
+                method=MESSAGES,
+                messages=[pack(Ack(seq=1, status="stored"))],
+                trusted=make_ca("stranger"),
+            )
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+
+
+def offer(*, size: int = 5, source: str = "guest-9999", digest: str = "d" * 64) -> bytes:
+    return pack(Offer(key=WireKey(S, "x", "", source, "host-10000"), size=size, digest=digest))
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (MESSAGES, b"nonsense"),
+        (MESSAGES, pack(Ack(seq=1, status="stored"))),
+        (BULK, b"nonsense"),
+        (BULK, pack(Ack(seq=1, status="stored"))),
+        (BULK, offer(size=-1)),
+        (BULK, offer(size=2**60)),
+        (BULK, offer(source="king-9999")),
+        (BULK, offer(digest="/../../../escaped")),
+        (BULK, offer(digest="d" * 64 + "\n")),
+    ],
+)
+def test_nonsense_of_a_party_is_refused(
+    tmp_path: Path, authority: Authority, method: str, message: bytes
+) -> None:
+    with pair(tmp_path, authority=authority) as (_, host):
+        try:
+            answer = call_as("9999", host, authority=authority, method=method, messages=[message])
+        except grpc.RpcError as exc:
+            answer = exc.code().name.encode()
+        assert b"BadRequest" in answer or answer == b"INVALID_ARGUMENT"
+        assert host.plane.stats().spool_bytes == 0
+        assert not list(tmp_path.glob("**/*escaped*"))

@@ -1,0 +1,502 @@
+"""The command door over real sockets and mutual TLS: who gets in, and what is answered."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from fedflow.base.clock import SystemClock, pause
+from fedflow.base.errors import BadSetting, NoRoute, PartyUnreachable, PortInUse
+from fedflow.base.ids import PartyId
+from fedflow.domain.site import Role, Site
+from fedflow.rpc.credentials import Credentials, certificate_party, load_credentials
+from fedflow.rpc.packets import ProtobufPackets
+from fedflow.rpc.pb import proxy_pb2
+from fedflow.rpc.server import RpcServer, RpcSettings
+from fedflow.rpc.unary import UnaryService, UnarySettings
+from fedflow.testing.certificates import Authority, make_ca, make_certificate
+from fedflow.transport.channels import Channels, ChannelSettings
+from fedflow.transport.grpc_client import GrpcClient
+from fedflow.transport.loopback import LoopbackClient
+from fedflow.transport.router import Router
+from fedflow.transport.routes import Route, Routes, RouteTable, make_routes
+from fedflow.wire import envelope
+from fedflow.wire.packet import METHOD, request_packet
+
+PATH = "/party/202611201000000000000/host/10000/create"
+GUEST = Site(Role.GUEST, PartyId("9999"))
+PACKETS = ProtobufPackets()
+SMALL = UnarySettings(threads=2, waiting=2, body_bytes=10_000)
+
+
+@dataclass
+class Handler:
+    """A dispatch that remembers; while `gate` is not set it waits."""
+
+    seen: list[tuple[str, Mapping[str, str], bytes]] = field(default_factory=list)
+    gate: threading.Event = field(default_factory=threading.Event)
+    answer: bytes = envelope.encode(envelope.success({"hello": "host"}))
+    error: Exception | None = None
+    pass_by: bool = False
+
+    def __call__(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        self.seen.append((path, headers, body))
+        assert self.pass_by or self.gate.wait(20)
+        if self.error is not None:
+            raise self.error
+        return 200, self.answer
+
+
+def wait_for(condition: Callable[[], bool], *, limit_s: float = 10.0) -> None:
+    """Wait until a condition holds; the test fails after `limit_s`."""
+    clock, never = SystemClock(), threading.Event()
+    deadline_s = clock.monotonic_s() + limit_s
+    while not condition():
+        assert clock.monotonic_s() < deadline_s
+        pause(0.01, never)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return make_ca()
+
+
+@pytest.fixture
+def handler() -> Handler:
+    handler = Handler()
+    handler.gate.set()
+    return handler
+
+
+def credentials(folder: Path, authority: Authority, party_id: str, name: str = "") -> Credentials:
+    made = make_certificate(party_id, authority=authority)
+    paths = [folder / f"{name or party_id}.{kind}" for kind in ("crt", "key", "ca")]
+    for path, pem in zip(paths, (made.certificate, made.key, authority.certificate)):
+        path.write_bytes(pem)
+    return load_credentials(
+        paths[0], paths[1], authorities=paths[2], party_id=party_id,
+        now_ms=SystemClock().now_ms(),
+    )  # fmt: skip
+
+
+def serve(
+    stack: ExitStack, handler: Handler, creds: Credentials | None, *,
+    settings: UnarySettings = SMALL, message_bytes: int = 64 * 1024,
+) -> int:  # fmt: skip
+    """Start the server of party 10000 and return its port."""
+    server = RpcServer(
+        RpcSettings(port=0, message_bytes=message_bytes),
+        credentials=creds.for_server() if creds else None,
+    )
+    service = UnaryService(
+        handler, authenticate=certificate_party, packets=PACKETS,
+        hosts=lambda party: party == "10000", settings=settings,
+    )  # fmt: skip
+    server.open()
+    stack.callback(service.close)
+    stack.callback(server.stop, 0.2)
+    server.listen([service.add_to])
+    return server.port
+
+
+def caller(
+    stack: ExitStack, port: int, creds: Credentials | None, *, destination: str = "10000",
+    own: str = "9999",
+) -> Callable[..., Any]:  # fmt: skip
+    """Return a function that sends one command as `own`."""
+    routes = Routes(
+        local=frozenset({own}),
+        remote={destination: Route(host="127.0.0.1", port=port, tls=creds is not None)},
+    )
+    channels = Channels(
+        RouteTable(routes),
+        credentials=creds.for_client() if creds else None,
+        settings=ChannelSettings(),
+    )
+    stack.callback(channels.close)
+    client = GrpcClient(channels, packets=PACKETS, own_party=own)
+
+    def call(path: str = PATH, body: Any = None, **changes: Any) -> Any:
+        given: dict[str, Any] = {
+            "source": Site(Role.GUEST, PartyId(own)), "destination": destination,
+            "request_id": "r1", "job_id": "j1", "deadline_s": 5.0,
+        }  # fmt: skip
+        given.update(changes)
+        source, to = given.pop("source"), given.pop("destination")
+        return client.call(source, to, path, body if body is not None else {}, **given)
+
+    return call
+
+
+# --- a call that goes well ------------------------------------------------------------------------
+
+
+def test_a_command_arrives_with_its_source_and_request_id(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"))
+    call = caller(stack, port, credentials(tmp_path, authority, "9999"))
+    reply = call(body={"a": 1})
+    assert (reply.retcode, reply.data) == (0, {"hello": "host"})
+    ((path, headers, body),) = handler.seen
+    assert (path, body) == (f"/v1{PATH}", b'{"a":1}')
+    assert headers["SRC-PARTY-ID"] == "9999"
+    assert headers["X-FEDFLOW-REQUEST-ID"] == "r1"
+    assert headers["SRC-ROLE"] == "guest"
+
+
+def test_the_answer_is_a_packet_with_fates_trailing_metadata(
+    stack: ExitStack, handler: Handler
+) -> None:
+    port = serve(stack, handler, None)
+    channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
+    packet = request_packet(
+        f"/v1{PATH}", b"{}", source="9999", source_role="guest", destination="10000",
+        job_id="j1", request_id=None, timeout_ms=5000,
+    )  # fmt: skip
+    raw, call = channel.unary_unary(METHOD).with_call(PACKETS.encode(packet), timeout=5)
+    reply = PACKETS.decode(raw)
+    assert envelope.parse_reply(reply.body).data == {"hello": "host"}
+    assert (reply.source, reply.destination, reply.path) == ("10000", "9999", f"/v1{PATH}")
+    trailing = dict(call.trailing_metadata())
+    assert trailing["src-party-id"] == "9999"
+    assert trailing["dest-party-id"] == "10000"
+    assert trailing["service"] == "fateflow"
+
+
+def test_a_waiting_call_does_not_hold_up_others(stack: ExitStack, handler: Handler) -> None:
+    port = serve(stack, handler, None)
+    call = caller(stack, port, None)
+    handler.gate.clear()
+    waiting = threading.Thread(target=call)
+    waiting.start()
+    wait_for(lambda: bool(handler.seen))
+    handler.pass_by = True
+    assert call().retcode == 0
+    assert waiting.is_alive()
+    handler.gate.set()
+    waiting.join(5)
+    assert not waiting.is_alive()
+
+
+# --- calls that are refused -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/job/submit", "ForbiddenRoute"),
+        ("/party/j/lr_0/j_lr_0/0/host/10000/report", "ForbiddenRoute"),
+        ("/party/../job/submit", "ForbiddenRoute"),
+        ("/party/j/local/0/create", "ForbiddenRoute"),
+        ("/party/j/upload_0/j_upload_0/0/local/0/start", "ForbiddenRoute"),
+    ],
+)
+def test_a_forbidden_path_never_reaches_a_handler(
+    stack: ExitStack, handler: Handler, path: str, name: str
+) -> None:
+    call = caller(stack, serve(stack, handler, None), None)
+    reply = call(path)
+    assert (reply.retcode, handler.seen) == (108, [])
+
+
+def test_a_party_cannot_speak_for_another(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"))
+    call = caller(stack, port, credentials(tmp_path, authority, "6666"), own="9999")
+    reply = call()
+    assert reply.retcode == 109
+    assert "6666" in reply.retmsg
+    assert handler.seen == []
+
+
+def test_header_and_topic_must_name_the_same_source(stack: ExitStack, handler: Handler) -> None:
+    port = serve(stack, handler, None)
+    channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
+    packet = request_packet(
+        f"/v1{PATH}", b"{}", source="9999", source_role="guest", destination="10000",
+        job_id="j1", request_id=None, timeout_ms=5000,
+    )  # fmt: skip
+    raw = PACKETS.encode(packet).replace(b'"SRC-PARTY-ID":"9999"', b'"SRC-PARTY-ID":"9998"')
+    answer = channel.unary_unary(METHOD)(raw, timeout=5)
+    assert envelope.parse_reply(PACKETS.decode(answer).body).retcode == 101
+    assert handler.seen == []
+
+
+def test_a_packet_for_another_party_is_refused(stack: ExitStack, handler: Handler) -> None:
+    call = caller(stack, serve(stack, handler, None), None, destination="7777")
+    assert "7777" in call().retmsg
+    assert handler.seen == []
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff\xff\xff", b"x" * 1000])
+def test_bytes_that_are_no_packet_are_answered_as_an_error(
+    stack: ExitStack, handler: Handler, raw: bytes
+) -> None:
+    port = serve(stack, handler, None)
+    channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
+    answer = channel.unary_unary(METHOD)(raw, timeout=5)
+    packet = proxy_pb2.Packet.FromString(answer)  # it has no path
+    assert envelope.parse_reply(packet.body.value).retcode == 101
+
+
+def test_a_body_over_the_limit_is_refused_and_a_message_far_over_it_is_not_read(
+    stack: ExitStack, handler: Handler
+) -> None:
+    call = caller(stack, serve(stack, handler, None), None)
+    assert "bytes" in call(body={"a": "x" * 20_000}).retmsg
+    with pytest.raises(PartyUnreachable, match="too much at once"):
+        call(body={"a": "x" * 200_000})
+    assert handler.seen == []
+
+
+def test_deeply_nested_json_is_refused(stack: ExitStack, handler: Handler) -> None:
+    body: list[Any] = []
+    for _ in range(150):
+        body = [body]
+    call = caller(stack, serve(stack, handler, None), None)
+    assert call(body={"a": body}).retcode == 101
+    assert handler.seen == []
+
+
+def test_a_handlers_defect_is_answered_without_details(stack: ExitStack, handler: Handler) -> None:
+    handler.error = RuntimeError("secret")
+    reply = caller(stack, serve(stack, handler, None), None)()
+    assert (reply.retcode, reply.retmsg) == (100, "internal error")
+
+
+def test_calls_over_the_limit_are_told_to_come_back(stack: ExitStack, handler: Handler) -> None:
+    call = caller(stack, serve(stack, handler, None), None)
+    handler.gate.clear()
+    codes: list[Any] = []
+
+    def one() -> None:
+        try:
+            codes.append(call().retcode)
+        except PartyUnreachable as exc:
+            codes.append(exc.fields["reason"])
+
+    threads = [threading.Thread(target=one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: len(codes) == 4)
+    handler.gate.set()
+    for thread in threads:
+        thread.join(5)
+    assert codes.count(0) == 4
+    assert sum("too much at once" in str(code) for code in codes) == 4
+
+
+# --- calls that do not arrive ---------------------------------------------------------------------
+
+
+def test_a_foreign_certificate_is_refused_on_both_sides(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    other = make_ca("somebody else")
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"))
+    foreign = credentials(tmp_path, other, "9999", "foreign")
+    with pytest.raises(PartyUnreachable, match="certificate"):
+        caller(stack, port, foreign)()
+    trusting = Credentials(  # it trusts the server, but the server does not trust it
+        party_id=foreign.party_id, certificate=foreign.certificate, key=foreign.key,
+        authorities=authority.certificate, expires_ms=0,
+    )  # fmt: skip
+    with pytest.raises(PartyUnreachable, match="certificate"):
+        caller(stack, port, trusting)()
+    assert handler.seen == []
+
+
+def test_a_server_with_another_partys_certificate_is_not_talked_to(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"))
+    call = caller(stack, port, credentials(tmp_path, authority, "9999"), destination="7777")
+    with pytest.raises(PartyUnreachable, match="another party"):
+        call()
+    assert handler.seen == []
+
+
+def test_a_client_without_tls_is_refused(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"))
+    with pytest.raises(PartyUnreachable):
+        caller(stack, port, None)(deadline_s=2.0)
+    assert handler.seen == []
+
+
+def test_a_server_without_tls_is_told_apart(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    call = caller(stack, serve(stack, handler, None), credentials(tmp_path, authority, "9999"))
+    with pytest.raises(PartyUnreachable, match="TLS"):
+        call()
+
+
+def test_a_port_where_nobody_listens_says_connection_refused(stack: ExitStack) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        call = caller(stack, probe.getsockname()[1], None)
+        with pytest.raises(PartyUnreachable, match="connection refused") as caught:
+            call()
+    assert caught.value.fields["party_id"] == "10000"
+
+
+def test_a_late_answer_says_how_long_was_waited(stack: ExitStack, handler: Handler) -> None:
+    call = caller(stack, serve(stack, handler, None), None)
+    handler.gate.clear()
+    with pytest.raises(PartyUnreachable, match=r"no answer within 0\.2 s"):
+        call(deadline_s=0.2)
+    handler.gate.set()
+
+
+def test_something_else_that_listens_is_no_party(stack: ExitStack) -> None:
+    server = RpcServer(RpcSettings(port=0))
+    server.open()
+    stack.callback(server.stop, 0.1)
+    server.listen([])
+    with pytest.raises(PartyUnreachable, match="no server of a party"):
+        caller(stack, server.port, None)()
+
+
+def test_a_server_that_comes_back_is_reached_again(stack: ExitStack, handler: Handler) -> None:
+    first = ExitStack()
+    port = serve(first, handler, None)
+    call = caller(stack, port, None)
+    assert call().retcode == 0
+    first.close()
+    with pytest.raises(PartyUnreachable):
+        call()
+    server = RpcServer(RpcSettings(port=port))
+    service = UnaryService(
+        handler, authenticate=certificate_party, packets=PACKETS,
+        hosts=lambda party: party == "10000", settings=SMALL,
+    )  # fmt: skip
+    server.open()
+    stack.callback(service.close)
+    stack.callback(server.stop, 0.2)
+    server.listen([service.add_to])
+
+    def reached() -> bool:
+        try:
+            return bool(call().retcode == 0)
+        except PartyUnreachable:
+            return False
+
+    wait_for(reached)
+
+
+# --- the server itself ----------------------------------------------------------------------------
+
+
+def test_a_port_in_use_is_a_readable_error(stack: ExitStack) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        server = RpcServer(RpcSettings(port=taken.getsockname()[1]))
+        server.open()
+        stack.callback(server.stop)
+        with pytest.raises(PortInUse, match="in use"):
+            server.listen([])
+
+
+def test_stop_leaves_no_thread(handler: Handler) -> None:
+    before = set(threading.enumerate())
+    with ExitStack() as stack:
+        call = caller(stack, serve(stack, handler, None), None)
+        call()
+    left = {t for t in threading.enumerate() if t.name.startswith("fedflow")} - before
+    assert left == set()
+
+
+# --- routes and loopback --------------------------------------------------------------------------
+
+
+def test_local_parties_take_no_network(handler: Handler) -> None:
+    table = RouteTable(make_routes({"9999"}, {"10000": "127.0.0.1:1"}, tls=False))
+    channels = Channels(table, credentials=None, settings=ChannelSettings())
+    router = Router(
+        table,
+        local=LoopbackClient(handler, own_party="9999"),
+        remote=GrpcClient(channels, packets=PACKETS, own_party="9999"),
+    )
+    for party in ("9999", "0"):
+        reply = router.call(GUEST, party, PATH, {}, request_id="r", job_id="j", deadline_s=1)
+        assert reply.data == {"hello": "host"}
+    assert [s[1]["SRC-PARTY-ID"] for s in handler.seen] == ["9999", "9999"]
+    with pytest.raises(PartyUnreachable):
+        router.call(None, "10000", PATH, {}, request_id="r", job_id="j", deadline_s=1)
+    with pytest.raises(NoRoute):
+        router.call(None, "8888", PATH, {}, request_id="r", job_id="j", deadline_s=1)
+    assert (router.knows("10000"), router.knows("8888"), router.is_local("0")) == (
+        True,
+        False,
+        True,
+    )
+    channels.close()
+
+
+def test_a_changed_route_takes_effect_at_the_next_call(stack: ExitStack, handler: Handler) -> None:
+    table = RouteTable(make_routes({"9999"}, {"10000": "127.0.0.1:1"}, tls=False))
+    channels = Channels(table, credentials=None, settings=ChannelSettings())
+    stack.callback(channels.close)
+    client = GrpcClient(channels, packets=PACKETS, own_party="9999")
+    with pytest.raises(PartyUnreachable):
+        client.call(GUEST, "10000", PATH, {}, request_id="r", job_id="j", deadline_s=2)
+    port = serve(stack, handler, None)
+    table.replace(make_routes({"9999"}, {"10000": f"127.0.0.1:{port}"}, tls=False))
+    reply = client.call(GUEST, "10000", PATH, {}, request_id="r", job_id="j", deadline_s=5)
+    assert reply.retcode == 0
+
+
+# --- credentials ----------------------------------------------------------------------------------
+
+
+def test_credentials_are_checked_before_anything_listens(
+    tmp_path: Path, authority: Authority
+) -> None:
+    now_ms = SystemClock().now_ms()
+    credentials(tmp_path, authority, "9999")
+    credentials(tmp_path, authority, "10000")
+    (tmp_path / "other.ca").write_bytes(make_ca("other").certificate)
+    (tmp_path / "rubbish").write_bytes(b"rubbish")
+    files = {
+        "certificate": tmp_path / "9999.crt", "key": tmp_path / "9999.key",
+        "authorities": tmp_path / "9999.ca",
+    }  # fmt: skip
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"certificate": tmp_path / "none"}, "cannot be read"),
+        ({"certificate": tmp_path / "rubbish"}, "no PEM certificate"),
+        ({"key": tmp_path / "rubbish"}, "no plain PEM key"),
+        ({"key": tmp_path / "10000.key"}, "not the key of the certificate"),
+        ({"authorities": tmp_path / "other.ca"}, "none of the authorities"),
+        ({"party_id": "10000"}, "common name is 9999"),
+        ({"now_ms": now_ms + 400 * 86_400_000}, "expired on"),
+        ({"now_ms": now_ms - 86_400_000}, "valid only from"),
+    ]
+    for changes, message in wrong:
+        given: dict[str, Any] = {**files, "party_id": "9999", "now_ms": now_ms, **changes}
+        with pytest.raises(BadSetting, match=message):
+            load_credentials(given.pop("certificate"), given.pop("key"), **given)
+
+
+def test_the_end_of_a_certificate_is_known(tmp_path: Path, authority: Authority) -> None:
+    loaded = credentials(tmp_path, authority, "9999")
+    assert loaded.expires_ms > SystemClock().now_ms()
+    assert b"PRIVATE" not in repr(loaded).encode()

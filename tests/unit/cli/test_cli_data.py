@@ -1,0 +1,214 @@
+"""`fedflow data`, `table`, `tracking`, `component`, `version`."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import msgspec
+import pytest
+
+from fedflow.base.errors import TableExists
+
+UPLOAD, INFO, STATUS = "/v1/data/upload", "/v1/table/table_info", "/v1/job/status"
+WHERE = ("-j", "7", "-c", "lr_0", "-r", "guest", "-p", "9999")
+
+
+@pytest.fixture
+def csv(tmp_path):
+    path = tmp_path / "g.csv"
+    path.write_text("id,x\n1,2\n")
+    return path
+
+
+@pytest.fixture
+def accepts(shell, make_view):
+    shell.answer(UPLOAD, members={"jobId": "7"})
+    shell.answer(STATUS, make_view())
+    shell.answer(
+        INFO, {"table_name": "t", "namespace": "n", "exist": 1, "count": 569, "partition": 4}
+    )
+    return shell
+
+
+def sent(shell):
+    request = next(one for one in shell.server.received if one.path == UPLOAD)
+    return msgspec.json.decode(unquote(request.target.partition("?")[2]))
+
+
+def test_upload_waits_and_tells_how_many_rows_there_are(accepts, csv):
+    result = accepts("data", "upload", "-f", csv, "-n", "n", "-t", "t")
+    assert (result.exit_code, result.stdout) == (0, "Table n.t has 569 rows.\n")
+    assert sent(accepts) == {
+        "file": "g.csv", "namespace": "n", "table_name": "t", "head": 1, "partition": 4,
+        "id_delimiter": ",", "drop": 0, "use_local_data": 1,
+    }  # fmt: skip
+
+
+def test_upload_takes_every_option(accepts, csv):
+    options = ("--drop", "--no-head", "--partition", 8, "--id-delimiter", ";")
+    accepts("data", "upload", "-f", csv, "-n", "n", "-t", "t", *options)
+    found = sent(accepts)
+    assert [found[k] for k in ("drop", "head", "partition", "id_delimiter")] == [1, 0, 8, ";"]
+
+
+def test_upload_takes_a_conf_of_fate_and_options_win(accepts, csv, tmp_path):
+    conf = {
+        "file": str(csv), "head": 0, "partition": 16, "work_mode": 1, "namespace": "exp",
+        "table_name": "g", "drop": 2, "extend_sid": 1,
+    }  # fmt: skip
+    (tmp_path / "c.json").write_bytes(msgspec.json.encode(conf))
+    result = accepts("data", "upload", "-c", tmp_path / "c.json", "-t", "other")
+    assert result.exit_code == 0, result.output
+    assert sent(accepts) == {
+        "file": "g.csv", "namespace": "exp", "table_name": "other", "head": 0, "partition": 16,
+        "id_delimiter": ",", "drop": 0, "use_local_data": 1, "extend_sid": 1,
+    }  # fmt: skip
+
+
+def test_upload_without_waiting_prints_the_job(accepts, csv):
+    answer = accepts.json("data", "upload", "-f", csv, "-n", "n", "-t", "t", "--no-wait")
+    assert answer == {"job_id": "7", "namespace": "n", "table_name": "t"}
+    assert len(accepts.server.received) == 1
+
+
+def test_an_upload_job_that_fails_is_code_3_with_its_reason(accepts, csv, make_view):
+    reason = {"code": "BadData", "message": "line 2: no id", "site": None}
+    accepts.answer(STATUS, make_view("failed", reason=reason))
+    result = accepts("data", "upload", "-f", csv, "-n", "n", "-t", "t")
+    assert result.exit_code == 3
+    assert "line 2: no id" in result.stdout
+
+
+def test_a_table_that_exists_is_an_error_with_the_way_out(shell, csv):
+    shell.refuse(UPLOAD, TableExists(namespace="n", name="t"))
+    result = shell("data", "upload", "-f", csv, "-n", "n", "-t", "t")
+    assert result.exit_code == 1
+    assert "Table n.t exists already." in result.stderr
+    assert "--drop" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-n", "n", "-t", "t"), "name the file"),
+        (("-f", "/no/such.csv", "-n", "n", "-t", "t"), "does not exist"),
+        (("-f", "{csv}", "-t", "t"), "name the namespace"),
+        (("-f", "{csv}", "-n", "n"), "name the table name"),
+        (("-f", "{csv}", "-n", "n", "-t", "t", "--partition", "0"), "not in the range"),
+    ],
+)
+def test_an_upload_that_is_incomplete_is_a_usage_error(shell, csv, words, said):
+    result = shell("data", "upload", *(str(w).format(csv=csv) for w in words))
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+    assert shell.server.received == []
+
+
+@pytest.mark.parametrize("bad", [{"head": "x"}, {"partition": "4"}, {"file": "/no/such.csv"}])
+def test_a_conf_with_a_wrong_value_is_a_usage_error(shell, csv, tmp_path, bad):
+    conf = {"file": str(csv), "namespace": "n", "table_name": "t", **bad}
+    (tmp_path / "c.json").write_bytes(msgspec.json.encode(conf))
+    assert shell("data", "upload", "-c", tmp_path / "c.json").exit_code == 2
+
+
+def test_history_lists_uploads(shell):
+    info = {"table_name": "g", "namespace": "exp", "partition": 4, "upload_count": 569}
+    shell.answer("/v1/data/upload/history", [{"7": {"upload_info": info, "notes": ""}}])
+    result = shell("data", "history")
+    assert result.stdout.splitlines()[1].split() == ["exp", "g", "569", "4", "7"]
+
+
+def test_table_info_of_no_table_says_so(shell):
+    shell.answer(INFO, {"table_name": "t", "namespace": "n", "exist": 0, "count": 0})
+    assert "does not exist" in shell("table", "info", "-n", "n", "-t", "t").stdout
+    assert shell.json("table", "info", "-n", "n", "-t", "t")["exists"] is False
+
+
+def test_table_preview_shows_rows(shell):
+    shell.answer("/v1/table/preview", {"header": ["id", "[x]"], "data": [["1", "[bold]2"]]})
+    lines = shell("table", "preview", "-n", "n", "-t", "t").stdout.splitlines()
+    assert [line.split() for line in lines] == [["id", "[x]"], ["1", "[bold]2"]]
+
+
+def test_table_delete_asks_first(shell):
+    shell.answer("/v1/table/delete", {})
+    assert shell("table", "delete", "-n", "n", "-t", "t", text="n\n").exit_code == 130
+    assert shell.server.received == []
+    assert shell("table", "delete", "-n", "n", "-t", "t", "--yes").exit_code == 0
+    assert shell.server.bodies("/v1/table/delete") == [{"namespace": "n", "table_name": "t"}]
+
+
+def test_metrics_show_values_and_curves(shell):
+    data = {
+        "train": {
+            "lr_0": {"data": [["auc", 0.98765432]], "meta": {"metric_type": "EVALUATION_SUMMARY"}},
+            "loss": {"data": [[0, 0.6], [1, 0.5]], "meta": {"unit_name": "iters"}},
+            "roc": {"data": [[i / 100, i / 100] for i in range(101)], "meta": {}},
+            "confusion_mat": {"data": [], "meta": {"tp": [1]}},
+        }
+    }
+    shell.answer("/v1/tracking/component/metric/all", data)
+    text = shell("tracking", "metrics", *WHERE).stdout
+    assert "auc   0.987654" in text
+    assert "iters  value" in text
+    assert "train / roc: 101 points" in text
+    assert "train / confusion_mat: --json has it" in text
+    assert shell.json("tracking", "metrics", *WHERE)[0]["points"] == [["auc", 0.98765432]]
+
+
+def test_output_shows_the_first_rows(shell):
+    shell.answer(
+        "/v1/tracking/component/output/data",
+        [[["1", "a"], ["2", "b"]]],
+        members={"meta": {"header": [["id", "x"]], "total": [2], "names": ["data"]}},
+    )
+    text = shell("tracking", "output", *WHERE, "-l", "1").stdout
+    assert "data: 2 rows" in text
+    assert "1   a" in text
+    assert "2   b" not in text
+
+
+def test_output_is_saved_in_a_folder(shell, tmp_path):
+    shell.archive("/v1/tracking/component/output/data/download", {"data.csv": "id\n1\n"})
+    result = shell("tracking", "output", *WHERE, "-o", tmp_path / "out")
+    assert result.stdout.strip().endswith("data.csv")
+    assert (tmp_path / "out" / "data.csv").read_text() == "id\n1\n"
+
+
+def test_summary_and_model_are_json(shell):
+    shell.answer("/v1/tracking/component/summary/download", {"auc": 1})
+    shell.answer(
+        "/v1/tracking/component/output/model",
+        {"weight": {"x0": 1}},
+        members={"meta": {"meta_data": {"alpha": 0.1}, "module_name": "HeteroLR"}},
+    )
+    assert msgspec.json.decode(shell("tracking", "summary", *WHERE).stdout) == {"auc": 1}
+    model = msgspec.json.decode(shell("tracking", "model", *WHERE).stdout)
+    assert (model["module"], model["param"]) == ("HeteroLR", {"weight": {"x0": 1}})
+    shell.answer("/v1/tracking/component/output/model", {})
+    assert shell("tracking", "model", *WHERE).exit_code == 1
+
+
+def test_components_are_listed_and_described_by_name_or_alias(shell):
+    module = {
+        "module": "DataTransform", "roles": ["guest", "host"], "aliases": ["DataIO"],
+        "data_ports": ["data"], "outputs": ["data"], "summary": "Parses rows.",
+        "parameters": {"type": "object"}, "needs_input": True,
+    }  # fmt: skip
+    shell.answer("/v1/component/describe", [module])
+    assert "DataTransform  guest, host  Parses rows." in shell("component", "list").stdout
+    assert "Parses rows." in shell("component", "describe", "dataio").stdout
+    assert shell.json("component", "describe", "datatransform")["parameters"] == {"type": "object"}
+    result = shell("component", "describe", "Nonsense")
+    assert (result.exit_code, "'Nonsense'" in result.stderr) == (1, True)
+    assert shell.server.received[0].method == "GET"
+
+
+def test_version_shows_both_sides(shell):
+    shell.answer("/v1/server/version/get", {"FATE": "1.11.4"})
+    assert shell.json("version")["FATE"] == "1.11.4"
+
+
+def test_keys_in_the_environment_sign_requests(shell):
+    shell.answer("/v1/server/version/get", {})
+    shell("version", env={"FEDFLOW_APP_KEY": "k", "FEDFLOW_SECRET_KEY": "s"})
+    assert "SIGNATURE" in shell.server.received[0].headers

@@ -1,0 +1,281 @@
+"""`fedflow job`: texts, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fedflow.base.errors import InvalidJobSpec, JobNotFound, Problem, SubmitRefused
+from fedflow.testing.rest import Answer
+
+STATUS, SUBMIT, LOG = "/v1/job/status", "/v1/job/submit", "/v1/job/log/download"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "conf.json").write_text('{"dsl_version": 2}')
+    (tmp_path / "dsl.json").write_text('{"components": {}}')
+    return ["-c", tmp_path / "conf.json", "-d", tmp_path / "dsl.json"]
+
+
+def test_submit_sends_both_files_and_prints_the_job(shell, files):
+    shell.answer(SUBMIT, {"job_id": "7", "warnings": ["a short key"]}, members={"jobId": "7"})
+    result = shell("job", "submit", *files)
+    assert result.exit_code == 0
+    assert "Job 7 was submitted." in result.stdout
+    assert "Warning: a short key" in result.stderr
+    assert shell.server.bodies(SUBMIT) == [
+        {"job_dsl": {"components": {}}, "job_runtime_conf": {"dsl_version": 2}}
+    ]
+
+
+def test_submit_prints_json_for_programs(shell, files):
+    shell.answer(SUBMIT, {"job_id": "7"}, members={"jobId": "7"})
+    assert shell.json("job", "submit", *files)["job_id"] == "7"
+
+
+def test_submit_and_wait_ends_with_code_3_if_the_job_fails(shell, files, make_view, make_task):
+    reason = {"code": "BadData", "message": "row 3: no number", "site": "host-10000"}
+    shell.answer(SUBMIT, {"job_id": "7"}, members={"jobId": "7"})
+    failed = make_view(
+        "failed",
+        reason=reason,
+        tasks=[make_task("host-10000", "failed", reason=reason)],
+    )
+    shell.answer(STATUS, failed)
+    result = shell("job", "submit", *files, "--wait")
+    assert result.exit_code == 3
+    assert "job 7 failed: host-10000: row 3: no number" in result.stdout
+    assert "First error: reader_0 at host 10000, BadData" in result.stdout
+    assert json.loads(shell("job", "submit", *files, "--wait", "--json").stdout) == {
+        **failed,
+        "roles": failed["roles"],
+    }
+
+
+def test_submit_and_wait_ends_with_code_0_if_the_job_succeeds(shell, files, make_view):
+    shell.answer(SUBMIT, {"job_id": "7"}, members={"jobId": "7"})
+    shell.answer(STATUS, make_view())
+    result = shell("job", "submit", *files, "--wait")
+    assert result.exit_code == 0
+    assert "Job 7: success after 3.5 s." in result.stdout
+
+
+def test_every_mistake_of_a_job_is_printed_with_its_path(shell, files):
+    problems = [Problem("$.dsl.a", "no module", "X"), Problem("$.conf.role", "is empty", "Y")]
+    shell.refuse(SUBMIT, InvalidJobSpec(problems))
+    result = shell("job", "submit", *files)
+    assert result.exit_code == 1
+    assert "  $.dsl.a: no module (X)\n  $.conf.role: is empty (Y)\n" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_refusal_is_printed_with_its_hint(shell, files):
+    shell.refuse(SUBMIT, SubmitRefused(reason="host 10000 says no"))
+    result = shell("job", "submit", *files)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: The job was not accepted: host 10000 says no.\nHint: ")
+
+
+def test_an_error_never_steers_the_terminal(shell, files):
+    shell.refuse(SUBMIT, SubmitRefused(reason="\x1b[2J\x07evil\r"))
+    assert "\x1b" not in shell("job", "submit", *files).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{\n  "a": 1,\n  "b" 2\n}', "line 3, column 7: Expecting ':' delimiter"),
+        ("", "line 1, column 1"),
+        ("[]", "must hold a JSON object"),
+        ('{"a": 1, "a": 2}', "'a' occurs twice"),
+        ('{"a": NaN}', "NaN is not JSON"),
+    ],
+)
+def test_a_file_that_is_no_json_object_is_a_usage_error_that_says_where(
+    shell, files, tmp_path, content, said
+):
+    (tmp_path / "conf.json").write_text(content)
+    result = shell("job", "submit", *files)
+    assert result.exit_code == 2
+    assert "conf.json" in result.stderr
+    assert said in result.stderr
+    assert shell.server.received == []
+
+
+def test_a_file_in_another_encoding_is_a_usage_error(shell, files, tmp_path):
+    (tmp_path / "conf.json").write_bytes('{"a": "ä"}'.encode("latin-1"))
+    result = shell("job", "submit", *files)
+    assert (result.exit_code, "not UTF-8" in result.stderr) == (2, True)
+
+
+def test_a_missing_file_is_a_usage_error(shell, files, tmp_path):
+    (tmp_path / "dsl.json").unlink()
+    result = shell("job", "submit", *files)
+    assert result.exit_code == 2
+    assert "dsl.json: No such file or directory" in result.stderr
+
+
+def test_a_conf_can_come_from_standard_input(shell, files):
+    shell.answer(SUBMIT, {"job_id": "7"}, members={"jobId": "7"})
+    shell("job", "submit", "-c", "-", *files[2:], text='{"from": "stdin"}')
+    assert shell.server.bodies(SUBMIT)[0]["job_runtime_conf"] == {"from": "stdin"}
+
+
+def test_no_server_is_code_4_and_says_how_to_start_one(shell):
+    result = shell("job", "list", reachable=False)
+    assert result.exit_code == 4
+    assert "No fedflow server answers at http://127.0.0.1:1: connection refused" in result.stderr
+    assert "fedflow server start" in result.stderr
+
+
+def test_the_option_wins_over_the_environment(shell, make_view):
+    shell.answer(STATUS, make_view())
+    result = shell("job", "query", "-j", "7", "--server", shell.server.url, reachable=False)
+    assert result.exit_code == 0
+
+
+def test_query_shows_every_task_of_every_site(shell, make_view):
+    shell.answer(STATUS, make_view())
+    result = shell("job", "query", "-j", "7")
+    assert result.exit_code == 0
+    assert "status     success (100 %)" in result.stdout
+    assert "guest 9999" in result.stdout
+    assert "success 2.0 s" in result.stdout
+
+
+def test_query_of_a_failed_job_shows_why_and_is_no_failure_itself(shell, make_view, make_task):
+    reason = {"code": "BadData", "message": "x\x1b[31m", "site": None}
+    task = make_task("guest-9999", "failed", reason=reason)
+    shell.answer(STATUS, make_view("failed", tasks=[task]))
+    result = shell("job", "query", "-j", "7")
+    assert result.exit_code == 0
+    assert "First error: reader_0 at guest 9999, BadData" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_query_prints_the_whole_view_as_json(shell, make_view):
+    shell.answer(STATUS, make_view())
+    assert shell.json("job", "query", "-j", "7") == make_view()
+
+
+def test_an_unknown_job_is_an_error(shell):
+    shell.refuse(STATUS, JobNotFound(job_id="8"))
+    result = shell("job", "query", "-j", "8")
+    assert (result.exit_code, result.stderr.partition("\n")[0]) == (
+        1,
+        "Error: No job 8 at this server.",
+    )
+
+
+def test_list_shows_jobs_and_how_many_there_are(shell):
+    row = {"job_id": "7", "role": "guest", "party_id": 9999, "status": "success", "elapsed": 2000}
+    shell.answer("/v1/job/list/job", {"jobs": [row], "count": 3})
+    result = shell("job", "list", "-l", "1")
+    assert "7" in result.stdout
+    assert "guest 9999" in result.stdout
+    assert "1 of 3" in result.stdout
+
+
+def test_stop_prints_the_status_that_the_job_has_then(shell, make_view):
+    shell.answer("/v1/job/stop")
+    shell.answer(STATUS, make_view("canceled"))
+    assert "Job 7 is canceled." in shell("job", "stop", "-j", "7").stdout
+
+
+def test_wait_prints_a_line_per_change(shell, make_view, make_task):
+    views = [
+        make_view("waiting", tasks=[make_task("guest-9999", "waiting", ended_ms=None)]),
+        make_view("running", tasks=[make_task("guest-9999", "running", ended_ms=None)]),
+        make_view("running", tasks=[{**make_task("guest-9999", "running"), "ended_ms": None,
+                                     "progress": 0.3}]),
+        make_view("success"),
+    ]  # fmt: skip
+    left = list(views)
+    shell.server.answers[STATUS] = lambda _: Answer(data=left.pop(0) if len(left) > 1 else left[0])
+    lines = shell("job", "wait", "-j", "7").stdout.splitlines()
+    assert lines == [
+        "job 7 waiting",
+        "job 7 running",
+        "  reader_0 guest 9999 running",
+        "  reader_0 guest 9999 running 25%",
+        "job 7 success",
+        "  reader_0 guest 9999 success 2.0 s",
+        "  reader_0 host 10000 success 2.0 s",
+        "Job 7: success after 3.5 s.",
+    ]
+
+
+def test_wait_with_a_timeout_is_an_error_that_leaves_the_job_alone(shell, make_view):
+    shell.answer(STATUS, make_view("running", ended_ms=None))
+    result = shell("job", "wait", "-j", "7", "--timeout", "0.05")
+    assert result.exit_code == 1
+    assert "still running" in result.stderr
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+LOGS = {
+    "guest/9999/reader_0/0/INFO.log": "first attempt\n",
+    "guest/9999/reader_0/1/INFO.log": "second attempt\n",
+    "guest/9999/reader_0/1/ERROR.log": "the error\n",
+    "guest/9999/other_0/0/INFO.log": "other\n",
+    "host/9999/reader_0/0/INFO.log": "host's\n",
+    "notes.txt": "no log",
+}
+
+
+def test_log_prints_the_newest_attempt_of_a_component(shell):
+    shell.archive(LOG, LOGS)
+    result = shell("job", "log", "-j", "7", "-c", "reader_0", "-r", "guest", "-p", "9999")
+    assert (result.exit_code, result.stdout) == (0, "second attempt\n")
+
+
+def test_log_names_the_sites_if_there_are_several(shell):
+    shell.archive(LOG, LOGS)
+    result = shell("job", "log", "-j", "7", "-c", "reader_0")
+    assert result.stdout == (
+        "==> guest 9999 reader_0 <==\nsecond attempt\n==> host 9999 reader_0 <==\nhost's\n"
+    )
+
+
+def test_log_without_a_component_prints_the_first_error_and_its_log(shell, make_view, make_task):
+    reason = {"code": "BadData", "message": "no number", "site": None}
+    task = make_task("guest-9999", "failed", reason=reason)
+    shell.answer(STATUS, make_view("failed", tasks=[task]))
+    shell.archive(LOG, LOGS)
+    result = shell("job", "log", "-j", "7")
+    assert "First error: reader_0 at guest 9999, BadData\n  no number\n  the error" in result.stdout
+
+
+def test_log_of_a_job_without_errors_says_so(shell, make_view):
+    shell.answer(STATUS, make_view())
+    assert "no task has failed at this server" in shell("job", "log", "-j", "7").stdout
+
+
+def test_log_of_an_unknown_component_is_an_error(shell):
+    shell.archive(LOG, LOGS)
+    assert shell("job", "log", "-j", "7", "-c", "none_0").exit_code == 1
+
+
+def test_logs_are_saved_in_a_folder(shell, tmp_path):
+    shell.archive(LOG, LOGS)
+    result = shell("job", "log", "-j", "7", "-o", tmp_path / "logs")
+    assert f"{len(LOGS)} files were saved" in result.stdout
+    assert (tmp_path / "logs" / "notes.txt").read_text() == "no log"
+
+
+def test_a_hostile_log_archive_is_an_error(shell, tmp_path):
+    shell.archive(LOG, {"../evil": "x"})
+    result = shell("job", "log", "-j", "7", "-o", tmp_path / "logs")
+    assert result.exit_code == 1
+    assert "outside" in result.stderr
+    assert not (tmp_path / "evil").exists()
+
+
+def test_role_and_party_go_together(shell):
+    result = shell("job", "log", "-j", "7", "-r", "guest")
+    assert result.exit_code == 2
+    assert "go together" in result.stderr

@@ -1,0 +1,181 @@
+"""The parts of HeteroLR that read what other parties say, and the drawing of batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fedflow.base.errors import CodecError, Diverged
+from fedflow.components.crypto.paillier import PrivateKey
+from fedflow.components.linear.arithmetic import Scales, dot, open_sums, pack_sums
+from fedflow.components.linear.batches import BatchInfo, GuestBatches, HostBatches, plan_batches
+from fedflow.components.linear.instances import ids_digest
+from fedflow.components.linear.params import HeteroLRParams
+from fedflow.components.linear.predictions import sigmoid
+from fedflow.components.linear.share import WeightShare
+from fedflow.sdk import check_params
+
+
+def plan(rows: int = 50, hosts: int = 1, **params: Any) -> BatchInfo:
+    checked = check_params(HeteroLRParams, params, path="$")
+    return plan_batches(checked, rows=rows, hosts=hosts, weighted=False)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def test_defaults_mean_one_batch_and_the_asynchronous_variant() -> None:
+    info = plan()
+    assert (info.batch_size, info.batch_num, info.use_async, info.masked) == (50, 1, True, False)
+    assert info.stored_order
+    assert plan(hosts=2).use_async is False
+
+
+def test_the_last_batch_may_be_smaller() -> None:
+    info = plan(batch_size=20)
+    assert [info.batch_rows(b) for b in range(info.batch_num)] == [20, 20, 10]
+    random = plan(batch_size=20, batch_strategy="random")
+    assert [random.batch_rows(b) for b in range(random.batch_num)] == [20, 20, 20]
+
+
+def test_decoys_hide_the_real_rows_and_every_row_is_real_once() -> None:
+    info = plan(batch_size=10, masked_rate=1.5)
+    assert info.masked_batch_size == 25
+    batches = GuestBatches(info, shuffle=True, random_seed=None)
+    first, second = batches.epoch(), batches.epoch()
+    for epoch in (first, second):
+        real = []
+        for batch in epoch:
+            assert isinstance(batch.rows, np.ndarray)
+            assert batch.real is not None
+            assert len(np.unique(batch.rows)) == len(batch.rows) == 25
+            real.extend(batch.rows[batch.real].tolist())
+        assert sorted(real) == list(range(50))
+    assert not np.array_equal(first[0].rows, second[0].rows)
+
+
+def test_decoys_stay_the_same_if_the_batches_do() -> None:
+    info = plan(batch_size=10, masked_rate=1.0, shuffle=False)
+    batches = GuestBatches(info, shuffle=False, random_seed=None)
+    assert batches.epoch() is batches.epoch()
+    (first, *_) = batches.epoch()
+    assert isinstance(first.rows, np.ndarray)
+    assert sorted(first.rows[first.real].tolist()) == list(range(10))
+
+
+def test_hosts_accept_what_the_guest_draws() -> None:
+    info = BatchInfo.from_json(plan(batch_size=10, masked_rate=2.0).to_json())
+    guest, host = GuestBatches(info, shuffle=True, random_seed=1), HostBatches(info)
+    assert host.announced
+    rows = [batch.rows for batch in guest.epoch() if isinstance(batch.rows, np.ndarray)]
+    assert [batch.rows is r for batch, r in zip(host.epoch(rows), rows, strict=True)] == [True] * 5
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "all",
+        [1, 2],
+        np.array([1.0, 2.0]),
+        np.array([[1, 2]]),
+        np.array([], dtype=np.int64),
+        np.array([-1, 2]),
+        np.array([1, 50]),
+        np.array([3, 3]),
+        np.arange(21),
+    ],
+)
+def test_hosts_refuse_impossible_rows(rows: Any) -> None:
+    host = HostBatches(plan(batch_size=20, masked_rate=0.0, shuffle=True))
+    with pytest.raises(CodecError, match="batch_data_index"):
+        host.epoch([rows])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": -1},
+        {"rows": "50"},
+        {"batch_size": 0},
+        {"batch_size": 60},
+        {"batch_num": 10**9},
+        {"masked_batch_size": 10**12},
+        {"precision": 4000},
+        {"use_async": None},
+    ],
+)
+def test_an_impossible_batch_info_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(CodecError, match="batch_info"):
+        BatchInfo.from_json({**plan(batch_size=20).to_json(), **change})
+    with pytest.raises(CodecError):
+        BatchInfo.from_json([1, 2])
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "update", [None, [0.0, 0.0], np.zeros(3), np.zeros(2, dtype=np.float32), np.zeros((2, 1))]
+)
+def test_an_update_of_the_wrong_shape_is_refused(update: Any) -> None:
+    share = WeightShare(HeteroLRParams(), columns=("a",), intercept=True)
+    with pytest.raises(CodecError):
+        share.apply(update, iteration=0)
+
+
+def test_an_update_that_is_not_finite_is_divergence() -> None:
+    share = WeightShare(HeteroLRParams(), columns=("a",), intercept=True)
+    with pytest.raises(Diverged, match="iteration 4"):
+        share.apply(np.array([np.nan, 0.0]), iteration=4)
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+def test_slots_have_128_bits_with_fates_precision() -> None:
+    scales = Scales.of(plan(), hosts=1)
+    assert (scales.slot_bits, scales.factors, scales.sum_bits) == (128, 2, 79)
+
+
+def test_sums_of_the_largest_allowed_numbers_do_not_overflow() -> None:
+    key = PrivateKey.generate(1024)
+    public = key.public
+    scales = Scales.of(plan(), hosts=1)
+    largest = 1 << (scales.sum_bits + 2 * 23)
+    values = [largest, -largest] * 5
+    ciphertexts = list(public.encrypt([2 * v for v in values]))
+    message = pack_sums(public, ciphertexts, values, slot_bits=scales.slot_bits)
+    found = open_sums(key, message, scales=scales, count=10)
+    assert found.tolist() == [3 * 2.0**79, -3 * 2.0**79] * 5
+    again = pack_sums(public, ciphertexts, values, slot_bits=scales.slot_bits)
+    assert again != message  # blinded anew each time
+
+
+def test_long_messages_are_worked_on_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedflow.components.linear.arithmetic.ROWS_PER_BLOCK", 7)
+    key = PrivateKey.generate(256)
+    values = list(range(-10, 10))
+    payload = key.public.to_bytes(key.public.encrypt(values))
+    matrix = np.arange(40, dtype=np.int64).reshape(20, 2)
+    found = key.decrypt(dot(key.public, payload, matrix, with_total=True))
+    assert found == [*(np.array(values) @ matrix).tolist(), sum(values)]
+    with pytest.raises(CodecError):
+        dot(key.public, payload, matrix[:19])
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_the_digest_of_ids_depends_on_values_and_order_not_on_chunks() -> None:
+    ids = pa.chunked_array([["a", "bc", "d"]])
+    assert ids_digest(ids) == ids_digest(pa.chunked_array([["a"], ["bc", "d"]]))
+    assert ids_digest(pa.chunked_array([[1, 2]])) == ids_digest(pa.chunked_array([["1", "2"]]))
+    others = [["ab", "c", "d"], ["bc", "a", "d"], ["a", "bc"]]
+    assert len({ids_digest(pa.chunked_array([o])) for o in others} | {ids_digest(ids)}) == 4
+
+
+def test_sigmoid_does_not_overflow() -> None:
+    assert sigmoid(np.array([-1e9, 0.0, 1e9])).tolist() == [0.0, 0.5, 1.0]

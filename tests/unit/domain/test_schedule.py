@@ -1,0 +1,335 @@
+"""What `decide` does next for one job: each rule by an example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from fedflow.base.ids import PartyId
+from fedflow.domain.dag import Dag
+from fedflow.domain.schedule import (
+    FOLLOW_ON,
+    ApplyAt,
+    EndJob,
+    JobView,
+    PartyTaskView,
+    QueueJob,
+    Reason,
+    ReleaseAt,
+    SettleTask,
+    SitePhase,
+    SiteView,
+    StartJob,
+    StartTask,
+    StopRequest,
+    TaskView,
+    decide,
+    first_reason,
+)
+from fedflow.domain.site import Role, Site
+from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
+
+NOW_MS = 1_800_000_000_000
+GUEST = Site(Role.GUEST, PartyId("9999"))
+HOST = Site(Role.HOST, PartyId("10000"))
+ARBITER = Site(Role.ARBITER, PartyId("10000"))
+CHAIN = Dag(names=("a", "b", "c"), edges=(("a", "b"), ("b", "c")))
+FAN = Dag(names=("a", "b", "c", "d"), edges=())
+W, R, S, P = TaskStatus.WAITING, TaskStatus.RUNNING, TaskStatus.SUCCESS, TaskStatus.PASS
+F, T, C = TaskStatus.FAILED, TaskStatus.TIMEOUT, TaskStatus.CANCELED
+
+
+def site(which: Site, phase: SitePhase = SitePhase.GRANTED, *, retry_ms: int = 0) -> SiteView:
+    return SiteView(site=which, phase=phase, heard_ms=NOW_MS, retry_ms=retry_ms)
+
+
+def task(*parties: TaskStatus, status: TaskStatus = R, version: int = 0) -> TaskView:
+    sites = (GUEST, HOST, ARBITER)
+    shares = {s: PartyTaskView(status=p, reason=why(p, s)) for s, p in zip(sites, parties)}
+    return TaskView(version=version, status=status, parties=shares)
+
+
+def why(status: TaskStatus, at: Site) -> Reason | None:
+    if status in (F, T, C):
+        return Reason(code="BadData", message=f"{status.value} there", site=at)
+    return None
+
+
+def view(
+    status: JobStatus = JobStatus.RUNNING,
+    *,
+    sites: tuple[SiteView, ...] = (site(GUEST), site(HOST)),
+    dag: Dag = CHAIN,
+    tasks: Mapping[str, TaskView] | None = None,
+    **more: object,
+) -> JobView:
+    waiting = {name: task(W, W, status=W) for name in dag.names}
+    base = JobView(
+        job_id="1",
+        status=status,
+        dag=dag,
+        sites=sites,
+        tasks={**waiting, **(tasks or {})},
+        parallelism=1,
+        created_ms=NOW_MS,
+        timeout_ms=3_600_000,
+        create_timeout_ms=10_000,
+        lease_ms=60_000,
+    )
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def phases(*which: SitePhase) -> tuple[SiteView, ...]:
+    """Return host, guest and arbiter (not in the order of asking) in these phases."""
+    return tuple(site(s, p) for s, p in zip((HOST, GUEST, ARBITER), which))
+
+
+# --- create ---------------------------------------------------------------------------------------
+
+
+def test_a_job_is_queued_once_every_site_accepted_it() -> None:
+    creating = phases(SitePhase.CREATED, SitePhase.CREATING)
+    assert decide(view(JobStatus.READY, sites=creating), NOW_MS) == []
+    created = phases(SitePhase.CREATED, SitePhase.CREATED)
+    assert decide(view(JobStatus.READY, sites=created), NOW_MS) == [QueueJob()]
+
+
+def test_a_site_that_does_not_answer_in_time_ends_the_job_and_is_named() -> None:
+    ready = view(JobStatus.READY, sites=phases(SitePhase.CREATING, SitePhase.CREATED))
+    assert decide(ready, NOW_MS + 10_000) == []
+    (end,) = decide(ready, NOW_MS + 10_001)
+    assert isinstance(end, EndJob)
+    assert end.status is JobStatus.FAILED
+    assert end.reason == Reason(
+        code="PartyUnreachable", message="no answer from host 10000 within 10 seconds"
+    )
+
+
+def test_a_refusal_ends_the_job_with_the_sites_own_sentence() -> None:
+    reason = Reason(code="TableNotFound", message="No table a.b", site=HOST)
+    refused = replace(site(HOST, SitePhase.REFUSED), reason=reason)
+    ready = view(JobStatus.READY, sites=(site(GUEST, SitePhase.CREATED), refused))
+    assert decide(ready, NOW_MS) == [EndJob(status=JobStatus.FAILED, reason=reason)]
+
+
+# --- cores ----------------------------------------------------------------------------------------
+
+
+def test_cores_are_asked_for_by_party_number_then_role() -> None:
+    phase = {GUEST: SitePhase.CREATED, HOST: SitePhase.CREATED, ARBITER: SitePhase.CREATED}
+    asked = []
+    for _ in range(3):
+        waiting = view(JobStatus.WAITING, sites=tuple(site(s, p) for s, p in phase.items()))
+        (action,) = decide(waiting, NOW_MS)
+        assert isinstance(action, ApplyAt)
+        asked.append(action.site)
+        phase[action.site] = SitePhase.GRANTED
+    assert asked == [GUEST, ARBITER, HOST]  # 9999 is before 10000, though not as text
+    waiting = view(JobStatus.WAITING, sites=tuple(site(s, p) for s, p in phase.items()))
+    assert decide(waiting, NOW_MS) == [StartJob()]
+
+
+def test_the_next_site_is_asked_only_after_the_answer_of_the_one_before() -> None:
+    asking = phases(SitePhase.CREATED, SitePhase.APPLYING)
+    assert decide(view(JobStatus.WAITING, sites=asking), NOW_MS) == []
+
+
+def test_a_denial_gives_back_what_was_taken_and_waits_for_its_time() -> None:
+    denied = site(HOST, SitePhase.DENIED, retry_ms=NOW_MS + 100)
+    waiting = view(JobStatus.WAITING, sites=(site(GUEST), denied))
+    assert decide(waiting, NOW_MS) == [ReleaseAt(sites=(GUEST,))]
+    released = view(JobStatus.WAITING, sites=(site(GUEST, SitePhase.CREATED), denied))
+    assert decide(released, NOW_MS + 99) == []
+    assert decide(released, NOW_MS + 100) == [ApplyAt(site=GUEST)]
+
+
+def test_a_job_whose_turn_it_is_not_asks_for_no_cores_but_goes_on_if_it_has_some() -> None:
+    created = view(
+        JobStatus.WAITING, sites=phases(SitePhase.CREATED, SitePhase.CREATED), may_apply=False
+    )
+    assert decide(created, NOW_MS) == []
+    halfway = phases(SitePhase.CREATED, SitePhase.GRANTED)
+    assert decide(replace(created, sites=halfway), NOW_MS) == [ApplyAt(site=HOST)]
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def test_a_task_starts_once_its_inputs_are_there() -> None:
+    assert decide(view(), NOW_MS) == [StartTask(component="a", version=0)]
+    assert decide(view(tasks={"a": task(R, S)}), NOW_MS) == []
+    done = view(tasks={"a": task(S, P)})
+    assert decide(done, NOW_MS) == [
+        SettleTask(component="a", version=0, status=S, reason=None),
+        StartTask(component="b", version=0),
+    ]
+
+
+def test_a_task_is_settled_and_started_with_its_own_version() -> None:
+    again = view(tasks={"a": task(S, S, version=2), "b": task(W, W, status=W, version=3)})
+    settle, start = decide(again, NOW_MS)
+    assert isinstance(settle, SettleTask)
+    assert isinstance(start, StartTask)
+    assert (settle.version, start.version) == (2, 3)
+
+
+@pytest.mark.parametrize(("parallelism", "started"), [(1, "a"), (2, "ab"), (9, "abcd")])
+def test_no_more_tasks_run_at_once_than_allowed(parallelism: int, started: str) -> None:
+    actions = decide(view(dag=FAN, parallelism=parallelism), NOW_MS)
+    assert actions == [StartTask(component=c, version=0) for c in started]
+
+
+def test_running_tasks_take_places() -> None:
+    running = view(dag=FAN, tasks={"b": task(R, R)}, parallelism=2)
+    assert decide(running, NOW_MS) == [StartTask(component="a", version=0)]
+    assert decide(replace(running, parallelism=1), NOW_MS) == []
+
+
+def test_after_a_failure_nothing_new_starts_and_what_runs_may_end() -> None:
+    failed = view(dag=FAN, tasks={"a": task(F, R), "b": task(R, R)}, parallelism=3)
+    assert decide(failed, NOW_MS) == [
+        SettleTask(component="a", version=0, status=F, reason=why(F, GUEST))
+    ]
+    settled = view(
+        dag=FAN, tasks={"a": task(F, C, status=F), "b": task(R, R, status=R)}, parallelism=3
+    )
+    assert decide(settled, NOW_MS) == []
+
+
+def test_the_job_ends_with_the_failed_tasks_reason_and_its_place() -> None:
+    failed = view(tasks={"a": task(R, F)})
+    settle, end = decide(failed, NOW_MS)
+    assert isinstance(settle, SettleTask)
+    assert end == EndJob(
+        status=JobStatus.FAILED,
+        reason=Reason(code="BadData", message="a at host 10000: failed there", site=HOST),
+    )
+
+
+def test_a_failure_without_a_reason_still_names_the_component() -> None:
+    silent = TaskView(version=0, status=F, parties={GUEST: PartyTaskView(status=F)})
+    (end,) = decide(view(tasks={"a": silent}), NOW_MS)
+    assert isinstance(end, EndJob)
+    assert end.reason == Reason(code="ComponentFailed", message="a did not succeed")
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ((S, S, S, S), JobStatus.SUCCESS),
+        ((S, P, S, P), JobStatus.SUCCESS),
+        ((C, T, F, S), JobStatus.FAILED),
+        ((C, T, S, S), JobStatus.TIMEOUT),
+        ((S, S, C, W), JobStatus.CANCELED),
+    ],
+)
+def test_the_worst_task_names_the_end_of_the_job(
+    ends: tuple[TaskStatus, ...], expected: JobStatus
+) -> None:
+    tasks = {name: task(end, end, status=end) for name, end in zip("abcd", ends)}
+    (end,) = decide(view(dag=FAN, tasks=tasks), NOW_MS)
+    assert isinstance(end, EndJob)
+    assert end.status is expected
+    assert (end.reason is None) == (expected is JobStatus.SUCCESS)
+
+
+# --- ends from outside ----------------------------------------------------------------------------
+
+OPEN = [s for s in JobStatus if s not in JOB_FINAL]
+
+
+@pytest.mark.parametrize("status", sorted(JOB_FINAL))
+def test_an_ended_job_needs_nothing_whatever_happens(status: JobStatus) -> None:
+    stop = StopRequest(status=JobStatus.CANCELED, reason=Reason(code="Stopped", message="by me"))
+    gone = phases(SitePhase.GONE, SitePhase.REFUSED)
+    assert decide(view(status, sites=gone, stop=stop), NOW_MS + 10**9) == []
+
+
+@pytest.mark.parametrize("status", OPEN)
+def test_a_stop_wins_over_everything_else(status: JobStatus) -> None:
+    stop = StopRequest(status=JobStatus.CANCELED, reason=Reason(code="Stopped", message="by me"))
+    gone = view(status, sites=phases(SitePhase.GONE, SitePhase.REFUSED), stop=stop)
+    assert decide(gone, NOW_MS + 10**9) == [EndJob(status=stop.status, reason=stop.reason)]
+
+
+@pytest.mark.parametrize("status", OPEN)
+@pytest.mark.parametrize("phase", [SitePhase.GONE, SitePhase.REFUSED])
+def test_a_site_that_is_gone_ends_the_job(status: JobStatus, phase: SitePhase) -> None:
+    (end,) = decide(view(status, sites=phases(phase, SitePhase.GRANTED)), NOW_MS)
+    assert isinstance(end, EndJob)
+    assert end.status is JobStatus.FAILED
+    assert end.reason is not None
+    assert end.reason.site == HOST
+
+
+@pytest.mark.parametrize("status", OPEN)
+def test_a_site_that_is_silent_for_longer_than_its_lease_ends_the_job(status: JobStatus) -> None:
+    quiet = replace(site(HOST), heard_ms=NOW_MS - 60_001)
+    (end,) = decide(view(status, sites=(site(GUEST), quiet)), NOW_MS)
+    assert isinstance(end, EndJob)
+    assert end.status is JobStatus.FAILED
+    assert end.reason == Reason(
+        code="PartyUnreachable", message="host 10000 has not answered for 60 seconds", site=HOST
+    )
+    just = replace(site(HOST), heard_ms=NOW_MS - 60_000)
+    actions = decide(view(status, sites=(site(GUEST), just)), NOW_MS)
+    assert not [a for a in actions if isinstance(a, EndJob)]
+
+
+def test_a_site_that_was_never_heard_from_is_judged_by_the_time_to_create() -> None:
+    creating = replace(site(HOST, SitePhase.CREATING), heard_ms=0)
+    ready = view(JobStatus.READY, sites=(site(GUEST, SitePhase.CREATED), creating))
+    assert decide(ready, NOW_MS) == []
+
+
+@pytest.mark.parametrize("status", OPEN)
+def test_a_job_that_takes_too_long_times_out(status: JobStatus) -> None:
+    late = NOW_MS + 3_600_001
+    sites = tuple(replace(site(s, SitePhase.CREATED), heard_ms=late) for s in (GUEST, HOST))
+    (end,) = decide(view(status, sites=sites), late)
+    assert isinstance(end, EndJob)
+    assert end.status is JobStatus.TIMEOUT
+    assert end.reason is not None
+    assert end.reason.code == "JobTimedOut"
+    assert status.value in end.reason.message
+    assert "3600 seconds" in end.reason.message
+
+
+# --- reasons --------------------------------------------------------------------------------------
+
+
+def share(code: str | None, since_ms: int) -> PartyTaskView:
+    reason = Reason(code=code, message="m") if code else None
+    return PartyTaskView(status=F, reason=reason, since_ms=since_ms)
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ((share("BadData", 5), share("ExecutorDied", 3)), "ExecutorDied"),
+        ((share("PeerFailed", 1), share("ExecutorDied", 3)), "ExecutorDied"),
+        ((share("PeerFailed", 1), share("ValueTooLate", 3), share("BadData", 9)), "BadData"),
+        ((share("ValueTooLate", 3), share("PeerFailed", 1)), "PeerFailed"),
+        ((share(None, 0), share("BadData", 9)), "BadData"),
+    ],
+)
+def test_the_first_reason_is_the_earliest_that_no_other_site_caused(
+    shares: tuple[PartyTaskView, ...], expected: str
+) -> None:
+    for given in (shares, shares[::-1]):
+        found = first_reason(zip((GUEST, HOST, ARBITER), given))
+        assert found is not None
+        assert found.code == expected
+
+
+def test_without_any_reason_there_is_no_first_one() -> None:
+    assert first_reason([(GUEST, share(None, 1))]) is None
+    assert first_reason([]) is None
+
+
+def test_errors_that_follow_others_are_named_as_their_classes() -> None:
+    from fedflow.base import errors
+
+    assert all(hasattr(errors, code) for code in FOLLOW_ON)

@@ -1,0 +1,380 @@
+"""What `decide` must never do, on any view; and that a job always comes to an end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedflow.base.ids import PartyId
+from fedflow.domain.dag import Dag
+from fedflow.domain.schedule import (
+    CAUSE_WAIT_MS,
+    Action,
+    ApplyAt,
+    EndJob,
+    JobView,
+    PartyTaskView,
+    QueueJob,
+    Reason,
+    ReleaseAt,
+    SettleTask,
+    SitePhase,
+    SiteView,
+    StartJob,
+    StartTask,
+    StopRequest,
+    TaskView,
+    decide,
+)
+from fedflow.domain.site import Role, Site
+from fedflow.domain.states import (
+    JOB_FINAL,
+    JOB_INTERRUPTED,
+    TASK_FINAL,
+    TASK_SUCCEEDED,
+    JobStatus,
+    TaskStatus,
+)
+
+NOW_MS = 1_800_000_000_000
+SITES = (
+    Site(Role.GUEST, PartyId("9999")),
+    Site(Role.HOST, PartyId("10000")),
+    Site(Role.HOST, PartyId("10001")),
+    Site(Role.ARBITER, PartyId("10000")),
+)
+CODES = ("BadData", "ExecutorDied", "PeerFailed", "InitiatorLost")
+
+A = TypeVar("A")
+quick = settings(max_examples=60, deadline=None)
+
+
+def only(kind: type[A], actions: list[Action]) -> list[A]:
+    return [a for a in actions if isinstance(a, kind)]
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> Dag:
+    count = draw(st.integers(1, 6))
+    ranked = [f"c{i}" for i in range(count)]
+    pairs = [(ranked[i], ranked[j]) for j in range(count) for i in range(j)]
+    edges = draw(st.lists(st.sampled_from(pairs), max_size=10)) if pairs else []
+    return Dag(names=tuple(draw(st.permutations(ranked))), edges=tuple(edges))
+
+
+reasons = st.builds(Reason, code=st.sampled_from(CODES), message=st.just("m"))
+shares = st.builds(
+    PartyTaskView,
+    status=st.sampled_from(TaskStatus),
+    reason=st.none() | reasons,
+    since_ms=st.integers(NOW_MS - 2 * CAUSE_WAIT_MS, NOW_MS),
+)
+
+
+@st.composite
+def views(draw: st.DrawFn, status: JobStatus | None = None) -> JobView:
+    """Return any view at all, also of states that no job should ever be in."""
+    dag = draw(dags())
+    sites = draw(st.lists(st.sampled_from(SITES), min_size=1, unique=True))
+    calm = draw(st.booleans())  # else hardly a view would get past the checks of the sites
+    phases = [SitePhase.GRANTED] if calm else list(SitePhase)
+    return JobView(
+        job_id="1",
+        status=status or draw(st.sampled_from(JobStatus)),
+        dag=dag,
+        sites=tuple(
+            SiteView(
+                site=s,
+                phase=draw(st.sampled_from(phases)),
+                heard_ms=NOW_MS - (0 if calm else draw(st.integers(0, 61_000))),
+                retry_ms=NOW_MS + draw(st.integers(-100, 100)),
+                reason=draw(st.none() | reasons),
+            )
+            for s in sites
+        ),
+        tasks={
+            name: TaskView(
+                version=draw(st.integers(0, 2)),
+                status=draw(st.sampled_from(TaskStatus)),
+                parties=draw(
+                    st.dictionaries(st.sampled_from(sites), shares, min_size=1, max_size=3)
+                ),
+            )
+            for name in dag.names
+        },
+        parallelism=draw(st.integers(1, 4)),
+        created_ms=NOW_MS - (0 if calm else draw(st.integers(0, 110_000))),
+        timeout_ms=100_000,
+        create_timeout_ms=10_000,
+        lease_ms=60_000,
+        may_apply=draw(st.booleans()),
+        stop=None
+        if calm
+        else draw(
+            st.none()
+            | st.builds(
+                StopRequest, status=st.sampled_from(sorted(JOB_INTERRUPTED)), reason=reasons
+            )
+        ),
+    )
+
+
+def after_settling(view: JobView, actions: list[Action]) -> dict[str, TaskStatus]:
+    """Return the tasks' statuses once what ended is settled."""
+    statuses = {name: task.status for name, task in view.tasks.items()}
+    statuses.update({a.component: a.status for a in only(SettleTask, actions)})
+    return statuses
+
+
+# --- on any view ----------------------------------------------------------------------------------
+
+
+@quick
+@given(views())
+def test_deciding_twice_gives_the_same(view: JobView) -> None:
+    assert decide(view, NOW_MS) == decide(view, NOW_MS)
+
+
+@quick
+@given(views())
+def test_a_final_job_gets_no_action_and_another_ends_at_most_once_and_last(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    if view.status in JOB_FINAL:
+        assert actions == []
+    ends = only(EndJob, actions)
+    assert ends == actions[-1:] or ends == []
+
+
+@quick
+@given(views())
+def test_a_stop_or_a_lost_site_always_ends_the_job(view: JobView) -> None:
+    if view.status in JOB_FINAL:
+        return
+    actions = decide(view, NOW_MS)
+    if view.stop is not None:
+        assert actions == [EndJob(status=view.stop.status, reason=view.stop.reason)]
+    elif any(s.phase in (SitePhase.GONE, SitePhase.REFUSED) for s in view.sites):
+        assert [a.status for a in only(EndJob, actions)] == [JobStatus.FAILED]
+        assert len(actions) == 1
+
+
+@quick
+@given(views(JobStatus.RUNNING))
+def test_never_starts_a_task_before_its_inputs(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    statuses = after_settling(view, actions)
+    for start in only(StartTask, actions):
+        assert statuses[start.component] is TaskStatus.WAITING
+        assert all(statuses[up] in TASK_SUCCEEDED for up in view.dag.upstream(start.component))
+
+
+@quick
+@given(views(JobStatus.RUNNING))
+def test_never_more_tasks_run_than_allowed(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    running = sum(s is TaskStatus.RUNNING for s in after_settling(view, actions).values())
+    starts = only(StartTask, actions)
+    assert len({s.component for s in starts}) == len(starts)
+    assert not starts or running + len(starts) <= view.parallelism
+
+
+@quick
+@given(views(JobStatus.RUNNING))
+def test_settles_each_task_once_and_only_what_has_not_ended(view: JobView) -> None:
+    settled = only(SettleTask, decide(view, NOW_MS))
+    assert len({s.component for s in settled}) == len(settled)
+    for settle in settled:
+        assert view.tasks[settle.component].status not in TASK_FINAL
+        assert settle.status in TASK_FINAL
+        assert settle.version == view.tasks[settle.component].version
+        if settle.status in TASK_SUCCEEDED:
+            assert settle.reason is None
+
+
+@quick
+@given(views(JobStatus.RUNNING))
+def test_after_a_failure_nothing_starts(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    statuses = after_settling(view, actions)
+    if any(s in TASK_FINAL and s not in TASK_SUCCEEDED for s in statuses.values()):
+        assert not only(StartTask, actions)
+
+
+@quick
+@given(views(JobStatus.RUNNING))
+def test_a_job_succeeds_only_if_every_task_did(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    for end in only(EndJob, actions):
+        if end.status is JobStatus.SUCCESS:
+            assert set(after_settling(view, actions).values()) <= TASK_SUCCEEDED
+            assert end.reason is None
+        else:
+            assert end.reason is not None
+
+
+@quick
+@given(views(JobStatus.RUNNING))
+def test_a_running_job_never_waits_for_nothing(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    if not actions:
+        assert TaskStatus.RUNNING in {t.status for t in view.tasks.values()}
+
+
+@quick
+@given(views(JobStatus.WAITING))
+def test_cores_are_asked_for_in_order_and_one_site_at_a_time(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    ordered = sorted(view.sites, key=lambda s: s.site.order)
+    for ask in only(ApplyAt, actions):
+        assert actions == [ask]
+        assert SitePhase.APPLYING not in {s.phase for s in ordered}
+        before = [s for s in ordered if s.site.order < ask.site.order]
+        assert all(s.phase is SitePhase.GRANTED for s in before)
+    for release in only(ReleaseAt, actions):
+        granted = {s.site for s in ordered if s.phase is SitePhase.GRANTED}
+        assert set(release.sites) == granted != set()
+        assert SitePhase.DENIED in {s.phase for s in ordered}
+    if only(StartJob, actions):
+        assert {s.phase for s in ordered} == {SitePhase.GRANTED}
+
+
+# --- a whole job ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Model:
+    """One job and its sites as a toy: actions are applied, sites answer by the dice."""
+
+    dag: Dag
+    sites: tuple[Site, ...]
+    rng: Random
+    parallelism: int
+    now_ms: int = NOW_MS
+    status: JobStatus = JobStatus.READY
+    stop: StopRequest | None = None
+    phases: dict[Site, tuple[SitePhase, int]] = field(default_factory=dict)
+    tasks: dict[str, TaskStatus] = field(default_factory=dict)
+    shares: dict[str, dict[Site, PartyTaskView]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.phases = dict.fromkeys(self.sites, (SitePhase.CREATING, 0))
+        self.tasks = dict.fromkeys(self.dag.names, TaskStatus.WAITING)
+        waiting = PartyTaskView(status=TaskStatus.WAITING)
+        self.shares = {
+            c: dict.fromkeys(self.rng.sample(self.sites, self.rng.randint(1, len(self.sites))))
+            for c in self.dag.names
+        }  # type: ignore[assignment]
+        for shares in self.shares.values():
+            shares.update(dict.fromkeys(shares, waiting))
+
+    def view(self) -> JobView:
+        return JobView(
+            job_id="1",
+            status=self.status,
+            dag=self.dag,
+            sites=tuple(
+                SiteView(site=s, phase=p, heard_ms=self.now_ms, retry_ms=retry)
+                for s, (p, retry) in self.phases.items()
+            ),
+            tasks={
+                c: TaskView(version=0, status=self.tasks[c], parties=dict(self.shares[c]))
+                for c in self.dag.names
+            },
+            parallelism=self.parallelism,
+            created_ms=NOW_MS,
+            timeout_ms=10**9,
+            create_timeout_ms=10**9,
+            lease_ms=10**9,
+            stop=self.stop,
+        )
+
+    def apply(self, action: Action) -> None:
+        """Do what `app/apply.py` does, and be as strict as the store."""
+        assert self.status not in JOB_FINAL
+        match action:
+            case QueueJob():
+                assert self.status is JobStatus.READY
+                self.status = JobStatus.WAITING
+            case ApplyAt(site=site):
+                self.phases[site] = (SitePhase.APPLYING, 0)
+            case ReleaseAt(sites=sites):
+                self.phases.update(dict.fromkeys(sites, (SitePhase.CREATED, 0)))
+            case StartJob():
+                assert self.status is JobStatus.WAITING
+                self.status = JobStatus.RUNNING
+            case StartTask(component=component):
+                assert self.tasks[component] is TaskStatus.WAITING
+                self.tasks[component] = TaskStatus.RUNNING
+            case SettleTask(component=component, status=status):
+                assert self.tasks[component] not in TASK_FINAL
+                self.tasks[component] = status
+            case EndJob(status=status):
+                self.status = status
+
+    def answer(self, *, fair: bool) -> None:
+        """Let time pass and some of the sites say something; all of them if `fair`."""
+        self.now_ms += self.rng.randint(1, 1_000)
+        for site, (phase, _) in self.phases.items():
+            if not fair and self.rng.random() < 0.5:
+                continue
+            if phase is SitePhase.CREATING:
+                self.phases[site] = (SitePhase.CREATED, 0)
+            elif phase is SitePhase.APPLYING and not fair and self.rng.random() < 0.5:
+                self.phases[site] = (SitePhase.DENIED, self.now_ms + self.rng.randint(1, 500))
+            elif phase is SitePhase.APPLYING:
+                self.phases[site] = (SitePhase.GRANTED, 0)
+        for component, shares in self.shares.items():
+            for site, share in shares.items():
+                started = self.tasks[component] is not TaskStatus.WAITING
+                if started and share.status not in TASK_FINAL and (fair or self.rng.random() < 0.5):
+                    shares[site] = self.report(share.status, fair=fair)
+
+    def report(self, status: TaskStatus, *, fair: bool) -> PartyTaskView:
+        choices = [TaskStatus.SUCCESS, TaskStatus.PASS]
+        if not fair:
+            choices += [status, TaskStatus.RUNNING, TaskStatus.FAILED, TaskStatus.CANCELED]
+        new = self.rng.choice(choices)
+        bad = new in TASK_FINAL - TASK_SUCCEEDED
+        reason = Reason(code=self.rng.choice(CODES), message="m") if bad else None
+        return PartyTaskView(status=new, reason=reason, since_ms=self.now_ms)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    dags(),
+    st.lists(st.sampled_from(SITES), min_size=1, unique=True),
+    st.randoms(use_true_random=False),
+    st.integers(1, 3),
+    st.integers(0, 15),
+    st.booleans(),
+)
+def test_every_job_comes_to_an_end_whatever_its_sites_say_and_wherever_a_pass_is_cut_off(
+    dag: Dag, sites: list[Site], rng: Random, parallelism: int, unfair: int, stops: bool
+) -> None:
+    model = Model(dag=dag, sites=tuple(sites), rng=rng, parallelism=parallelism)
+    bound = unfair + 12 + 3 * len(sites) + 4 * len(dag.names)
+    for turn in range(bound):
+        if stops and turn == unfair // 2 and model.status not in JOB_FINAL:
+            reason = Reason(code="Stopped", message="m")
+            model.stop = StopRequest(status=JobStatus.CANCELED, reason=reason)
+        for _ in range(16):
+            actions = decide(model.view(), model.now_ms)
+            if not actions:
+                break
+            cut = rng.randint(1, len(actions)) if turn < unfair else len(actions)
+            for action in actions[:cut]:
+                model.apply(action)
+        else:
+            raise AssertionError("one pass never comes to rest")
+        if model.status in JOB_FINAL:
+            break
+        model.answer(fair=turn >= unfair)
+    assert model.status in JOB_FINAL, f"still {model.status} after {bound} turns"
+    if model.stop is not None:
+        assert model.status is not JobStatus.SUCCESS or turn <= unfair // 2
+    if model.status is JobStatus.SUCCESS:
+        assert set(model.tasks.values()) == {TaskStatus.SUCCESS}

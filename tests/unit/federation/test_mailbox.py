@@ -1,0 +1,348 @@
+"""Sessions and the mailbox on a real event loop: what arrives, waits, ends and stays in bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflow.base.errors import (
+    BadRequest,
+    BadSetting,
+    DuplicateValue,
+    NotAuthenticated,
+    PeerFailed,
+    SessionUnknown,
+    SpoolFull,
+    ValueTooLate,
+)
+from fedflow.base.ids import PartyId
+from fedflow.domain.site import Role, Site
+from fedflow.federation.keys import ValueKey
+from fedflow.federation.mailbox import Mailbox
+from fedflow.federation.session import Ending, Opening, Session, SessionBook
+from fedflow.federation.settings import FederationSettings
+from fedflow.federation.spool import Spool
+
+GUEST = Site(Role.GUEST, PartyId("9999"))
+HOST = Site(Role.HOST, PartyId("10000"))
+ARBITER = Site(Role.ARBITER, PartyId("10001"))
+SITES = (GUEST, HOST)
+HERE = ("s_0", HOST)
+
+
+def key(name: str = "n", *, tag: str = "", source: Site = GUEST, session: str = "s_0") -> ValueKey:
+    return ValueKey(session=session, name=name, tag=tag, source=source, destination=HOST)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Bench:
+    """A mailbox with a spool and two threads."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.pool = ThreadPoolExecutor(2)
+        self.book = SessionBook()
+        self.spool = Spool(folder)
+        self.started: list[Session] = []
+        self.mailbox = Mailbox(
+            FederationSettings(**settings),
+            book=self.book,
+            spool=self.spool,
+            in_thread=lambda f, *a, **k: asyncio.wrap_future(self.pool.submit(f, *a, **k)),
+            on_start=self.started.append,
+        )
+
+    def open(self) -> Session:
+        self.book.open(HERE, token="t", sites=SITES)
+        session = self.mailbox.session(HERE)
+        assert session is not None
+        return session
+
+    def put(self, name: str, data: bytes, **kwargs: Any) -> Coroutine[Any, Any, None]:
+        return self.mailbox.put(key(name, **kwargs), data, digest=digest(data))
+
+    def files(self) -> list[Path]:
+        return sorted(self.spool.folder.iterdir())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    def start(story: Callable[[Bench], Coroutine[Any, Any, None]], **settings: Any) -> None:
+        bench = Bench(tmp_path / "spool", **settings)
+        try:
+            asyncio.run(asyncio.wait_for(story(bench), 5))
+        finally:
+            bench.pool.shutdown()
+
+    return start
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def test_a_value_is_read_once_whether_it_comes_before_or_after_the_question(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        await bench.put("early", b"1")
+        assert (await session.take(key("early"), 1)).data == b"1"
+        late = asyncio.create_task(session.take(key("late"), 1))
+        await asyncio.sleep(0)
+        await bench.put("late", b"2")
+        assert (await late).data == b"2"
+        for name in ("early", "late"):
+            with pytest.raises(DuplicateValue):
+                await session.take(key(name), 1)
+
+    run(story)
+
+
+def test_a_repeat_of_the_transport_has_no_effect_but_a_second_value_is_refused(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        await bench.put("n", b"1")
+        await bench.put("n", b"1")
+        assert bench.mailbox.ledger.memory == 513
+        with pytest.raises(DuplicateValue):
+            await bench.put("n", b"2")
+        bench.mailbox.release(await session.take(key(), 1))
+        await bench.put("n", b"1")
+        assert not session.values
+        assert bench.mailbox.ledger.memory == 0
+
+    run(story)
+
+
+def test_a_failed_peer_wakes_who_waits_at_once_and_what_arrived_stays_readable(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        await bench.put("there", b"1")
+        waiting = [asyncio.create_task(session.take(key("n", tag=str(i)), 60)) for i in range(3)]
+        await asyncio.sleep(0)
+        session.peer_ended(GUEST, "killed", failed=True)
+        for task in waiting:
+            with pytest.raises(PeerFailed, match="killed"):
+                await task
+        with pytest.raises(PeerFailed):
+            await session.take(key("later"), 60)
+        assert (await session.take(key("there"), 1)).data == b"1"
+
+    run(story)
+
+
+def test_a_receive_gives_up_at_its_deadline_and_may_be_tried_again(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        with pytest.raises(ValueTooLate):
+            await session.take(key(), 0.01)
+        await bench.put("n", b"1")
+        assert (await session.take(key(), 1)).data == b"1"
+
+    run(story)
+
+
+def test_a_value_for_a_reader_that_went_away_is_kept(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        reader = asyncio.create_task(session.take(key(), 60))
+        await asyncio.sleep(0)
+        await bench.put("n", b"1")
+        reader.cancel()
+        await asyncio.wait((reader,))
+        assert (await session.take(key(), 1)).data == b"1"
+
+    run(story)
+
+
+def test_a_value_that_comes_before_its_session_waits_for_it(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        early = asyncio.create_task(bench.put("n", b"1"))
+        await until(lambda: bench.mailbox.held > 0)
+        assert bench.book.open(HERE, token="t", sites=SITES)  # somebody waits for it
+        bench.mailbox.was_opened(HERE)
+        await early
+        assert bench.mailbox.held == 0
+        session = bench.mailbox.session(HERE)
+        assert session is not None
+        assert (await session.take(key(), 1)).data == b"1"
+
+    run(story)
+
+
+def test_values_without_a_session_are_bounded_in_bytes_and_in_time(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        first = asyncio.create_task(bench.put("a", b"x" * 600))
+        await until(lambda: bench.mailbox.held > 0)
+        with pytest.raises(SpoolFull):
+            await bench.put("b", b"x" * 600)
+        with pytest.raises(TimeoutError):
+            await first
+        assert bench.mailbox.held == 0
+
+    run(story, held_bytes=1000, hold_timeout_s=0.05)
+
+
+def test_a_value_for_an_ended_session_is_refused(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        bench.open()
+        early = asyncio.create_task(bench.put("n", b"1", session="other_0"))
+        await until(lambda: bench.mailbox.held > 0)
+        bench.book.end(HERE, None)
+        bench.mailbox.end(HERE, SessionUnknown(session="s_0"))
+        with pytest.raises(SessionUnknown):
+            await bench.put("n", b"1")
+        with pytest.raises(SessionUnknown):
+            await bench.mailbox.begin(key(), size=10, digest="d")
+        bench.book.open(("other_0", HOST), token="t", sites=SITES)
+        bench.book.end(("other_0", HOST), "gone")
+        bench.mailbox.end(("other_0", HOST), SessionUnknown(session="other_0"))
+        with pytest.raises(SessionUnknown):
+            await early
+
+    run(story)
+
+
+def test_a_source_that_is_not_of_the_session_is_refused(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        bench.open()
+        with pytest.raises(NotAuthenticated):
+            await bench.put("n", b"1", source=ARBITER)
+
+    run(story)
+
+
+def test_memory_is_bounded_and_the_rest_is_spooled(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        for i in range(20):
+            await bench.put("n", b"x" * 1000, tag=str(i))
+        ledger = bench.mailbox.ledger
+        assert ledger.memory <= 5000
+        assert len(bench.files()) == ledger.spool // 1000 == 17
+        for i in range(20):
+            blob = await session.take(key("n", tag=str(i)), 1)
+            assert blob.size == 1000
+            bench.mailbox.release(blob)
+        await until(lambda: not bench.files())
+        assert (ledger.memory, ledger.spool) == (0, 0)
+
+    run(story, memory_bytes=5000)
+
+
+def test_a_full_spool_refuses_and_takes_again_after_a_read(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        await bench.put("n", b"x" * 600, tag="1")
+        with pytest.raises(SpoolFull):
+            await bench.put("n", b"x" * 600, tag="2")
+        bench.mailbox.release(await session.take(key("n", tag="1"), 1))
+        await bench.put("n", b"x" * 600, tag="2")
+
+    run(story, memory_bytes=100, spool_bytes=1000)
+
+
+def test_the_number_of_values_is_bounded(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        bench.open()
+        for i in range(3):
+            await bench.put("n", b"", tag=str(i))
+        with pytest.raises(BadRequest):
+            await bench.put("n", b"", tag="more")
+
+    run(story, values_per_session=3)
+
+
+def test_the_end_of_a_session_removes_all_it_had(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        await bench.put("small", b"x" * 10)
+        await bench.put("spooled", b"x" * 2000)
+        arrival = await bench.mailbox.begin(key("big"), size=5000, digest="d" * 64)
+        assert arrival is not None
+        waiting = asyncio.create_task(session.take(key("w"), 60))
+        await asyncio.sleep(0)
+        assert len(bench.files()) == 2
+        bench.mailbox.end(HERE, PeerFailed(site="own", reason="stopped"))
+        with pytest.raises(PeerFailed):
+            await waiting
+        with pytest.raises(SessionUnknown):
+            await bench.mailbox.write(arrival, memoryview(b"x"), 0)
+        await until(lambda: not bench.files())
+        assert (bench.mailbox.ledger.memory, bench.mailbox.ledger.spool) == (0, 0)
+        arrival.part.close()
+
+    run(story, memory_bytes=1000)
+
+
+def test_a_part_is_resumed_at_a_whole_chunk_and_an_older_stream_loses_it(run: Any) -> None:
+    data = bytes(range(250)) * 10
+
+    async def story(bench: Bench) -> None:
+        import zlib
+
+        session = bench.open()
+        first = await bench.mailbox.begin(key(), size=2500, digest=digest(data))
+        assert first is not None
+        chunk = memoryview(data)[:1500]
+        await bench.mailbox.write(first, chunk, zlib.crc32(chunk))
+        second = await bench.mailbox.begin(key(), size=2500, digest=digest(data))
+        assert second is not None
+        assert second.part.written == 1000
+        with pytest.raises(BadRequest):
+            await bench.mailbox.write(first, chunk, zlib.crc32(chunk))
+        rest = memoryview(data)[1000:]
+        with pytest.raises(BadRequest):
+            await bench.mailbox.write(second, rest, 12345)
+        await bench.mailbox.write(second, rest, zlib.crc32(rest))
+        await bench.mailbox.finish(second)
+        first.part.close()
+        assert await bench.mailbox.begin(key(), size=2500, digest=digest(data)) is None
+        blob = await session.take(key(), 1)
+        assert blob.path is not None
+        assert blob.path.read_bytes() == data
+        bench.mailbox.release(blob)
+
+    run(story, chunk_bytes=1000)
+
+
+def test_a_sweep_keeps_parts_and_removes_the_rest(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    for name in ("a.part", "b.value", "out-1", "other"):
+        (spool.folder / name).write_bytes(b"x")
+    assert [p.name for p in spool.sweep()] == ["a.part"]
+    assert sorted(p.name for p in spool.folder.iterdir()) == ["a.part", "other"]
+
+
+def test_the_book_of_sessions_is_idempotent() -> None:
+    book = SessionBook()
+    assert book.end(HERE, None) == (None, False)
+    assert not book.open(HERE, token="1", sites=SITES)
+    assert not book.open(HERE, token="2", sites=SITES)
+    found = book.find(HERE)
+    assert isinstance(found, Opening)
+    assert found.admits("2")
+    assert not found.admits("1")
+    assert not found.admits("")
+    ended, tell = book.end(HERE, None)
+    assert ended is found
+    assert not tell  # nothing happened in it, so the loop need not know
+    assert book.end(HERE, "again") == (None, False)
+    assert book.find(HERE) == Ending(sites=SITES, reason=None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"memory_bytes": 0}, {"chunk_bytes": 2**23}, {"window_bytes": 5}, {"inbound_bytes": 5}],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(BadSetting, match=f"federation.{next(iter(wrong))}"):
+        FederationSettings(**wrong)  # type: ignore[arg-type]

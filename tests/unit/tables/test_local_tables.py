@@ -1,0 +1,276 @@
+"""Arrow files on disk: nothing half-done stays, nothing foreign is read."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import ipc
+
+from fedflow.base.errors import BadData, BadTableName, DiskFull, TableExists, TableNotFound
+from fedflow.sdk import TableKind, TableSchema
+from fedflow.tables.catalog import TableEntry, entry_from_json
+from fedflow.tables.local import LocalTableStore
+from fedflow.testing.tables import MemoryCatalog, local_store
+
+SCHEMA = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("x",))
+
+
+def rows(count: int) -> pa.Table:
+    ids = pa.array([f"i{n}" for n in range(count)], pa.string())
+    return pa.table({"id": ids, "x": pa.array(np.arange(count, dtype=float))})
+
+
+def files(root: Path) -> list[Path]:
+    return [p for p in root.rglob("*") if p.is_file()]
+
+
+@pytest.fixture
+def catalog() -> MemoryCatalog:
+    return MemoryCatalog()
+
+
+@pytest.fixture
+def store(tmp_path: Path, catalog: MemoryCatalog) -> LocalTableStore:
+    return local_store(tmp_path / "tables", catalog=catalog)
+
+
+def write(store: LocalTableStore, count: int = 3, **names: str) -> TableEntry:
+    with store.create(SCHEMA, **names) as writer:
+        writer.write(rows(count))
+        return writer.close().entry
+
+
+def test_batches_are_never_longer_than_65536_rows(store: LocalTableStore) -> None:
+    table = store.table_of(write(store, 150_000))
+    sizes = [b.num_rows for b in table.to_batches()]
+    assert sum(sizes) == table.count == 150_000
+    assert max(sizes) <= 65_536
+
+
+def test_reading_maps_the_file_instead_of_copying_it(store: LocalTableStore) -> None:
+    table = store.table_of(write(store, 200_000))
+    before = pa.total_allocated_bytes()
+    held = table.read()
+    assert held.nbytes > 3_000_000
+    assert pa.total_allocated_bytes() - before < 100_000
+
+
+def test_rows_stay_readable_after_the_table_is_dropped(store: LocalTableStore) -> None:
+    entry = write(store, namespace="n", name="t")
+    held = store.open("n", "t").read()
+    store.drop("n", "t")
+    assert held.equals(rows(3))
+    with pytest.raises(TableNotFound):
+        store.open("n", "t")
+    with pytest.raises(BadData, match="missing"):
+        store.table_of(entry).read()
+
+
+def test_a_folder_is_never_named_after_a_namespace_or_name(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    entry = write(store, namespace="../up", name="/etc/passwd")
+    assert files(tmp_path) == [tmp_path / "tables" / entry.address / "rows.arrow"]
+    assert set(entry.address) <= set("0123456789abcdef")
+
+
+def test_an_error_leaves_no_file(store: LocalTableStore, tmp_path: Path) -> None:
+    with suppress(ZeroDivisionError), store.create(SCHEMA) as writer:
+        writer.write(rows(10))
+        raise ZeroDivisionError
+    assert list((tmp_path / "tables").iterdir()) == []
+
+
+def test_a_table_cannot_be_seen_before_it_is_complete(
+    store: LocalTableStore, catalog: MemoryCatalog
+) -> None:
+    with store.create(SCHEMA, namespace="n", name="t") as writer:
+        writer.write(rows(1))
+        assert catalog.find("n", "t") is None
+    assert store.open("n", "t").count == 1
+
+
+def test_what_a_killed_writer_left_is_swept(store: LocalTableStore, tmp_path: Path) -> None:
+    store.create(SCHEMA).write(rows(5))
+    kept = write(store)
+    assert store.sweep() == 1
+    assert files(tmp_path) == [tmp_path / "tables" / kept.address / "rows.arrow"]
+
+
+def test_a_taken_name_is_refused_before_anything_is_written(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    write(store, namespace="n", name="t")
+    with pytest.raises(TableExists):
+        store.create(SCHEMA, namespace="n", name="t")
+    assert len(files(tmp_path)) == 1
+
+
+def test_of_two_writers_of_one_name_one_wins_and_the_other_leaves_nothing(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    first = store.create(SCHEMA, namespace="n", name="t")
+    second = store.create(SCHEMA, namespace="n", name="t")
+    first.write(rows(1))
+    second.write(rows(2))
+    first.close()
+    with pytest.raises(TableExists):
+        second.close()
+    assert store.open("n", "t").count == 1
+    assert len(files(tmp_path)) == 1
+
+
+def test_threads_write_different_tables_at_once(store: LocalTableStore) -> None:
+    def work(number: int) -> None:
+        write(store, 1000 + number, namespace="n", name=str(number))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [store.open("n", str(n)).count for n in range(4)] == [1000, 1001, 1002, 1003]
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        (pa.table({"id": ["a"], "x": ["text"]}), "was double before"),
+        (pa.table({"id": pa.array([None], pa.string()), "x": [1.0]}), "an id is null"),
+        (pa.table({"id": ["a"], "z": [1.0]}), "columns"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_refused(
+    store: LocalTableStore, batch: pa.Table, reason: str
+) -> None:
+    writer = store.create(SCHEMA)
+    writer.write(rows(2))
+    with pytest.raises(BadData, match=reason):
+        writer.write(batch)
+    writer.discard()
+
+
+def test_ids_must_be_text(store: LocalTableStore) -> None:
+    with pytest.raises(BadData, match="not string"), store.create(SCHEMA) as writer:
+        writer.write(pa.table({"id": [1], "x": [1.0]}))
+
+
+def test_a_closed_writer_takes_no_rows(store: LocalTableStore) -> None:
+    writer = store.create(SCHEMA)
+    writer.write(rows(1))
+    assert writer.close() is writer.close()
+    with pytest.raises(ValueError, match="closed"):
+        writer.write(rows(1))
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "csv", "missing"])
+def test_a_damaged_file_is_bad_data(store: LocalTableStore, tmp_path: Path, damage: str) -> None:
+    table = store.table_of(write(store, 1000))
+    (path,) = files(tmp_path)
+    good = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        content = {"empty": b"", "cut": good[:-100], "garbage": b"\xff" * 5000, "csv": b"id,x\n"}
+        path.write_bytes(content[damage])
+    for read in (table.read, lambda: table.head(1), lambda: list(table.to_batches())):
+        with pytest.raises(BadData):
+            read()
+
+
+def test_every_cut_of_a_file_is_bad_data(store: LocalTableStore, tmp_path: Path) -> None:
+    table = store.table_of(write(store, 20))
+    (path,) = files(tmp_path)
+    good = path.read_bytes()
+    for length in range(0, len(good), 7):
+        path.unlink()
+        path.write_bytes(good[:length])
+        with pytest.raises(BadData):
+            table.read()
+
+
+def test_the_file_of_another_table_is_bad_data(store: LocalTableStore, tmp_path: Path) -> None:
+    entry = write(store)
+    path = tmp_path / "tables" / entry.address / "rows.arrow"
+    path.unlink()
+    foreign = pa.table({"id": ["a"], "secret": [1.0]})
+    with pa.OSFile(str(path), "wb") as sink, ipc.new_file(sink, foreign.schema) as writer:
+        writer.write_table(foreign)
+    with pytest.raises(BadData, match="another table"):
+        store.table_of(entry).read()
+
+
+def test_a_file_with_fewer_rows_than_the_catalog_says_is_bad_data(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    long, short = write(store, 5), write(store, 4)
+    target = tmp_path / "tables" / long.address / "rows.arrow"
+    target.unlink()
+    (tmp_path / "tables" / short.address / "rows.arrow").rename(target)
+    with pytest.raises(BadData, match="4 rows, not 5"):
+        store.table_of(long).read()
+    with pytest.raises(BadData, match="4 rows, not 5"):
+        list(store.table_of(long).to_batches())
+
+
+@pytest.mark.parametrize("address", ["../../etc", "", "A" * 32, "a" * 33, "a/b"])
+def test_an_address_that_is_no_folder_id_is_refused(store: LocalTableStore, address: str) -> None:
+    plain = write(store).to_json() | {"address": address}
+    with pytest.raises(BadData, match="address"):
+        store.table_of(entry_from_json(plain))
+
+
+def test_an_unknown_column_is_named(store: LocalTableStore) -> None:
+    table = store.table_of(write(store))
+    with pytest.raises(BadData, match="nope"):
+        table.read(("id", "nope"))
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 101, "\u2028", "a\x00"])
+def test_a_name_that_people_cannot_read_is_refused(store: LocalTableStore, name: str) -> None:
+    if name:  # an empty name means: make one
+        with pytest.raises(BadTableName):
+            store.create(SCHEMA, namespace="n", name=name)
+    with pytest.raises(BadTableName):
+        store.import_csv(Path("/nowhere.csv").absolute(), namespace="n", name=name)
+
+
+def test_an_entry_survives_the_way_through_json(store: LocalTableStore) -> None:
+    entry = write(store)
+    assert entry_from_json(entry.to_json()) == entry
+    assert entry.preview == (("i0", "0.0"), ("i1", "1.0"), ("i2", "2.0"))
+    assert entry.fate_schema == {"header": "x", "sid": "id"}
+    with pytest.raises(BadData):
+        entry_from_json(entry.to_json() | {"count": "many"})
+
+
+def test_the_preview_of_a_wide_table_is_bounded(store: LocalTableStore) -> None:
+    schema = TableSchema(kind=TableKind.RAW, id="id", columns=("t",))
+    with store.create(schema) as writer:
+        writer.write(pa.table({"id": [str(n) for n in range(100)], "t": ["x" * 20_000] * 100}))
+        entry = writer.close().entry
+    assert 10 <= len(entry.preview) <= 25
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(store: LocalTableStore, tmp_path: Path) -> None:
+    writer = store.create(SCHEMA)
+    with _largest_file(200_000), pytest.raises(DiskFull):
+        writer.write(rows(100_000))
+    assert files(tmp_path) == []
+
+
+@contextmanager
+def _largest_file(size: int) -> Iterator[None]:
+    """Let writes beyond `size` bytes fail, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

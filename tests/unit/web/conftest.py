@@ -1,0 +1,335 @@
+"""An application over services that remember what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from fedflow.app.commands import Incoming
+from fedflow.app.jobs import Submitted
+from fedflow.base.errors import (
+    FedflowError,
+    FileNotAllowed,
+    JobNotFound,
+    NoData,
+    TableNotFound,
+    TaskNotFound,
+)
+from fedflow.base.ids import PartyId
+from fedflow.domain.records import (
+    JobFilter,
+    JobKey,
+    JobRecord,
+    Metric,
+    OutputTable,
+    Reply,
+    StoredModel,
+    TableRecord,
+    TaskFilter,
+    TaskKey,
+    TaskRecord,
+)
+from fedflow.domain.site import Role, Site
+from fedflow.domain.states import JobStatus, TaskStatus
+from fedflow.web.app import create_app
+from fedflow.web.relay import Relay
+from fedflow.web.settings import WebSettings
+
+GUEST = Site(Role.GUEST, PartyId("9999"))
+JOB_ID = "202611201000000000000"
+
+
+def make_job(**changes: Any) -> JobRecord:
+    job = JobRecord(
+        key=JobKey(job_id=JOB_ID, site=GUEST),
+        initiator=GUEST,
+        status=JobStatus.RUNNING,
+        epoch=0,
+        dsl={"components": {"reader_0": {"module": "Reader"}}},
+        conf={
+            "dsl_version": 2,
+            "component_parameters": {
+                "role": {"guest": {"0": {"reader_0": {"table": {"name": "g", "namespace": "exp"}}}}}
+            },
+        },
+        roles={"guest": ["9999"], "host": ["10000"]},
+        cores=4,
+        created_ms=1795168800000,
+        updated_ms=1795168805000,
+    )
+    return replace(job, **changes)
+
+
+def make_task(**changes: Any) -> TaskRecord:
+    task = TaskRecord(
+        key=TaskKey(job_id=JOB_ID, component="reader_0", version=0, site=GUEST),
+        module="Reader",
+        initiator=GUEST,
+        status=TaskStatus.RUNNING,
+        party_status=TaskStatus.RUNNING,
+        parameters={},
+        created_ms=1,
+        updated_ms=2,
+    )
+    return replace(task, **changes)
+
+
+def make_table(**changes: Any) -> TableRecord:
+    table = TableRecord(
+        namespace="exp",
+        name="g",
+        address="ab" * 16,
+        schema={"kind": "raw", "id": "id", "columns": ["y", "x0"]},
+        count=3,
+        partitions=4,
+        origin="upload",
+        created_ms=1,
+        preview=(("1", "0", "2.5"), ("2", "1", "3.5"), ("3", "1", "4.5")),
+    )
+    return replace(table, **changes)
+
+
+SUBMITTED = Submitted(
+    job_id=JOB_ID,
+    model_id="guest-9999#host-10000#model",
+    model_version=JOB_ID,
+    logs_directory="/srv/logs",
+    warnings=("w",),
+)
+
+
+class FakeServices:
+    """All use cases at once; `fail` makes the next call raise."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.jobs_known = [make_job()]
+        self.tasks_known = [make_task()]
+        self.tables_known = {("exp", "g"): make_table()}
+        self.metrics_known = [
+            Metric(
+                namespace="train", name="loss", points=((1, 0.5), (0, 0.7)), meta={"name": "loss"}
+            )
+        ]
+        self.model_known: StoredModel | None = None
+        self.summary_known: Any = None
+        self.has_outputs = True
+        self.calls: list[tuple[Any, ...]] = []
+        self.fail: Exception | None = None
+        self.is_ready = True
+        self.spool_dir = home / "spool"
+        self.commands = self.workers = self.jobs = self.tracking = self
+        self.uploads = _Uploads(self)
+        self.tables = _Tables(self)
+        self.info = self.modules = self
+
+    def note(self, *call: Any) -> None:
+        self.calls.append(call)
+        if self.fail is not None:
+            raise self.fail
+
+    # commands, workers
+    def handle(self, incoming: Incoming) -> Reply:
+        self.note("handle", incoming)
+        return Reply(retcode=0, data={"name": incoming.name})
+
+    def report(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
+        self.note("report", key, token, body)
+
+    def save_metrics(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
+        self.note("save_metrics", key, token, body)
+
+    def table_get(self, key: TaskKey, token: str, namespace: str, name: str) -> TableRecord:
+        self.note("table_get", key, token, namespace, name)
+        return self.tables_known[namespace, name]
+
+    def table_create(
+        self, key: TaskKey, token: str, table: Mapping[str, Any], *, drop: bool
+    ) -> TableRecord | None:
+        self.note("table_create", key, token, table, drop)
+        return None
+
+    # jobs
+    def submit(self, dsl: Any, conf: Any, *, user: str = "") -> Submitted:
+        self.note("submit", dsl, conf)
+        return SUBMITTED
+
+    def stop(self, job_id: str, status: str = "canceled") -> str:
+        self.note("stop", job_id, status)
+        return status
+
+    def find(self, which: JobFilter) -> list[JobRecord]:
+        self.note("find", which)
+        found = [
+            j
+            for j in self.jobs_known
+            if which.job_id in (None, j.key.job_id)
+            and (which.roles is None or j.key.site.role in which.roles)
+            and which.party_id in (None, j.key.site.party_id)
+            and (which.statuses is None or j.status in which.statuses)
+        ]
+        return found[which.offset : which.offset + which.limit]
+
+    def count(self, which: JobFilter) -> int:
+        return len(self.find(replace(which, limit=10**9, offset=0)))
+
+    def job(self, job_id: str) -> JobRecord:
+        for job in self.jobs_known:
+            if job.key.job_id == job_id:
+                return job
+        raise JobNotFound(job_id=job_id)
+
+    def set_notes(self, job_id: str, role: str, party_id: str, notes: str) -> None:
+        self.job(job_id)
+        self.note("set_notes", job_id, role, party_id, notes)
+
+    def log_dir(self, job_id: str) -> Path:
+        self.job(job_id)
+        return self.home / "logs" / job_id
+
+    def status_view(self, job_id: str) -> dict[str, Any]:
+        return {"job_id": self.job(job_id).key.job_id}
+
+    # tracking (and `tasks` of jobs)
+    def tasks(self, which: TaskFilter) -> list[TaskRecord]:
+        return [t for t in self.tasks_known if which.job_id in (None, t.key.job_id)]
+
+    def default_site(self, job_id: str) -> Site:
+        return self.job(job_id).initiator
+
+    def task(self, job_id: str, component: str, site: Site) -> TaskRecord:
+        for task in self.tasks_known:
+            if (task.key.job_id, task.key.component, task.key.site) == (job_id, component, site):
+                return task
+        raise TaskNotFound(task=component)
+
+    def metrics(self, job_id: str, component: str, site: Site) -> list[Metric]:
+        self.note("metrics", job_id, component, site)
+        return self.metrics_known
+
+    def outputs(
+        self, job_id: str, component: str, site: Site
+    ) -> list[tuple[OutputTable, TableRecord | None]]:
+        if not self.has_outputs:
+            return []
+        output = OutputTable(
+            key=make_task().key, data_name="data", position=0, namespace="exp", name="g"
+        )
+        return [(output, self.tables_known.get(("exp", "g")))]
+
+    def summary(self, job_id: str, component: str, site: Site) -> Any:
+        return self.summary_known
+
+    def model(self, job_id: str, component: str, site: Site) -> StoredModel | None:
+        return self.model_known
+
+    def parameters(self, job_id: str, component: str, site: Site) -> dict[str, Any]:
+        return {"module": "Reader", "ReaderParam": {}}
+
+    def components(self, job_id: str) -> list[str]:
+        return list(self.job(job_id).dsl["components"])
+
+    def write_archive(
+        self, job_id: str, component: str, site: Site, target: IO[bytes], *, limit: int, head: bool
+    ) -> None:
+        self.note("write_archive", job_id, component, site, limit, head)
+        if not self.has_outputs:
+            raise NoData(reason="nothing")
+        target.write(b"archive")
+
+    # modules, info
+    def describe(self) -> list[dict[str, Any]]:
+        return [{"module": "HeteroLR", "aliases": ["lr"], "roles": ["guest"]}]
+
+    def versions(self) -> dict[str, str]:
+        return {"FATE": "1.11.4", "FATEFlow": "1.11.2"}
+
+    def ready(self) -> tuple[bool, dict[str, Any]]:
+        return self.is_ready, {"store": self.is_ready}
+
+
+class _Uploads:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+        self.spool_dir = all_.spool_dir
+
+    def submit(
+        self, parameters: Mapping[str, Any], path: Path, *, keep_file: bool = False
+    ) -> Submitted:
+        content = path.read_bytes() if path.exists() else b""
+        self._all.note("upload", dict(parameters), content, keep_file)
+        return SUBMITTED
+
+    def check_local(self, path: str) -> Path:
+        if not path.startswith("/allowed/"):
+            raise FileNotAllowed(path=path)
+        return Path(path)
+
+    def history(self, limit: int, job_id: str | None) -> list[dict[str, Any]]:
+        return [{"j": limit}]
+
+
+class _Tables:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def get(self, namespace: str, name: str) -> TableRecord | None:
+        return self._all.tables_known.get((namespace, name))
+
+    def drop(self, namespace: str, name: str) -> TableRecord:
+        table = self._all.tables_known.pop((namespace, name), None)
+        if table is None:
+            raise TableNotFound(namespace=namespace, name=name, party_id="0")
+        return table
+
+    def of_job(self, job_id: str, site: Site) -> dict[str, Any]:
+        return {"reader_0": {"input": {}, "output": {}}}
+
+
+class FixedClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 1_795_168_800_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_s(self) -> float:
+        return self.ms / 1000
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> FakeServices:
+    return FakeServices(tmp_path)
+
+
+@pytest.fixture
+def fixed_clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def app(services: FakeServices) -> Flask:
+    return create_app(services, WebSettings())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    return app.test_client()
+
+
+@pytest.fixture
+def relay(app: Flask) -> Relay:
+    return Relay(app)
+
+
+@pytest.fixture
+def known_error() -> FedflowError:
+    return JobNotFound(job_id="j")

@@ -1,0 +1,30 @@
+"""docs/api.md lists the routes of the application, all of them and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from flask import Flask
+
+from fedflow.web import later
+
+PAGE = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+SERVED, _, LATER = PAGE.partition("## Not supported yet")
+
+
+def test_the_page_lists_exactly_the_routes_that_are_served(app: Flask) -> None:
+    listed = re.findall(r"^\| `([A-Z]+) (/\S*)` \|", SERVED, re.MULTILINE)
+    served = {
+        (method, rule.rule)
+        for rule in app.url_map.iter_rules()
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+    assert set(listed) == served
+    assert len(listed) == len(served)
+
+
+def test_the_page_lists_exactly_what_is_not_supported_yet(app: Flask) -> None:
+    listed = re.findall(r"`/v1(/\S*)`", LATER)
+    assert sorted(listed) == sorted(later._PATHS)
+    assert not {"/v1" + path for path in listed} & {rule.rule for rule in app.url_map.iter_rules()}

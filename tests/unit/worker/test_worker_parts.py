@@ -1,0 +1,304 @@
+"""The worker's parts without a process: exit codes, spec, tracker, catalog, logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflow.base.errors import (
+    FedflowError,
+    LaunchRefused,
+    ServerNotReachable,
+    ServerRefused,
+    TableExists,
+)
+from fedflow.sdk.table import TableKind, TableSchema
+from fedflow.tables.catalog import Origin, TableEntry
+from fedflow.testing.executors import write_launch
+from fedflow.worker.catalog import WorkerCatalog, entry_of, table_of
+from fedflow.worker.exit_codes import ExitCode, explain
+from fedflow.worker.logs import LevelFiles, mask, traceback_of
+from fedflow.worker.spec import SpecError, read_spec
+from fedflow.worker.tracker import ServerTracker
+
+
+class ManualClock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def now_ms(self) -> int:
+        return int(1000 * self.now_s)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+class RecordingLink:
+    """Stands for the way to the server."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.error: FedflowError | None = None
+        self.data: Any = None
+
+    def report(self, body: dict[str, Any], *, patience_s: float = 60.0) -> None:
+        self.call("task_report", body)
+
+    def call(self, command: str, body: dict[str, Any], *, patience_s: float = 60.0) -> Any:
+        self.calls.append((command, json.loads(json.dumps(body))))
+        if self.error is not None:
+            raise self.error
+        return self.data
+
+
+@pytest.fixture
+def link() -> RecordingLink:
+    return RecordingLink()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def tracker(link: RecordingLink, clock: ManualClock) -> ServerTracker:
+    return ServerTracker(link, clock=clock)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def catalog(link: RecordingLink) -> WorkerCatalog:
+    return WorkerCatalog(link, output_namespace="out")  # type: ignore[arg-type]
+
+
+def entry(namespace: str, name: str, **changes: Any) -> TableEntry:
+    members: dict[str, Any] = {
+        "namespace": namespace,
+        "name": name,
+        "address": "0" * 32,
+        "schema": TableSchema(kind=TableKind.RAW, id="id", columns=("x",)),
+        "count": 1,
+        "partitions": 1,
+        "id_delimiter": ",",
+        "have_head": True,
+        "extend_sid": False,
+        "origin": Origin.OUTPUT,
+        "preview": (("a", "1"),),
+        "created_ms": 5,
+    }
+    return TableEntry(**{**members, **changes})
+
+
+# --- exit codes ----------------------------------------------------------------------------------
+
+
+def test_every_exit_code_has_a_meaning_and_is_no_code_of_python_or_the_shell() -> None:
+    assert len({explain(code) for code in ExitCode}) == len(ExitCode)
+    for code in ExitCode:
+        assert code == 0 or 3 <= code < 126
+    assert "exit status 77" in explain(77)
+
+
+# --- spec ----------------------------------------------------------------------------------------
+
+
+def test_a_spec_names_its_task_and_output_namespace(tmp_path: Path) -> None:
+    launch = write_launch(
+        tmp_path, launch_id="a", module="m", server_socket=tmp_path / "s", future_member=1
+    )
+    spec = read_spec(launch.spec_path)
+    assert spec.key == launch.task
+    assert spec.output_namespace == "output_data_202611200000000000000_step_0_0"
+
+
+def test_a_missing_spec_is_refused_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"nothing\.json: No such file"):
+        read_spec(tmp_path / "nothing.json")
+
+
+# --- tracker -------------------------------------------------------------------------------------
+
+
+def test_a_short_run_sends_its_metrics_with_its_end_only(
+    tracker: ServerTracker, link: RecordingLink
+) -> None:
+    tracker.metric("train", "loss", metric_type="LOSS", points=[(0, 1.0)], meta={"unit": "iters"})
+    tracker.metric("train", "loss", metric_type="LOSS", points=[(1, 0.5)])
+    tracker.progress(0.5)
+    assert not link.calls
+    assert tracker.rest() == [
+        {
+            "namespace": "train",
+            "name": "loss",
+            "start": 0,
+            "points": [(0, 1.0), (1, 0.5)],
+            "meta": {"name": "loss", "metric_type": "LOSS", "unit": "iters"},
+        }
+    ]
+    assert tracker.rest() == []
+
+
+def test_a_long_run_sends_at_most_one_batch_a_second(
+    tracker: ServerTracker, link: RecordingLink, clock: ManualClock
+) -> None:
+    for i in range(31):
+        tracker.metric("train", "loss", metric_type="LOSS", points=[(i, i)])
+        clock.now_s += 0.1
+    sent = [body["metrics"][0]["points"] for _, body in link.calls]
+    assert len(sent) in {2, 3}
+    rest = [list(p) for metric in tracker.rest() for p in metric["points"]]
+    assert [p for batch in sent for p in batch] + rest == [[i, i] for i in range(31)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ServerNotReachable(address="s", reason="restarts"),
+        ServerRefused(command="metric_save", retcode=100, reason="no"),
+    ],
+)
+def test_points_that_the_server_did_not_take_are_sent_again(
+    tracker: ServerTracker, link: RecordingLink, clock: ManualClock, error: FedflowError
+) -> None:
+    tracker.metric("train", "loss", metric_type="LOSS", points=[(0, 1.0)])
+    link.error = error
+    clock.now_s += 2
+    tracker.metric("train", "loss", metric_type="LOSS", points=[(1, 0.5)])
+    assert tracker.rest()[0]["points"] == [(0, 1.0), (1, 0.5)]
+
+
+def test_a_replaced_process_learns_it_from_the_tracker(
+    tracker: ServerTracker, link: RecordingLink, clock: ManualClock
+) -> None:
+    link.error = LaunchRefused(launch_id="a", task="b")
+    tracker.progress(0.1)
+    clock.now_s += 1
+    with pytest.raises(LaunchRefused):
+        tracker.progress(0.2)
+
+
+def test_progress_is_told_twice_a_second_at_most(
+    tracker: ServerTracker, link: RecordingLink, clock: ManualClock
+) -> None:
+    for i in range(21):
+        tracker.progress(i / 20)
+        clock.now_s += 0.125
+    assert 4 <= len(link.calls) <= 5
+    assert link.calls[0][1] == {"party_status": "running", "progress": 0.2}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, b"x"])
+def test_a_metric_that_is_no_plain_json_is_refused_at_once(
+    tracker: ServerTracker, value: object
+) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        tracker.metric("train", "loss", metric_type="LOSS", points=[(0, value)])
+    assert tracker.rest() == []
+
+
+def test_a_metric_keeps_its_type(tracker: ServerTracker) -> None:
+    tracker.metric("train", "loss", metric_type="LOSS")
+    with pytest.raises(ValueError, match="is LOSS, not ROC"):
+        tracker.metric("train", "loss", metric_type="ROC")
+    with pytest.raises(ValueError, match="within 0 to 1"):
+        tracker.progress(1.5)
+
+
+# --- catalog -------------------------------------------------------------------------------------
+
+
+def test_tables_of_the_attempt_stay_here(catalog: WorkerCatalog, link: RecordingLink) -> None:
+    own = entry("out", "a")
+    catalog.register(own)
+    assert catalog.find("out", "a") == own
+    assert catalog.find("out", "b") is None
+    with pytest.raises(TableExists):
+        catalog.register(own)
+    assert catalog.own() == [own]
+    assert catalog.drop("out", "a") == own
+    assert catalog.own() == []
+    assert not link.calls
+
+
+def test_other_tables_are_asked_for_and_registered_at_the_server(
+    catalog: WorkerCatalog, link: RecordingLink
+) -> None:
+    link.error = ServerRefused(command="table_get", retcode=101, reason="no such table")
+    assert catalog.find("n", "a") is None
+    link.error = None
+    catalog.register(entry("n", "a"))
+    command, body = link.calls[-1]
+    assert command == "table_create"
+    assert body["drop"] is False
+    assert catalog.find("n", "a") == entry("n", "a")
+
+
+def test_a_name_that_the_server_has_is_taken_unless_it_is_replaced(
+    catalog: WorkerCatalog, link: RecordingLink
+) -> None:
+    link.data = table_of(entry("n", "a"))
+    with pytest.raises(TableExists):
+        catalog.register(entry("n", "a"))
+    assert catalog.drop("n", "a") == entry("n", "a")
+    catalog.register(entry("n", "a", count=2))
+    assert link.calls[-1][1]["drop"] is True
+    found = catalog.find("n", "a")
+    assert found is not None
+    assert found.count == 2
+
+
+def test_a_failing_server_is_not_taken_for_a_missing_table(
+    catalog: WorkerCatalog, link: RecordingLink
+) -> None:
+    link.error = ServerRefused(command="table_get", retcode=109, reason="who are you")
+    with pytest.raises(ServerRefused):
+        catalog.find("n", "a")
+
+
+def test_a_description_travels_both_ways() -> None:
+    assert entry_of(table_of(entry("n", "ü"))) == entry("n", "ü")
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+def test_a_record_goes_to_its_level_and_all_below(tmp_path: Path) -> None:
+    handler = LevelFiles(tmp_path, level=logging.INFO)
+    log = logging.Logger("x")
+    log.addHandler(handler)
+    log.debug("one")
+    log.info("two \ud800 %s", "ü")
+    log.error("three")
+    log.critical("four")
+    handler.close()
+    texts = {p.stem: p.read_text(encoding="utf-8") for p in tmp_path.iterdir()}
+    assert sorted(texts) == ["ERROR", "INFO", "WARNING"]
+    assert [w in texts["INFO"] for w in ("one", "two", "three", "four")] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert [w in texts["ERROR"] for w in ("two", "three", "four")] == [False, True, True]
+
+
+def test_tracebacks_are_bounded_and_name_no_local_folder() -> None:
+    def recurse(depth: int) -> None:
+        if depth == 0:
+            raise ValueError("x" * 50_000)
+        recurse(depth - 1)
+
+    with pytest.raises(ValueError) as caught:
+        recurse(50)
+    assert len(traceback_of(caught.value)) == 20_000
+    assert mask(f"{sys.prefix}/lib/a.py {Path.home()}/b") in {
+        "<python>/lib/a.py ~/b",
+        "<fedflow>/.venv/lib/a.py ~/b",
+    }
