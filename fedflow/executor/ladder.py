@@ -1,4 +1,7 @@
-"""Ends processes step by step: SIGTERM to the group, a grace, SIGKILL.
+"""Ends processes step by step: SIGTERM to the group, repeated during a grace, then SIGKILL.
+
+SIGTERM is repeated because Python can miss one: a handler runs between two bytecodes, so a signal
+that comes just before the main thread blocks in a system call is looked at when that call returns.
 
 One thread serves all stops: it sleeps until the earliest deadline of a heap.
 """
@@ -18,6 +21,7 @@ from fedflow.executor.processes import group_is_alive, signal_group
 
 logger = logging.getLogger(__name__)
 
+_REPEAT_S = 0.5  #: between two SIGTERM of one stop
 _RECHECK_S = 5.0  #: after SIGKILL, seconds until a survivor is reported
 _LOOK_S = 0.05  #: while closing, seconds between two looks whether all have ended
 
@@ -28,6 +32,7 @@ class _Rung:
 
     due_s: float
     number: int
+    kill_s: float  #: when SIGKILL is due
     killed: bool
     pid: int
     start_time: int
@@ -65,7 +70,8 @@ class StopLadder:
         # A stopped (SIGSTOP, Ctrl-Z) process would not see the first signal before the last one.
         signal_group(handle, signal.SIGCONT)
         with self._changed:
-            self._push(handle, self._clock.monotonic_s() + grace_s, killed=False)
+            now_s = self._clock.monotonic_s()
+            self._push_next(handle, now_s, kill_s=now_s + grace_s)
             self._changed.notify()
 
     def tick(self, now_s: float) -> float | None:
@@ -78,14 +84,22 @@ class StopLadder:
                         rung.pid,
                         extra={"action": "stop", "pid": rung.pid},
                     )
-            elif group_is_alive(rung.handle) and signal_group(rung.handle, signal.SIGKILL):
+            elif not group_is_alive(rung.handle):
+                continue
+            elif now_s < rung.kill_s:
+                signal_group(rung.handle, signal.SIGTERM)
+                with self._changed:
+                    self._push_next(rung.handle, now_s, kill_s=rung.kill_s)
+            elif signal_group(rung.handle, signal.SIGKILL):
                 logger.info(
                     "Process %s did not end in its grace; it was killed.",
                     rung.pid,
                     extra={"action": "kill", "pid": rung.pid},
                 )
                 with self._changed:
-                    self._push(rung.handle, now_s + _RECHECK_S, killed=True)
+                    self._push(
+                        rung.handle, now_s + _RECHECK_S, kill_s=rung.kill_s, killed=True
+                    )
         with self._changed:
             return self._heap[0].due_s if self._heap else None
 
@@ -96,17 +110,22 @@ class StopLadder:
             waiting = [r for r in self._heap if not r.killed]
             self._heap.clear()
             for rung in waiting:
-                self._push(rung.handle, min(rung.due_s, deadline_s), killed=False)
+                kill_s = min(rung.kill_s, deadline_s)
+                self._push(rung.handle, min(rung.due_s, kill_s), kill_s=kill_s, killed=False)
             self._closing = True
             self._changed.notify()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
-    def _push(self, handle: Handle, due_s: float, *, killed: bool) -> None:
+    def _push_next(self, handle: Handle, now_s: float, *, kill_s: float) -> None:
+        self._push(handle, min(now_s + _REPEAT_S, kill_s), kill_s=kill_s, killed=False)
+
+    def _push(self, handle: Handle, due_s: float, *, kill_s: float, killed: bool) -> None:
         rung = _Rung(
             due_s=due_s,
             number=next(self._numbers),
+            kill_s=kill_s,
             killed=killed,
             pid=handle.pid,
             start_time=handle.start_time,

@@ -322,6 +322,30 @@ def test_the_watch_tells_the_end_of_a_foreign_process_once(use_pidfd: bool) -> N
     assert seen == [("a", handle)]
 
 
+def test_the_ladder_asks_again_a_process_that_missed_the_first_sigterm() -> None:
+    code = (
+        "import signal, sys\n"
+        "seen = []\n"
+        "signal.signal(15, lambda *_: seen.append(1) or len(seen) == 2 and sys.exit(3))\n"
+        "print(1, flush=True)\n"
+        "while True: signal.pause()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        handle = handle_of(process.pid)
+        assert handle is not None
+        ladder = StopLadder()
+        ladder.open()
+        ladder.stop(handle, grace_s=30.0)
+        try:
+            assert process.wait(10) == 3
+        finally:
+            ladder.close(grace_s=0.0)
+
+
 def test_the_ladder_finishes_its_stops_when_it_is_closed() -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
     with subprocess.Popen(
@@ -352,7 +376,7 @@ def test_the_ladder_takes_the_steps_that_are_due_and_no_others() -> None:
         ladder = StopLadder()
         now_s = CLOCK.monotonic_s()
         ladder.stop(handle, grace_s=100.0)
-        due_s = ladder.tick(now_s + 99.0)
+        due_s = ladder.tick(now_s + 99.9)
         assert due_s is not None
         assert now_s + 100.0 <= due_s < now_s + 101.0
         assert process.poll() is None
