@@ -97,9 +97,7 @@ class StopLadder:
                     extra={"action": "kill", "pid": rung.pid},
                 )
                 with self._changed:
-                    self._push(
-                        rung.handle, now_s + _RECHECK_S, kill_s=rung.kill_s, killed=True
-                    )
+                    self._push(rung.handle, now_s + _RECHECK_S, kill_s=rung.kill_s, killed=True)
         with self._changed:
             return self._heap[0].due_s if self._heap else None
 

@@ -6,27 +6,33 @@ from flask import Blueprint, Response
 
 from fedflow.web.answers import status_refusal, success
 from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Text
 from fedflow.web.current import services
-from fedflow.web.requests import optional_body, optional_text
+from fedflow.web.routes import route
 from fedflow.wire.headers import API_VERSION
 
 version = Blueprint("version", __name__)
 version.before_request(require_client)
 
 
-@version.post("/version/get")
-@version.post("/info/version")
-def version_get() -> Response:
+class ModuleBody(Body, frozen=True):
+    """Which software."""
+
+    module: Text | None = None
+
+
+@route(version, "/version/get", body=ModuleBody, data=dict[str, str])
+@route(version, "/info/version", body=ModuleBody, data=dict[str, str])
+def version_get(body: ModuleBody) -> Response:
     """Return the version of one module, `FATE` unless the body names another."""
-    return _version_of(optional_text(optional_body(), "module") or "FATE")
+    return _version_of(body.module or "FATE")
 
 
-@version.post("/server/version/get")
-def server_version_get() -> Response:
+@route(version, "/server/version/get", body=ModuleBody, data=dict[str, str])
+def server_version_get(body: ModuleBody) -> Response:
     """Return the version of one module, or of all."""
-    module = optional_text(optional_body(), "module")
-    if module is not None:
-        return _version_of(module)
+    if body.module is not None:
+        return _version_of(body.module)
     return success({**services().info.versions(), "API": API_VERSION})
 
 

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from fedflow.store.migrations import m0001_first
+from fedflow.store.migrations import (
+    m0001_first,
+    m0002_models,
+    m0003_administration,
+    m0004_tables,
+    m0005_jobs,
+)
 from fedflow.store.schema import Schema
 
 
@@ -19,4 +25,10 @@ class Step:
     up: Callable[[Schema], None]
 
 
-STEPS: Final[tuple[Step, ...]] = (Step(number=1, name="first", up=m0001_first.up),)
+STEPS: Final[tuple[Step, ...]] = (
+    Step(number=1, name="first", up=m0001_first.up),
+    Step(number=2, name="models", up=m0002_models.up),
+    Step(number=3, name="administration", up=m0003_administration.up),
+    Step(number=4, name="tables", up=m0004_tables.up),
+    Step(number=5, name="jobs", up=m0005_jobs.up),
+)

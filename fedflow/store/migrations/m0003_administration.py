@@ -1,0 +1,9 @@
+"""Step 3: Permissions, site keys, services."""
+
+from __future__ import annotations
+
+from fedflow.store.schema import Schema
+
+
+def up(schema: Schema) -> None:
+    """Make the tables."""
