@@ -22,6 +22,7 @@ from fedflow.app.ports import Catalog, Executor, PartyClient, Sessions, Store, W
 from fedflow.app.processes import Processes
 from fedflow.app.scheduler import Scheduler
 from fedflow.app.specs import Specs
+from fedflow.app.submissions import Submissions
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.app.workers import Workers
@@ -56,6 +57,7 @@ class Core:
     detector: Detector
     commands: Commands
     jobs: Jobs
+    submissions: Submissions
     workers: Workers
 
 
@@ -146,13 +148,12 @@ def build_core(
         timing=timing,
         new_request_id=new_request_id,
     )
-    jobs = Jobs(
+    submissions = Submissions(
         store=store,
         specs=specs,
         catalog=ports.catalog,
         outgoing=outgoing,
         parties=parties,
-        tasks=party_tasks,
         wakeup=wakeup,
         changes=changes,
         clock=clock,
@@ -160,12 +161,24 @@ def build_core(
         folders=folders,
         new_job_id=JobIds(salt=ports.salt).next,
     )
+    jobs = Jobs(
+        store=store,
+        specs=specs,
+        outgoing=outgoing,
+        tasks=party_tasks,
+        wakeup=wakeup,
+        changes=changes,
+        clock=clock,
+        timing=timing,
+        folders=folders,
+    )
     return Core(
         scheduler=scheduler,
         delivery=delivery,
         detector=detector,
         commands=_commands(store, clock, party_jobs, party_tasks, initiator),
         jobs=jobs,
+        submissions=submissions,
         workers=workers,
     )
 

@@ -8,6 +8,7 @@ from fedflow.app.commands import Commands
 from fedflow.app.info import Info
 from fedflow.app.jobs import Jobs
 from fedflow.app.modules import Modules
+from fedflow.app.submissions import Submissions
 from fedflow.app.tables import Tables
 from fedflow.app.tracking import Tracking
 from fedflow.app.uploads import Uploads
@@ -21,6 +22,7 @@ class Services:
     commands: Commands
     info: Info
     jobs: Jobs
+    submissions: Submissions
     modules: Modules
     tables: Tables
     tracking: Tracking

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.app.folders import Folders
-from fedflow.app.jobs import Jobs, Submitted
 from fedflow.app.ports import Store
+from fedflow.app.submissions import Submissions, Submitted
 from fedflow.base.errors import (
     BadRequest,
     BadTableName,
@@ -39,10 +39,15 @@ class Uploads:
     """The use case of the upload routes."""
 
     def __init__(
-        self, *, store: Store, jobs: Jobs, folders: Folders, allowed_folders: tuple[Path, ...]
+        self,
+        *,
+        store: Store,
+        submissions: Submissions,
+        folders: Folders,
+        allowed_folders: tuple[Path, ...],
     ) -> None:
         self._store = store
-        self._jobs = jobs
+        self._submissions = submissions
         self._folders = folders
         self._allowed = tuple(folder.resolve() for folder in allowed_folders)
 
@@ -98,7 +103,7 @@ class Uploads:
                 }
             },
         }
-        return self._jobs.submit(dsl, conf, reads_file=True)
+        return self._submissions.submit(dsl, conf, internal=True)
 
     def check_local(self, path: str) -> Path:
         """Return the path of a file on this server that may be read. Raises: FileNotAllowed."""

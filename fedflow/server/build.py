@@ -213,6 +213,7 @@ class FedflowServer:
                 place=place,
             ),
             jobs=core.jobs,
+            submissions=core.submissions,
             modules=modules,
             tables=Tables(
                 store=self._store, folders=self.folders, own_party=settings.party_id or "0"
@@ -220,7 +221,7 @@ class FedflowServer:
             tracking=Tracking(store=self._store, archives=LocalArchives(self.folders.tables)),
             uploads=Uploads(
                 store=self._store,
-                jobs=core.jobs,
+                submissions=core.submissions,
                 folders=self.folders,
                 allowed_folders=tuple(Path(f) for f in settings.upload.allowed_folders),
             ),

@@ -6,7 +6,7 @@ from typing import IO, Any
 
 from flask import Response, request, send_file
 
-from fedflow.app.jobs import Submitted
+from fedflow.app.submissions import Submitted
 from fedflow.base.errors import FedflowError
 from fedflow.wire import envelope
 

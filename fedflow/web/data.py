@@ -17,7 +17,7 @@ from flask import Blueprint, Response, request
 from werkzeug.formparser import parse_form_data
 from werkzeug.utils import secure_filename
 
-from fedflow.app.jobs import Submitted
+from fedflow.app.submissions import Submitted
 from fedflow.base.errors import BadRequest, MissingArgument
 from fedflow.web.answers import submitted, success
 from fedflow.web.auth import require_client

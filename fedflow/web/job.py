@@ -41,7 +41,7 @@ def submit() -> Response:
     if conf is None:
         raise MissingArgument(names="job_runtime_conf")
     try:
-        return submitted(services().jobs.submit(dsl, conf))
+        return submitted(services().submissions.submit(dsl, conf))
     except FedflowError as exc:  # FATE answers every refused submit with this code
         return answer({**envelope.failure(exc), "retcode": _OPERATING_ERROR})
 

@@ -39,7 +39,7 @@ def run_one(seed: int, home: Path) -> World:
         dsl, conf = random_job(world.rng, tuple(order))
         core = world.servers[order[0]].core
         assert core is not None
-        job_ids.append(core.jobs.begin(dsl, conf)[0])
+        job_ids.append(core.submissions.begin(dsl, conf)[0])
 
     def trouble() -> None:
         world.check_always()

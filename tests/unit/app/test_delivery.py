@@ -18,7 +18,7 @@ LOST = PartyUnreachable(party_id="10000", address="a:1", reason="no answer")
 @pytest.fixture
 def job_id(guest: OneServer) -> str:
     """A job whose create command waits for the host; the guest's own share is there."""
-    job_id = guest.core.jobs.begin(dsl(), conf())[0]
+    job_id = guest.core.submissions.begin(dsl(), conf())[0]
     settle_own(guest)
     return job_id
 
@@ -52,7 +52,7 @@ def granting(guest: OneServer, job_id: str) -> Command:
 def test_commands_of_one_job_go_one_after_the_other_those_of_others_beside_it(
     guest: OneServer, job_id: str
 ) -> None:
-    other = guest.core.jobs.begin(dsl(), conf())[0]
+    other = guest.core.submissions.begin(dsl(), conf())[0]
     later = replace(guest.outbox("10000")[0], request_id="later")
     with guest.store.transaction() as tx:
         tx.outbox.put([later])

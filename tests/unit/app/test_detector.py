@@ -176,7 +176,7 @@ def test_a_server_that_was_away_gives_the_initiator_a_full_lease(host: OneServer
 
 
 def test_a_share_that_missed_the_end_of_its_own_servers_job_is_ended(alone: OneServer) -> None:
-    job_id = alone.core.jobs.begin(dsl(), conf())[0]
+    job_id = alone.core.submissions.begin(dsl(), conf())[0]
     alone.work()
     seen = alone.scheduled(job_id).status
     with alone.store.transaction() as tx:
@@ -201,7 +201,7 @@ def test_old_replies_are_forgotten_once_in_a_while(host: OneServer) -> None:
 def job_id(guest: OneServer) -> str:
     """A job that runs its first task at both sites, as far as the initiator knows."""
     guest.live()
-    job_id = guest.core.jobs.submit(dsl(), conf()).job_id
+    job_id = guest.core.submissions.submit(dsl(), conf()).job_id
     guest.work()
     assert guest.scheduled(job_id).status is JobStatus.RUNNING
     return job_id
@@ -281,7 +281,7 @@ def test_a_site_that_does_not_have_the_job_any_more_ends_it(
 
 
 def test_an_answer_from_before_the_job_was_created_there_is_no_loss(guest: OneServer) -> None:
-    job_id = guest.core.jobs.begin(dsl(), conf())[0]
+    job_id = guest.core.submissions.begin(dsl(), conf())[0]
     guest.parties.answer = answer(job_id, status=None)
     guest.core.detector.beat("10000")
     assert site(guest, job_id).phase is SitePhase.CREATING

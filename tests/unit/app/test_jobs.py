@@ -41,7 +41,7 @@ def finish(server: OneServer, job_id: str, component: str, status: str = "succes
 
 def test_a_submitted_job_is_queued_everywhere_when_submit_returns(alone: OneServer) -> None:
     alone.live()
-    submitted = alone.core.jobs.submit(dsl(), conf())
+    submitted = alone.core.submissions.submit(dsl(), conf())
     assert submitted.model_version == submitted.job_id
     assert submitted.model_id == "guest-9999#host-10000#model"
     assert submitted.logs_directory.endswith(f"logs/{submitted.job_id}")
@@ -52,7 +52,7 @@ def test_a_submitted_job_is_queued_everywhere_when_submit_returns(alone: OneServ
 def test_all_mistakes_of_a_document_are_told_at_once_and_nothing_is_kept(alone: OneServer) -> None:
     components = dsl(a="Step", b="Nope", c={"module": "Step", "input": {"data": {"data": ["x.y"]}}})
     with pytest.raises(InvalidJobSpec) as caught:
-        alone.core.jobs.submit(components, conf(parameters={"common": {"zzz": {}}}))
+        alone.core.submissions.submit(components, conf(parameters={"common": {"zzz": {}}}))
     paths = {p.path for p in caught.value.problems}
     assert len(paths) == 3
     assert any("components.b" in p for p in paths)
@@ -67,7 +67,7 @@ def test_all_wrong_parameters_of_all_sites_are_told_at_once(alone: OneServer) ->
         "role": {"host": {"0": {"b": {"bad": 2}}}},
     }
     with pytest.raises(InvalidJobSpec) as caught:
-        alone.core.jobs.submit(dsl(), conf(parameters=parameters))
+        alone.core.submissions.submit(dsl(), conf(parameters=parameters))
     paths = [p.path for p in caught.value.problems]
     assert len(paths) == 2  # `a` is wrong in the same way at both sites
     assert "(guest 9999)" in paths[0]
@@ -76,21 +76,21 @@ def test_all_wrong_parameters_of_all_sites_are_told_at_once(alone: OneServer) ->
 
 
 def test_equal_parameters_are_checked_once(alone: OneServer) -> None:
-    alone.core.jobs.begin(dsl(), conf(host=[10000, 10001, 10002], guest=[9999]))
+    alone.core.submissions.begin(dsl(), conf(host=[10000, 10001, 10002], guest=[9999]))
     assert len(alone.catalog.checked) == 2
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 7])
 def test_what_is_no_document_is_refused(alone: OneServer, value: Any) -> None:
     with pytest.raises(InvalidJobSpec):
-        alone.core.jobs.submit(dsl(), value)
+        alone.core.submissions.submit(dsl(), value)
     with pytest.raises(InvalidJobSpec):
-        alone.core.jobs.submit(value, conf())
+        alone.core.submissions.submit(value, conf())
 
 
 def test_a_party_without_a_route_is_named(guest: OneServer) -> None:
     with pytest.raises(NoRoute) as caught:
-        guest.core.jobs.submit(dsl(), conf(guest=[9999], host=[10000, 10777]))
+        guest.core.submissions.submit(dsl(), conf(guest=[9999], host=[10000, 10777]))
     assert caught.value.fields == {"party_id": "10777"}
     assert nothing_is_stored(guest)
 
@@ -99,21 +99,21 @@ def test_a_server_submits_only_for_its_own_party(guest: OneServer) -> None:
     document = conf()
     document["initiator"] = {"role": "host", "party_id": 10000}
     with pytest.raises(SubmitRefused, match="does not host the initiator, party 10000"):
-        guest.core.jobs.submit(dsl(), document)
+        guest.core.submissions.submit(dsl(), document)
     assert nothing_is_stored(guest)
 
 
 def test_a_users_document_may_not_name_the_upload(alone: OneServer) -> None:
     document = conf(local=[0], guest=[9999])
     with pytest.raises(InvalidJobSpec, match="fedflow data upload"):
-        alone.core.jobs.submit(dsl(upload_0="Upload"), document)
+        alone.core.submissions.submit(dsl(upload_0="Upload"), document)
 
 
 def test_the_sentence_of_the_site_that_refuses_is_told(alone: OneServer) -> None:
     alone.live()
     reader = {"table": {"namespace": "n", "name": "t"}}
     with pytest.raises(SubmitRefused) as caught:
-        alone.core.jobs.submit(
+        alone.core.submissions.submit(
             dsl(reader_0="Reader"), conf(parameters={"common": {"reader_0": reader}})
         )
     reason = caught.value.fields["reason"]
@@ -129,7 +129,7 @@ def test_the_refusal_of_another_party_is_told_with_its_name(guest: OneServer) ->
     )
     guest.live()
     with pytest.raises(SubmitRefused, match="host 10000: we do not know you"):
-        guest.core.jobs.submit(dsl(), conf())
+        guest.core.submissions.submit(dsl(), conf())
     with guest.store.read() as tx:
         (share,) = tx.jobs.find(JobFilter())
     assert share.status is JobStatus.FAILED
@@ -140,7 +140,7 @@ def test_the_refusal_of_another_party_is_told_with_its_name(guest: OneServer) ->
 
 def test_a_job_runs_to_its_end_and_gives_its_cores_back(alone: OneServer) -> None:
     alone.live()
-    job_id = alone.core.jobs.submit(dsl(), conf()).job_id
+    job_id = alone.core.submissions.submit(dsl(), conf()).job_id
     alone.work()
     assert {launch.task.component for launch in alone.executor.started} == {"a"}
     assert alone.free_cores() == CORES - 4
@@ -155,7 +155,7 @@ def test_a_job_runs_to_its_end_and_gives_its_cores_back(alone: OneServer) -> Non
 
 def test_a_failure_ends_the_job_everywhere_with_its_reason(alone: OneServer) -> None:
     alone.live()
-    job_id = alone.core.jobs.submit(dsl(), conf()).job_id
+    job_id = alone.core.submissions.submit(dsl(), conf()).job_id
     alone.work()
     finish(alone, job_id, "a", status="failed")
     for site in (GUEST, HOST):
@@ -172,7 +172,7 @@ def test_a_failure_ends_the_job_everywhere_with_its_reason(alone: OneServer) -> 
 
 def test_a_stop_ends_a_running_job_and_its_processes(alone: OneServer) -> None:
     alone.live()
-    job_id = alone.core.jobs.submit(dsl(), conf()).job_id
+    job_id = alone.core.submissions.submit(dsl(), conf()).job_id
     alone.work()
     assert alone.core.jobs.stop(job_id) == "canceled"
     assert {alone.job(job_id, s).status for s in (GUEST, HOST)} == {JobStatus.CANCELED}
@@ -183,7 +183,7 @@ def test_a_stop_ends_a_running_job_and_its_processes(alone: OneServer) -> None:
 
 
 def test_a_stop_before_the_job_was_created_waits_for_its_end(alone: OneServer) -> None:
-    job_id = alone.core.jobs.begin(dsl(), conf())[0]
+    job_id = alone.core.submissions.begin(dsl(), conf())[0]
     looks: list[int] = []
 
     def look() -> None:
@@ -197,7 +197,7 @@ def test_a_stop_before_the_job_was_created_waits_for_its_end(alone: OneServer) -
 
 
 def test_a_stop_that_takes_long_is_answered_with_how_the_job_stands(alone: OneServer) -> None:
-    job_id = alone.core.jobs.begin(dsl(), conf())[0]
+    job_id = alone.core.submissions.begin(dsl(), conf())[0]
 
     def look() -> None:
         alone.clock.ms += 3_000
@@ -221,7 +221,7 @@ def test_a_participant_stops_its_own_processes_at_once_and_asks_the_initiator(
 def test_what_cannot_be_stopped_is_refused(alone: OneServer) -> None:
     with pytest.raises(JobNotFound):
         alone.core.jobs.stop("unknown")
-    job_id = alone.core.jobs.begin(dsl(), conf())[0]
+    job_id = alone.core.submissions.begin(dsl(), conf())[0]
     for status in ("success", "running", "nonsense", ""):
         with pytest.raises(BadRequest):
             alone.core.jobs.stop(job_id, status)
@@ -232,7 +232,7 @@ def test_what_cannot_be_stopped_is_refused(alone: OneServer) -> None:
 
 def test_the_initiator_shows_the_tasks_of_all_sites(guest: OneServer) -> None:
     guest.live()
-    job_id = guest.core.jobs.submit(dsl(), conf()).job_id
+    job_id = guest.core.submissions.submit(dsl(), conf()).job_id
     guest.work()
     key = TaskKey(job_id=job_id, component="a", version=0, site=HOST)
     reason = {"code": "BadData", "message": "no label", "site": "host-10000"}
@@ -253,7 +253,7 @@ def test_the_initiator_shows_the_tasks_of_all_sites(guest: OneServer) -> None:
 
 def test_a_view_of_a_job_says_where_each_task_stands(alone: OneServer) -> None:
     alone.live()
-    job_id = alone.core.jobs.submit(
+    job_id = alone.core.submissions.submit(
         dsl(k="Keys"), conf(guest=[9999], host=[10000], arbiter=[10000])
     ).job_id
     alone.work()
@@ -264,14 +264,14 @@ def test_a_view_of_a_job_says_where_each_task_stands(alone: OneServer) -> None:
 
 
 def test_a_job_that_is_still_being_created_is_shown_as_waiting(alone: OneServer) -> None:
-    job_id = alone.core.jobs.begin(dsl(), conf())[0]
+    job_id = alone.core.submissions.begin(dsl(), conf())[0]
     assert alone.core.jobs.status_view(job_id)["status"] == "waiting"
 
 
 def test_a_waiting_job_says_what_it_waits_for(alone: OneServer) -> None:
     alone.live()
-    first = alone.core.jobs.submit(dsl(), conf(cores=3)).job_id
-    second = alone.core.jobs.submit(dsl(), conf(cores=2)).job_id
+    first = alone.core.submissions.submit(dsl(), conf(cores=3)).job_id
+    second = alone.core.submissions.submit(dsl(), conf(cores=2)).job_id
     alone.work()
     assert alone.scheduled(first).status is JobStatus.RUNNING
     assert alone.core.jobs.status_view(second)["reason"] == {
@@ -282,7 +282,7 @@ def test_a_waiting_job_says_what_it_waits_for(alone: OneServer) -> None:
 
 
 def test_looking_at_a_job_makes_it_watched_for_five_seconds(alone: OneServer) -> None:
-    job_id = alone.core.jobs.begin(dsl(), conf())[0]
+    job_id = alone.core.submissions.begin(dsl(), conf())[0]
     assert not alone.core.jobs.is_watched([job_id])
     alone.core.jobs.status_view(job_id)
     alone.clock.ms += 4_999

@@ -120,7 +120,7 @@ def test_the_local_site_takes_part_in_its_own_jobs(core: Core) -> None:
 def test_a_users_dsl_cannot_run_upload_on_a_file_of_the_server(core: Core) -> None:
     local = Site(Role.LOCAL, PartyId("0"))
     with pytest.raises(InvalidJobSpec) as caught:
-        core.jobs.submit(DSL, conf(local, local=[0]))
+        core.submissions.submit(DSL, conf(local, local=[0]))
     (problem,) = caught.value.problems
     assert (problem.path, problem.rule) == (
         "$.dsl.components.upload_0.module",
@@ -130,6 +130,6 @@ def test_a_users_dsl_cannot_run_upload_on_a_file_of_the_server(core: Core) -> No
 
 def test_the_upload_route_may_run_upload(core: Core, store: MemoryStore) -> None:
     local = Site(Role.LOCAL, PartyId("0"))
-    job_id, _ = core.jobs.begin(DSL, conf(local, local=[0]), reads_file=True)
+    job_id, _ = core.submissions.begin(DSL, conf(local, local=[0]), internal=True)
     with store.read() as tx:
         assert tx.schedules.get(job_id) is not None

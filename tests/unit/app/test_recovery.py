@@ -64,7 +64,7 @@ def test_an_executor_finds_its_session_again_even_if_its_process_was_not_known_y
 ) -> None:
     guest, host = world.servers["9999"], world.servers["10000"]
     assert guest.core is not None
-    guest.core.jobs.begin(DSL, CONF)
+    guest.core.submissions.begin(DSL, CONF)
     task = run_until_launched(world, host, with_process=with_process)
     host.crash()
     Recorded.opened.clear()
@@ -75,7 +75,7 @@ def test_an_executor_finds_its_session_again_even_if_its_process_was_not_known_y
 def test_no_share_of_an_ended_job_is_shown_as_unfinished(world: World) -> None:
     guest, host = world.servers["9999"], world.servers["10000"]
     assert guest.core is not None
-    job_id, _ = guest.core.jobs.begin(DSL, CONF)
+    job_id, _ = guest.core.submissions.begin(DSL, CONF)
     run_until_launched(world, host, with_process=True)
     guest.core.jobs.ask_stop(job_id)
 

@@ -12,7 +12,7 @@ from tests.unit.app.fakes import CORES, HOST, OneServer, conf, dsl
 
 def begin(server: OneServer, cores: int) -> str:
     server.clock.ms += 1
-    return server.core.jobs.begin(dsl(), conf(cores=cores))[0]
+    return server.core.submissions.begin(dsl(), conf(cores=cores))[0]
 
 
 def test_a_job_that_does_not_fit_lets_smaller_ones_behind_it_pass(alone: OneServer) -> None:

@@ -38,7 +38,10 @@ def uploads(alone: OneServer, folder: Path) -> Uploads:
     folders = Folders(alone.home)
     folders.uploads.mkdir()
     return Uploads(
-        store=alone.store, jobs=alone.core.jobs, folders=folders, allowed_folders=(folder,)
+        store=alone.store,
+        submissions=alone.core.submissions,
+        folders=folders,
+        allowed_folders=(folder,),
     )
 
 

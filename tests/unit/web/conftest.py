@@ -12,7 +12,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from fedflow.app.commands import Incoming
-from fedflow.app.jobs import Submitted
+from fedflow.app.submissions import Submitted
 from fedflow.base.errors import (
     FedflowError,
     FileNotAllowed,
@@ -124,7 +124,7 @@ class FakeServices:
         self.fail: Exception | None = None
         self.is_ready = True
         self.spool_dir = home / "spool"
-        self.commands = self.workers = self.jobs = self.tracking = self
+        self.commands = self.workers = self.jobs = self.submissions = self.tracking = self
         self.uploads = _Uploads(self)
         self.tables = _Tables(self)
         self.info = self.modules = self
