@@ -15,13 +15,22 @@ from fedflow.app.news import news_of
 from fedflow.app.outgoing import Outgoing
 from fedflow.app.ports import Tx
 from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.records import Command, Moved, ScheduledJob, ScheduledSite, TaskKey
+from fedflow.domain.records import (
+    SUBMIT_FAILED,
+    Command,
+    Moved,
+    ScheduledJob,
+    ScheduledSite,
+    TaskKey,
+)
+from fedflow.domain.rerun import next_attempt
 from fedflow.domain.schedule import (
     Action,
     ApplyAt,
     EndJob,
     QueueJob,
     ReleaseAt,
+    RetryTask,
     SettleTask,
     SitePhase,
     StartJob,
@@ -34,6 +43,7 @@ from fedflow.domain.states import (
     TASK_STATUS_OF_JOB_END,
     TASK_SUCCEEDED,
     JobEvent,
+    JobStatus,
     TaskStatus,
 )
 
@@ -145,6 +155,28 @@ class Applier:
             )
 
     @_apply.register
+    def _retry(self, action: RetryTask) -> None:
+        job_id, component = self._job.job_id, action.component
+        failed = next(t for t in self._job.tasks if t.component == component)
+        sites = self._spec.sites_of(component)
+        task = next_attempt(failed, sites, epoch=self._job.epoch, retries=failed.retries + 1)
+        if not self._tx.schedules.add_attempt(job_id, task):
+            return
+        self._statuses[component] = (task.version, task.status)
+        logger.info(
+            "Task %s of job %s failed and is tried again (attempt %s)",
+            component,
+            job_id,
+            task.version,
+            extra={"action": "retry_task", "job_id": job_id},
+        )
+        parameters = self._spec.job_parameters_at(self._job.initiator)
+        for site in sites:
+            key = TaskKey(job_id=job_id, component=component, version=task.version, site=site)
+            left = parameters.auto_retries - task.retries
+            self.commands.append(self._outgoing.create_task(self._job, key, retries_left=left))
+
+    @_apply.register
     def _end(self, action: EndJob) -> None:
         if not self._move(JOB_END_EVENT[action.status], reason=action.reason):
             return
@@ -162,6 +194,9 @@ class Applier:
                 )
                 self._statuses[component] = (version, end)
         news = self._news()
+        first = self._job.status is JobStatus.READY and self._job.epoch == 0
+        if first and action.status is JobStatus.FAILED:
+            news["tag"] = SUBMIT_FAILED
         self.commands += [
             self._outgoing.end_job(
                 self._job, s.site, action.status, reason=action.reason, news=news

@@ -1,8 +1,8 @@
 """What other sites may ask of this server: one handler per command of `wire/paths.py`.
 
-HTTP and gRPC are two doors to `Commands.handle`. A request id that was seen before is answered
-from the store; otherwise the handler's writes and its reply are stored together, then its effects
-happen.
+HTTP and gRPC are two doors to `Commands.handle`. A request id that the same party sent before is
+answered from the store; otherwise the handler's writes and its reply are stored together, then its
+effects happen.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Commands:
                 return known
             reply = handler(tx, incoming, effects)
             if incoming.request_id is not None:
-                tx.received.put(incoming.request_id, reply, now_ms=self._clock.now_ms())
+                tx.received.put(_name(incoming), reply, now_ms=self._clock.now_ms())
         effects.run()
         return reply
 
@@ -103,9 +103,17 @@ class Commands:
         try:
             return self.handle(incoming)
         except FedflowError as exc:
-            return Reply(retcode=exc.retcode, retmsg=exc.message, error=exc.name)
+            return Reply(retcode=exc.retcode, retmsg=exc.message, data=exc.data, error=exc.name)
 
 
 def _known(tx: Tx, incoming: Incoming) -> Reply | None:
     """Return the answer to a request that was carried out before."""
-    return None if incoming.request_id is None else tx.received.get(incoming.request_id)
+    return None if incoming.request_id is None else tx.received.get(_name(incoming))
+
+
+def _name(incoming: Incoming) -> str:
+    """Return under which name a reply is remembered: no party gets, or takes, another's.
+
+    Neither half has a `/`, so that it is none of the names under which `app` notes its own steps.
+    """
+    return f"{incoming.source_party or ''}/{incoming.request_id}"

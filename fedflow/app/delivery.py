@@ -13,6 +13,7 @@ from random import Random
 
 from fedflow.app.effects import Effects
 from fedflow.app.initiator import Initiator
+from fedflow.app.model_changes import MODEL_COMMANDS, ModelChanges
 from fedflow.app.ports import PartyClient, Store, Tx
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
@@ -33,6 +34,7 @@ class Delivery:
         *,
         store: Store,
         initiator: Initiator,
+        model_changes: ModelChanges,
         parties: PartyClient,
         clock: Clock,
         timing: Timing,
@@ -40,6 +42,7 @@ class Delivery:
     ) -> None:
         self._store = store
         self._initiator = initiator
+        self._model_changes = model_changes
         self._parties = parties
         self._clock = clock
         self._timing = timing
@@ -106,7 +109,10 @@ class Delivery:
             with self._store.transaction() as tx:
                 if isinstance(result, Reply) and not _is_passing(command, result):
                     tx.outbox.remove(command.number)
-                    self._initiator.replied(tx, command, result, effects)
+                    if command.kind in MODEL_COMMANDS:
+                        self._model_changes.settled(tx, command, result, effects)
+                    else:
+                        self._initiator.replied(tx, command, result, effects)
                 else:
                     error = result.retmsg if isinstance(result, Reply) else str(result)
                     self._failed(tx, command, error, effects)
@@ -131,7 +137,11 @@ class Delivery:
                 )
             return
         tx.outbox.remove(command.number)
-        self._initiator.undeliverable(tx, replace(command, error=error), effects)
+        if command.kind in MODEL_COMMANDS:
+            unreachable = Reply(retcode=104, retmsg=error[:4000], error="PartyUnreachable")
+            self._model_changes.settled(tx, command, unreachable, effects)
+        else:
+            self._initiator.undeliverable(tx, replace(command, error=error), effects)
 
     def _pause_ms(self, attempt: int) -> int:
         """Return the pause before the next try: exponential with full jitter, at least a third.

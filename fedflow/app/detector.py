@@ -165,7 +165,8 @@ class Detector:
                 self._jobs.return_if_still(tx, current.key, effects)
             elif self._parties.is_local(current.initiator.party_id):
                 job_ended = tx.schedules.get(current.key.job_id)
-                if job_ended is not None and job_ended.status in JOB_FINAL:
+                same = job_ended is not None and job_ended.epoch == current.epoch
+                if job_ended is not None and same and job_ended.status in JOB_FINAL:
                     self._jobs.end_here(tx, current, job_ended.status, job_ended.reason, effects)
             else:
                 self._check_lease(tx, current, effects)

@@ -2,12 +2,18 @@
 
 | folder | holds |
 |---|---|
+| `logs/<job>` | logs about the job as a whole |
+| `logs/<job>/<role>/<party>` | what all tasks of one site logged, in one file per level |
 | `logs/<job>/<role>/<party>/<component>/<version>` | logs of one attempt |
+| `jobs/<job>` | what was submitted: DSL, confs |
 | `jobs/<job>/<role>-<party>-<component>-<version>` | private work folder of one attempt |
 | `tables` | data sets, each in a folder with a random name |
 | `spool` | values in transit between executors |
 | `uploads` | files being uploaded |
+| `downloads` | files that jobs wrote for people |
+| `models` | contents of models, and archives made for other programs |
 | `run` | sockets, pid file |
+| `keys` | this party's own key pair, for signing |
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedflow.domain.records import TaskKey
+from fedflow.domain.records import JobKey, TaskKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +43,27 @@ class Folders:
         return self.home / "uploads"
 
     @property
+    def downloads(self) -> Path:
+        return self.home / "downloads"
+
+    @property
+    def model_blobs(self) -> Path:
+        """Return the folder with the contents of models, by digest."""
+        return self.home / "models" / "blobs"
+
+    @property
+    def model_archives(self) -> Path:
+        """Return the folder with archives that were made for other programs of this machine."""
+        return self.home / "models" / "archives"
+
+    @property
     def run(self) -> Path:
         return self.home / "run"
+
+    @property
+    def site_key(self) -> Path:
+        """Return the file with this party's private key."""
+        return self.home / "keys" / "site.pem"
 
     @property
     def server_logs(self) -> Path:
@@ -48,11 +73,17 @@ class Folders:
         """Return the folder with everything that was logged for a job."""
         return self.home / "logs" / job_id
 
+    def party_logs(self, key: JobKey) -> Path:
+        """Return the log folder of one site's share of a job."""
+        return self.job_logs(key.job_id) / key.site.role.value / key.site.party_id
+
     def logs(self, key: TaskKey) -> Path:
         """Return the log folder of one attempt."""
-        site = key.site
-        folder = self.job_logs(key.job_id) / site.role.value / site.party_id
-        return folder / key.component / str(key.version)
+        return self.party_logs(key.job) / key.component / str(key.version)
+
+    def job_files(self, job_id: str) -> Path:
+        """Return the folder with what was submitted as a job."""
+        return self.home / "jobs" / job_id
 
     def work(self, key: TaskKey) -> Path:
         """Return the work folder of one attempt; one level, since making folders is dear."""
@@ -61,4 +92,13 @@ class Folders:
 
     def all(self) -> tuple[Path, ...]:
         """Return the folders that must exist before the server starts."""
-        return (self.home, self.tables, self.spool, self.uploads, self.run, self.server_logs)
+        return (
+            self.home,
+            self.tables,
+            self.spool,
+            self.uploads,
+            self.model_blobs,
+            self.model_archives,
+            self.run,
+            self.server_logs,
+        )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from fedflow import __version__
 from fedflow.app.ports import Store
+from fedflow.base.clock import Clock
 
 FATE_VERSION = "1.11.4"  #: the FATE release whose interface this server speaks
 FATE_FLOW_VERSION = "1.11.2"
@@ -30,8 +32,10 @@ class Info:
     """Answers questions about the server itself."""
 
     def __init__(
-        self, *, store: Store, engine: str, executor_ready: Callable[[], bool], place: Place
-    ) -> None:
+        self, *, store: Store, engine: str, executor_ready: Callable[[], bool], place: Place,
+        clock: Clock,
+    ) -> None:  # fmt: skip
+        self._clock = clock
         self._store = store
         self._engine = engine
         self._executor_ready = executor_ready
@@ -43,8 +47,28 @@ class Info:
             "FATE": FATE_VERSION,
             "FATEFlow": FATE_FLOW_VERSION,
             "fedflow": __version__,
+            "PYTHON": platform.python_version(),
             "API": API_VERSION,
         }
+
+    def common(self) -> dict[str, Any]:
+        """Return where this server listens and who it is, as FATE's `info/common` tells it."""
+        place = self.place
+        return {
+            "version": FATE_FLOW_VERSION,
+            "host": place.host,
+            "http_port": place.http_port,
+            "grpc_port": place.grpc_port,
+            "party_id": place.party_id or "",
+        }
+
+    def instance_id(self) -> str:
+        """Return the name of this server among those of its party."""
+        return f"flow-{self.place.host}-{self.place.http_port}"
+
+    def now_ms(self) -> int:
+        """Return the server's time."""
+        return self._clock.now_ms()
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
         """Tell whether the server can run jobs, and how each part stands."""

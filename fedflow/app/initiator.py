@@ -30,9 +30,18 @@ from fedflow.wire import paths
 
 logger = logging.getLogger(__name__)
 
-_MUST_TAKE_EFFECT = frozenset({CommandKind.CREATE_JOB, CommandKind.APPLY_CORES})
+_CREATING = frozenset({CommandKind.CREATE_JOB, CommandKind.RERUN_JOB})
+"""Commands by which a site begins to take part."""
+_MUST_TAKE_EFFECT = _CREATING | {CommandKind.APPLY_CORES, CommandKind.CREATE_TASK}
 """Commands whose return code 10, "stale, without effect", is no consent."""
-_NEEDED = frozenset({CommandKind.APPLY_CORES, CommandKind.START_JOB, CommandKind.START_TASK})
+_NEEDED = frozenset(
+    {
+        CommandKind.APPLY_CORES,
+        CommandKind.START_JOB,
+        CommandKind.CREATE_TASK,
+        CommandKind.START_TASK,
+    }
+)
 """Commands without which the job cannot go on."""
 
 
@@ -123,8 +132,9 @@ class Initiator:
         self._refused(tx, command, reason, effects)
 
     def _accepted(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
-        if command.kind is CommandKind.CREATE_JOB:
-            self._set_phase(tx, command, SitePhase.CREATING, SitePhase.CREATED)
+        if command.kind in _CREATING:
+            if _is_current(tx, command):
+                self._set_phase(tx, command, SitePhase.CREATING, SitePhase.CREATED)
         elif command.kind is CommandKind.APPLY_CORES:
             self._set_phase(tx, command, SitePhase.APPLYING, SitePhase.GRANTED)
         elif command.kind is CommandKind.START_TASK and reply.retcode == 10:
@@ -134,7 +144,9 @@ class Initiator:
         effects.add(lambda: self._wakeup.schedule(command.job_id))
 
     def _refused(self, tx: Tx, command: Command, reason: Reason, effects: Effects) -> None:
-        if command.kind is CommandKind.CREATE_JOB:
+        if command.kind in _CREATING | _NEEDED and not _is_current(tx, command):
+            return
+        if command.kind in _CREATING:
             self._set_phase(tx, command, SitePhase.CREATING, SitePhase.REFUSED, reason)
         elif command.kind is CommandKind.APPLY_CORES and reason.code == "NotEnoughResources":
             self._denied(tx, command, reason)
@@ -201,8 +213,12 @@ class Initiator:
         """Repair what this server knows of one site from its heartbeat answer; tell if it
         changed.
         """
-        if not isinstance(answer, dict) or job.status in JOB_FINAL:
+        current = tx.schedules.get(job.job_id)
+        if not isinstance(answer, dict) or current is None or current.status in JOB_FINAL:
             return False
+        job = current
+        if answer.get("epoch", job.epoch) != job.epoch:
+            return False  # it was rerun here and is not there yet, or the answer is late
         known = next((s for s in job.sites if s.site == site), None)
         if known is None or known.phase is SitePhase.CREATING:
             return False
@@ -221,8 +237,9 @@ class Initiator:
         if not isinstance(tasks, dict):
             return False
         changed = [
-            self.take_told(tx, job.job_id, site, str(component), told)
-            for component, told in tasks.items()
+            self.take_told(tx, job.job_id, site, component, tasks[component])
+            for component in dict.fromkeys(t.component for t in job.tasks)  # not as many as it says
+            if component in tasks
         ]
         return any(changed)
 
@@ -247,7 +264,7 @@ class Initiator:
             site,
             status,
             reason=reason_from_wire(told.get("reason")),
-            progress=float(progress) if isinstance(progress, int | float) else None,
+            progress=min(1.0, max(0.0, progress)) if isinstance(progress, int | float) else None,
             now_ms=self._clock.now_ms(),
         )
         return isinstance(moved, Moved)
@@ -256,6 +273,12 @@ class Initiator:
 def _check_site(incoming: Incoming, site: Site) -> None:
     if incoming.source_party is not None and incoming.source_party != site.party_id:
         raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+
+
+def _is_current(tx: Tx, command: Command) -> bool:
+    """Tell whether a command is of the job's current epoch; what came of older ones is void."""
+    epoch = command.body.get("epoch") if isinstance(command.body, dict) else None
+    return epoch is None or epoch == tx.schedules.epoch(command.job_id)
 
 
 def _component(command: Command) -> str:

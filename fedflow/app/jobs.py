@@ -6,7 +6,7 @@ import logging
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fedflow.app.effects import Effects
 from fedflow.app.folders import Folders
@@ -23,6 +23,7 @@ from fedflow.base.errors import (
 )
 from fedflow.base.ids import PartyId
 from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.lists import fits_task, task_page
 from fedflow.domain.records import (
     JobFilter,
     JobKey,
@@ -39,6 +40,8 @@ from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus
 
 logger = logging.getLogger(__name__)
+
+_TASKS_OF_A_JOB: Final = 1_000_000  #: more than any has
 
 
 class Jobs:
@@ -121,14 +124,16 @@ class Jobs:
     # --- look -----------------------------------------------------------------------------------
 
     def find(self, which: JobFilter) -> list[JobRecord]:
-        """Return this server's shares of jobs, newest first."""
+        """Return a page of this server's shares of jobs."""
         with self._store.read() as tx:
             return [self._fresh(tx, job) for job in tx.jobs.find(which)]
 
-    def count(self, which: JobFilter) -> int:
-        """Return how many shares match."""
+    def page(self, which: JobFilter) -> tuple[list[JobRecord], int]:
+        """Return a page of this server's shares of jobs, and how many there are in all."""
         with self._store.read() as tx:
-            return tx.jobs.count(which)
+            found = [self._fresh(tx, job) for job in tx.jobs.find(which)]
+            count = _count_at_end(which, len(found))
+            return found, tx.jobs.count(which) if count is None else count
 
     def job(self, job_id: str) -> JobRecord:
         """Return the initiator's share of a job if it is here, else any. Raises: JobNotFound."""
@@ -165,6 +170,18 @@ class Jobs:
         with self._store.read() as tx:
             return self._tasks_of(tx, which)
 
+    def task_page(self, which: TaskFilter) -> tuple[list[TaskRecord], int]:
+        """Return a page of attempts, and how many there are in all. As in `tasks`, other sites'
+        are among those of one job.
+        """
+        with self._store.read() as tx:
+            if which.job_id is None:
+                found = tx.tasks.find(which)
+                count = _count_at_end(which, len(found))
+                return found, tx.tasks.count(which) if count is None else count
+            every = self._tasks_of(tx, replace(which, order=None, offset=0, limit=_TASKS_OF_A_JOB))
+        return task_page(every, which), len(every)
+
     def _tasks_of(self, tx: Tx, which: TaskFilter) -> list[TaskRecord]:
         own = tx.tasks.find(which)
         scheduled = tx.schedules.get(which.job_id) if which.job_id is not None else None
@@ -173,7 +190,7 @@ class Jobs:
         have = {t.key for t in own}
         spec = self._specs.get(scheduled.job_id, scheduled.dsl, scheduled.conf)
         remote = [
-            t for t in _remote_tasks(scheduled, spec) if t.key not in have and _fits(t, which)
+            t for t in _remote_tasks(scheduled, spec) if t.key not in have and fits_task(which, t)
         ]
         return own + remote
 
@@ -222,12 +239,43 @@ class Jobs:
             "tasks": [_task_view(t) for t in tasks],
         }
 
+    def report(
+        self,
+        job_id: str,
+        *,
+        role: Role | None = None,
+        party_id: str | None = None,
+        component: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return how the latest attempts of a job went at one site, in topological order.
+
+        Without a site it is the initiator's, or else any that is here. Raises: JobNotFound.
+        """
+        with self._store.read() as tx:
+            job = self._job(tx, job_id)
+            site = job.key.site
+            which = TaskFilter(
+                job_id=job_id,
+                component=component,
+                roles=(role or site.role,),
+                party_id=party_id or (site.party_id if role in (None, site.role) else None),
+            )
+            tasks = {t.key.component: t for t in reversed(self._tasks_of(tx, which))}
+        dag = self._specs.get(job_id, job.dsl, job.conf).dag
+        return [_report_row(tasks[name], dag.depth(name)) for name in dag.order if name in tasks]
+
     def is_watched(self, party_jobs: list[str]) -> bool:
         """Tell whether somebody looked at one of these jobs within the last five seconds."""
         now_ms = self._clock.now_ms()
         with self._lock:
             self._watched = {j: at for j, at in self._watched.items() if now_ms - at < 5_000}
             return any(job_id in self._watched for job_id in party_jobs)
+
+
+def _count_at_end(which: JobFilter | TaskFilter, found: int) -> int | None:
+    """Return how many rows there are if the page of `found` rows shows the last one, else None."""
+    is_last = found < which.limit and (found > 0 or which.offset == 0)
+    return which.offset + found if is_last else None
 
 
 def _stop_status(text: str) -> JobStatus:
@@ -288,15 +336,7 @@ def _remote_task(
         progress=party.progress,
         started_ms=task.started_ms,
         ended_ms=task.ended_ms,
-    )
-
-
-def _fits(task: TaskRecord, which: TaskFilter) -> bool:
-    return (
-        (which.component is None or task.key.component == which.component)
-        and (which.roles is None or task.key.site.role in which.roles)
-        and (which.party_id is None or task.key.site.party_id == which.party_id)
-        and (which.statuses is None or task.status in which.statuses)
+        here=False,
     )
 
 
@@ -311,6 +351,19 @@ def _task_view(task: TaskRecord) -> dict[str, Any]:
         "started_ms": task.started_ms,
         "ended_ms": task.ended_ms,
         "reason": _reason_view(task.reason),
+    }
+
+
+def _report_row(task: TaskRecord, depth: int) -> dict[str, Any]:
+    """Return how one component went, as FATE reports it."""
+    started, ended = task.started_ms, task.ended_ms
+    return {
+        "component_name": task.key.component,
+        "index": depth,
+        "status": task.status.value,
+        "start_time": started,
+        "end_time": ended,
+        "elapsed": ended - started if started is not None and ended is not None else None,
     }
 
 

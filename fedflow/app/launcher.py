@@ -9,21 +9,40 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from fedflow.app.caches import cache_input, cache_request, one_cache
 from fedflow.app.folders import Folders
+from fedflow.app.model_loading import LoadRequest, load_request
+from fedflow.app.models import ModelRepository
 from fedflow.app.ports import Executor, LaunchBook, Sessions, Store, Tx
+from fedflow.app.predict import deployed_models
 from fedflow.app.specs import Specs
+from fedflow.base.errors import (
+    BadParameter,
+    CacheNotFound,
+    CheckpointNotFound,
+    ModelComponentNotFound,
+    ModelDamaged,
+    ModelNotFound,
+)
+from fedflow.domain.caches import CacheFilter
 from fedflow.domain.dsl import Component, Ref
 from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.records import TaskKey, TaskRecord
+from fedflow.domain.records import TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.resources import demand_at
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL
 
 logger = logging.getLogger(__name__)
+
+_NOT_STORED: Final = (
+    BadParameter, CacheNotFound, CheckpointNotFound, ModelComponentNotFound, ModelDamaged,
+    ModelNotFound,
+)  # fmt: skip
+"""Why a task that starts with a stored model or cache cannot start."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +80,7 @@ class Launcher:
         executor: Executor,
         processes: LaunchBook,
         sessions: Sessions,
+        models: ModelRepository,
         settings: WorkerSettings,
     ) -> None:
         self._store = store
@@ -69,6 +89,7 @@ class Launcher:
         self._executor = executor
         self._processes = processes
         self._sessions = sessions
+        self._models = models
         self._settings = settings
 
     def launch(self, key: TaskKey) -> None:
@@ -92,6 +113,13 @@ class Launcher:
             spec = self._specs.get(key.job_id, job.dsl, job.conf)
             component = spec.component(key.component)
             inputs = self._inputs(tx, component, key)
+        try:
+            inputs["model"].update(self._stored_models(task, spec, component))
+            inputs["cache"] = self._caches(task, component)
+        except _NOT_STORED as exc:
+            self._processes.expect(task.launch_id, key)
+            self._processes.refused(task.launch_id, exc)
+            return
         sites = spec.sites_of(key.component)
         work_dir, log_dir = self._folders.work(key), self._folders.logs(key)
         work_dir.mkdir(parents=True, exist_ok=True)
@@ -144,6 +172,7 @@ class Launcher:
             "inputs": inputs,
             "output_data": list(component.data_outputs),
             "output_model": list(component.model_outputs),
+            "output_cache": list(component.cache_outputs),
             "cores": demand_at(key.site, spec.job_parameters_at(key.site)).usable_cores,
             "server_socket": str(self._settings.server_socket),
             "federation_socket": str(self._settings.federation_socket),
@@ -151,6 +180,7 @@ class Launcher:
             "tables_root": str(self._settings.tables_root),
             "work_dir": str(work_dir),
             "log_dir": str(log_dir),
+            "party_log_dir": str(self._folders.party_logs(key.job)),
             "memory_bytes": self._settings.memory_bytes,
             "receive_timeout_s": self._settings.receive_timeout_s,
             "log_level": self._settings.log_level,
@@ -164,7 +194,7 @@ class Launcher:
         model: dict[str, Any] = {}
         for ref in (*component.model, *component.isometric_model):
             stored = tx.tracking.model(key.job_id, ref.component, key.site)
-            if stored is not None:
+            if stored is not None and stored.key.version == _version(tx, ref, key):
                 model[ref.component] = {
                     "meta_name": stored.meta_name,
                     "param_name": stored.param_name,
@@ -173,12 +203,77 @@ class Launcher:
                 }
         return {"data": data, "model": model}
 
+    def _stored_models(
+        self, task: TaskRecord, spec: JobSpec, component: Component
+    ) -> dict[str, Any]:
+        """Return the models of stored versions that a task starts with. Raises: _NOT_STORED."""
+        requests = _load_requests(task)
+        if not requests and not component.stored_models:
+            return {}
+        with self._store.read() as tx:
+            requests += deployed_models(tx, spec, component, task.key.site)
+            found = [(r.component, *r.locate(self._models, tx)) for r in requests]
+        loaded = {name: self._models.content(row, module=module) for name, row, module in found}
+        return {
+            name: {
+                "meta_name": model.meta_name,
+                "param_name": model.param_name,
+                "meta": model.meta,
+                "param": model.param,
+            }
+            for name, model in loaded.items()
+        }
+
+    def _caches(self, task: TaskRecord, component: Component) -> dict[str, Any]:
+        """Return the caches of upstream components, or the one that a CacheLoader names.
+
+        An upstream component that kept none is left out. Raises: CacheNotFound, BadParameter.
+        """
+        loaded, key = cache_request(task), task.key
+        if loaded is None and not component.cache:
+            return {}
+        with self._store.read() as tx:
+            if loaded is not None:
+                found = one_cache(tx, loaded)
+                return {found.key.component: cache_input(tx, found, key.site)}
+            caches = {}
+            for ref in component.cache:
+                which = CacheFilter(
+                    site=key.site, job_id=key.job_id, component=ref.component, name=ref.output
+                )
+                version = _version(tx, ref, key)
+                for cache in tx.caches.find(which):
+                    if cache.key.version == version:
+                        caches[ref.component] = cache_input(tx, cache, key.site)
+            return caches
+
     def _table(self, tx: Tx, ref: Ref, key: TaskKey) -> Any:
+        version = _version(tx, ref, key)
         for output in tx.tracking.outputs(key.job_id, ref.component, key.site):
-            if output.data_name == ref.output:
+            if output.data_name == ref.output and output.key.version == version:
                 table = tx.tables.get(output.namespace, output.name)
                 return msgspec.to_builtins(table) if table is not None else None
         return None
+
+
+def _version(tx: Tx, ref: Ref, key: TaskKey) -> int | None:
+    """Return the latest attempt of an input's source: what older ones left is no input."""
+    found = tx.tasks.find(
+        TaskFilter(
+            job_id=key.job_id,
+            component=ref.component,
+            roles=(key.site.role,),
+            party_id=key.site.party_id,
+        )
+    )
+    return found[-1].key.version if found else None
+
+
+def _load_requests(task: TaskRecord) -> list[LoadRequest]:
+    """Return which stored models a task starts with."""
+    key = task.key
+    loader = load_request(task.module, key.component, task.parameters, key.site)
+    return [] if loader is None else [loader]
 
 
 def _write_private(path: Path, content: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedflow.app.timing import Timing
@@ -22,8 +22,9 @@ class Outgoing:
         self._timing = timing
         self._new_request_id = new_request_id
 
-    def create_job(self, job: ScheduledJob, site: Site) -> Command:
+    def create_job(self, job: ScheduledJob, site: Site, **more: Any) -> Command:
         body = {
+            **more,
             "dsl": job.dsl,
             "runtime_conf": job.conf,
             "initiator_role": job.initiator.role.value,
@@ -31,6 +32,22 @@ class Outgoing:
             "create_time": job.created_ms,
         }
         return self._job(CommandKind.CREATE_JOB, "job_create", job, site, body)
+
+    def rerun_job(self, job: ScheduledJob, site: Site, tasks: Mapping[str, int]) -> Command:
+        """Return the command to open a job again; `tasks` are the new attempts' versions."""
+        body = {"runtime_conf": job.conf, "tasks": dict(tasks)}
+        return self._job(CommandKind.RERUN_JOB, "job_rerun", job, site, body)
+
+    def create_task(self, job: ScheduledJob, key: TaskKey, *, retries_left: int) -> Command:
+        return self._make(
+            CommandKind.CREATE_TASK,
+            job.job_id,
+            job.initiator,
+            key.site,
+            paths.task_path("task_create", key),
+            {"epoch": job.epoch, "auto_retries": retries_left},
+            allow_ms=self._timing.lease_ms,
+        )
 
     def apply_cores(self, job: ScheduledJob, site: Site) -> Command:
         return self._job(CommandKind.APPLY_CORES, "job_apply", job, site, {})
@@ -121,6 +138,22 @@ class Outgoing:
             allow_ms=self._timing.final_deadline_ms,
         )
 
+    def change_model(
+        self,
+        kind: CommandKind,
+        version: str,
+        source: Site,
+        site: Site,
+        *,
+        change_id: str,
+        allow_ms: int,
+    ) -> Command:
+        """Return a command about the new version of a model; see `app/model_changes.py`."""
+        name = "model_commit" if kind is CommandKind.COMMIT_MODEL else "model_undo"
+        path = paths.job_path(name, JobKey(job_id=version, site=site))
+        body = {"change": change_id}
+        return self._make(kind, version, source, site, path, body, allow_ms=allow_ms)
+
     def _job(
         self,
         kind: CommandKind,
@@ -133,7 +166,7 @@ class Outgoing:
         allow_ms: int | None = None,
     ) -> Command:
         if allow_ms is None:
-            creating = kind is CommandKind.CREATE_JOB
+            creating = kind in (CommandKind.CREATE_JOB, CommandKind.RERUN_JOB)
             allow_ms = self._timing.create_timeout_ms if creating else self._timing.lease_ms
         path = paths.job_path(name, JobKey(job_id=job.job_id, site=site), status=status)
         return self._make(

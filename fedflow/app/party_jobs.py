@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from typing import Any
+from typing import Any, Final
 
+from fedflow.app.acceptance import Acceptance
 from fedflow.app.commands import Incoming
 from fedflow.app.effects import Effects
 from fedflow.app.hearing import Hearing
+from fedflow.app.inheritance import Inheritance
+from fedflow.app.models import ModelRepository
 from fedflow.app.news import take_news
 from fedflow.app.outgoing import reason_from_wire
 from fedflow.app.party_tasks import PartyTasks
-from fedflow.app.ports import Catalog, PartyClient, Store, Tx, Wakeup
+from fedflow.app.ports import PartyClient, Store, Tx, Wakeup
+from fedflow.app.predict import Predictions
 from fedflow.app.specs import Specs, cores_at
 from fedflow.base.clock import Clock
 from fedflow.base.errors import (
-    BadParameter,
     BadRequest,
+    FedflowError,
     JobEnded,
     JobNotFound,
     NoRoute,
     StaleCommand,
+    StillEnding,
     SubmitRefused,
-    TableNotFound,
     WrongSite,
 )
 from fedflow.base.ids import PartyId
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import (
+    SUBMIT_FAILED,
     JobFilter,
     JobKey,
     JobRecord,
@@ -36,7 +42,6 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.resources import Capacity, check_ceiling, demand_at
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import (
@@ -50,6 +55,9 @@ from fedflow.domain.states import (
 
 logger = logging.getLogger(__name__)
 
+MAX_COUNT: Final = 10**9  #: of epochs and attempts, as far as the store counts
+MAX_SITES: Final = 20_000  #: that one heartbeat may name
+
 
 class PartyJobs:
     """What the initiator may do with this site's share of a job."""
@@ -59,23 +67,29 @@ class PartyJobs:
         *,
         store: Store,
         specs: Specs,
-        catalog: Catalog,
         hearing: Hearing,
         tasks: PartyTasks,
         parties: PartyClient,
         wakeup: Wakeup,
         clock: Clock,
         engine: str,
+        acceptance: Acceptance,
+        predictions: Predictions,
+        models: ModelRepository,
+        inheritance: Inheritance,
     ) -> None:
         self._store = store
         self._specs = specs
-        self._catalog = catalog
         self._hearing = hearing
         self._tasks = tasks
         self._parties = parties
         self._wakeup = wakeup
         self._clock = clock
         self._engine = engine
+        self._acceptance = acceptance
+        self._predictions = predictions
+        self._models = models
+        self._inheritance = inheritance
 
     # --- create -----------------------------------------------------------------------------------
 
@@ -98,13 +112,15 @@ class PartyJobs:
         spec = self._specs.replace(
             incoming.job_id, incoming.member("dsl"), incoming.member("runtime_conf")
         )
-        if site not in spec.sites or spec.initiator != initiator:
-            raise WrongSite(site=str(site), job_id=incoming.job_id)
-        for component in spec.components:
-            if site in spec.sites_of(component.name):
-                parameters = spec.component_parameters(component.name, site)
-                path = f"$.runtime_conf.component_parameters ({site}).{component.name}"
-                self._catalog.check(component.module, parameters, path=path)
+        try:
+            if site not in spec.sites or spec.initiator != initiator:
+                raise WrongSite(site=str(site), job_id=incoming.job_id)
+            self._acceptance.check_spec(spec, site)
+            if spec.mode == "predict":
+                self._predictions.check_here(spec, site, digest=incoming.member("model_digest"))
+        except FedflowError:
+            self._specs.forget(incoming.job_id)
+            raise
 
     def _check_new(self, incoming: Incoming, initiator: Site) -> None:
         """Refuse a job under the id of another initiator's job."""
@@ -119,32 +135,38 @@ class PartyJobs:
         """Store the job and its tasks; answers which components run here."""
         now_ms = self._clock.now_ms()
         site = incoming.job.site
-        if tx.received.get(_tombstone(incoming.job)) is not None:
+        if tx.received.get(_tombstone(incoming)) is not None:
             raise JobEnded(job_id=incoming.job_id, status="before it was created here")
         spec = self._specs.get(
             incoming.job_id, incoming.member("dsl"), incoming.member("runtime_conf")
         )
         self._check_same(tx, incoming, spec)
-        self._check_cores(tx, spec, site)
-        self._check_tables(tx, spec, site)
+        digests = incoming.member("loaded_models")
+        self._acceptance.check_content(tx, spec, site, digests=digests)
+        parameters = spec.job_parameters_at(site)
         record = JobRecord(
             key=incoming.job,
             initiator=spec.initiator,
             status=JobStatus.WAITING,
-            epoch=_epoch(incoming.body),
+            epoch=epoch_of(incoming.body),
             dsl=spec.dsl,
             conf=spec.conf,
+            train_conf=self._predictions.train_conf(tx, spec, site),
             roles={role.value: list(ids) for role, ids in spec.roles.items()},
             cores=cores_at(spec, site),
             created_ms=now_ms,
             updated_ms=now_ms,
             warnings=tuple(spec.warnings),
+            parameters=parameters.as_json(),
+            user=parameters.user,
         )
         tx.jobs.add(record)
+        taken = self._inheritance.take_over(tx, record, spec, incoming.member("inherited"))
         components = [c for c in spec.components if site in spec.sites_of(c.name)]
         tx.tasks.add(
             [
-                TaskRecord(
+                taken.get(c.name)
+                or TaskRecord(
                     key=TaskKey(job_id=incoming.job_id, component=c.name, version=0, site=site),
                     module=c.module,
                     initiator=spec.initiator,
@@ -153,6 +175,8 @@ class PartyJobs:
                     parameters=spec.component_parameters(c.name, site),
                     created_ms=now_ms,
                     updated_ms=now_ms,
+                    auto_retries=parameters.auto_retries,
+                    auto_retry_delay_s=parameters.auto_retry_delay,
                 )
                 for c in components
             ]
@@ -176,26 +200,6 @@ class PartyJobs:
             if (job.initiator, job.dsl, job.conf) != given:
                 self._specs.forget(incoming.job_id)
                 raise SubmitRefused(reason=f"another job has the id {incoming.job_id} here")
-
-    def _check_cores(self, tx: Tx, spec: JobSpec, site: Site) -> None:
-        engine = tx.engines.get(self._engine)
-        demand = demand_at(site, spec.job_parameters_at(site))
-        check_ceiling(demand, Capacity(cores=engine.cores if engine else 0), site=site)
-
-    def _check_tables(self, tx: Tx, spec: JobSpec, site: Site) -> None:
-        for component in spec.components:
-            if component.module.lower() != "reader" or site not in spec.sites_of(component.name):
-                continue
-            table = spec.component_parameters(component.name, site).get("table")
-            if table is None and site.role is not Role.ARBITER:
-                raise BadParameter(
-                    path=f"component_parameters.role.{site.role.value}.*.{component.name}.table",
-                    reason=f"{site} names no table",
-                )
-            if isinstance(table, dict) and "name" in table and "namespace" in table:
-                namespace, name = str(table["namespace"]), str(table["name"])
-                if tx.tables.get(namespace, name) is None:
-                    raise TableNotFound(namespace=namespace, name=name, party_id=site.party_id)
 
     # --- cores and start ------------------------------------------------------------------------
 
@@ -231,15 +235,41 @@ class PartyJobs:
         job = tx.jobs.get(incoming.job)
         if job is None:
             nothing = Reply(retcode=0, retmsg="no such job here, nothing to end")
-            tombstone = _tombstone(incoming.job)
+            tombstone = _tombstone(incoming)
             if tx.received.get(tombstone) is None:
                 tx.received.put(tombstone, nothing, now_ms=self._clock.now_ms())
             return nothing
-        self._check_source(job, incoming)
+        self.check_source(job, incoming)
         status = _job_status(incoming.status)
+        epoch = epoch_of(incoming.body)
+        if epoch < job.epoch:
+            raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
+        if epoch > job.epoch and job.status in JOB_FINAL:
+            job = self._catch_up(tx, job, epoch)
+        if incoming.member("tag") == SUBMIT_FAILED:
+            tx.jobs.set_tag(job.key, SUBMIT_FAILED, now_ms=self._clock.now_ms())
         take_news(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
         self.end_here(tx, job, status, reason_from_wire(incoming.member("reason")), effects)
         return Reply(retcode=0)
+
+    def _catch_up(self, tx: Tx, job: JobRecord, epoch: int) -> JobRecord:
+        """Enter the epoch of a rerun that never arrived here, so that its end counts here too.
+
+        Raises: StillEnding: processes of the former epoch are left.
+        """
+        tx.jobs.reopen(
+            job.key,
+            seen=job.status,
+            epoch=epoch,
+            conf=job.conf,
+            parameters=job.parameters,
+            cores=job.cores,
+            now_ms=self._clock.now_ms(),
+        )
+        reopened = tx.jobs.get(job.key)
+        if reopened is None or reopened.epoch != epoch:
+            raise StillEnding(job_id=job.key.job_id, site=job.key.site)
+        return reopened
 
     def end_here(
         self, tx: Tx, job: JobRecord, status: JobStatus, reason: Reason | None, effects: Effects
@@ -259,8 +289,12 @@ class PartyJobs:
             )
         if status is JobStatus.SUCCESS:
             tx.jobs.set_progress(job.key, 100, now_ms=now_ms)
+        if job.started_ms is not None:
+            self._models.keep_version(tx, job)
         self.return_if_still(tx, job.key, effects)
-        self._hearing.forget(tx, job.key.job_id)
+        shares = tx.jobs.find(JobFilter(job_id=job.key.job_id))
+        if all(j.status in JOB_FINAL for j in shares):  # the lease is that of all shares here
+            self._hearing.forget(tx, job.key.job_id)
         effects.add(lambda: self._wakeup.job_changed(job.key.job_id))
         logger.info(
             "Job %s ended at %s: %s",
@@ -275,10 +309,7 @@ class PartyJobs:
         job = tx.jobs.get(key)
         if job is None or job.status not in JOB_FINAL or not job.in_use:
             return
-        tasks = tx.tasks.find(
-            TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
-        )
-        if any(t.handle is not None for t in tasks):
+        if has_process(tx, key):
             return
         if tx.jobs.return_cores(key, self._engine, now_ms=self._clock.now_ms()):
             effects.add(self._wakeup.queue)
@@ -294,6 +325,9 @@ class PartyJobs:
         jobs = incoming.member("jobs")
         if not isinstance(jobs, dict):
             raise BadRequest(reason="`jobs` must be an object")
+        told_sites = [told["sites"] for told in jobs.values() if _tells_sites(told)]
+        if len(jobs) > MAX_SITES or sum(map(len, told_sites)) > MAX_SITES:
+            raise BadRequest(reason=f"a heartbeat may name {MAX_SITES} sites")
         answer: dict[str, Any] = {}
         for job_id, told in jobs.items():
             answer[job_id] = self._answer_for(tx, str(job_id), told, incoming.source_party)
@@ -302,9 +336,8 @@ class PartyJobs:
     def _answer_for(
         self, tx: Tx, job_id: str, told: Any, source_party: str | None
     ) -> dict[str, Any]:
-        sites = told.get("sites", {}) if isinstance(told, dict) else {}
         answer: dict[str, Any] = {}
-        for text in sites:
+        for text in told["sites"] if _tells_sites(told) else ():
             key = JobKey(job_id=job_id, site=_site(text))
             job = tx.jobs.get(key)
             if job is None:
@@ -313,8 +346,13 @@ class PartyJobs:
             if source_party is not None and source_party != job.initiator.party_id:
                 raise WrongSite(site=f"party {source_party}", job_id=job_id)
             self._hearing.heard_initiator(tx, job_id)
-            take_news(tx, key, told, now_ms=self._clock.now_ms())
-            answer[text] = {"status": job.status.value, "tasks": self._tasks.told(tx, key)}
+            if told.get("epoch", job.epoch) == job.epoch:
+                take_news(tx, key, told, now_ms=self._clock.now_ms())
+            answer[text] = {
+                "status": job.status.value,
+                "epoch": job.epoch,
+                "tasks": self._tasks.told(tx, key),
+            }
         return answer
 
     # --- checks ---------------------------------------------------------------------------------
@@ -326,15 +364,17 @@ class PartyJobs:
         job = tx.jobs.get(incoming.job)
         if job is None:
             raise JobNotFound(job_id=incoming.job_id)
-        self._check_source(job, incoming)
-        if _epoch(incoming.body) != job.epoch:
-            raise StaleCommand(given=f"epoch {_epoch(incoming.body)}", current=f"epoch {job.epoch}")
+        self.check_source(job, incoming)
+        epoch = epoch_of(incoming.body)
+        if epoch != job.epoch:
+            raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if job.status in JOB_FINAL:
             raise JobEnded(job_id=incoming.job_id, status=job.status.value)
         self._hearing.heard_initiator(tx, incoming.job_id)
         return job
 
-    def _check_source(self, job: JobRecord, incoming: Incoming) -> None:
+    def check_source(self, job: JobRecord, incoming: Incoming) -> None:
+        """Raises: WrongSite: the command is not from the party that initiated the job."""
         if incoming.source_party is not None and incoming.source_party != job.initiator.party_id:
             raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
 
@@ -342,9 +382,26 @@ class PartyJobs:
         return job.reason is not None and job.reason.code == "InitiatorLost"
 
 
-def _tombstone(key: JobKey) -> str:
-    """Return the request id under which the end of a job is noted that was never created here."""
-    return f"end-{key.job_id}-{key.site.key}"
+def has_process(tx: Tx, key: JobKey) -> bool:
+    """Tell whether any attempt of a job, old ones included, still has a process at this site."""
+    tasks = tx.tasks.find(
+        TaskFilter(
+            job_id=key.job_id,
+            roles=(key.site.role,),
+            party_id=key.site.party_id,
+            all_versions=True,
+        )
+    )
+    return any(t.handle is not None for t in tasks)
+
+
+def _tombstone(incoming: Incoming) -> str:
+    """Return under which name a party's end of a job is noted that was never created here.
+
+    It counts against that party's own create only. Names of replies have one `/`, this has two.
+    """
+    whose = f"{incoming.source_party or ''}/{incoming.job_id}/{incoming.job.site.key}"
+    return f"/end/{hashlib.sha256(whose.encode()).hexdigest()}"
 
 
 def _initiator(body: Any) -> Site:
@@ -354,11 +411,17 @@ def _initiator(body: Any) -> Site:
         raise BadRequest(reason="initiator_role and initiator_party_id must name a site") from exc
 
 
-def _epoch(body: Any) -> int:
+def epoch_of(body: Any) -> int:
+    """Return the epoch that a command is of. Raises: BadRequest."""
     epoch = body.get("epoch", 0) if isinstance(body, dict) else 0
-    if not isinstance(epoch, int):
+    if not isinstance(epoch, int) or not 0 <= epoch <= MAX_COUNT:
         raise BadRequest(reason="`epoch` must be a number")
     return epoch
+
+
+def _tells_sites(told: Any) -> bool:
+    """Tell whether what a heartbeat says of a job names sites."""
+    return isinstance(told, dict) and isinstance(told.get("sites"), dict)
 
 
 def _site(text: Any) -> Site:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fedflow.app.commands import Incoming
@@ -24,10 +25,11 @@ from fedflow.base.errors import (
     JobEnded,
     JobNotFound,
     StaleCommand,
+    StillEnding,
     TaskNotFound,
     WrongSite,
 )
-from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskRecord
+from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.schedule import Reason
 from fedflow.domain.states import (
     JOB_FINAL,
@@ -90,6 +92,37 @@ class PartyTasks:
             tx.jobs.move(job.key, JobEvent.STARTED, seen=job.status, now_ms=self._clock.now_ms())
         if task.requested_ms is None:
             self.request_launch(tx, task, effects)
+        return Reply(retcode=0)
+
+    def create(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Make a further attempt of a task that failed; it waits for its start.
+
+        Raises: StillEnding: the former attempt's process is left. StaleCommand. TaskNotFound.
+        """
+        key = incoming.task
+        job = tx.jobs.get(incoming.job)
+        if job is None or job.status in JOB_FINAL:
+            raise JobEnded(job_id=key.job_id, status=job.status.value if job else "unknown")
+        if incoming.source_party is not None and incoming.source_party != job.initiator.party_id:
+            raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+        if incoming.member("epoch") != job.epoch:
+            raise StaleCommand(
+                given=f"epoch {incoming.member('epoch')}", current=f"epoch {job.epoch}"
+            )
+        self._hearing.heard_initiator(tx, key.job_id)
+        attempts = _attempts(tx, key)
+        if not attempts:
+            raise TaskNotFound(task=str(key))
+        last = attempts[-1]
+        if key.version <= last.key.version:
+            raise StaleCommand(given=str(key), current=f"attempt {last.key.version}")
+        if any(t.handle is not None for t in attempts):
+            raise StillEnding(job_id=key.job_id, site=key.site)
+        left = incoming.member("auto_retries")
+        now_ms = self._clock.now_ms()
+        tx.tasks.add(
+            [fresh_attempt(last, key.version, left if isinstance(left, int) else 0, now_ms=now_ms)]
+        )
         return Reply(retcode=0)
 
     def request_launch(self, tx: Tx, task: TaskRecord, effects: Effects) -> None:
@@ -163,7 +196,12 @@ class PartyTasks:
         """End every share of a job at one site that has not ended."""
         end = TASK_STATUS_OF_JOB_END[status]
         tasks = tx.tasks.find(
-            TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
+            TaskFilter(
+                job_id=key.job_id,
+                roles=(key.site.role,),
+                party_id=key.site.party_id,
+                all_versions=True,
+            )
         )
         for task in tasks:
             never_ran = task.party_status is TaskStatus.WAITING and task.requested_ms is None
@@ -247,6 +285,36 @@ class PartyTasks:
     def kill(self, handle: Handle) -> None:
         """Stop a process: SIGTERM, grace, SIGKILL."""
         self._executor.stop(handle, grace_s=self._timing.stop_grace_s)
+
+
+def fresh_attempt(task: TaskRecord, version: int, auto_retries: int, *, now_ms: int) -> TaskRecord:
+    """Return a further attempt of a task with the same parameters, which has not begun."""
+    return TaskRecord(
+        key=replace(task.key, version=version),
+        module=task.module,
+        initiator=task.initiator,
+        status=TaskStatus.WAITING,
+        party_status=TaskStatus.WAITING,
+        parameters=task.parameters,
+        created_ms=now_ms,
+        updated_ms=now_ms,
+        auto_retries=auto_retries,
+        auto_retry_delay_s=task.auto_retry_delay_s,
+    )
+
+
+def _attempts(tx: Tx, key: TaskKey) -> list[TaskRecord]:
+    """Return all attempts of a task at its site, oldest first."""
+    found = tx.tasks.find(
+        TaskFilter(
+            job_id=key.job_id,
+            component=key.component,
+            roles=(key.site.role,),
+            party_id=key.site.party_id,
+            all_versions=True,
+        )
+    )
+    return sorted(found, key=lambda t: t.key.version)
 
 
 def _task_end(text: str | None) -> TaskStatus:

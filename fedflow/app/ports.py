@@ -8,18 +8,31 @@ at all; nothing on the network is called inside. Status changes are compare-and-
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from fedflow.base.errors import FedflowError
+from fedflow.domain.administration import Grant, RegisteredServer, RegisteredService, SiteKey
+from fedflow.domain.caches import CacheFilter, StoredCache
+from fedflow.domain.models import (
+    Checkpoint,
+    ModelComponent,
+    ModelFilter,
+    ModelKey,
+    ModelTag,
+    ModelVersion,
+)
 from fedflow.domain.records import (
     Command,
+    Connector,
     Engine,
     Handle,
     JobFilter,
     JobKey,
     JobRecord,
+    Json,
     Lease,
     Metric,
     Moved,
@@ -50,7 +63,7 @@ class Jobs(Protocol):
     def get(self, key: JobKey) -> JobRecord | None: ...
 
     def find(self, which: JobFilter) -> list[JobRecord]:
-        """Return matching jobs, newest first."""
+        """Return a page of matching jobs, in the filter's order."""
 
     def count(self, which: JobFilter) -> int:
         """Return how many jobs match, whatever `limit` and `offset` say."""
@@ -71,6 +84,25 @@ class Jobs(Protocol):
 
     def set_description(self, key: JobKey, text: str, *, now_ms: int) -> None:
         """Store the notes of people about the job."""
+
+    def set_tag(self, key: JobKey, tag: str, *, now_ms: int) -> None:
+        """Store what kind of job it turned out to be, for example `SUBMIT_FAILED`."""
+
+    def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
+        """Store a changed runtime conf and the job parameters that follow from it here."""
+
+    def reopen(
+        self,
+        key: JobKey,
+        *,
+        seen: JobStatus,
+        epoch: int,
+        conf: Json,
+        parameters: Json,
+        cores: int,
+        now_ms: int,
+    ) -> Moved | Stale:
+        """Begin a new epoch of an ended job that holds no cores; its times and progress restart."""
 
     def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
         """Take the job's cores from the engine; False if too few are free. Twice has no effect."""
@@ -102,7 +134,10 @@ class Tasks(Protocol):
     def get(self, key: TaskKey) -> TaskRecord | None: ...
 
     def find(self, which: TaskFilter) -> list[TaskRecord]:
-        """Return matching attempts, in the order in which they were added."""
+        """Return a page of matching attempts, in the filter's order."""
+
+    def count(self, which: TaskFilter) -> int:
+        """Return how many attempts match, whatever `limit` and `offset` say."""
 
     def move_party(
         self,
@@ -143,6 +178,9 @@ class Schedules(Protocol):
 
     def get(self, job_id: str) -> ScheduledJob | None: ...
 
+    def epoch(self, job_id: str) -> int | None:
+        """Return the current epoch of a job; cheaper than `get`."""
+
     def active(self) -> list[str]:
         """Return the ids of jobs that have not ended, oldest first."""
 
@@ -161,6 +199,15 @@ class Schedules(Protocol):
 
     def set_reason(self, job_id: str, reason: Reason | None, *, now_ms: int) -> None:
         """Store why the job is not moving."""
+
+    def rerun(self, job_id: str, *, seen: JobStatus, epoch: int, now_ms: int) -> Moved | Stale:
+        """Begin a new epoch of an ended job: stop request, reason and times are forgotten."""
+
+    def set_conf(self, job_id: str, conf: Json, *, now_ms: int) -> None:
+        """Store a changed runtime conf."""
+
+    def add_attempt(self, job_id: str, task: ScheduledTask) -> bool:
+        """Store a further attempt in its task's place; False if it exists."""
 
     def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
         """Replace one site's state if its phase is still `seen`."""
@@ -260,12 +307,25 @@ class Tracking(Protocol):
     def add_metric(self, key: TaskKey, metric: Metric, *, now_ms: int) -> None:
         """Append points to a metric and merge its meta."""
 
-    def metrics(self, job_id: str, component: str, site: Site) -> list[Metric]:
-        """Return the metrics of the latest attempt, in the order in which they were first
-        written.
+    def metrics(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> list[Metric]:
+        """Return the metrics of an attempt, by default the latest one, in the order in which they
+        were first written.
         """
 
+    def drop_metrics(self, job_id: str, component: str | None, site: Site) -> int:
+        """Delete the metrics of all attempts of one component, or of all; return how many."""
+
     def put_output(self, output: OutputTable, *, now_ms: int) -> None: ...
+
+    def uses_of_table(self, namespace: str, name: str) -> list[OutputTable]:
+        """Return every output, of any attempt, that is this table, in the order of their
+        writing.
+        """
+
+    def move_table(self, job_id: str, *, old: tuple[str, str], new: tuple[str, str]) -> None:
+        """Let the outputs of a job that were table `old` (namespace, name) be table `new`."""
 
     def outputs(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
         """Return the output tables of the latest attempts, by component and position."""
@@ -292,6 +352,148 @@ class Tables(Protocol):
 
     def find(self, namespace: str | None = None, *, limit: int = 1000) -> list[TableRecord]: ...
 
+    def disabled(self) -> list[TableRecord]:
+        """Return the tables that jobs may not read, by namespace and name."""
+
+    def set_disabled(self, namespace: str, name: str, *, disabled: bool) -> bool:
+        """Forbid or allow jobs to read a table; False if there is none."""
+
+    def set_extra(self, namespace: str, name: str, extra: Any) -> bool:
+        """Store what FATE's schema holds beyond column names; False if there is no table."""
+
+    def at_address(self, address: str) -> list[tuple[str, str]]:
+        """Return namespace and name of all tables whose rows lie in a folder."""
+
+
+class Connectors(Protocol):
+    """Ways to other storages (`t_storage_connector`)."""
+
+    def put(self, connector: Connector) -> None:
+        """Store a connector; it replaces the one with its name."""
+
+    def get(self, name: str) -> Connector | None: ...
+
+
+class Permissions(Protocol):
+    """What other parties may use here (`t_permission`)."""
+
+    def add(self, grants: Sequence[Grant], *, now_ms: int) -> None:
+        """Store grants; those that exist are left as they are."""
+
+    def remove(self, grants: Sequence[Grant]) -> int:
+        """Forget grants; return how many there were."""
+
+    def of(self, party_id: str) -> list[Grant]:
+        """Return what a party may use, sorted."""
+
+
+class SiteKeys(Protocol):
+    """Public keys of other parties (`t_site_key_info`)."""
+
+    def put(self, key: SiteKey) -> None:
+        """Store a key; it replaces the party's former one."""
+
+    def get(self, party_id: str) -> SiteKey | None: ...
+
+    def drop(self, party_id: str) -> bool:
+        """Forget a key; False if there is none."""
+
+
+class Registry(Protocol):
+    """Other programs of this party (`t_server_registry_info`, `t_service_registry_info`)."""
+
+    def put_server(self, server: RegisteredServer, *, now_ms: int) -> None:
+        """Store where a server listens; it replaces the one with its name."""
+
+    def servers(self) -> list[RegisteredServer]:
+        """Return all servers by name."""
+
+    def put_service(self, service: RegisteredService, *, now_ms: int) -> None:
+        """Store a service; it replaces the one with its server and name."""
+
+    def services(self, name: str) -> list[RegisteredService]:
+        """Return the services of this name, by server."""
+
+
+class Models(Protocol):
+    """Versions of models, one share per site (`t_machine_learning_model_info` and its parts)."""
+
+    def put(self, version: ModelVersion) -> None:
+        """Store a version; it replaces the one with its key, but keeps when that was created."""
+
+    def get(self, key: ModelKey) -> ModelVersion | None:
+        """Return a version, also one that is not ready."""
+
+    def find(self, which: ModelFilter) -> list[ModelVersion]:
+        """Return matching versions, newest first."""
+
+    def unready(self, older_than_ms: int) -> list[ModelKey]:
+        """Return the versions that were prepared before a moment and cannot be used yet."""
+
+    def set_ready(self, key: ModelKey, *, now_ms: int) -> bool:
+        """Make a prepared version usable; False if there is none."""
+
+    def drop(self, key: ModelKey) -> bool:
+        """Forget a version with its components and checkpoints; False if there is none."""
+
+    def put_component(self, component: ModelComponent) -> None:
+        """Store a component's model; it replaces the one with its key and component."""
+
+    def components(self, key: ModelKey) -> list[ModelComponent]:
+        """Return the component models, by component name."""
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store a step in place of the same step, and of what older attempts had from it on."""
+
+    def checkpoints(self, key: ModelKey, component: str | None = None) -> list[Checkpoint]:
+        """Return checkpoints by component and step."""
+
+    def referenced(self, digests: Collection[str]) -> set[str]:
+        """Return those of some blobs (sha256) that a component or checkpoint needs."""
+
+
+class ModelTags(Protocol):
+    """Names that people give to model versions (`t_tags`, `t_model_tag`)."""
+
+    def create(self, name: str, description: str, *, now_ms: int) -> bool:
+        """Make a tag; False if there is one of this name."""
+
+    def get(self, name: str) -> ModelTag | None: ...
+
+    def find(self, part: str = "", *, limit: int = 1000) -> list[ModelTag]:
+        """Return the tags whose name has this part, newest first."""
+
+    def update(self, name: str, *, new_name: str, description: str, now_ms: int) -> bool:
+        """Rename and describe a tag; False if there is none, or another has the new name."""
+
+    def drop(self, name: str) -> bool:
+        """Forget a tag, also at its versions; False if there is none."""
+
+    def attach(self, name: str, model_version: str, *, now_ms: int) -> bool:
+        """Give an existing tag to a version; False if it has it, or there is no such tag."""
+
+    def detach(self, name: str, model_version: str) -> bool:
+        """Take a tag from a version; False if it does not have it."""
+
+    def of_version(self, model_version: str) -> list[ModelTag]:
+        """Return a version's tags, by name."""
+
+    def versions(self, name: str) -> list[str]:
+        """Return the versions that have a tag, oldest attachment first."""
+
+
+class Caches(Protocol):
+    """What components keep at their own site for later jobs (`t_cache_record`)."""
+
+    def put(self, cache: StoredCache) -> None:
+        """Store a cache; it replaces one of the same attempt and name."""
+
+    def find(self, which: CacheFilter) -> list[StoredCache]:
+        """Return matching caches of the latest attempts that made any, oldest first."""
+
+    def drop(self, which: CacheFilter) -> list[StoredCache]:
+        """Forget matching caches of all attempts, and return them."""
+
 
 class Tx(Protocol):
     """One transaction on the store."""
@@ -305,6 +507,13 @@ class Tx(Protocol):
     leases: Leases
     tracking: Tracking
     tables: Tables
+    caches: Caches
+    connectors: Connectors
+    models: Models
+    model_tags: ModelTags
+    permissions: Permissions
+    site_keys: SiteKeys
+    registry: Registry
 
 
 class Store(Protocol):
@@ -395,6 +604,9 @@ class LaunchBook(Protocol):
     def expect(self, launch_id: str, task: TaskKey) -> None:
         """Note it before the launch, so that the executor's callbacks find the task."""
 
+    def refused(self, launch_id: str, error: FedflowError) -> None:
+        """A launch that was expected is not tried: its task fails with this error."""
+
 
 class Sessions(Protocol):
     """The data plane's sessions, one per party task attempt."""
@@ -428,6 +640,73 @@ class Wakeup(Protocol):
         """A job's status changed: those who wait for it may look."""
 
 
+class ModelBlobs(Protocol):
+    """Contents of models, by their sha256 (hex)."""
+
+    def put(self, content: bytes) -> str:
+        """Store contents durably and return their digest; twice has no effect. Raises: DiskFull."""
+
+    def get(self, sha256: str) -> bytes:
+        """Return contents that were checked. Raises: BlobDamaged: they are gone or changed."""
+
+    def has(self, sha256: str) -> bool:
+        """Tell whether there are contents, without reading them."""
+
+    def old(self, older_than_ms: int) -> Iterator[str]:
+        """Yield the digests of what was last put before a moment."""
+
+    def remove(self, sha256: str, *, older_than_ms: int) -> bool:
+        """Delete contents unless they were put again since; False if they were, or are gone."""
+
+
+class ArchiveFiles(Protocol):
+    """What a model archive holds."""
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Return the paths of all files."""
+
+    def read(self, path: str, *, limit: int = ...) -> bytes:
+        """Return a file of at most `limit` bytes. Raises: BadModelArchive."""
+
+
+class ModelArchives(Protocol):
+    """Files in one archive, from and for other servers."""
+
+    def write(
+        self, target: IO[bytes], files: Iterable[tuple[str, bytes]], *, modified_ms: int
+    ) -> None:
+        """Write files by path; the same files give the same bytes."""
+
+    def open(self, source: IO[bytes]) -> AbstractContextManager[ArchiveFiles]:
+        """Return an archive's files. Raises: BadModelArchive: it is not to be trusted."""
+
+
+class ExternalModels(Protocol):
+    """A store of model archives that several servers may share."""
+
+    def put(
+        self, party_model_id: str, model_version: str, source: IO[bytes], *, sha256: str
+    ) -> None:
+        """Store an archive, in place of an older one. Raises: ModelStoreUnavailable."""
+
+    def digest(self, party_model_id: str, model_version: str) -> str | None:
+        """Return the sha256 of a stored archive, None if there is none."""
+
+    def get(self, party_model_id: str, model_version: str, target: IO[bytes]) -> bool:
+        """Write an archive to `target`; False if there is none. Raises: ModelStoreUnavailable."""
+
+
+class BoundFiles(Protocol):
+    """Looks at files of this machine that become tables without being copied."""
+
+    def look(
+        self, path: Path, *, head: bool, id_delimiter: str, makes_ids: bool,
+        names: tuple[str, ...] | None,
+    ) -> tuple[Any, tuple[tuple[str, ...], ...]]:  # fmt: skip
+        """Return the schema of a CSV file, and its first rows as text. Raises: BadData."""
+
+
 class Archives(Protocol):
     """Packs tables into one file for download."""
 
@@ -451,3 +730,13 @@ class Catalog(Protocol):
 
     def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
         """Check parameters. Raises: BadParameter, UnknownComponent."""
+
+
+class ParameterBook(Protocol):
+    """Knows the parameters of the component modules."""
+
+    def parameters(self, module: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return FATE's name of the parameters, and all of them: `given` over the defaults.
+
+        Raises: UnknownComponent.
+        """

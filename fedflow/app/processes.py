@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from fedflow.app.ports import Executor
 from fedflow.app.workers import Workers
+from fedflow.base.errors import FedflowError
 from fedflow.domain.records import Handle, TaskKey
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,10 @@ class Processes:
     def not_started(self, launch_id: str, reason: str) -> None:
         """A process could not be started."""
         self._end(launch_id, lambda task, workers: workers.not_started(task, launch_id, reason))
+
+    def refused(self, launch_id: str, error: FedflowError) -> None:
+        """A launch was not tried, since its task cannot run."""
+        self._end(launch_id, lambda task, workers: workers.refused(task, launch_id, error))
 
     def exited(self, launch_id: str, exit_code: int | None, signal: int | None) -> None:
         """A process is gone."""

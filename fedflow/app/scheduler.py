@@ -18,7 +18,14 @@ from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import ScheduledJob, WaitingJob
-from fedflow.domain.schedule import JobView, Reason, SitePhase, decide
+from fedflow.domain.schedule import (
+    JobView,
+    Reason,
+    SitePhase,
+    decide,
+    may_retry,
+    retry_at_ms,
+)
 from fedflow.domain.states import JobStatus
 
 logger = logging.getLogger(__name__)
@@ -52,10 +59,12 @@ class Scheduler:
         self._timing = timing
         self._engine = engine
         self._retry_ms: int | None = None
+        self._retries: dict[str, int] = {}  #: when a failed task of a job is to be tried again
 
     def next_retry_ms(self) -> int | None:
-        """Return when a job that was denied cores wants the queue looked at again, if any does."""
-        return self._retry_ms
+        """Return when to look at the queue again: cores were denied, or a task is tried again."""
+        due = [*self._retries.values(), *([] if self._retry_ms is None else [self._retry_ms])]
+        return min(due, default=None)
 
     def tick(self) -> None:
         """Look at every job that has not ended, and at the queue: the repair pass."""
@@ -73,7 +82,15 @@ class Scheduler:
                 logger.exception("Job %s could not be scheduled", job_id, extra={"job_id": job_id})
 
     def look_at_queue(self) -> None:
-        """Let waiting jobs ask for cores: in order, every one that fits into what is free here."""
+        """Let waiting jobs ask for cores: in order, every one that fits into what is free here.
+
+        Before that, look at jobs with a task whose retry is due.
+        """
+        now_ms = self._clock.now_ms()
+        due = [job_id for job_id, at_ms in self._retries.items() if at_ms <= now_ms]
+        for job_id in due:
+            del self._retries[job_id]
+        self.look_at(due)
         with self._store.read() as tx:
             waiting = tx.schedules.waiting()
             engine = tx.engines.get(self._engine)
@@ -116,6 +133,12 @@ class Scheduler:
 
     def _note_retries(self, view: JobView, now_ms: int) -> None:
         """Remember when to look again; what is due already waits for an answer, not for time."""
+        self._retries.pop(view.job_id, None)
+        if view.status is JobStatus.RUNNING:
+            tries = [retry_at_ms(view, t) for t in view.tasks.values() if may_retry(t, t.status)]
+            later = [at_ms for at_ms in tries if at_ms > now_ms]
+            if later:
+                self._retries[view.job_id] = min(later)
         denied = (s.retry_ms for s in view.sites if s.phase is SitePhase.DENIED)
         due = [retry_ms for retry_ms in denied if retry_ms > now_ms]
         if due and view.status is JobStatus.WAITING:

@@ -43,14 +43,18 @@ def view_of(
                     p.site: PartyTaskView(status=p.status, reason=p.reason, since_ms=p.since_ms)
                     for p in t.parties
                 },
+                ended_ms=t.ended_ms,
+                retries_left=max(0, parameters.auto_retries - t.retries),
+                kept=t.epoch != job.epoch,
             )
             for t in job.tasks
         },
         parallelism=parameters.task_parallelism,
-        created_ms=job.created_ms,
+        created_ms=job.began_ms,
         timeout_ms=parameters.timeout * 1000,
         create_timeout_ms=timing.create_timeout_ms,
         lease_ms=timing.lease_ms,
+        retry_delay_ms=parameters.auto_retry_delay * 1000,
         may_apply=may_apply,
         stop=job.stop,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 from fedflow.app.ports import Catalog
@@ -27,14 +28,17 @@ class Specs:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, JobSpec] = OrderedDict()
 
-    def get(self, job_id: str, dsl: Any, conf: Any) -> JobSpec:
-        """Return the job parsed from `dsl` and `conf`. Raises: InvalidJobSpec."""
+    def get(self, job_id: str, dsl: Any, conf: Any, *, notes: Sequence[str] = ()) -> JobSpec:
+        """Return the job parsed from `dsl` and `conf`; `notes` become its first warnings.
+
+        Raises: InvalidJobSpec.
+        """
         with self._lock:
             kept = self._kept.get(job_id)
-            if kept is not None:
+            if kept is not None and kept.dsl == dsl and kept.conf == conf:
                 self._kept.move_to_end(job_id)
                 return kept
-        spec = parse_job(dsl, conf, modules=self._catalog.modules())
+        spec = parse_job(dsl, conf, modules=self._catalog.modules(), notes=notes)
         self.keep(job_id, spec)
         return spec
 

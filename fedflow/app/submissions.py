@@ -8,28 +8,50 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.app.folders import Folders
+from fedflow.app.inheritance import Inheritance, Plan
+from fedflow.app.model_loading import loaded_digests
 from fedflow.app.outgoing import Outgoing
+from fedflow.app.parameter_checks import parameter_problems
 from fedflow.app.ports import Catalog, PartyClient, Store, Wakeup
+from fedflow.app.predict import Predictions, model_of
 from fedflow.app.specs import Specs
+from fedflow.app.submitted_files import SubmittedFiles, files_of, write_files
 from fedflow.app.timing import Timing
-from fedflow.app.waiting import Changes
+from fedflow.app.waiting import Changes, await_sites
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadParameter, InvalidJobSpec, NoRoute, Problem, SubmitRefused
+from fedflow.base.errors import (
+    FedflowError,
+    InvalidJobSpec,
+    NoRoute,
+    Problem,
+    SubmitRefused,
+)
 from fedflow.base.ids import JobId
+from fedflow.domain.formats import read_job
+from fedflow.domain.job_parameters import OBSOLETE
 from fedflow.domain.job_spec import JobSpec, model_id
+from fedflow.domain.providers import provider_notes, provider_problems
 from fedflow.domain.records import (
+    SUBMIT_FAILED,
+    JobKey,
+    JobRecord,
     ScheduledJob,
     ScheduledPartyTask,
     ScheduledSite,
     ScheduledTask,
 )
 from fedflow.domain.schedule import Reason, SitePhase
-from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
+from fedflow.domain.site import Site
+from fedflow.domain.states import JobStatus, TaskStatus
 
 logger = logging.getLogger(__name__)
 
 _GUARDED: Final[Mapping[str, str]] = {
     "Upload": "/v1/data/upload (`fedflow data upload`)",
+    "Download": "/v1/data/download",
+    "Writer": "/v1/data/writer",
+    "ModelStore": "/v1/model/store",
+    "ModelRestore": "/v1/model/restore",
 }
 """Modules that only this server's own routes may start -> the route."""
 
@@ -43,6 +65,9 @@ class Submitted:
     model_version: str
     logs_directory: str
     warnings: tuple[str, ...]
+    initiator: Site
+    files: SubmittedFiles
+    obsolete: tuple[str, ...] = ()  #: job parameters of old releases that were given
 
 
 class Submissions:
@@ -61,6 +86,8 @@ class Submissions:
         clock: Clock,
         timing: Timing,
         folders: Folders,
+        predictions: Predictions,
+        inheritance: Inheritance,
         new_job_id: Callable[[int], JobId],
     ) -> None:
         self._store = store
@@ -73,6 +100,8 @@ class Submissions:
         self._clock = clock
         self._timing = timing
         self._folders = folders
+        self._predictions = predictions
+        self._inheritance = inheritance
         self._new_job_id = new_job_id
 
     def submit(self, dsl: Any, conf: Any, *, internal: bool = False) -> Submitted:
@@ -82,38 +111,81 @@ class Submissions:
         checked which ones.
 
         Raises: InvalidJobSpec: every mistake that can be seen here. NoRoute. SubmitRefused: a site
-        did not accept the job, with its own sentence; nothing was started anywhere.
+        did not accept the job, with its own sentence; nothing was started anywhere. Every error
+        has the field `job_id`, as FATE's clients expect the id of a refused job too.
         """
-        job_id, spec = self.begin(dsl, conf, internal=internal)
-        wait_s = self._timing.create_timeout_ms / 1000 + 5.0
-        job: ScheduledJob | None = None
+        job_id = self._new_job_id(self._clock.now_ms())
+        try:
+            return self._submit(job_id, dsl, conf, internal=internal)
+        except FedflowError as exc:
+            exc.fields.setdefault("job_id", job_id)
+            raise
 
-        def left_ready() -> bool:
-            nonlocal job
-            with self._store.read() as tx:
-                job = tx.schedules.get(job_id)
-            return job is None or job.status is not JobStatus.READY
-
-        if not self._changes.wait_until(left_ready, job_id=job_id, timeout_s=wait_s):
-            raise SubmitRefused(reason=f"the sites did not answer within {wait_s:.0f} seconds")
-        if job is not None and job.status in JOB_FINAL and job.started_ms is None:
-            reason = job.reason.message if job.reason else job.status.value
-            raise SubmitRefused(reason=_at(job.reason) + reason.removesuffix("."))
+    def _submit(self, job_id: JobId, dsl: Any, conf: Any, *, internal: bool) -> Submitted:
+        spec, notes = self._begin(job_id, dsl, conf, internal=internal)
+        objection = await_sites(
+            job_id, store=self._store, changes=self._changes, timing=self._timing
+        )
+        if objection is not None:
+            raise SubmitRefused(reason=objection)
+        named = model_of(spec, spec.initiator) if spec.mode == "predict" else None
         return Submitted(
             job_id=job_id,
-            model_id=model_id(spec),
-            model_version=job_id,
+            model_id=named.model_id if named else model_id(spec),
+            model_version=named.model_version if named else job_id,
             logs_directory=str(self._folders.job_logs(job_id)),
-            warnings=spec.warnings,
+            warnings=(*spec.warnings, *notes),
+            initiator=spec.initiator,
+            files=files_of(self._folders, job_id, spec.initiator),
+            obsolete=_obsolete(spec),
         )
 
     def begin(self, dsl: Any, conf: Any, *, internal: bool = False) -> tuple[JobId, JobSpec]:
         """Check a job, store it, and send its create commands; the rest is the scheduler's."""
+        job_id = self._new_job_id(self._clock.now_ms())
+        return job_id, self._begin(job_id, dsl, conf, internal=internal)[0]
+
+    def _begin(
+        self, job_id: JobId, dsl: Any, conf: Any, *, internal: bool
+    ) -> tuple[JobSpec, tuple[str, ...]]:
+        """Return the job, and what people should know beside its own warnings."""
         now_ms = self._clock.now_ms()
-        job_id = self._new_job_id(now_ms)
-        spec = self._specs.get(job_id, dsl, conf)
+        given = (dsl, conf)
+        prediction = self._predictions.begin(conf)
+        more: dict[str, Any] = {}
+        if prediction is not None:
+            dsl, conf = prediction.dsl, prediction.conf
+            more["model_digest"] = prediction.digest
+        read_notes = () if prediction is None else prediction.notes
+        form = read_job(dsl, conf)
+        spec = self._specs.get(job_id, form.dsl, form.conf, notes=(*read_notes, *form.notes))
+        try:
+            self._check(spec, internal=internal)
+        except FedflowError as exc:
+            self._keep_refused(job_id, spec, exc, now_ms=now_ms)
+            raise
+        train_conf = prediction.train_conf if prediction is not None else {}
+        write_files(self._folders, job_id, spec, train_conf=train_conf, given=given)
+        plan = self._inheritance.plan(spec)
+        if plan is not None:
+            more["inherited"] = plan.told
+        job = _scheduled(job_id, spec, now_ms, plan)
+        with self._store.transaction() as tx:
+            if loaded := loaded_digests(tx, spec):
+                more["loaded_models"] = loaded
+            tx.schedules.add(job)
+            tx.outbox.put([self._outgoing.create_job(job, site, **more) for site in spec.sites])
+        self._wakeup.outbox(sorted({s.party_id for s in spec.sites}))
+        logger.info("Job %s was submitted", job_id, extra={"action": "submit", "job_id": job_id})
+        return spec, (*provider_notes(spec), *(() if plan is None else plan.notes))
+
+    def _check(self, spec: JobSpec, *, internal: bool) -> None:
+        """Raises: InvalidJobSpec, NoRoute, SubmitRefused: this server cannot start the job."""
         if not internal:
-            _refuse_guarded(spec)
+            refuse_guarded(spec)
+        unknown = provider_problems(spec)
+        if unknown:
+            raise InvalidJobSpec(unknown)
         self._check_parameters(spec)
         for site in spec.sites:
             if not self._parties.knows(site.party_id):
@@ -122,36 +194,48 @@ class Submissions:
             raise SubmitRefused(
                 reason=f"this server does not host the initiator, party {spec.initiator.party_id}"
             )
-        job = _scheduled(job_id, spec, now_ms)
+
+    def _keep_refused(
+        self, job_id: JobId, spec: JobSpec, error: FedflowError, *, now_ms: int
+    ) -> None:
+        """Note a job that was never created anywhere, so that its id can be asked for."""
+        if not self._parties.is_local(spec.initiator.party_id):
+            return
+        refused = JobRecord(
+            key=JobKey(job_id=job_id, site=spec.initiator),
+            initiator=spec.initiator,
+            status=JobStatus.FAILED,
+            epoch=0,
+            dsl=spec.dsl,
+            conf=spec.conf,
+            roles={role.value: list(ids) for role, ids in spec.roles.items()},
+            cores=0,
+            created_ms=now_ms,
+            updated_ms=now_ms,
+            ended_ms=now_ms,
+            reason=Reason(code=error.name, message=error.message[:4000]),
+            tag=SUBMIT_FAILED,
+        )
         with self._store.transaction() as tx:
-            tx.schedules.add(job)
-            tx.outbox.put([self._outgoing.create_job(job, site) for site in spec.sites])
-        self._wakeup.outbox(sorted({s.party_id for s in spec.sites}))
-        logger.info("Job %s was submitted", job_id, extra={"action": "submit", "job_id": job_id})
-        return job_id, spec
+            tx.jobs.add(refused)
 
     def _check_parameters(self, spec: JobSpec) -> None:
-        """Check every site's component parameters, each distinct set once; report all mistakes."""
+        """Check every site's component parameters; report all mistakes."""
         problems: list[Problem] = []
-        seen: list[tuple[str, Any]] = []
-        for component in spec.components:
-            for site in spec.sites_of(component.name):
-                parameters = spec.component_parameters(component.name, site)
-                if (component.name, parameters) in seen:
-                    continue
-                seen.append((component.name, parameters))
-                path = f"$.conf.component_parameters ({site}) .{component.name}"
-                try:
-                    self._catalog.check(component.module, parameters, path=path)
-                except BadParameter as exc:
-                    problems.append(
-                        Problem(exc.fields["path"], exc.fields["reason"], "ParameterException")
-                    )
+        for name in (c.name for c in spec.components):
+            asked = [
+                (
+                    f"$.conf.component_parameters ({site}) .{name}",
+                    spec.component_parameters(name, site),
+                )
+                for site in spec.sites_of(name)
+            ]
+            problems += parameter_problems(self._catalog, spec.component(name).module, asked)
         if problems:
             raise InvalidJobSpec(problems)
 
 
-def _refuse_guarded(spec: JobSpec) -> None:
+def refuse_guarded(spec: JobSpec) -> None:
     """Refuse modules that would read, write or delete any file that the server can."""
     problems = [
         Problem(
@@ -166,7 +250,16 @@ def _refuse_guarded(spec: JobSpec) -> None:
         raise InvalidJobSpec(problems)
 
 
-def _scheduled(job_id: str, spec: JobSpec, now_ms: int) -> ScheduledJob:
+def _obsolete(spec: JobSpec) -> tuple[str, ...]:
+    """Return the job parameters of old releases among those given, which have no effect."""
+    section = spec.conf.get("job_parameters")
+    common = section.get("common") if isinstance(section, dict) else None
+    given = common if isinstance(common, dict) else {}
+    return tuple(name for name in OBSOLETE if name in given)
+
+
+def _scheduled(job_id: str, spec: JobSpec, now_ms: int, plan: Plan | None) -> ScheduledJob:
+    taken = {t.component: t for t in plan.tasks} if plan is not None else {}
     return ScheduledJob(
         job_id=job_id,
         initiator=spec.initiator,
@@ -174,12 +267,13 @@ def _scheduled(job_id: str, spec: JobSpec, now_ms: int) -> ScheduledJob:
         epoch=0,
         dsl=spec.dsl,
         conf=spec.conf,
-        priority=0,
+        priority=spec.job_parameters_at(spec.initiator).priority,
         created_ms=now_ms,
         updated_ms=now_ms,
         sites=tuple(ScheduledSite(site=s, phase=SitePhase.CREATING) for s in spec.sites),
         tasks=tuple(
-            ScheduledTask(
+            taken.get(name)
+            or ScheduledTask(
                 component=name,
                 version=0,
                 status=TaskStatus.WAITING,
@@ -191,7 +285,3 @@ def _scheduled(job_id: str, spec: JobSpec, now_ms: int) -> ScheduledJob:
             for name in spec.dag.order
         ),
     )
-
-
-def _at(reason: Reason | None) -> str:
-    return f"{reason.site}: " if reason is not None and reason.site is not None else ""

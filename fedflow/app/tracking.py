@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO, Any
 
-from fedflow.app.ports import Archives, Store
+from fedflow.app.ports import Archives, ParameterBook, Store
 from fedflow.base.errors import JobNotFound, NoData, TaskNotFound
 from fedflow.domain.records import (
     JobFilter,
@@ -21,9 +21,10 @@ from fedflow.domain.site import Site
 class Tracking:
     """Reads metrics, outputs, models and summaries of one site's latest attempts."""
 
-    def __init__(self, *, store: Store, archives: Archives) -> None:
+    def __init__(self, *, store: Store, archives: Archives, modules: ParameterBook) -> None:
         self._store = store
         self._archives = archives
+        self._modules = modules
 
     def default_site(self, job_id: str) -> Site:
         """Return the initiator's site if it is here, else any own site. Raises: JobNotFound."""
@@ -78,9 +79,13 @@ class Tracking:
             return tx.tracking.model(job_id, component, site)
 
     def parameters(self, job_id: str, component: str, site: Site) -> dict[str, Any]:
-        """Return the component's parameters as this site got them. Raises: TaskNotFound."""
+        """Return the module, and under FATE's name all parameters with which this site ran it.
+
+        Raises: TaskNotFound. UnknownComponent: the module is not installed any more.
+        """
         task = self.task(job_id, component, site)
-        return {"module": task.module, "ComponentParam": task.parameters}
+        name, values = self._modules.parameters(task.module, task.parameters)
+        return {"module": task.module, name: values}
 
     def components(self, job_id: str) -> list[str]:
         """Return the component names of a job in declaration order. Raises: JobNotFound."""

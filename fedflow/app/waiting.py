@@ -7,10 +7,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from fedflow.app.ports import Store
+from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.errors import StoreUnavailable
+from fedflow.domain.records import ScheduledJob
+from fedflow.domain.states import JOB_FINAL, JobStatus
 
 _LOOK_S = 0.5  #: a change that nobody told of is seen after this time
+_DECIDING_S = 5.0  #: what the scheduler has to see that the time of the sites is over
 
 
 class Changes:
@@ -54,3 +59,24 @@ class Changes:
                 self._waiting[job_id].remove(changed)
                 if not self._waiting[job_id]:
                     del self._waiting[job_id]
+
+
+def await_sites(job_id: str, *, store: Store, changes: Changes, timing: Timing) -> str | None:
+    """Wait until all sites of a `ready` job accepted it; return why it did not begin, else None."""
+    job: ScheduledJob | None = None
+
+    def left_ready() -> bool:
+        nonlocal job
+        with store.read() as tx:
+            job = tx.schedules.get(job_id)
+        return job is None or job.status is not JobStatus.READY
+
+    wait_s = timing.create_timeout_ms / 1000 + _DECIDING_S
+    if not changes.wait_until(left_ready, job_id=job_id, timeout_s=wait_s):
+        return f"the sites did not answer within {wait_s:.0f} seconds"
+    if job is None or job.status not in JOB_FINAL or job.started_ms is not None:
+        return None
+    if job.reason is None:
+        return job.status.value
+    where = f"{job.reason.site}: " if job.reason.site is not None else ""
+    return where + job.reason.message.removesuffix(".")

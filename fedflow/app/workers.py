@@ -8,28 +8,31 @@ process that was replaced is told to go away before it did anything.
 from __future__ import annotations
 
 import hmac
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from fedflow.app.caches import put_caches
 from fedflow.app.effects import Effects
 from fedflow.app.folders import Folders
+from fedflow.app.models import ModelRepository, WrittenModel
 from fedflow.app.party_jobs import PartyJobs
 from fedflow.app.party_tasks import PartyTasks
 from fedflow.app.ports import Store, Tx, Wakeup
+from fedflow.app.table_use import make_way, readable, remove_rows, stored
 from fedflow.base.clock import Clock
 from fedflow.base.errors import (
     BadRequest,
     ExecutorDied,
     ExecutorNotStarted,
+    FedflowError,
     LaunchRefused,
     NotAuthenticated,
     TableExists,
-    TableNotFound,
     TaskNotFound,
 )
+from fedflow.base.reading import read_as
 from fedflow.domain.records import (
     Handle,
     Metric,
@@ -58,6 +61,7 @@ class Workers:
         wakeup: Wakeup,
         clock: Clock,
         folders: Folders,
+        models: ModelRepository,
         host: str,
     ) -> None:
         self._store = store
@@ -66,6 +70,7 @@ class Workers:
         self._wakeup = wakeup
         self._clock = clock
         self._folders = folders
+        self._models = models
         self._host = host
 
     # --- reports of worker processes ------------------------------------------------------------
@@ -74,12 +79,12 @@ class Workers:
         """Take a worker's report.
 
         Raises: TaskNotFound, NotAuthenticated, LaunchRefused: the worker must exit. BadRequest.
+            DiskFull: there is no room for its model.
         """
         effects = Effects()
+        model = self._write_model(key, token, body)
         with self._store.transaction() as tx:
-            task = self._authentic(tx, key, token)
-            if body.get("launch_id") != task.launch_id or task.party_status in TASK_FINAL:
-                raise LaunchRefused(launch_id=body.get("launch_id"), task=str(key))
+            task = self._current(tx, key, token, body)
             try:
                 status = TaskStatus(str(body.get("party_status")))
             except ValueError as exc:
@@ -87,7 +92,7 @@ class Workers:
             if status is TaskStatus.RUNNING:
                 self._running(tx, task, body, effects)
             elif status in (*TASK_SUCCEEDED, TaskStatus.FAILED):
-                self._ended(tx, task, status, body, effects)
+                self._ended(tx, task, status, body, model, effects)
             else:
                 raise BadRequest(reason=f"a worker cannot end as {status.value}")
         effects.run()
@@ -95,17 +100,24 @@ class Workers:
     def save_metrics(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
         """Store metric points while the task runs."""
         with self._store.transaction() as tx:
-            self._authentic(tx, key, token)
+            self.authentic(tx, key, token)
             self._put_metrics(tx, key, body.get("metrics"))
 
     def table_get(self, key: TaskKey, token: str, namespace: str, name: str) -> TableRecord:
-        """Return a table of this party. Raises: TableNotFound."""
+        """Return a table of this party. Raises: TableNotFound, TableDisabled."""
+        return self._readable(key, token, {"namespace": namespace, "name": name})
+
+    def output_get(
+        self, key: TaskKey, token: str, job_id: str, component: str, data_name: str
+    ) -> TableRecord:
+        """Return an output of an earlier job here. Raises: TableNotFound, TableDisabled."""
+        which = {"job_id": job_id, "component_name": component, "data_name": data_name}
+        return self._readable(key, token, which)
+
+    def _readable(self, key: TaskKey, token: str, table: Mapping[str, str]) -> TableRecord:
         with self._store.read() as tx:
-            self._authentic(tx, key, token)
-            table = tx.tables.get(namespace, name)
-        if table is None:
-            raise TableNotFound(namespace=namespace, name=name, party_id=key.site.party_id)
-        return table
+            self.authentic(tx, key, token)
+            return readable(tx, key.site, table, path="table")
 
     def table_create(
         self, key: TaskKey, token: str, table: Mapping[str, Any], *, drop: bool
@@ -116,17 +128,36 @@ class Workers:
         """
         record = _table(table)
         with self._store.transaction() as tx:
-            self._authentic(tx, key, token)
+            self.authentic(tx, key, token)
             old = tx.tables.get(record.namespace, record.name)
             if old is not None and not drop:
                 raise TableExists(namespace=record.namespace, name=record.name)
-            if old is not None:
-                tx.tables.drop(record.namespace, record.name)
+            free = old is not None and make_way(
+                tx, old, now_ms=self._clock.now_ms(), but=key.job_id
+            )
             tx.tables.put(record)
-        if old is not None and old.address != record.address:
-            shutil.rmtree(self._folders.tables / old.address, ignore_errors=True)
+        if old is not None and free and old.address != record.address:
+            remove_rows(self._folders, old)
 
-    def _authentic(self, tx: Tx, key: TaskKey, token: str) -> TaskRecord:
+    def _current(self, tx: Tx, key: TaskKey, token: str, body: Mapping[str, Any]) -> TaskRecord:
+        """Return the attempt that a report is of. Raises: as `report`."""
+        task = self.authentic(tx, key, token)
+        if body.get("launch_id") != task.launch_id or task.party_status in TASK_FINAL:
+            raise LaunchRefused(launch_id=body.get("launch_id"), task=str(key))
+        return task
+
+    def _write_model(
+        self, key: TaskKey, token: str, body: Mapping[str, Any]
+    ) -> WrittenModel | None:
+        """Store the contents of a reported model, before the transaction that names them."""
+        if body.get("model") is None:
+            return None
+        with self._store.read() as tx:
+            self._current(tx, key, token, body)
+        return self._models.write(body["model"])
+
+    def authentic(self, tx: Tx, key: TaskKey, token: str) -> TaskRecord:
+        """Return the attempt whose token this is. Raises: TaskNotFound, NotAuthenticated."""
         task = tx.tasks.get(key)
         if task is None:
             raise TaskNotFound(task=str(key))
@@ -154,12 +185,17 @@ class Workers:
         task: TaskRecord,
         status: TaskStatus,
         body: Mapping[str, Any],
+        model: WrittenModel | None,
         effects: Effects,
     ) -> None:
         reason = _reason(task, body.get("error")) if status is TaskStatus.FAILED else None
         traceback = str(body.get("traceback") or "")[-_MAX_TRACEBACK:]
         if status in TASK_SUCCEEDED:
             self._put_outputs(tx, task.key, body)
+            put_caches(tx, task, body.get("caches"), now_ms=self._clock.now_ms())
+            job = tx.jobs.get(task.key.job)
+            if model is not None and job is not None:
+                self._models.keep_component(tx, job, task, model)
         self._put_metrics(tx, task.key, body.get("metrics"))
         now_ms = self._clock.now_ms()
         if status in TASK_SUCCEEDED:
@@ -175,9 +211,7 @@ class Workers:
     def _put_outputs(self, tx: Tx, key: TaskKey, body: Mapping[str, Any]) -> None:
         now_ms = self._clock.now_ms()
         for output in body.get("outputs") or ():
-            table = _table(output.get("table"))
-            if tx.tables.get(table.namespace, table.name) is None:
-                tx.tables.put(table)
+            table = stored(tx, _table(output.get("table")))
             tx.tracking.put_output(
                 OutputTable(
                     key=key,
@@ -212,7 +246,7 @@ class Workers:
             return
         stored = {
             (m.namespace, m.name): len(m.points)
-            for m in tx.tracking.metrics(key.job_id, key.component, key.site)
+            for m in tx.tracking.metrics(key.job_id, key.component, key.site, version=key.version)
         }
         for metric in metrics:
             if not isinstance(metric, dict):
@@ -237,6 +271,10 @@ class Workers:
     def not_started(self, key: TaskKey, launch_id: str, reason: str) -> None:
         """A process could not be started: the share failed."""
         error = ExecutorNotStarted(task=str(key), reason=reason)
+        self._gone(key, launch_id, error.name, error.message)
+
+    def refused(self, key: TaskKey, launch_id: str, error: FedflowError) -> None:
+        """A task cannot be run, as something that it needs is not there: the share failed."""
         self._gone(key, launch_id, error.name, error.message)
 
     def exited(
@@ -279,6 +317,6 @@ def _reason(task: TaskRecord, error: Any) -> Reason:
 
 def _table(value: Any) -> TableRecord:
     try:
-        return msgspec.convert(value, TableRecord)
+        return read_as(value, TableRecord)
     except msgspec.ValidationError as exc:
         raise BadRequest(reason=f"not a table: {exc}") from exc

@@ -16,6 +16,7 @@ message; its `{fields}` are the keyword arguments of the constructor. Blocks:
 | 1700 | components |
 | 1800 | settings and start-up |
 | 1900 | store |
+| 2000 | models |
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class FedflowError(Exception):
     def name(self) -> str:
         """Return the class name, the error's stable word."""
         return type(self).__name__
+
+    @property
+    def data(self) -> Any:
+        """Return what the doors answer as `data` beside the error; None is nothing."""
+        return None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.fields))
@@ -107,6 +113,95 @@ class ClientError(FedflowError):
 
     code, retcode, http = 1006, 100, 502
     hint = "The sentence is the server's own; `fedflow server status` tells whether it is well."
+
+
+class PermissionDenied(FedflowError):
+    """Party {party_id} may not use {what} here."""
+
+    code, retcode, http = 1020, 108, 403
+    hint = "The party that refused grants it with `permission/grant`, if it wants to."
+
+    @property
+    def data(self) -> Any:
+        """Return FATE's form: code 1 role, 2 component, 3 dataset."""
+        return {"code": self.fields["kind"], "message": self.message}
+
+
+class PermissionsOff(FedflowError):
+    """This server checks no permissions."""
+
+    code, retcode, http = 1021, 100, 409
+    hint = "Set permission.switch in the conf, and permission.component or permission.dataset."
+
+
+class BadKey(FedflowError):
+    """That is no public key which can be used: {reason}."""
+
+    code, retcode, http = 1022, 101, 400
+    hint = "Send the RSA public key of the other party as PEM text, at least 2048 bits."
+
+
+class PrivateKeyKept(FedflowError):
+    """The private key of this party is not given away."""
+
+    code, retcode, http = 1023, 108, 403
+    hint = "Other parties need the public key only: ask with key_name `public`."
+
+
+class BadAddress(FedflowError):
+    """{what} cannot be used: {reason}."""
+
+    code, retcode, http = 1024, 103, 400
+    hint = "Give a host name or address, a port from 1 to 65535, and http or https."
+
+
+class ServerNotListed(FedflowError):
+    """No server {name} is listed in this server's conf."""
+
+    code, retcode, http = 1025, 404, 404
+    hint = "Requests are passed on only to addresses below `servers` in conf/service_conf.yaml."
+
+
+class ServerCallFailed(FedflowError):
+    """The server {name} did not answer: {reason}."""
+
+    code, retcode, http = 1026, 105, 502
+    hint = "Check that it runs where `servers` in the conf says."
+
+
+class NotSigned(FedflowError):
+    """The call of party {party_id} is not authenticated: {reason}."""
+
+    code, retcode, http = 1029, 109, 401
+    hint = "Exchange public keys: `key/query` at one server, `key/public/save` at the other."
+
+
+class UnknownGrant(FedflowError):
+    """No {what} {name} to grant."""
+
+    code, retcode, http = 1028, 100, 404
+    hint = "`component/get` lists the components; roles are guest, host, arbiter."
+
+
+class ReloadRefused(FedflowError):
+    """The settings were not reloaded: {reason}."""
+
+    code, retcode, http = 1027, 100, 409
+    hint = "The server goes on with the settings that it has."
+
+
+class BadDocument(FedflowError):
+    """{where}: {reason}."""
+
+    code, retcode, http = 1040, 101, 400
+    hint = "Nothing was sent; correct the file or the command, and repeat it."
+
+
+class BadClientConf(FedflowError):
+    """The stored settings {path} cannot be used: {reason}."""
+
+    code, retcode, http = 1041, 101, 400
+    hint = "`flow init --reset` removes them, `flow init --ip HOST --port PORT` writes them again."
 
 
 # --- 1100: jobs and tasks -----------------------------------------------------------------------
@@ -192,6 +287,60 @@ class StillRunning(FedflowError):
     hint = "The job goes on: `fedflow job wait` waits again, `fedflow job stop` ends it."
 
 
+class RerunRefused(FedflowError):
+    """Job {job_id} cannot be run again: {reason}."""
+
+    code, retcode, http = 1112, 103, 409
+    hint = "docs/jobs.md says what a rerun repeats, when, and what a refusal leaves."
+
+
+class StillEnding(FedflowError):
+    """Processes of job {job_id} are still being stopped at {site}."""
+
+    code, retcode, http = 1113, 106, 409
+    hint = "It takes a few seconds at most; the command is sent again by itself."
+
+
+class OutputGone(FedflowError):
+    """The output of {component} in job {job_id} is gone at {site}."""
+
+    code, retcode, http = 1114, 103, 409
+    hint = "Run that component again too: name it, with force."
+
+
+class InheritanceRefused(FedflowError):
+    """Results of job {earlier_job} cannot be taken over: {reason}."""
+
+    code, retcode, http = 1115, 103, 409
+    hint = "Leave the component out of inheritance_info.component_list, so that it runs."
+
+
+class ParametersRefused(FedflowError):
+    """The parameters of job {job_id} cannot be changed: {reason}."""
+
+    code, retcode, http = 1116, 103, 409
+    hint = "Only a job that has ended takes new parameters, for its next rerun."
+
+    @property
+    def data(self) -> Any:
+        """Return the retcode of every site, if it came to asking them."""
+        return self.fields.get("parties")
+
+
+class JobFilesNotWritten(FedflowError):
+    """The files of a job cannot be written below {path}: {reason}."""
+
+    code, retcode, http = 1117, 103, 507
+    hint = "Free space below the server's home folder, and see that the server may write there."
+
+
+class CleaningRefused(FedflowError):
+    """Job {job_id} cannot be cleaned: {reason}."""
+
+    code, retcode, http = 1118, 103, 409
+    hint = "Stop the job, or wait for its end."
+
+
 # --- 1200: DSL and runtime conf -----------------------------------------------------------------
 
 
@@ -220,7 +369,21 @@ class InvalidJobSpec(FedflowError):
         super().__init__(summary="; ".join(str(p) for p in self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (InvalidJobSpec, (self.problems,))
+        return (type(self), (self.problems,))
+
+
+class PredictDslNotMade(InvalidJobSpec):
+    """The predict DSL cannot be made: {summary}"""
+
+    code, retcode, http = 1202, 210, 210  # FATE's status for what it cannot send
+    hint = "Correct the training DSL, and name components that it has."
+
+
+class NotASite(FedflowError):
+    """{site} is not a site of this job."""
+
+    code, retcode, http = 1203, 101, 404
+    hint = "Name a role and a party id that the job's conf lists."
 
 
 # --- 1300: parties and transport ----------------------------------------------------------------
@@ -313,6 +476,44 @@ class DiskFull(FedflowError):
 
     code, retcode, http = 1407, 100, 507
     hint = "Free space or raise the quota; nothing of the table was kept."
+
+
+class TableDisabled(FedflowError):
+    """Table {namespace}.{name} is disabled at party {party_id}."""
+
+    code, retcode, http = 1408, 101, 409
+    hint = "Its party can enable it with `/v1/table/enable`."
+
+
+class ConnectorNotFound(FedflowError):
+    """No connector {name!r} at this server."""
+
+    code, retcode, http = 1409, 101, 404
+    hint = "Make it with `/v1/table/connector/create`."
+
+
+class PlaceNotAllowed(FedflowError):
+    """The server may not write {path!r}: {reason}."""
+
+    code, retcode, http = 1410, 101, 403
+    hint = (
+        "Give a plain file name, which is put into the folder `downloads` of the server's home, or"
+        " add the folder to `download.allowed_folders` in the conf."
+    )
+
+
+class TableNotTracked(FedflowError):
+    """No job is known here that made or read table {namespace}.{name}."""
+
+    code, retcode, http = 1411, 100, 404
+    hint = "Provenance is known of tables that jobs of this server made or read."
+
+
+class ColumnsFixed(FedflowError):
+    """The columns of table {namespace}.{name} cannot be changed: {reason}."""
+
+    code, retcode, http = 1412, 101, 409
+    hint = "Upload the rows again under the new names, or change members beside the column names."
 
 
 # --- 1500: executors ----------------------------------------------------------------------------
@@ -452,6 +653,13 @@ class NotEncodable(FedflowError):
     hint = "Scale the data: encrypted arithmetic has a fixed range, so that nothing wraps around."
 
 
+class CacheNotFound(FedflowError):
+    """{found} caches at {site} fit {what}, exactly one is needed."""
+
+    code, retcode, http = 1707, 101, 404
+    hint = "Name the job and component that made it (Intersection with run_cache), or its key."
+
+
 # --- 1800: settings and start-up ----------------------------------------------------------------
 
 
@@ -459,7 +667,7 @@ class BadSetting(FedflowError):
     """Setting {path}: {reason}."""
 
     code, retcode, http = 1801, 101, 400
-    hint = "conf/service_conf.yaml explains every key."
+    hint = "conf/service_conf.yaml explains every key; docs/migration.md, what becomes of FATE's."
 
 
 class PortInUse(FedflowError):
@@ -512,3 +720,160 @@ class SchemaTooNew(FedflowError):
 
     code, retcode, http = 1902, 100, 500
     hint = "A newer fedflow has used this store; upgrade this server."
+
+
+# --- 2000: models -------------------------------------------------------------------------------
+
+
+class ModelNotFound(FedflowError):
+    """There is no {model} here."""
+
+    code, retcode, http = 2001, 100, 404
+    hint = "`model/query` shows the models of this server; each party's share is at its own server."
+
+
+class ModelDamaged(FedflowError):
+    """{model} is damaged: {reason}."""
+
+    code, retcode, http = 2002, 100, 500
+    hint = "Do not use it. Import an export, restore it from the model store, or train again."
+
+
+class BlobDamaged(FedflowError):
+    """The stored contents {sha256} are damaged: {reason}."""
+
+    code, retcode, http = 2003, 100, 500
+    hint = "The files below `models/blobs` in the server's home must not be changed or deleted."
+
+
+class ModelExists(FedflowError):
+    """{model} exists already."""
+
+    code, retcode, http = 2004, 100, 409
+    hint = "Pass force_update 1 to replace it."
+
+
+class BadModelArchive(FedflowError):
+    """The model archive is refused: {reason}."""
+
+    code, retcode, http = 2005, 101, 400
+    hint = "Send a zip that `model/export` made, with the ids that it was exported under."
+
+
+class ModelComponentNotFound(FedflowError):
+    """{model} has no model of component {component}."""
+
+    code, retcode, http = 2006, 100, 404
+    hint = "`model/query/detail` lists the components; only those that wrote a model have one."
+
+
+class CheckpointNotFound(FedflowError):
+    """{component} has no checkpoint {step} in {model}."""
+
+    code, retcode, http = 2007, 100, 404
+    hint = "`checkpoint/list` shows the steps that there are."
+
+
+class CheckpointRefused(FedflowError):
+    """{component} cannot store a checkpoint: {reason}."""
+
+    code, retcode, http = 2008, 100, 409
+    hint = "Checkpoints are of training jobs, one per step, within the limits of the SDK."
+
+
+class TagNotFound(FedflowError):
+    """There is no tag {tag_name}, or the model does not have it."""
+
+    code, retcode, http = 2009, 100, 404
+    hint = "`model/tag/list` shows the tags."
+
+
+class TagExists(FedflowError):
+    """The tag {tag_name} exists already, or the model has it already."""
+
+    code, retcode, http = 2010, 100, 409
+    hint = "Choose another name, or use the tag that there is."
+
+
+class ModelStoreNotSet(FedflowError):
+    """This server has no external model store."""
+
+    code, retcode, http = 2011, 100, 503
+    hint = "Set `model_store_address` in conf/service_conf.yaml."
+
+
+class ModelStoreUnavailable(FedflowError):
+    """The external model store cannot be used: {reason}."""
+
+    code, retcode, http = 2012, 100, 503
+    hint = "Check `model_store_address` and that the store runs."
+
+
+class ModelNotDeployed(FedflowError):
+    """The {model} was trained, but not deployed."""
+
+    code, retcode, http = 2030, 100, 409
+    hint = "Deploy it with `model/deploy` and use the model_version that its answer names."
+
+
+class ModelIsDeployed(FedflowError):
+    """The {model} was deployed from version {parent} and cannot be deployed again."""
+
+    code, retcode, http = 2031, 101, 409
+    hint = "Deploy the version that was trained, as often as you like."
+
+
+class ModelChangeRefused(FedflowError):
+    """The version was not made: {reason}."""
+
+    code, retcode, http = 2032, 101, 409
+    hint = "No party has the new version. Mend the named cause and ask again."
+
+
+class ModelsDiffer(FedflowError):
+    """{site} has another model under this name: {what} differs."""
+
+    code, retcode, http = 2033, 100, 409
+    hint = "Compare `model/query` at both parties; import or restore the right share."
+
+
+class WrongModelSource(FedflowError):
+    """Party {party_id} may not {what}."""
+
+    code, retcode, http = 2034, 108, 403
+    hint = "Only the server of the model's initiator does that; ask there."
+
+
+class NotModelInitiator(FedflowError):
+    """This server does not hold the initiator's share of {model}."""
+
+    code, retcode, http = 2035, 101, 409
+    hint = "Ask the server of the party that trained the model: `model/query` names it."
+
+
+class NoPredictDsl(FedflowError):
+    """There is no predict DSL: {reason}."""
+
+    code, retcode, http = 2036, 210, 210
+    hint = "Deploy the model, and ask with the model_version that the answer of the deploy names."
+
+
+class ModelNotReady(FedflowError):
+    """The job that trains {model} has not ended yet."""
+
+    code, retcode, http = 2039, 106, 409
+    hint = "Ask again when `job/query` shows the job's end at all parties."
+
+
+class SameParties(FedflowError):
+    """The new parties are those that the model has."""
+
+    code, retcode, http = 2038, 100, 409
+    hint = "Give other party ids in `migrate_role`, one for each of `role`."
+
+
+class NotPredictable(FedflowError):
+    """The predict job cannot use {model}: {reason}."""
+
+    code, retcode, http = 2037, 103, 409
+    hint = "`model/get/predict/conf` gives a conf that fits the model."

@@ -8,13 +8,14 @@ the environment; `server/configuration.py` does.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from fedflow.base.errors import BadSetting
+from fedflow.base.reading import read_as
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[float, Meta(gt=0, le=31_536_000)]  #: a time, at most a year in seconds
@@ -76,8 +77,33 @@ class ClientAuthentication(_Section, frozen=True, kw_only=True):
     http_secret_key: str = ""
 
 
+class SiteAuthentication(_Section, frozen=True, kw_only=True):
+    """Signed calls between parties (RSA), as FATE does them; needed where an exchange passes calls
+    on.
+    """
+
+    switch: bool = False
+
+
 class Authentication(_Section, frozen=True, kw_only=True):
     client: ClientAuthentication = ClientAuthentication()
+    site: SiteAuthentication = SiteAuthentication()
+
+
+class Permission(_Section, frozen=True, kw_only=True):
+    """What other parties' jobs may use here; without a grant nothing of what is checked."""
+
+    switch: bool = False
+    component: bool = False  #: check the components that run here
+    dataset: bool = False  #: check the tables that are read here
+
+
+class Server(_Section, frozen=True, kw_only=True):
+    """Another program of this party."""
+
+    host: str
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    protocol: Literal["http", "https"] = "http"
 
 
 class Engine(_Section, frozen=True, kw_only=True):
@@ -125,6 +151,24 @@ class Upload(_Section, frozen=True, kw_only=True):
     max_mib: Count = 102_400  #: largest file that a client may send
 
 
+class Download(_Section, frozen=True, kw_only=True):
+    #: server folders that `data/download` may write to, beside `downloads` in the home folder
+    allowed_folders: tuple[str, ...] = ()
+
+
+class ModelStoreAddress(_Section, frozen=True, kw_only=True):
+    """Where `model/store` copies models to, and `model/restore` fetches them from."""
+
+    storage: Literal["mysql", "folder"] | None = None  #: null: there is no such store
+    folder: str = ""  #: absolute path (folder)
+    name: str = "fedflow_models"  #: database name (mysql)
+    user: str = "root"
+    passwd: str = ""
+    host: str = "127.0.0.1"
+    port: Port = 3306
+    timeout: Count = 30  #: seconds that one statement may take (mysql)
+
+
 class Log(_Section, frozen=True, kw_only=True):
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["console", "json"] = "console"
@@ -140,28 +184,45 @@ class Settings(_Section, frozen=True, kw_only=True):
     routes: Mapping[str, str] = {}  #: party id -> host:port of its gRPC listener
     tls: Tls = Tls()
     authentication: Authentication = Authentication()
+    permission: Permission = Permission()
+    servers: Mapping[str, Server] = {}  #: name -> where it listens; `/v1/forward` may call it
     fate_on_standalone: Engines = Engines()
     scheduling: Scheduling = Scheduling()
     executor: Executors = Executors()
     federation: FederationLimits = FederationLimits()
     upload: Upload = Upload()
+    download: Download = Download()
+    model_store_address: ModelStoreAddress = ModelStoreAddress()
     log: Log = Log()
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _ROUTE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
+_MYSQL_KEYS = frozenset({"name", "user", "passwd", "host", "port"})
 _PARTY = re.compile(r"[0-9A-Za-z]{1,32}")
+_SERVER = re.compile(r"[0-9A-Za-z_-]{1,30}")
+_HOST = re.compile(r"[0-9A-Za-z.-]{1,253}|[0-9A-Fa-f:.]{2,45}")
 
 
 def parse_settings(values: Mapping[str, Any]) -> Settings:
-    """Return the settings tree. Raises: BadSetting: with the path of the first wrong key."""
+    """Return the settings tree.
+
+    Raises: BadSetting: with the paths of all unknown keys, or else of the first wrong value.
+    """
+    unknown = list(_unknown_keys(values, Settings))
+    if unknown:
+        reason = "there is no such key" if len(unknown) == 1 else "there are no such keys"
+        raise BadSetting(path=", ".join(unknown), reason=reason)
     try:
-        settings = msgspec.convert(_texts(values), Settings, strict=True)
+        settings = read_as(_texts(_filled(values, Settings)), Settings)
     except msgspec.ValidationError as exc:
         raise _bad_setting(str(exc)) from exc
+    _check_database(values)
     _check_parties(settings)
     _check_tls(settings)
+    _check_servers(settings)
+    _check_model_store(settings)
     return settings
 
 
@@ -173,6 +234,32 @@ def _bad_setting(text: str) -> BadSetting:
     if unknown:
         what, path = "there is no such key", f"{path}.{unknown[1]}".removeprefix(".")
     return BadSetting(path=path or "(top level)", reason=what)
+
+
+def _unknown_keys(values: Mapping[str, Any], section: type[msgspec.Struct]) -> Iterator[str]:
+    """Yield the paths of keys that no section has."""
+    kinds = {field.name: field.type for field in msgspec.structs.fields(section)}
+    for key, value in values.items():
+        if key not in kinds:
+            yield str(key)[:100]
+        elif _is_section(kinds[key]) and isinstance(value, Mapping):
+            yield from (f"{key}.{path}" for path in _unknown_keys(value, kinds[key]))
+
+
+def _filled(values: Mapping[str, Any], section: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return `values` without texts that were left blank, as FATE's own file leaves some."""
+    kinds = {field.name: field.type for field in msgspec.structs.fields(section)}
+    filled: dict[str, Any] = {}
+    for key, value in values.items():
+        if _is_section(kinds[key]) and isinstance(value, Mapping):
+            filled[key] = _filled(value, kinds[key])
+        elif value is not None or kinds[key] is not str:
+            filled[key] = value
+    return filled
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, _Section)
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,6 +274,13 @@ def _texts(values: Mapping[str, Any]) -> dict[str, Any]:
     return texts
 
 
+def _check_database(values: Mapping[str, Any]) -> None:
+    """Refuse an address without an engine: FATE's file has none, and means MySQL."""
+    given = values.get("database", {})
+    if "engine" not in given and not _MYSQL_KEYS.isdisjoint(given):
+        raise BadSetting(path="database.engine", reason="say `mysql`, or `sqlite`")
+
+
 def _check_parties(settings: Settings) -> None:
     if settings.party_id is not None and not _PARTY.fullmatch(settings.party_id):
         raise BadSetting(path="party_id", reason=f"{settings.party_id!r} is not a party id")
@@ -199,6 +293,23 @@ def _check_parties(settings: Settings) -> None:
             raise BadSetting(path=path, reason=f"{address!r} is not host:port")
         if party == settings.party_id:
             raise BadSetting(path=path, reason="this is the server's own party")
+
+
+def _check_servers(settings: Settings) -> None:
+    for name, server in settings.servers.items():
+        if not _SERVER.fullmatch(name):
+            raise BadSetting(path=f"servers.{name}", reason="a name has letters, digits, _ and -")
+        if not _HOST.fullmatch(server.host):
+            raise BadSetting(path=f"servers.{name}.host", reason=f"{server.host!r} is no host")
+
+
+def _check_model_store(settings: Settings) -> None:
+    address = settings.model_store_address
+    if address.storage == "folder" and not address.folder.startswith("/"):
+        raise BadSetting(path="model_store_address.folder", reason="an absolute path is needed")
+    if address.storage == "mysql" and not re.fullmatch(r"[0-9A-Za-z_$]{1,64}", address.name):
+        reason = f"{address.name!r} is no database name"
+        raise BadSetting(path="model_store_address.name", reason=reason)
 
 
 def _check_tls(settings: Settings) -> None:

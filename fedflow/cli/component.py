@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from fedflow.base.errors import UnknownComponent
+from fedflow.cli.groups import Nouns
 from fedflow.cli.output import json_text
 from fedflow.cli.session import Session, asks_server
 
 
-@click.group()
+@click.group(cls=Nouns)
 def command() -> None:
     """Component modules that a server can run."""
 

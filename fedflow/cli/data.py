@@ -10,17 +10,18 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
 from fedflow.cli.files import JsonFile
-from fedflow.cli.job import wait_for
+from fedflow.cli.groups import Nouns
+from fedflow.cli.job_view import wait_for
 from fedflow.cli.output import Output, console
 from fedflow.cli.session import Session, asks_server
 from fedflow.client.client import Client
-from fedflow.client.results import Uploaded
+from fedflow.client.results import Submitted, Uploaded
 
 _OWN_KEYS = ("file", "namespace", "table_name", "head", "partition", "id_delimiter", "drop")
 _IGNORED_KEYS = ("work_mode", "backend", "verbose", "conf_path", "use_local_data")
 
 
-@click.group()
+@click.group(cls=Nouns)
 def command() -> None:
     """Upload this party's data to its own server."""
 
@@ -86,6 +87,47 @@ def history(at: Session, limit: int) -> None:
             click.echo("No uploads.")
 
     at.out.result(found, text)
+
+
+@command.command()
+@click.option("-n", "--namespace", required=True, metavar="NAME", help="Namespace of the table.")
+@click.option("-t", "--table", "name", required=True, metavar="NAME", help="Name of the table.")
+@click.option("--to", required=True, metavar="PATH", help="File on the *server's* machine.")
+@click.option("--delimiter", metavar="TEXT", help="Between two cells [default: a comma].")
+@click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end.")
+@asks_server
+def download(
+    at: Session, *, namespace: str, name: str, to: str, delimiter: str | None, wait_: bool
+) -> None:
+    """Write a table to a CSV file of the server; `table download` saves it here instead."""
+    made = at.client.download(namespace, name, to, delimiter=delimiter)
+    _show_job(at, made, wait_)
+
+
+@command.command()
+@click.option("-n", "--namespace", required=True, metavar="NAME", help="Namespace of the table.")
+@click.option("-t", "--table", "name", required=True, metavar="NAME", help="Name of the table.")
+@click.option("--to-namespace", required=True, metavar="NAME", help="Namespace of the copy.")
+@click.option("--to-table", "to_name", required=True, metavar="NAME", help="Name of the copy.")
+@click.option("--drop", is_flag=True, help="Replace a table of this name.")
+@click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end.")
+@asks_server
+def writer(
+    at: Session, *, namespace: str, name: str, to_namespace: str, to_name: str, drop: bool,
+    wait_: bool,
+) -> None:  # fmt: skip
+    """Write a table to another one."""
+    made = at.client.copy_table(
+        namespace, name, to_namespace=to_namespace, to_name=to_name, drop=drop
+    )
+    _show_job(at, made, wait_)
+
+
+def _show_job(at: Session, made: Submitted, wait_: bool) -> None:
+    if wait_:
+        wait_for(at.client, at.out, made.job_id)
+    else:
+        at.out.done(made, f"Job {made.job_id} does it.")
 
 
 def upload_spec(conf: dict[str, Any], options: dict[str, Any]) -> UploadSpec:

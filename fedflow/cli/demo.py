@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,9 +18,9 @@ from typing import Any
 import click
 import msgspec
 
-import fedflow
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors import FedflowError
+from fedflow.base.examples import examples_folder
 from fedflow.base.ids import PartyId
 from fedflow.cli import session
 from fedflow.cli.demo_comparison import (
@@ -34,7 +33,7 @@ from fedflow.cli.demo_comparison import (
 )
 from fedflow.cli.demo_servers import GUEST, HOST, DemoServers, demo_servers
 from fedflow.cli.exit_codes import ExitCode
-from fedflow.cli.job import show_job
+from fedflow.cli.job_view import show_job
 from fedflow.cli.output import Output, duration, number, place
 from fedflow.cli.progress import JobProgress
 from fedflow.client.client import Client
@@ -134,15 +133,11 @@ def command(
 
 
 def find_examples() -> Path:
-    """Return the folder of the examples: of a checkout, or packed with the package.
-
-    Raises: click.UsageError: there is none.
-    """
-    package = Path(fedflow.__file__).resolve().parent
-    for folder in (package.parent / "examples", Path(sys.prefix) / "share/fedflow/examples"):
-        if (folder / "hetero_lr" / "dsl.json").is_file():
-            return folder
-    raise click.UsageError("this installation has no examples; run the demo in a checkout")
+    """Return the folder of the examples. Raises: click.UsageError: there is none."""
+    folder = examples_folder()
+    if folder is None:
+        raise click.UsageError("this installation has no examples; run the demo in a checkout")
+    return folder
 
 
 def _load(examples: Path) -> tuple[dict[str, Any], dict[str, Any], Path]:

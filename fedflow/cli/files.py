@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from fedflow.base.errors import BadDocument
+from fedflow.client.documents import parse_document
 
 if TYPE_CHECKING:
     _Type = click.ParamType[dict[str, Any]]
@@ -35,26 +38,11 @@ class JsonFile(_Type):
         except UnicodeDecodeError as exc:
             self.fail(f"{shown} is not UTF-8 text: byte {exc.start}", param, ctx)
         try:
-            found = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
-        except json.JSONDecodeError as exc:
-            place = f"{shown}, line {exc.lineno}, column {exc.colno}"
-            self.fail(f"{place}: {exc.msg}", param, ctx)
-        except (ValueError, RecursionError) as exc:
-            self.fail(f"{shown}: {str(exc) or 'nested too deep'}", param, ctx)
-        if not isinstance(found, dict):
-            self.fail(f"{shown} must hold a JSON object", param, ctx)
-        return found
+            return parse_document(text, shown)
+        except BadDocument as exc:
+            self.fail(f"{exc.fields['where']}: {exc.fields['reason']}", param, ctx)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object's members; two members of one name are a mistake that JSON would hide."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the member {twice!r} occurs twice in one object")
-    return members
-
-
-def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")
+existing_file = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
+folder = click.Path(file_okay=False, path_type=Path)
+new_file = click.Path(dir_okay=False, path_type=Path)

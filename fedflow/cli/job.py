@@ -7,37 +7,44 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from fedflow.base.errors import NoData
 from fedflow.cli import session
-from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.files import JsonFile
-from fedflow.cli.output import Output, clean, console, duration, moment, number, place
-from fedflow.cli.progress import JobProgress, progress_table
+from fedflow.cli.groups import Nouns
+from fedflow.cli.job_changes import COMMANDS
+from fedflow.cli.job_view import show_first_error, show_job, wait_for
+from fedflow.cli.output import clean, duration, moment, number
 from fedflow.cli.session import Session, asks_server
 from fedflow.client.client import Client
-from fedflow.client.results import JobStatusView
 from fedflow.domain.site import Site
 
 _LEVELS = ("debug", "info", "warning", "error", "stdout")
 _TAIL_LINES = 20  #: of the failed task's log, shown with the first real error
 
 
-@click.group()
+@click.group(cls=Nouns)
 def command() -> None:
     """Submit jobs, watch and stop them."""
+
+
+for _one in COMMANDS:
+    command.add_command(_one)
 
 
 @command.command()
 @click.option(
     "-c", "--conf", "conf", type=JsonFile(), required=True, help="Runtime conf, as for FATE."
 )
-@click.option("-d", "--dsl", "dsl", type=JsonFile(), required=True, help="DSL, as for FATE.")
+@click.option(
+    "-d", "--dsl", "dsl", type=JsonFile(), help="DSL, as for FATE; a predict job needs none."
+)
 @click.option("--wait", "wait_", is_flag=True, help="Wait for its end; exit code 3 if it fails.")
 @asks_server
-def submit(at: Session, conf: dict[str, Any], dsl: dict[str, Any], wait_: bool) -> None:
+def submit(at: Session, conf: dict[str, Any], dsl: dict[str, Any] | None, wait_: bool) -> None:
     """Submit a job."""
-    made = at.client.submit(dsl, conf)
+    made = at.client.submit(dsl or {}, conf)
     for warning in made.warnings:
         click.echo(f"Warning: {clean(warning)}", err=True)
     if wait_:
@@ -121,9 +128,23 @@ def wait(at: Session, job_id: str, timeout: float | None) -> None:
 
 @command.command()
 @session.job_id
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Longest wait, seconds.")
+@asks_server
+def events(at: Session, job_id: str, timeout: float | None) -> None:
+    """Print what happens to a job until its end; with `--json` one object per line."""
+    for event in at.client.events(job_id, timeout_s=timeout):
+        if at.out.as_json:
+            click.echo(msgspec.json.encode(event))
+        else:
+            at.out.note(str(event))
+
+
+@command.command()
+@session.job_id
 @click.option("-c", "--component", metavar="NAME", help="Component; default: the first error's.")
 @session.site_options
 @click.option("--level", type=click.Choice(_LEVELS), default="info", help="Which log to print.")
+@click.option("-f", "--follow", is_flag=True, help="Print lines as they come, until the job ends.")
 @click.option(
     "-o",
     "--output",
@@ -138,9 +159,13 @@ def log(
     component: str | None,
     site: Site | None,
     level: str,
+    follow: bool,
     output: Path | None,
 ) -> None:
     """Print the first real error of a job, or the log of one component at this server."""
+    if follow:
+        _follow(at, job_id, component=component, site=site, level=level)
+        return
     if output is not None:
         files = at.client.log_download(job_id, output)
         at.out.result(
@@ -168,57 +193,27 @@ def log(
     at.out.result(dict(logs), text)
 
 
-# --- waiting, showing -----------------------------------------------------------------------------
+# --- logs, as they come ---------------------------------------------------------------------------
 
 
-def wait_for(
-    client: Client, out: Output, job_id: str, *, timeout_s: float | None = None
-) -> JobStatusView:
-    """Show a job's progress until it ended, then how it ended.
-
-    Raises: click.exceptions.Exit: it did not succeed. StillRunning.
-    """
-    with JobProgress(out) as progress:
-        view = client.wait(job_id, timeout_s=timeout_s, on_change=progress)
-    out.result(view, lambda: _show_end(view))
-    if not view.succeeded:
-        raise click.exceptions.Exit(ExitCode.JOB_FAILED)
-    return view
-
-
-def show_job(out: Output, view: JobStatusView) -> None:
-    """Print a job with all its tasks."""
-    click.echo(f"job        {view.job_id}")
-    click.echo(f"status     {clean(view.status)} ({view.progress} %)")
-    if view.reason and not view.succeeded:
-        click.echo(f"reason     {clean(str(view.reason))}")
-    click.echo(f"initiator  {place(clean(view.initiator))}")
-    click.echo(f"created    {moment(view.created_ms)}")
-    if view.started_ms is not None and view.ended_ms is not None:
-        click.echo(f"took       {duration((view.ended_ms - view.started_ms) / 1000)}")
-    for warning in view.warnings:
-        click.echo(f"warning    {clean(warning)}")
-    click.echo()
-    console().print(progress_table(view))
-    _show_first_error(view)
-
-
-def _show_end(view: JobStatusView) -> None:
-    started = view.started_ms if view.started_ms is not None else view.created_ms
-    took = duration((view.ended_ms - started) / 1000) if view.ended_ms is not None else None
-    click.echo(f"Job {view.job_id}: {clean(view.status)}" + (f" after {took}." if took else "."))
-    if view.reason and not view.succeeded:
-        click.echo(f"Reason: {clean(str(view.reason))}")
-    _show_first_error(view)
-
-
-def _show_first_error(view: JobStatusView) -> None:
-    error = view.first_error
-    if error is None or error.reason is None:
-        return
-    click.echo()
-    click.echo(f"First error: {error.component} at {place(error.site)}, {clean(error.reason.code)}")
-    click.echo(f"  {clean(error.reason.message)}")
+def _follow(
+    at: Session, job_id: str, *, component: str | None, site: Site | None, level: str
+) -> None:
+    """Print the lines of one log: of the job, of a site, or of a component at a site."""
+    if component is not None and level != "info":
+        raise click.UsageError("`--follow` with a component shows its info log only")
+    if site is None and component is not None:
+        site = at.client.own_sites(job_id)[0]
+    if level == "stdout":
+        raise click.UsageError("`--follow` cannot show what a component printed")
+    kind = "componentInfo" if component else f"party{level.capitalize()}"
+    if site is None:
+        kind = "jobScheduleError" if level == "error" else "jobSchedule"
+    for line in at.client.follow_log(job_id, kind, site=site, component=component):
+        if at.out.as_json:
+            click.echo(msgspec.json.encode(line))
+        else:
+            click.echo(clean(line.content))
 
 
 # --- logs -----------------------------------------------------------------------------------------
@@ -244,7 +239,7 @@ def _print_first_error(at: Session, job_id: str) -> None:
                 click.echo(f"Reason: {clean(str(view.reason))}")
             click.echo("`-c COMPONENT` prints the log of a component.")
             return
-        _show_first_error(view)
+        show_first_error(view)
         for line in tail:
             click.echo(f"  {clean(line)}")
 

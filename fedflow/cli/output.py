@@ -49,6 +49,33 @@ class Output:
         else:
             text()
 
+    def done(self, value: Any, sentence: str) -> None:
+        """Print what was done: `value` for programs, a sentence for people."""
+        self.result(value, lambda: self.note(sentence))
+
+    def listing(
+        self, value: Any, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, none: str,
+        count: int | None = None,
+    ) -> None:  # fmt: skip
+        """Print rows as a table, or the sentence `none`; `count` is how many there are in all."""
+
+        def text() -> None:
+            if not rows:
+                self.note(none)
+                return
+            self.table(columns, rows)
+            if count is not None and len(rows) < count:
+                self.note(f"{len(rows)} of {count}; --page or --limit shows more.")
+
+        self.result(value, text)
+
+    def facts(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        """Print names with their values, one per line, for people; None is left out."""
+        shown = [(name, value) for name, value in pairs if value is not None]
+        width = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
+            self.note(f"{name:{width}}  {value}")
+
     def note(self, text: str) -> None:
         """Print a line for people only."""
         if not self.as_json:

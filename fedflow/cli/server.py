@@ -15,6 +15,7 @@ import platformdirs
 from fedflow.base.errors import ServerNotReachable
 from fedflow.cli import session
 from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.groups import Nouns
 from fedflow.cli.output import Output
 from fedflow.cli.server_process import (
     STOP_GRACE_S,
@@ -24,11 +25,14 @@ from fedflow.cli.server_process import (
     stop_server,
     wait_until_up,
 )
+from fedflow.cli.session import Session
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+):(?P<port>\d{1,5})")
 
 
 if TYPE_CHECKING:
+    from fedflow.base.settings import Settings
+
     _Type = click.ParamType[tuple[str, int]]
 else:
     _Type = click.ParamType  # not generic before click 8.4
@@ -48,7 +52,7 @@ class Address(_Type):
         return found["host"].strip("[]"), int(found["port"])
 
 
-@click.group()
+@click.group(cls=Nouns)
 def command() -> None:
     """Run this party's server."""
 
@@ -154,8 +158,11 @@ def run(**options: Any) -> None:
     from fedflow.server.run import run as run_server
 
     given = ServerOptions(**options)
-    settings = load_settings(given.conf, environment=os.environ, overrides=given.overrides())
-    run_server(settings, given.home)
+
+    def read() -> Settings:
+        return load_settings(given.conf, environment=os.environ, overrides=given.overrides())
+
+    run_server(read(), given.home, reread=read)
 
 
 @command.command()
@@ -228,6 +235,22 @@ def status(home: Path, as_json: bool) -> None:
         out.note(f"ready    {'yes' if ready.get('ready') else f'no: {ready}'}")
 
     out.result({"running": True, "home": str(home), **asdict(state), **ready}, text)
+
+
+@command.command()
+@session.asks_server
+def reload(at: Session) -> None:
+    """Let a running server read its conf again: routes, permissions and servers change."""
+    at.client.servers.reload()
+    at.out.done({"reloaded": True}, "The conf was read again.")
+
+
+@command.command("job-defaults")
+@session.asks_server
+def job_defaults(at: Session) -> None:
+    """Show the defaults of job parameters."""
+    found = at.client.servers.job_defaults()
+    at.out.result(found, lambda: at.out.facts(found.items()))
 
 
 def _route(text: str) -> tuple[str, str]:

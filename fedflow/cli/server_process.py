@@ -20,6 +20,7 @@ import msgspec
 
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors import ServerNotStarted
+from fedflow.base.reading import decode_as
 from fedflow.client.client import Client
 from fedflow.domain.records import Handle
 from fedflow.executor.processes import is_running, this_host
@@ -54,7 +55,7 @@ def find_server(home: Path) -> ServerState | None:
     """Return the server that runs in a home folder, None if there is none."""
     try:
         text = (home / "run" / "server.json").read_bytes()
-        state = msgspec.json.decode(text, type=ServerState)
+        state = decode_as(text, ServerState)
     except (OSError, msgspec.MsgspecError):
         return None
     return state if state.is_alive else None

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
+from fedflow.cli import session
+from fedflow.cli.files import folder
+from fedflow.cli.groups import Nouns
 from fedflow.cli.output import json_text
 from fedflow.cli.session import Session, asks_server
 
@@ -11,7 +17,7 @@ namespace_option = click.option("-n", "--namespace", required=True, metavar="NAM
 table_option = click.option("-t", "--table", "name", required=True, metavar="NAME")
 
 
-@click.group()
+@click.group(cls=Nouns)
 def command() -> None:
     """Tables of this party."""
 
@@ -51,14 +57,122 @@ def preview(at: Session, namespace: str, name: str, limit: int) -> None:
 @command.command()
 @namespace_option
 @table_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@session.yes
 @asks_server
 def delete(at: Session, namespace: str, name: str, yes: bool) -> None:
     """Delete a table and its data."""
-    if not yes and not at.out.as_json:
-        click.confirm(f"Delete table {namespace}.{name} and its data?", abort=True)
+    session.confirm(at, f"Delete table {namespace}.{name} and its data?", yes=yes)
     at.client.table_delete(namespace, name)
     at.out.result(
         {"namespace": namespace, "name": name, "deleted": True},
         lambda: at.out.note(f"Table {namespace}.{name} was deleted."),
     )
+
+
+@command.command("delete-outputs")
+@session.job_id
+@click.option("-c", "--component", metavar="NAME", help="Only of this component.")
+@session.yes
+@asks_server
+def delete_outputs(at: Session, job_id: str, component: str | None, yes: bool) -> None:
+    """Delete the tables that a job made."""
+    session.confirm(at, f"Delete the tables that job {job_id} made?", yes=yes)
+    found = at.client.tables.delete_outputs(job_id, component=component)
+    at.out.done({"job_id": job_id, "tables": found}, f"{len(found)} tables were deleted.")
+
+
+@command.command()
+@namespace_option
+@table_option
+@click.option("-o", "--output", type=folder, required=True, help="Folder for the files.")
+@asks_server
+def download(at: Session, namespace: str, name: str, output: Path) -> None:
+    """Save a table here: `table.csv` and `table.meta`."""
+    files = [str(one) for one in at.client.tables.download(namespace, name, output)]
+    at.out.done(files, "\n".join(files))
+
+
+@command.command()
+@session.json_file
+@click.option("--drop", is_flag=True, help="Replace a table of this name.")
+@asks_server
+def bind(at: Session, conf: dict[str, Any], drop: bool) -> None:
+    """Give a name to data that lie elsewhere; the conf is FATE's."""
+    at.client.tables.bind(conf, drop=drop)
+    shown = f"{conf.get('namespace')}.{conf.get('name')}"
+    at.out.done({"table": shown, "bound": True}, f"Table {shown} was bound.")
+
+
+@command.command()
+@namespace_option
+@table_option
+@asks_server
+def disable(at: Session, namespace: str, name: str) -> None:
+    """Let no job read a table any more, until `enable`."""
+    at.client.tables.disable(namespace, name)
+    at.out.done({"namespace": namespace, "name": name, "enabled": False},
+                f"Table {namespace}.{name} is disabled.")  # fmt: skip
+
+
+@command.command()
+@namespace_option
+@table_option
+@asks_server
+def enable(at: Session, namespace: str, name: str) -> None:
+    """Let jobs read a disabled table again."""
+    at.client.tables.enable(namespace, name)
+    at.out.done({"namespace": namespace, "name": name, "enabled": True},
+                f"Table {namespace}.{name} is enabled.")  # fmt: skip
+
+
+@command.command("delete-disabled")
+@session.yes
+@asks_server
+def delete_disabled(at: Session, yes: bool) -> None:
+    """Delete all disabled tables."""
+    session.confirm(at, "Delete all disabled tables?", yes=yes)
+    count = at.client.tables.delete_disabled()
+    at.out.done({"deleted": count}, f"{count} tables were deleted.")
+
+
+@command.command()
+@namespace_option
+@table_option
+@asks_server
+def source(at: Session, namespace: str, name: str) -> None:
+    """Show what a table was made from."""
+    found = at.client.tables.sources(namespace, name)
+    rows = [
+        (f"{t.parent_table_namespace}.{t.parent_table_name}",
+         f"{t.source_table_namespace}.{t.source_table_name}")
+        for t in found
+    ]  # fmt: skip
+    at.out.listing(found, ("made from", "first"), rows, none="It was not made from a table.")
+
+
+@command.command()
+@namespace_option
+@table_option
+@asks_server
+def jobs(at: Session, namespace: str, name: str) -> None:
+    """List the jobs that made or read a table."""
+    found = at.client.tables.used_by(namespace, name)
+    at.out.listing(found, ("job",), [(one,) for one in found], none="No job used it.")
+
+
+@command.command("connector-create")
+@session.json_file
+@asks_server
+def connector_create(at: Session, conf: dict[str, Any]) -> None:
+    """Store how an external source is reached; the conf is FATE's."""
+    at.client.tables.create_connector(conf)
+    name = conf.get("connector_name")
+    at.out.done({"connector": name, "created": True}, f"Connector {name} was stored.")
+
+
+@command.command("connector-show")
+@click.argument("name")
+@asks_server
+def connector_show(at: Session, name: str) -> None:
+    """Show a stored connector, credentials masked, as JSON."""
+    click.echo(json_text(at.client.tables.connector(name)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from fedflow.cli import session
+from fedflow.cli.groups import Nouns
 from fedflow.cli.output import Output
 from fedflow.rpc.certificates import load_ca, make_ca, make_certificate
 
@@ -26,7 +27,7 @@ class PartyFiles:
     key: Path
 
 
-@click.group()
+@click.group(cls=Nouns)
 def command() -> None:
     """Certificates for trials."""
 

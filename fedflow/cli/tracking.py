@@ -8,6 +8,7 @@ import click
 
 from fedflow.base.errors import NoData
 from fedflow.cli import session
+from fedflow.cli.groups import Nouns
 from fedflow.cli.output import Output, json_text
 from fedflow.cli.session import Session, asks_server
 from fedflow.client.results import Metric
@@ -16,7 +17,7 @@ from fedflow.domain.site import Site
 _POINTS = 60  #: a curve with more points is shown by its ends only
 
 
-@click.group()
+@click.group(cls=Nouns)
 def command() -> None:
     """What jobs produced: metrics, tables, models."""
 
@@ -88,6 +89,36 @@ def model(at: Session, job_id: str, component: str, site: Site | None) -> None:
     if share is None:
         raise NoData(reason="this site has no share of a model of the component")
     click.echo(json_text(share))
+
+
+@command.command()
+@session.job_id
+@session.component
+@session.site_options
+@asks_server
+def parameters(at: Session, job_id: str, component: str, site: Site | None) -> None:
+    """Show the parameters that a component ran with, as JSON."""
+    click.echo(json_text(at.client.parameters(job_id, component, site=site)))
+
+
+@command.command()
+@session.job_id
+@asks_server
+def components(at: Session, job_id: str) -> None:
+    """List the components of a job."""
+    found = at.client.components_of(job_id)
+    at.out.listing(found, ("component",), [(name,) for name in found], none="No components.")
+
+
+@command.command("delete-metrics")
+@session.job_id
+@session.yes
+@asks_server
+def delete_metrics(at: Session, job_id: str, yes: bool) -> None:
+    """Delete all metrics of an ended job at this server."""
+    session.confirm(at, f"Delete all metrics of job {job_id}?", yes=yes)
+    at.client.delete_metrics(job_id)
+    at.out.done({"job_id": job_id, "deleted": True}, f"The metrics of job {job_id} are gone.")
 
 
 def show_metrics(out: Output, metrics: list[Metric]) -> None:

@@ -1,9 +1,14 @@
 """The client: everything that a user can ask of a server, in one object.
 
     with Client("http://127.0.0.1:9380") as client:
-        job = client.submit(dsl, conf)
-        client.wait(job.job_id, on_change=print)
+        job = client.submit("dsl.json", "conf.json")
+        for event in client.events(job.job_id):
+            print(event)
         print(client.metrics(job.job_id, "evaluation_0"))
+
+Jobs, uploads and results are methods of the client itself; other nouns have a group: `tables`,
+`models`, `tags`, `checkpoints`, `keys`, `permissions`, `providers`, `resources`, `servers`,
+`parties`.
 
 Every method raises `ServerNotReachable` if no server answers, the server's own error (a class of
 `base/errors.py`) if it refuses, and `ClientError` if its answer makes no sense.
@@ -11,13 +16,26 @@ Every method raises `ServerNotReachable` if no server answers, the server's own 
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from fedflow.client.administration import (
+    KeyCalls,
+    PartyCalls,
+    PermissionCalls,
+    ProviderCalls,
+    ResourceCalls,
+    ServerCalls,
+)
+from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.data import DataCalls
 from fedflow.client.jobs import JobCalls
+from fedflow.client.models import CheckpointCalls, ModelCalls, TagCalls
 from fedflow.client.results import ModuleInfo
+from fedflow.client.tables import TableCalls
 from fedflow.client.tracking import TrackingCalls
 
 DEFAULT_ADDRESS = "http://127.0.0.1:9380"
@@ -38,19 +56,32 @@ class Client(JobCalls, DataCalls, TrackingCalls):
 
         With `app_key` and `secret` every request is signed. Raises: BadSetting: no such address.
         """
-        super().__init__(Connection(address, app_key=app_key, secret=secret, timeout_s=timeout_s))
+        connection = Connection(address, app_key=app_key, secret=secret, timeout_s=timeout_s)
+        super().__init__(connection)
+        self.tables = TableCalls(connection)
+        self.models = ModelCalls(connection)
+        self.tags = TagCalls(connection)
+        self.checkpoints = CheckpointCalls(connection)
+        self.keys = KeyCalls(connection)
+        self.permissions = PermissionCalls(connection)
+        self.providers = ProviderCalls(connection)
+        self.resources = ResourceCalls(connection)
+        self.servers = ServerCalls(connection)
+        self.parties = PartyCalls(connection)
 
     @property
     def address(self) -> str:
         """Return the server's URL."""
         return self._connection.address
 
+    @property
+    def connection(self) -> Connection:
+        """Return the connection, for calls that have no method here."""
+        return self._connection
+
     def versions(self) -> dict[str, str]:
         """Return the server's version by module: FATE, FATEFlow, fedflow, API."""
-        found: dict[str, str] = self._connection.ask(
-            "/v1/server/version/get", {}, answer=dict[str, str], command="server/version/get"
-        )
-        return found
+        return self.servers.versions()
 
     def components(self) -> list[ModuleInfo]:
         """Return the component modules of this server, with a JSON schema of their parameters."""
@@ -62,6 +93,19 @@ class Client(JobCalls, DataCalls, TrackingCalls):
             command="component/describe",
         )
         return found
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI 3.1 document of the server's API."""
+        return self._connection.look("/v1/openapi.json")
+
+    def template(self, target: Path) -> list[Path]:
+        """Unpack examples of jobs, with their data, and of conf files into the folder `target`."""
+        command = "template/download"
+        with tempfile.TemporaryDirectory(prefix="fedflow-") as folder:
+            archive = Path(folder) / "template.tar.gz"
+            with archive.open("wb") as file:
+                self._connection.fetch(f"/v1/{command}", {}, file, command=command)
+            return unpack(archive, target)
 
     def is_healthy(self) -> bool:
         """Tell whether a server answers and can serve requests."""

@@ -1,16 +1,23 @@
-"""One server's REST API as calls that return typed values or raise the server's own error."""
+"""One server's REST API as calls that return typed values or raise the server's own error.
+
+A call that changes nothing (`safe`) is sent again when the connection broke or none could be made,
+as while a server restarts; any other call is sent once, because it may have arrived.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any, Literal
+from dataclasses import dataclass
+from typing import IO, Any, Final, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
 import requests
 
+from fedflow.base.clock import pause
 from fedflow.base.errors import (
     BadSetting,
     ClientError,
@@ -21,15 +28,18 @@ from fedflow.base.errors import (
     ServerNotReachable,
     all_errors,
 )
+from fedflow.base.reading import read_as
 from fedflow.base.settings import LOOPBACK
 from fedflow.client.multipart import MultipartFile
 from fedflow.client.signing import Signed
 
 Method = Literal["GET", "POST"]
+T = TypeVar("T")
 
 _CONNECT_TIMEOUT_S = 5.0
 _UPLOAD_TIMEOUT_S = 600.0  #: after the last byte was sent: the server may still write it to disk
 _CHUNK_BYTES = 1 << 20
+_PAUSES_S: Final = (0.1, 0.4)  #: before a safe call is sent again, one per repetition
 _NO_DATA = 210  #: FATE's HTTP status for "there is nothing to download"
 
 
@@ -39,7 +49,7 @@ class Connection:
     def __init__(
         self, address: str, *, app_key: str | None, secret: str | None, timeout_s: float
     ) -> None:
-        self.address = _url(address)
+        self.address = url_of(address)
         self._timeout = (min(_CONNECT_TIMEOUT_S, timeout_s), timeout_s)
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "fedflow-client"
@@ -54,6 +64,39 @@ class Connection:
         """Close the connections."""
         self._session.close()
 
+    def look_up(self, command: str, body: Mapping[str, Any], answer: Any) -> Any:
+        """Return `data` of a call that changes nothing, as the type `answer`. Raises: as `ask`."""
+        return self.ask(f"/v1/{command}", body, answer=answer, command=command, safe=True)
+
+    def find(self, command: str, body: Mapping[str, Any], row: Any) -> list[Any]:
+        """Return FATE's rows that fit as the type `row`, their members without `f_`.
+
+        Some routes answer a retcode without an error's name if nothing fits: an empty list here.
+        """
+
+        def once() -> list[dict[str, Any]]:
+            with self._answer("POST", f"/v1/{command}", command=command, **_json(body)) as response:
+                value = self._decode(response, command)
+                nothing = isinstance(value, dict) and value.get("retcode") in (100, 101)
+                if nothing and not value.get("data") and "error" not in value:
+                    return []
+                return self._read_envelope(response, command).get("data") or []
+
+        rows = _repeated(once)
+        plain = [{k.removeprefix("f_"): v for k, v in one.items()} for one in rows]
+        found: list[Any] = self.typed(plain, list[row], command=command)
+        return found
+
+    def do(self, command: str, body: Mapping[str, Any], answer: Any = None) -> Any:
+        """Make a call that changes something; return `data` as the type `answer`, None: unread.
+
+        Raises: as `ask`.
+        """
+        envelope = self.envelope(f"/v1/{command}", body, command=command)
+        if answer is None:
+            return None
+        return self.typed(envelope.get("data"), answer, command=command)
+
     def ask(
         self,
         path: str,
@@ -62,12 +105,13 @@ class Connection:
         answer: Any,
         command: str,
         method: Method = "POST",
+        safe: bool = False,
     ) -> Any:
         """Return the envelope's `data` as the type `answer`.
 
         Raises: ServerNotReachable, ClientError, or the error that the server names.
         """
-        envelope = self.envelope(path, body, command=command, method=method)
+        envelope = self.envelope(path, body, command=command, method=method, safe=safe)
         return self.typed(envelope.get("data"), answer, command=command)
 
     def envelope(
@@ -77,15 +121,48 @@ class Connection:
         *,
         command: str,
         method: Method = "POST",
+        safe: bool = False,
     ) -> dict[str, Any]:
         """Return the whole envelope of a successful answer, with `retcode`, `data` and `meta`."""
-        with self._answer(method, path, command=command, **_json(body)) as response:
-            return self._read_envelope(response, command)
+
+        def once() -> dict[str, Any]:
+            with self._answer(method, path, command=command, **_json(body)) as response:
+                return self._read_envelope(response, command)
+
+        return _repeated(once) if safe or method == "GET" else once()
+
+    def raw(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        method: Method = "POST",
+        content: MultipartFile | None = None,
+        query: str = "",
+        target: IO[bytes] | None = None,
+    ) -> RawAnswer:
+        """Send a request and return what came back, whatever the server says.
+
+        `content` is sent instead of `body`; a file that is answered goes to `target`. Raises:
+        ServerNotReachable, ClientError: no answer in time.
+        """
+        options: dict[str, Any] = _json(body)
+        if content is not None:
+            options = {"data": content, "headers": {"Content-Type": content.content_type}}
+            options["timeout_s"] = _UPLOAD_TIMEOUT_S
+        full = f"{path}?{query}" if query else path
+        with self._answer(method, full, command=path, stream=True, **options) as response:
+            disposition = response.headers.get("Content-Disposition", "")
+            if target is not None and response.status_code == 200 and disposition:
+                for chunk in response.iter_content(_CHUNK_BYTES):
+                    target.write(chunk)
+                return RawAnswer(status=200, disposition=disposition)
+            return RawAnswer(status=response.status_code, text=response.text)
 
     def typed(self, value: Any, answer: Any, *, command: str) -> Any:
         """Return `value` as the type `answer`. Raises: ClientError: it does not fit."""
         try:
-            return msgspec.convert(value, answer)
+            return read_as(value, answer)
         except msgspec.ValidationError as exc:
             raise self._unexpected(command, f"the answer is not as expected: {exc}") from exc
 
@@ -96,10 +173,13 @@ class Connection:
 
         Source: reference/flow-rest-api.md section 1.6.
         """
-        query = quote(msgspec.json.encode(parameters).decode(), safe="")
+        return self.send_form(f"{path}?{json_query(parameters)}", body, command=command)
+
+    def send_form(self, path: str, body: MultipartFile, *, command: str) -> dict[str, Any]:
+        """Send a multipart body; return the envelope."""
         with self._answer(
             "POST",
-            f"{path}?{query}",
+            path,
             command=command,
             timeout_s=_UPLOAD_TIMEOUT_S,
             data=body,
@@ -115,14 +195,18 @@ class Connection:
         *,
         command: str,
         method: Method = "POST",
-    ) -> None:
-        """Write a download into `target`. Raises: NoData: there is nothing to download."""
+    ) -> str:
+        """Write a download into `target` and return its Content-Disposition.
+
+        Raises: NoData: there is nothing to download.
+        """
         with self._answer(method, path, command=command, stream=True, **_json(body)) as response:
             if _is_json(response) or response.status_code != 200:
                 self._read_envelope(response, command)
                 raise self._unexpected(command, "the answer is no file")
             for chunk in response.iter_content(_CHUNK_BYTES):
                 target.write(chunk)
+            return response.headers.get("Content-Disposition", "")
 
     def read(self, path: str, body: Mapping[str, Any], *, command: str) -> Any:
         """Return a JSON download, which has no envelope unless it failed."""
@@ -210,10 +294,29 @@ class Connection:
         return ClientError(command=command, address=self.address, reason=reason)
 
 
+def _repeated(call: Callable[[], T]) -> T:
+    """Make a call that changes nothing; again after a pause if it did not reach a server."""
+    for pause_s in _PAUSES_S:
+        try:
+            return call()
+        except ServerNotReachable:
+            pause(pause_s, threading.Event())
+    return call()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RawAnswer:
+    """What a server answered: a text, or nothing because it was a file and was written away."""
+
+    status: int
+    text: str = ""
+    disposition: str = ""  #: Content-Disposition of the file
+
+
 # --- addresses, bodies ----------------------------------------------------------------------------
 
 
-def _url(address: str) -> str:
+def url_of(address: str) -> str:
     """Return the address as a URL without a path. Raises: BadSetting."""
     text = address if "://" in address else f"http://{address}"
     try:
@@ -226,6 +329,11 @@ def _url(address: str) -> str:
     if not fine or port == 0:
         raise BadSetting(path="server", reason=f"{address!r} is not like http://127.0.0.1:9380")
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def json_query(parameters: Mapping[str, Any]) -> str:
+    """Return parameters as FATE's upload takes them: JSON, percent-encoded, as the whole query."""
+    return quote(msgspec.json.encode(parameters).decode(), safe="")
 
 
 def _json(body: Mapping[str, Any] | None) -> dict[str, Any]:

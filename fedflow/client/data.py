@@ -8,14 +8,17 @@ from typing import Any
 
 from fedflow.base.errors import BadData
 from fedflow.client.connection import Connection
+from fedflow.client.made_jobs import make_job
 from fedflow.client.multipart import MultipartFile, Progress
-from fedflow.client.results import Preview, TableInfo, Upload, Uploaded
+from fedflow.client.results import Preview, Submitted, TableInfo, Upload, Uploaded
+from fedflow.client.tables import TableCalls
 
 
 class DataCalls:
     """What can be asked about data."""
 
     _connection: Connection
+    tables: TableCalls
 
     def upload(
         self,
@@ -94,48 +97,35 @@ class DataCalls:
         )
         return found
 
+    def download(
+        self, namespace: str, name: str, output_path: str, *, delimiter: str | None = None
+    ) -> Submitted:
+        """Start the job that writes a table as CSV to a path of the *server's* machine."""
+        body = {"namespace": namespace, "table_name": name, "output_path": output_path}
+        return make_job(
+            self._connection,
+            "data/download",
+            body if delimiter is None else {**body, "delimiter": delimiter},
+        )
+
+    def copy_table(
+        self, namespace: str, name: str, *, to_namespace: str, to_name: str, drop: bool = False
+    ) -> Submitted:
+        """Start the job that copies a table to another name (FATE: writer). Raises: TableExists."""
+        body = {
+            "namespace": namespace, "table_name": name, "output_namespace": to_namespace,
+            "output_name": to_name, "drop": int(drop),
+        }  # fmt: skip
+        return make_job(self._connection, "data/writer", body)
+
     def table_info(self, namespace: str, name: str) -> TableInfo:
         """Return what the server knows of a table, also if it does not exist."""
-        row: dict[str, Any] = self._connection.ask(
-            "/v1/table/table_info",
-            {"namespace": namespace, "name": name},
-            answer=dict[str, Any],
-            command="table/table_info",
-        )
-        found: TableInfo = self._connection.typed(
-            {
-                "namespace": row.get("namespace"),
-                "name": row.get("table_name"),
-                "exists": bool(row.get("exist")),
-                "count": row.get("count") or 0,
-                "partitions": row.get("partition") or 0,
-                "schema": row.get("schema") or {},
-                "origin": row.get("origin") or "",
-            },
-            TableInfo,
-            command="table/table_info",
-        )
-        return found
+        return self.tables.info(namespace, name)
 
     def table_preview(self, namespace: str, name: str, *, limit: int = 20) -> Preview:
         """Return the first rows of a table, at most 100. Raises: NoData, TableNotFound."""
-        row: dict[str, Any] = self._connection.ask(
-            "/v1/table/preview",
-            {"namespace": namespace, "name": name, "limit": limit},
-            answer=dict[str, Any],
-            command="table/preview",
-        )
-        found: Preview = self._connection.typed(
-            {"header": row.get("header") or (), "rows": row.get("data") or (), "name": name},
-            Preview,
-            command="table/preview",
-        )
-        return found
+        return self.tables.preview(namespace, name, limit=limit)
 
     def table_delete(self, namespace: str, name: str) -> None:
         """Delete a table and its files. Raises: ClientError: there is no such table."""
-        self._connection.envelope(
-            "/v1/table/delete",
-            {"namespace": namespace, "table_name": name},
-            command="table/delete",
-        )
+        self.tables.delete(namespace, name)

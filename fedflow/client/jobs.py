@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,22 @@ from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors import ServerNotReachable, StillRunning
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
-from fedflow.client.results import JobPage, JobStatusView, Submitted
+from fedflow.client.documents import Document, read_document
+from fedflow.client.events import JobEvent, events_between
+from fedflow.client.made_jobs import make_job
+from fedflow.client.results import (
+    ChangedParameters,
+    CleanedUp,
+    Dependencies,
+    JobConfig,
+    JobPage,
+    JobStatusView,
+    OutputTable,
+    Submitted,
+    TaskPage,
+)
+from fedflow.client.site_results import LogLine
+from fedflow.domain.site import Site
 
 OnChange = Callable[[JobStatusView], None]
 
@@ -28,23 +43,23 @@ class JobCalls:
         self._connection = connection
         self._clock = clock or SystemClock()
 
-    def submit(self, dsl: Mapping[str, Any], conf: Mapping[str, Any]) -> Submitted:
+    def submit(self, dsl: Document, conf: Document) -> Submitted:
         """Submit a job, a DSL and a runtime conf as FATE writes them, and return its id.
 
-        Raises: InvalidJobSpec: every mistake with its path. NoRoute. SubmitRefused.
+        Both are objects or paths of JSON files; a predict job has the DSL `{}`.
+
+        Raises: InvalidJobSpec: every mistake with its path. NoRoute. SubmitRefused. BadDocument.
         """
-        envelope = self._connection.envelope(
-            "/v1/job/submit", {"job_dsl": dsl, "job_runtime_conf": conf}, command="job/submit"
+        return make_job(
+            self._connection,
+            "job/submit",
+            {"job_dsl": read_document(dsl), "job_runtime_conf": read_document(conf)},
         )
-        found: Submitted = self._connection.typed(
-            submitted_members(envelope), Submitted, command="job/submit"
-        )
-        return found
 
     def job(self, job_id: str) -> JobStatusView:
         """Return how a job stands at this moment. Raises: JobNotFound."""
-        found: JobStatusView = self._connection.ask(
-            "/v1/job/status", {"job_id": job_id}, answer=JobStatusView, command="job/status"
+        found: JobStatusView = self._connection.look_up(
+            "job/status", {"job_id": job_id}, JobStatusView
         )
         return found
 
@@ -52,14 +67,98 @@ class JobCalls:
         self, limit: int = 20, *, page: int = 1, status: str | None = None, role: str | None = None
     ) -> JobPage:
         """Return this server's shares of jobs, newest first; `limit` 0 means all."""
-        body = {"limit": limit, "page": page, "status": status, "role": role}
-        found: JobPage = self._connection.ask(
-            "/v1/job/list/job",
-            {name: value for name, value in body.items() if value is not None},
-            answer=JobPage,
-            command="job/list",
+        body = _given(limit=limit, page=page, status=status, role=role)
+        found: JobPage = self._connection.look_up("job/list/job", body, JobPage)
+        return found
+
+    def tasks(
+        self, limit: int = 20, *, page: int = 1, job_id: str | None = None,
+        component: str | None = None, site: Site | None = None,
+    ) -> TaskPage:  # fmt: skip
+        """Return this server's shares of tasks, newest first; `limit` 0 means all."""
+        body = {
+            **_given(limit=limit, page=page, job_id=job_id, component_name=component),
+            **_site(site),
+        }
+        found: TaskPage = self._connection.look_up("job/list/task", body, TaskPage)
+        return found
+
+    def config(self, job_id: str, site: Site) -> JobConfig:
+        """Return DSL and confs of a job as a site has them."""
+        found: JobConfig = self._connection.look_up(
+            "job/config", {"job_id": job_id, **_site(site)}, JobConfig
         )
         return found
+
+    def outputs(
+        self, job_id: str, *, component: str | None = None, site: Site | None = None
+    ) -> list[OutputTable]:
+        """Return the output tables of a job at this server."""
+        body = {**_given(job_id=job_id, component_name=component), **_site(site)}
+        found: list[OutputTable] = self._connection.find("job/data/view/query", body, OutputTable)
+        return found
+
+    def dependencies(self, job_id: str, site: Site) -> Dependencies:
+        """Return the DAG of a job: its components, each after those it depends on."""
+        command = "pipeline/dag/dependency"
+        row: dict[str, Any] = self._connection.look_up(
+            command, {"job_id": job_id, **_site(site)}, dict[str, Any]
+        )
+        names = [
+            one.get("component_name") if isinstance(one, dict) else one
+            for one in row.get("component_list") or ()
+        ]
+        found: Dependencies = self._connection.typed(
+            {**row, "components": names}, Dependencies, command=command
+        )
+        return found
+
+    def predict_dsl_from(self, train_dsl: Document, components: Sequence[str]) -> dict[str, Any]:
+        """Return the predict DSL of a training DSL; `components` stay. Raises: NoPredictDsl."""
+        found: dict[str, Any] = self._connection.look_up(
+            "job/dsl/generate",
+            {"train_dsl": read_document(train_dsl), "cpn_str": list(components), "version": "2"},
+            dict[str, Any],
+        )
+        return found
+
+    def rerun(
+        self, job_id: str, *, components: Sequence[str] | None = None, force: bool = False
+    ) -> None:
+        """Run an ended job again: what did not succeed and all that depends on it.
+
+        `components` narrows that down, `force` also repeats what succeeded. Returns when all sites
+        have agreed. Raises: JobNotFound, RerunRefused.
+        """
+        body: dict[str, Any] = {"job_id": job_id, "force": force}
+        if components:
+            body["component_name"] = list(components)
+        self._connection.do("job/rerun", body)
+
+    def update_parameters(self, job_id: str, conf: Document) -> ChangedParameters:
+        """Change parameters of an ended job for its next rerun.
+
+        `conf` has `job_parameters` or `component_parameters`, sections of a runtime conf that are
+        laid over the job's own. Raises: JobNotFound, InvalidJobSpec.
+        """
+        found: ChangedParameters = self._connection.do(
+            "job/parameter/update", {**read_document(conf), "job_id": job_id}, ChangedParameters
+        )
+        return found
+
+    def note(self, job_id: str, text: str, site: Site) -> None:
+        """Store notes about a job, which lists show as its description."""
+        self._connection.do("job/update", {"job_id": job_id, **_site(site), "notes": text})
+
+    def clean(self, job_id: str) -> CleanedUp:
+        """Delete output tables and metrics that an ended job left at this server."""
+        found: CleanedUp = self._connection.do("job/clean", {"job_id": job_id}, CleanedUp)
+        return found
+
+    def clean_queue(self) -> list[str]:
+        """Cancel every job that waits for cores; return their ids."""
+        found: dict[str, int] = self._connection.do("job/clean/queue", {}, dict[str, int])
+        return list(found)
 
     def stop(self, job_id: str) -> str:
         """Stop a job at all its sites and return its status. Raises: JobNotFound."""
@@ -74,24 +173,46 @@ class JobCalls:
         A server that goes away meanwhile has a minute to come back. Raises: JobNotFound;
         StillRunning: it has not ended after `timeout_s` seconds.
         """
+        for view in self.views(job_id, timeout_s=timeout_s):
+            if on_change is not None:
+                on_change(view)
+            if view.is_final:
+                return view
+        raise AssertionError("views() ends with a final one or raises")
+
+    def events(self, job_id: str, *, timeout_s: float | None = None) -> Iterator[JobEvent]:
+        """Yield what happens to a job until it has ended, first what happened before.
+
+        Raises: as `wait`.
+        """
+        before: JobStatusView | None = None
+        for view in self.views(job_id, timeout_s=timeout_s):
+            yield from events_between(before, view)
+            before = view
+
+    def views(self, job_id: str, *, timeout_s: float | None = None) -> Iterator[JobStatusView]:
+        """Yield how a job stands whenever that changed; the last one is final. Raises: as `wait`.
+
+        `timeout_s` counts from the first look; what the caller does meanwhile counts too.
+        """
         begin_s = heard_s = self._clock.monotonic_s()
         view: JobStatusView | None = None
         never = threading.Event()
         while True:
             now_s = self._clock.monotonic_s()
+            seen = view
             try:
                 seen = self.job(job_id)
                 heard_s = now_s
             except ServerNotReachable:
                 if view is None or now_s - heard_s > _OUTAGE_S:
                     raise
-                seen = view
-            if seen != view and on_change is not None:
-                on_change(seen)
-            view = seen
-            if view.is_final:
-                return view
-            waited_s = now_s - begin_s
+            if seen is not None and seen != view:
+                view = seen
+                yield view
+            if view is None or view.is_final:
+                return
+            waited_s = self._clock.monotonic_s() - begin_s
             if timeout_s is not None and waited_s >= timeout_s:
                 raise StillRunning(job_id=job_id, status=view.status, seconds=timeout_s)
             rest_s = timeout_s - waited_s if timeout_s is not None else _SLOW_POLL_S
@@ -111,18 +232,43 @@ class JobCalls:
                 )
             return unpack(archive, target)
 
+    def log_lines(
+        self, job_id: str, log_type: str, *, site: Site | None = None,
+        component: str | None = None, begin: int = 1, end: int | None = None,
+    ) -> list[LogLine]:  # fmt: skip
+        """Return lines of one log, from 1, at most 5,000.
 
-def submitted_members(envelope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of `Submitted` in the envelope of a job that was made."""
-    data = envelope.get("data")
-    data = data if isinstance(data, dict) else {}
-    model = data.get("model_info")
-    model = model if isinstance(model, dict) else {}
-    members = {
-        "job_id": envelope.get("jobId") or data.get("job_id"),
-        "model_id": model.get("model_id"),
-        "model_version": model.get("model_version"),
-        "logs_directory": data.get("logs_directory"),
-        "warnings": data.get("warnings"),
-    }
+        `log_type`: jobSchedule, jobScheduleError; with a site partyError, partyWarning, partyInfo,
+        partyDebug; with a component too componentInfo.
+        """
+        body = {
+            **_given(job_id=job_id, log_type=log_type, component_name=component,
+                     begin=begin, end=end),
+            **_site(site),
+        }  # fmt: skip
+        found: list[LogLine] = self._connection.look_up("log/cat", body, list[LogLine])
+        return found
+
+    def follow_log(
+        self, job_id: str, log_type: str, *, site: Site | None = None, component: str | None = None
+    ) -> Iterator[LogLine]:
+        """Yield the lines of a log as they come, until the job has ended and all were read."""
+        begin, never = 1, threading.Event()
+        while True:
+            ended = self.job(job_id).is_final
+            lines = self.log_lines(job_id, log_type, site=site, component=component, begin=begin)
+            yield from lines
+            if lines:
+                begin = lines[-1].line_num + 1
+            elif ended:
+                return
+            else:
+                pause(_POLL_S, never)
+
+
+def _given(**members: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
+
+
+def _site(site: Site | None) -> dict[str, str]:
+    return {} if site is None else {"role": site.role.value, "party_id": site.party_id}

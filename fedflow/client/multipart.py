@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO
 
 from fedflow.base.errors import BadData
@@ -15,17 +15,29 @@ _CHUNK_BYTES = 1 << 20
 
 
 class MultipartFile:
-    """A multipart/form-data body with one part, `file`; its length is known beforehand."""
+    """A multipart/form-data body: text fields, then the part `file`; its length is known before."""
 
-    def __init__(self, file: IO[bytes], *, name: str, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        file: IO[bytes],
+        *,
+        name: str,
+        fields: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         """Take an open regular file; it is read from where it stands, when the body is sent."""
         self._file = file
         self._size = os.fstat(file.fileno()).st_size - file.tell()
         self._progress = progress
         boundary = f"fedflow-{new_request_id()}"
         self.content_type = f"multipart/form-data; boundary={boundary}"
-        self._head = (
+        texts = "".join(
             f"--{boundary}\r\n"
+            f'Content-Disposition: form-data; name="{_quoted(key)}"\r\n\r\n{value}\r\n'
+            for key, value in (fields or {}).items()
+        )
+        self._head = (
+            f"{texts}--{boundary}\r\n"
             f'Content-Disposition: form-data; name="file"; filename="{_quoted(name)}"\r\n'
             "Content-Type: application/octet-stream\r\n\r\n"
         ).encode()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedflow.client import html
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
 
 FOLLOWERS = frozenset({"PeerFailed", "Stopped", "ExecutorDied"})
@@ -138,6 +139,14 @@ class JobStatusView:
         ended = sum(t.ended_ms is not None for t in self.tasks)
         return f"<Job {self.job_id}: {self.status}, {ended} of {len(self.tasks)} tasks ended>"
 
+    def _repr_html_(self) -> str:
+        why = str(self.reason) if self.reason and not self.succeeded else None
+        head = html.facts(
+            (("job", self.job_id), ("status", self.status), ("reason", why),
+             ("progress", f"{self.progress} %"), ("initiator", self.initiator))
+        )  # fmt: skip
+        return head + tasks_html(self.tasks)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRow:
@@ -166,6 +175,120 @@ class JobPage:
     jobs: tuple[JobRow, ...]
     count: int
 
+    def __repr__(self) -> str:
+        return f"<{len(self.jobs)} of {self.count} jobs>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (j.job_id, f"{j.role} {j.party_id}", j.status, j.progress, j.description)
+            for j in self.jobs
+        ]
+        return html.table(("job", "site", "status", "%", "notes"), rows, title=repr(self)[1:-1])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskRow:
+    """One attempt of a component at one site, as a list of tasks shows it."""
+
+    job_id: str
+    component_name: str
+    role: str
+    party_id: int | str
+    status: str
+    task_version: int = 0
+    party_status: str | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    elapsed: int | None = None  #: milliseconds
+
+    def __repr__(self) -> str:
+        return f"<Task {self.component_name} at {self.role} {self.party_id}: {self.status}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskPage:
+    """Some tasks, newest first, and how many there are in all."""
+
+    tasks: tuple[TaskRow, ...]
+    count: int
+
+    def __repr__(self) -> str:
+        return f"<{len(self.tasks)} of {self.count} tasks>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (t.job_id, t.component_name, f"{t.role} {t.party_id}", t.task_version, t.status)
+            for t in self.tasks
+        ]
+        columns = ("job", "component", "site", "attempt", "status")
+        return html.table(columns, rows, title=repr(self)[1:-1])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobConfig:
+    """What a job runs with at one site."""
+
+    job_id: str
+    dsl: Mapping[str, Any]
+    runtime_conf: Mapping[str, Any]
+    train_runtime_conf: Mapping[str, Any] = field(default_factory=dict)
+    model_info: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Conf of job {self.job_id}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputTable:
+    """A table that a component made."""
+
+    job_id: str
+    component_name: str
+    role: str
+    party_id: str
+    data_name: str
+    table_namespace: str
+    table_name: str
+    task_version: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dependencies:
+    """The DAG of a job at one site."""
+
+    components: tuple[str, ...]  #: each after those that it depends on
+    component_module: Mapping[str, str] = field(default_factory=dict)
+    dependencies: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    component_need_run: Mapping[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedParameters:
+    """The sections of a conf after a change, and the components that it concerns."""
+
+    job_parameters: Mapping[str, Any] = field(default_factory=dict)
+    component_parameters: Mapping[str, Any] = field(default_factory=dict)
+    components: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CleanedUp:
+    """What was deleted; `kept` are outputs that other jobs took over. Tables: `namespace.name`."""
+
+    tables: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    metrics: int = 0
+
+
+def tasks_html(tasks: tuple[TaskView, ...]) -> str:
+    """Return tasks as a table for notebooks."""
+    rows = [
+        (t.component, t.site, f"{t.status} {t.progress:.0%}" if t.status == "running" else t.status,
+         t.elapsed_s, str(t.reason) if t.reason else "")
+        for t in tasks
+    ]  # fmt: skip
+    return html.table(("component", "site", "status", "seconds", "reason"), rows)
+
 
 # --- tables -------------------------------------------------------------------------------------
 
@@ -181,10 +304,17 @@ class TableInfo:
     partitions: int = 0
     schema: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
+    enabled: bool = True  #: jobs may read it
 
     def __repr__(self) -> str:
         rows = f"{self.count} rows" if self.exists else "does not exist"
         return f"<Table {self.namespace}.{self.name}: {rows}>"
+
+    def _repr_html_(self) -> str:
+        return html.facts(
+            (("table", f"{self.namespace}.{self.name}"), ("exists", self.exists),
+             ("rows", self.count), ("partitions", self.partitions), ("origin", self.origin))
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,6 +328,19 @@ class Preview:
 
     def __repr__(self) -> str:
         return f"<Preview {self.name} {len(self.rows)} x {len(self.header)}>"
+
+    def _repr_html_(self) -> str:
+        return html.table(self.header, self.rows, title=self.name)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableSource:
+    """Where a table's rows come from: the table before, and the first one."""
+
+    parent_table_namespace: str = ""
+    parent_table_name: str = ""
+    source_table_namespace: str = ""
+    source_table_name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,6 +383,10 @@ class Metric:
 
     def __repr__(self) -> str:
         return f"<Metric {self.namespace}/{self.name}: {len(self.points)} points>"
+
+    def _repr_html_(self) -> str:
+        title = f"{self.namespace} / {self.name}"
+        return html.table(("at", "value"), self.points, title=title)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

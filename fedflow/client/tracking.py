@@ -40,6 +40,7 @@ class TrackingCalls:
             self._place(job_id, component, site),
             answer=dict[str, dict[str, dict[str, Any]]],
             command="tracking/component/metric/all",
+            safe=True,
         )
         rows = [
             {
@@ -62,7 +63,7 @@ class TrackingCalls:
         """Return up to 100 rows of each output table; an empty list if there is none."""
         command = "tracking/component/output/data"
         envelope = self._connection.envelope(
-            f"/v1/{command}", self._place(job_id, component, site), command=command
+            f"/v1/{command}", self._place(job_id, component, site), command=command, safe=True
         )
         meta = envelope.get("meta") or {}
         parts = zip_longest(
@@ -98,7 +99,7 @@ class TrackingCalls:
         """Return the site's share of a component's model, None if it has none."""
         command = "tracking/component/output/model"
         envelope = self._connection.envelope(
-            f"/v1/{command}", self._place(job_id, component, site), command=command
+            f"/v1/{command}", self._place(job_id, component, site), command=command, safe=True
         )
         if not envelope.get("data"):
             return None
@@ -121,10 +122,32 @@ class TrackingCalls:
             f"/v1/{command}", self._place(job_id, component, site), command=command
         )
 
+    def parameters(
+        self, job_id: str, component: str, *, site: Site | None = None
+    ) -> dict[str, Any]:
+        """Return the parameters that a component ran with at a site."""
+        found: dict[str, Any] = self._connection.look_up(
+            "tracking/component/parameters",
+            self._place(job_id, component, site),
+            dict[str, Any],
+        )
+        return found
+
+    def components_of(self, job_id: str) -> list[str]:
+        """Return the names of a job's components. Raises: JobNotFound."""
+        row: dict[str, list[str]] = self._connection.look_up(
+            "tracking/component/list", {"job_id": job_id}, dict[str, list[str]]
+        )
+        return row.get("components", [])
+
+    def delete_metrics(self, job_id: str) -> None:
+        """Delete all metrics of an ended job at this server. Raises: JobNotFound."""
+        self._connection.do("tracking/component/metric/delete", {"job_id": job_id})
+
     def own_sites(self, job_id: str) -> list[Site]:
         """Return the sites of a job at this server, the initiator first. Raises: JobNotFound."""
         rows: list[_Share] = self._connection.ask(
-            "/v1/job/query", {"job_id": job_id}, answer=list[_Share], command="job/query"
+            "/v1/job/query", {"job_id": job_id}, answer=list[_Share], command="job/query", safe=True
         )
         if not rows:
             raise JobNotFound(job_id=job_id)

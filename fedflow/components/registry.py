@@ -18,6 +18,7 @@ import msgspec
 
 from fedflow.base.errors import UnknownComponent
 from fedflow.sdk.component import ComponentSpec, spec_of
+from fedflow.sdk.params import defaults_of
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +80,9 @@ def load_registry(*, found: Iterable[EntryPoint] | None = None) -> Registry:
 def describe(spec: ComponentSpec) -> dict[str, Any]:
     """Return what a server needs to know of a component, as plain JSON.
 
-    Members: module, roles, data_ports, needs_input, outputs, aliases, summary, and `parameters`,
-    the JSON schema of its parameters (None if they have none).
+    Members: module, roles, data_ports, needs_input, outputs, aliases, summary; `parameters`, the
+    JSON schema of its parameters (None if they have none); `param_name`, what FATE calls them; and
+    `defaults`, the values of those that may be left out.
     """
     try:
         parameters: dict[str, Any] | None = msgspec.json.schema(spec.params)
@@ -95,6 +97,8 @@ def describe(spec: ComponentSpec) -> dict[str, Any]:
         "aliases": list(spec.aliases),
         "summary": spec.summary,
         "parameters": parameters,
+        "param_name": spec.param_name,
+        "defaults": defaults_of(spec.params),
     }
 
 

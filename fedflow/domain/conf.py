@@ -1,8 +1,10 @@
 """Reading a runtime conf of version 2: from a submitted object to a `Conf` value.
 
 Source: `reference/flow-semantics.md` 2.1. FATE ignores an index, role or component name that does
-not exist; here it is a mistake, because the parameters below it would silently be lost. The one
-exception is a component name in the place of an index, which FATE's own toy job sends: a warning.
+not exist; here it is a mistake, because the parameters below it would silently be lost. There are
+two exceptions. FATE's own toy job leaves out the index: a component name in its place counts for
+all parties of the role, with a warning. And the conf of a predict job carries the parameters of the
+training job, also of components that were not deployed.
 FATE has no class names for these mistakes, so `rule` is our own word.
 """
 
@@ -14,13 +16,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.ids import PartyId
-from fedflow.domain.document import JsonObject, Report, child, kind_of, shown
-from fedflow.domain.dsl import read_provider
+from fedflow.domain.document import (
+    JsonObject,
+    Report,
+    child,
+    copy_object,
+    kind_of,
+    merge_objects,
+    shown,
+)
+from fedflow.domain.dsl import Mode, read_provider
 from fedflow.domain.job_parameters import check_job_parameters
 from fedflow.domain.site import Role, Site
 
 MAX_PARTIES: Final = 1_000  #: of one role
 ALL: Final = "all"  #: the index key that means every party of the role
+PARAMETER_DEPTH: Final = 5  #: levels of a component's parameters that are merged
 
 _MEMBERS: Final = (
     "dsl_version",
@@ -35,7 +46,9 @@ _CLIENT_EXTRAS: Final = (
     "dsl_path",
     "local",
 )  # FATE's clients send them with each submit
-_V1_MEMBERS: Final = ("role_parameters", "algorithm_parameters")
+V1_MEMBERS: Final = ("role_parameters", "algorithm_parameters")
+MODEL_MEMBERS: Final = ("job_type", "model_id", "model_version")
+"""Job parameters of a predict job, which old clients write beside `common`."""
 
 _ReadValue = Callable[[object, str], object]  # (value, path) -> checked value, None to leave it out
 
@@ -77,6 +90,20 @@ class Conf:
         """Return all sites, in the conf's order."""
         return tuple(Site(role, party) for role, ids in self.roles.items() for party in ids)
 
+    def parameters_of(self, component_name: str, site: Site) -> dict[str, object]:
+        """Return a new object with what the conf says for a component at one of the job's sites.
+
+        The common parameters, then those under each index key that names the site, in file order;
+        a later value replaces an earlier one, objects are merged to a depth of `PARAMETER_DEPTH`.
+        Raises: KeyError: unknown site.
+        """
+        merged: dict[str, object] = {}
+        for layer in self.component_parameters.at(site.role, self.index_of(site)):
+            values = layer.get(component_name)
+            if isinstance(values, dict):
+                merged = merge_objects(merged, values, depth=PARAMETER_DEPTH)
+        return copy_object(merged)
+
     def index_of(self, site: Site) -> int:
         """Return the position of `site` in its role's list. Raises: KeyError: it is not a site."""
         parties = self.roles.get(site.role, ())
@@ -85,31 +112,42 @@ class Conf:
         return parties.index(site.party_id)
 
 
-def readable_conf(conf: object, report: Report) -> JsonObject | None:
-    """Return `conf` if it is one that this version can run; if not, record the one reason.
+def version_of(conf: JsonObject) -> str:
+    """Return what `dsl_version` says, `1` if it is missing; a text that is no version as it is."""
+    version = conf.get("dsl_version", 1)
+    is_number = isinstance(version, int | str) and not isinstance(version, bool)
+    return str(version).strip() if is_number else shown(version)
 
-    Version 1 and predict jobs obey other rules, so nothing else should be checked after None.
+
+def given_version(conf: JsonObject) -> int:
+    """Return the version in which a job was submitted whose conf is one of version 2 now."""
+    section = conf.get("job_parameters")
+    common = section.get("common") if isinstance(section, dict) else None
+    given = common.get("dsl_version") if isinstance(common, dict) else None
+    return 1 if given in (1, "1") and not isinstance(given, bool) else 2
+
+
+def mode_of(conf: object) -> Mode:
+    """Return whether a conf of any version, right or wrong, is one of a predict job."""
+    section = conf.get("job_parameters") if isinstance(conf, dict) else None
+    common = section.get("common") if isinstance(section, dict) else None
+    asked = [v.get("job_type") for v in (common, section) if isinstance(v, dict)]
+    return "predict" if "predict" in asked else "train"
+
+
+def readable_conf(conf: object, report: Report) -> JsonObject | None:
+    """Return `conf` if it is one of version 2; if not, record the one reason.
+
+    Other versions obey other rules, so nothing else should be checked after None.
     """
     if not isinstance(conf, dict):
         report.problem("$.conf", f"must be an object, not {kind_of(conf)}", rule="ConfTypeError")
         return None
-    version = conf.get("dsl_version", 1)
-    path = "$.conf.dsl_version"
-    if isinstance(version, bool) or not isinstance(version, int | str):
-        report.problem(path, f"must be 2, not {shown(version)}", rule="DSLVersionError")
-    elif str(version) == "1":
-        reason = (
-            "" if "dsl_version" in conf else " (the member is missing, which means 1: set it to 2)"
-        )
-        message = f"DSL version 1 is not supported yet by this version of fedflow{reason}"
-        report.problem(path, message, rule="NotSupportedYet")
-    elif str(version) != "2":
-        report.problem(path, f"must be 2, not {shown(version)}", rule="DSLVersionError")
-    elif (predict := _predict_path(conf)) is not None:
-        message = "predict jobs are not supported yet by this version of fedflow"
-        report.problem(predict, message, rule="NotSupportedYet")
-    else:
+    if version_of(conf) == "2":
         return conf
+    missing = "" if "dsl_version" in conf else "; a missing one means 1"
+    message = f"must be 2, not {shown(conf.get('dsl_version', 1))}{missing}"
+    report.problem("$.conf.dsl_version", message, rule="DSLVersionError")
     return None
 
 
@@ -122,9 +160,10 @@ def parse_conf(
     """
     for key in conf:
         _check_member(key, report)
-    roles = _roles(conf.get("role"), report)
+    roles = read_roles(conf.get("role"), report)
     initiator = _initiator(conf, roles, report=report)
-    sections = _Sections(conf=conf, roles=roles, names=component_names, report=report)
+    mode = mode_of(conf)
+    sections = _Sections(conf=conf, roles=roles, names=component_names, report=report, mode=mode)
     job_parameters = sections.job_parameters()
     component_parameters = sections.by_component(
         "component_parameters",
@@ -142,33 +181,23 @@ def parse_conf(
     )
 
 
-def _predict_path(conf: JsonObject) -> str | None:
-    """Return where the conf says that it is one of a predict job, if it does."""
-    section = conf.get("job_parameters")
-    common = section.get("common") if isinstance(section, dict) else None
-    path = "$.conf.job_parameters"
-    for values, at in ((section, path), (common, f"{path}.common")):
-        if isinstance(values, dict) and values.get("job_type") == "predict":
-            return f"{at}.job_type"
-    return None
-
-
 def _check_member(key: str, report: Report) -> None:
     path = child("$.conf", key)
-    if key in _V1_MEMBERS:
+    if key in V1_MEMBERS:
         report.warn(path, "belongs to DSL version 1 and has no effect in version 2")
     elif key not in _MEMBERS and key not in _CLIENT_EXTRAS:
         report.warn(path, "unknown member, it has no effect")
 
 
-def _roles(value: object, report: Report) -> dict[Role, tuple[PartyId, ...]]:
+def read_roles(value: object, report: Report) -> dict[Role, tuple[PartyId, ...]]:
+    """Return the parties by role, in the conf's order; mistakes go to `report`."""
     members = report.expect_object(value, "$.conf.role", rule="RoleError")
     if members is not None and not members:
         report.problem("$.conf.role", "lists no party", rule="RoleError")
     roles: dict[Role, tuple[PartyId, ...]] = {}
     for name, parties in (members or {}).items():
         path = child("$.conf.role", name)
-        role = _role(name)
+        role = role_of(name)
         if role is None:
             known = ", ".join(r.value for r in Role)
             report.problem(path, f"unknown role; known are {known}", rule="UnknownRole")
@@ -184,7 +213,7 @@ def _parties(values: list[object], path: str, *, report: Report) -> tuple[PartyI
     """Return the ids by position; a wrong one keeps its place, so that indexes stay right."""
     parties: list[PartyId] = []
     for i, value in enumerate(values):
-        party = _party_id(value)
+        party = party_id_of(value)
         if party is None:
             message = f"{shown(value)} is not a party id: a whole number, at most 18 digits"
             report.problem(f"{path}[{i}]", message, rule="PartyIdError")
@@ -194,7 +223,8 @@ def _parties(values: list[object], path: str, *, report: Report) -> tuple[PartyI
     return tuple(parties)
 
 
-def _party_id(value: object) -> PartyId | None:
+def party_id_of(value: object) -> PartyId | None:
+    """Return a party id given as number or text, None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)
@@ -203,7 +233,8 @@ def _party_id(value: object) -> PartyId | None:
     return PartyId(str(int(text)))
 
 
-def _role(name: object) -> Role | None:
+def role_of(name: object) -> Role | None:
+    """Return the role of this name, None if there is none."""
     return next((role for role in Role if role.value == name), None)
 
 
@@ -214,7 +245,7 @@ def _initiator(
     members = report.expect_object(conf.get("initiator"), path, rule="InitiatorError")
     if members is None:
         return None
-    role, party = _role(members.get("role")), _party_id(members.get("party_id"))
+    role, party = role_of(members.get("role")), party_id_of(members.get("party_id"))
     if role is None:
         message = f"{shown(members.get('role'))} is not a role"
         report.problem(f"{path}.role", message, rule="InitiatorError")
@@ -245,14 +276,19 @@ class _Sections:
     roles: Mapping[Role, tuple[PartyId, ...]]
     names: Collection[str] | None
     report: Report
+    mode: Mode
 
     def job_parameters(self) -> Layers:
         """Return the checked job parameters."""
 
         def read(values: JsonObject, path: str) -> JsonObject:
-            return check_job_parameters(values, path, report=self.report)
+            checked = check_job_parameters(values, path, report=self.report)
+            if checked.get("job_type", self.mode) != self.mode:
+                message = "is the same at all sites: set it in `common`"
+                self.report.problem(f"{path}.job_type", message, rule="JobParameterError")
+            return checked
 
-        return self._layers("job_parameters", read)
+        return self._layers("job_parameters", read, beside_common=MODEL_MEMBERS)
 
     def by_component(self, section: str, read_value: _ReadValue) -> Layers:
         """Return a section with members by component, each value read by `read_value`."""
@@ -262,6 +298,8 @@ class _Sections:
             for name, value in values.items():
                 at = child(path, name)
                 if self.names is not None and name not in self.names:
+                    if self.mode == "predict":
+                        continue
                     message = "there is no component of this name in the DSL"
                     self.report.problem(at, message, rule="UnknownComponentName")
                     continue
@@ -272,14 +310,24 @@ class _Sections:
 
         return self._layers(section, read)
 
-    def _layers(self, section: str, read: Callable[[JsonObject, str], JsonObject]) -> Layers:
+    def _layers(
+        self,
+        section: str,
+        read: Callable[[JsonObject, str], JsonObject],
+        *,
+        beside_common: Collection[str] = (),
+    ) -> Layers:
+        """Return a section; members named in `beside_common` count as if they were in `common`."""
         path = f"$.conf.{section}"
         members = self._object_or_none(self.conf.get(section), path)
         for key in members:
-            if key not in ("common", "role"):
+            if key in beside_common:
+                self.report.warn(child(path, key), "belongs into `common`, and counts as if there")
+            elif key not in ("common", "role"):
                 message = "has no effect here: only members of `common` and `role` are read"
                 self.report.warn(child(path, key), message)
-        common = self._object_or_none(members.get("common"), f"{path}.common")
+        common = {key: members[key] for key in beside_common if key in members}
+        common |= self._object_or_none(members.get("common"), f"{path}.common")
         overlays: list[Overlay] = []
         by_role = self._object_or_none(members.get("role"), f"{path}.role")
         for name, by_index in by_role.items():
@@ -290,7 +338,7 @@ class _Sections:
         self, name: str, value: object, *, path: str, read: Callable[[JsonObject, str], JsonObject]
     ) -> list[Overlay]:
         path = child(path, name)
-        role = _role(name)
+        role = role_of(name)
         if role is None or role not in self.roles:
             if role is None or not _declares(self.conf, role):
                 message = "there is no party with this role in the job"
@@ -299,11 +347,23 @@ class _Sections:
         overlays: list[Overlay] = []
         for key, values in self._object_or_none(value, path).items():
             at = child(path, key)
-            indexes = self._indexes(key, at, parties=len(self.roles[role]))
+            parties = len(self.roles[role])
+            if self._is_misplaced(key):
+                message = "a component name where the index of a party belongs: taken as `all`"
+                self.report.warn(at, message)
+                checked = read({key: values}, path)
+                indexes = frozenset(range(parties))
+            else:
+                indexes = self._indexes(key, at, parties=parties)
+                checked = read(self._object_or_none(values, at), at) if indexes else {}
             if indexes:
-                checked = read(self._object_or_none(values, at), at)
                 overlays.append(Overlay(role=role, indexes=indexes, values=checked))
         return overlays
+
+    def _is_misplaced(self, key: str) -> bool:
+        """Tell whether a key is the name of a component, and no index."""
+        is_index = key == ALL or re.fullmatch(r"[0-9|]+", key, re.ASCII)
+        return self.names is not None and key in self.names and not is_index
 
     def _indexes(self, key: str, path: str, *, parties: int) -> frozenset[int]:
         """Return the positions that an index key such as `0`, `0|2` or `all` names."""
@@ -314,11 +374,9 @@ class _Sections:
             indexes = frozenset(int(part) for part in parts)
             if max(indexes) < parties:
                 return indexes
-            message = f"there are only {parties} parties with this role, counted from 0"
+            many = "is only one party" if parties == 1 else f"are only {parties} parties"
+            message = f"there {many} with this role, counted from 0"
             self.report.problem(path, message, rule="UnknownIndex")
-        elif self.names is not None and key in self.names:
-            message = "has no effect: a component name where the index of a party belongs"
-            self.report.warn(path, message)
         else:
             message = "is not an index: `0` for the first party, `0|1` for two, or `all`"
             self.report.problem(path, message, rule="UnknownIndex")

@@ -1,4 +1,8 @@
-"""Reading a DSL of version 2: from a submitted object to `Component` values.
+"""Reading a DSL: from a submitted object to `Component` values.
+
+Version 2 is what jobs are made of; of version 1 only the references differ (`args.<key>`), and
+`formats` converts it. A predict DSL may name models of a deployed version, `pipeline.<component>.
+<model>`: they are no edges, whoever starts the component fetches them.
 
 Rules and the class names in `rule` are FATE's (`reference/flow-semantics.md` 1.3). Stricter here:
 unknown members and ports, names of model and cache outputs, repeated names and references are
@@ -11,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from fedflow.domain.dag import find_cycle
 from fedflow.domain.document import MAX_NAME, JsonObject, Report, child, cut, kind_of, shown
@@ -19,6 +23,10 @@ from fedflow.domain.document import MAX_NAME, JsonObject, Report, child, cut, ki
 MAX_COMPONENTS: Final = 5_000
 DATA_PORTS: Final = ("data", "train_data", "validate_data", "test_data", "eval_data")
 OUTPUT_KINDS: Final = ("data", "model", "cache")
+STORED: Final = "pipeline"  #: first part of a reference to a model of a deployed version
+EXTERNAL: Final = "args"  #: first part of a reference to data that a conf of version 1 names
+
+Mode = Literal["train", "predict"]
 
 _DSL_MEMBERS: Final = ("components", "provider")
 _COMPONENT_MEMBERS: Final = ("module", "input", "output", "provider", "need_deploy", "CodePath")
@@ -28,6 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _PATH: Final = "$.dsl.components"
 
 _Outputs = Mapping[str, tuple[str, ...]]  # kind -> declared names
+_Source = Literal["component", "stored", "external"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,9 @@ class Component:
     provider: str | None = (
         None  #: `name` or `name@version`; the DSL's default if it has none itself
     )
-    need_deploy: bool = True  #: accepted, without effect in version 2
+    need_deploy: bool | None = None  #: kept in the predict DSL (version 1 only); None = not said
+    stored_models: tuple[Ref, ...] = ()  #: of the deployed version, `component.model`; no edges
+    external: tuple[str, ...] = ()  #: keys of `args.key`: data that a conf of version 1 names
 
     @property
     def refs(self) -> tuple[Ref, ...]:
@@ -66,8 +77,13 @@ class Component:
         return (*data, *self.model, *self.isometric_model, *self.cache)
 
 
-def parse_dsl(dsl: object, report: Report) -> tuple[Component, ...]:
-    """Return the components without mistakes, in declaration order; mistakes go to `report`."""
+def parse_dsl(
+    dsl: object, report: Report, *, mode: Mode = "train", version: int = 2
+) -> tuple[Component, ...]:
+    """Return the components without mistakes, in declaration order; mistakes go to `report`.
+
+    `mode` predict allows `pipeline.` references as models, version 1 `args.` references as data.
+    """
     declared = declared_components(dsl, report)
     if not declared or not isinstance(dsl, dict):
         return ()
@@ -84,7 +100,8 @@ def parse_dsl(dsl: object, report: Report) -> tuple[Component, ...]:
     edges: list[tuple[str, str]] = []
     for name, raw in declared.items():
         before = report.found
-        component = _component(name, raw, outputs=outputs, report=report)
+        inputs = _Inputs(owner=name, outputs=outputs, report=report, mode=mode, version=version)
+        component = _component(name, raw, inputs=inputs)
         if component is None:
             continue
         edges += ((ref.component, name) for ref in component.refs)
@@ -165,7 +182,7 @@ def _output_names(value: object, path: str, *, report: Report) -> tuple[str, ...
         return ()
     names: dict[str, None] = {}
     for i, name in enumerate(value):
-        fault = _name_fault(name)
+        fault = name_fault(name)
         if fault is not None:
             report.problem(f"{path}[{i}]", fault, rule="NamingFormatError")
         elif name in names:
@@ -176,12 +193,11 @@ def _output_names(value: object, path: str, *, report: Report) -> tuple[str, ...
     return tuple(names)
 
 
-def _component(
-    name: str, raw: object, *, outputs: Mapping[str, _Outputs | None], report: Report
-) -> Component | None:
+def _component(name: str, raw: object, *, inputs: _Inputs) -> Component | None:
     """Return the component as far as it can be read, None if nothing of it can."""
+    report = inputs.report
     path = child(_PATH, name)
-    fault = _name_fault(name)
+    fault = name_fault(name)
     if fault is not None:
         report.problem(path, fault, rule="NamingFormatError")
     if not isinstance(raw, dict):
@@ -194,22 +210,37 @@ def _component(
         message = f"must name a module, at most {MAX_NAME} characters"
         report.problem(f"{path}.module", message, rule="ModuleFieldNotExistError")
         module = ""
-    inputs = _Inputs(owner=name, outputs=outputs, report=report)
     data, lists = inputs.read(raw.get("input"), f"{path}.input")
-    own = outputs[name] or {}
+    taken = [t for refs in (*data.values(), *lists.values()) for t in refs]
+    own = inputs.outputs[name] or {}
+    need_deploy = raw.get("need_deploy")
     return Component(
         name=name,
         module=module,
-        data=data,
-        model=lists.get("model", ()),
-        isometric_model=lists.get("isometric_model", ()),
-        cache=lists.get("cache", ()),
+        data={port: refs for port, found in data.items() if (refs := _of_components(found))},
+        model=_of_components(lists.get("model", ())),
+        isometric_model=_of_components(lists.get("isometric_model", ())),
+        cache=_of_components(lists.get("cache", ())),
         data_outputs=own.get("data", ()),
         model_outputs=own.get("model", ()),
         cache_outputs=own.get("cache", ()),
         provider=read_provider(raw.get("provider"), f"{path}.provider", report=report),
-        need_deploy=raw.get("need_deploy") is not False,
+        need_deploy=need_deploy if isinstance(need_deploy, bool) else None,
+        stored_models=tuple(dict.fromkeys(t.ref for t in taken if t.source == "stored")),
+        external=tuple(dict.fromkeys(t.ref.output for t in taken if t.source == "external")),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """One reference of an input, and what its first part names."""
+
+    ref: Ref
+    source: _Source = "component"
+
+
+def _of_components(taken: Iterable[_Taken]) -> tuple[Ref, ...]:
+    return tuple(t.ref for t in taken if t.source == "component")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,10 +250,12 @@ class _Inputs:
     owner: str
     outputs: Mapping[str, _Outputs | None]  # of all components
     report: Report
+    mode: Mode
+    version: int
 
     def read(
         self, value: object, path: str
-    ) -> tuple[dict[str, tuple[Ref, ...]], dict[str, tuple[Ref, ...]]]:
+    ) -> tuple[dict[str, tuple[_Taken, ...]], dict[str, tuple[_Taken, ...]]]:
         """Return (references by data port, references by other kind of input)."""
         if value is None:
             return {}, {}
@@ -238,61 +271,77 @@ class _Inputs:
         data = self._data(members["data"], f"{path}.data") if "data" in members else {}
         return data, lists
 
-    def _data(self, value: object, path: str) -> dict[str, tuple[Ref, ...]]:
+    def _data(self, value: object, path: str) -> dict[str, tuple[_Taken, ...]]:
         ports = self.report.expect_object(value, path, rule="ComponentInputDataTypeError")
-        data: dict[str, tuple[Ref, ...]] = {}
+        data: dict[str, tuple[_Taken, ...]] = {}
         for port, refs in (ports or {}).items():
             at = child(path, port)
             if port not in DATA_PORTS:
                 message = f"unknown port; known are {', '.join(DATA_PORTS)}"
                 self.report.problem(at, message, rule="UnknownPort")
                 continue
-            found = self._refs(refs, at, kind="data")
-            if found:
-                data[port] = found
+            data[port] = self._refs(refs, at, kind="data")
         return data
 
-    def _refs(self, value: object, path: str, *, kind: str) -> tuple[Ref, ...]:
+    def _refs(self, value: object, path: str, *, kind: str) -> tuple[_Taken, ...]:
         if not isinstance(value, list):
             message = f"must be a list of references, not {kind_of(value)}"
             self.report.problem(path, message, rule="ComponentInputValueTypeError")
             return ()
-        refs: dict[Ref, None] = {}
+        found: dict[_Taken, None] = {}
         for i, text in enumerate(value):
-            ref = self._ref(text, f"{path}[{i}]", kind=kind)
-            if ref in refs:
+            taken = self._taken(text, f"{path}[{i}]", kind=kind)
+            if taken in found:
                 message = f"{shown(text)} is listed twice"
                 self.report.problem(f"{path}[{i}]", message, rule="DuplicateInput")
-            elif ref is not None:
-                refs[ref] = None
-        return tuple(refs)
+            elif taken is not None:
+                found[taken] = None
+        return tuple(found)
 
-    def _ref(self, text: object, path: str, *, kind: str) -> Ref | None:
+    def _taken(self, text: object, path: str, *, kind: str) -> _Taken | None:
+        """Return what one reference names, or record that it is none."""
+        first, *rest = text.split(".") if isinstance(text, str) else ("",)
+        if self.mode == "predict" and kind == "model" and first == STORED and len(rest) == 2:
+            if all(name_fault(part) is None for part in rest):
+                return _Taken(Ref(*rest), "stored")
+        elif self.version == 1 and kind == "data" and first == EXTERNAL and len(rest) == 1:
+            if name_fault(rest[0]) is None:
+                return _Taken(Ref(first, rest[0]), "external")
+        elif first and len(rest) == 1 and rest[0]:
+            return self._output(Ref(first, rest[0]), path, kind=kind)
+        elif first == STORED and len(rest) == 2:
+            message = f"{shown(text)}: only models of a predict DSL are references of this form"
+            self.report.problem(path, message, rule="InputComponentNotExistError")
+            return None
+        message = f"{shown(text)} is not a reference `component.output`"
+        self.report.problem(path, message, rule="RefFormatError")
+        return None
+
+    def _output(self, ref: Ref, path: str, *, kind: str) -> _Taken | None:
         """Return the reference if it names an output of another component, or record why not."""
-        component, dot, output = text.partition(".") if isinstance(text, str) else ("", "", "")
-        if not component or not dot or not output or "." in output:
-            message = f"{shown(text)} is not a reference `component.output`"
-            self.report.problem(path, message, rule="RefFormatError")
-        elif component not in self.outputs:
-            hint = (
-                "; DSL version 2 takes data from Reader components" if component == "args" else ""
-            )
-            message = f"there is no component {shown(component)}{hint}"
+        component = ref.component
+        if component not in self.outputs:
+            hint = "; DSL version 2 takes data from Reader components"
+            message = f"there is no component {shown(component)}"
+            message += hint if component == EXTERNAL and self.version == 2 else ""
             self.report.problem(path, message, rule="InputComponentNotExistError")
         elif component == self.owner:
             message = f"takes its own output: {cut(component)}->{cut(component)}"
             self.report.problem(path, message, rule="LoopError")
         else:
             declared = self.outputs[component]
-            if declared is None or output in declared.get(kind, ()):
-                return Ref(component, output)
+            if declared is None or ref.output in declared.get(kind, ()):
+                return _Taken(ref)
             names = cut(", ".join(declared.get(kind, ()))) or "none"
-            message = f"{shown(component)} declares no {kind} output {shown(output)}, but {names}"
+            message = (
+                f"{shown(component)} declares no {kind} output {shown(ref.output)}, but {names}"
+            )
             self.report.problem(path, message, rule="InputNameNotExistError")
         return None
 
 
-def _name_fault(name: object) -> str | None:
+def name_fault(name: object) -> str | None:
+    """Return what is wrong with the name of a component or output, None if nothing is."""
     if not isinstance(name, str):
         return f"must be a string, not {kind_of(name)}"
     if not _NAME.fullmatch(name):

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from fedflow.base.reading import read_as
 from fedflow.domain.document import (
     MAX_DEPTH,
     JsonObject,
@@ -36,12 +37,19 @@ EXECUTORS_KEY: Final = "num-executors"  #: in `spark_run`: nodes
 EXECUTOR_CORES_KEY: Final = "executor-cores"  #: in `spark_run`: cores per node
 
 
+class InheritanceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Which components of which earlier job are taken over instead of run again."""
+
+    job_id: Annotated[str, Meta(min_length=1, max_length=100)]
+    component_list: list[str]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobParameters:
     """How a job is run at one site. None = the server decides."""
 
     job_type: Literal["train", "predict"] = "train"
-    dsl_version: int = 2  #: informational copy
+    dsl_version: int = 2  #: of the submitted form; a job of version 1 runs converted
     task_parallelism: Annotated[int, Meta(ge=1, le=1_000)] = 1  #: tasks that may run at once
     task_cores: Cores = 4  #: cores of one task at one site, over all nodes
     task_memory: Annotated[int, Meta(ge=0)] = 0  #: never applied
@@ -58,7 +66,7 @@ class JobParameters:
     timeout: Annotated[int, Meta(ge=1, le=315_360_000)] = 259_200  #: seconds from creation to end
     model_id: Text | None = None
     model_version: Text | None = None
-    inheritance_info: dict[str, object] = field(default_factory=dict)  #: outputs of another job
+    inheritance_info: dict[str, object] = field(default_factory=dict)  #: see `InheritanceInfo`
     engines_address: dict[str, object] = field(default_factory=dict)
     adaptation_parameters: dict[str, object] = field(default_factory=dict)  #: computed by FATE
     eggroll_run: dict[str, object] = field(default_factory=dict)
@@ -69,22 +77,38 @@ class JobParameters:
     assistant_role: list[str] | None = None
     map_table_name: Text | None = None
     map_namespace: Text | None = None
+    priority: Annotated[int, Meta(ge=-1_000, le=1_000)] = 0  #: fedflow's: a greater one goes first
     user: Text = ""  #: owner at this site
     roles: dict[str, object] = field(default_factory=dict)  #: copy of the conf's `role`
     role_parameters: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def inherits(self) -> InheritanceInfo | None:
+        """Return what is taken over from an earlier job, None if nothing is."""
+        if not self.inheritance_info:
+            return None
+        return read_as(self.inheritance_info, InheritanceInfo)
 
     def as_json(self) -> dict[str, object]:
         """Return all parameters under FATE's keys, as a new plain JSON object."""
         return copy_object(asdict(self))
 
 
-_TYPES: Final[Mapping[str, object]] = {
+_TYPES: Final[Mapping[str, type[object]]] = {
     f.name: get_type_hints(JobParameters, include_extras=True)[f.name]
     for f in fields(JobParameters)
 }
 _ENGINES: Final = ("computing_engine", "federation_engine", "storage_engine")
 _UPPER: Final = (*_ENGINES, "federated_mode", "federated_status_collect_type")
-_OBSOLETE: Final = ("work_mode", "backend")
+_MODEL_KEYS: Final = ("model_id", "model_version")
+OBSOLETE: Final = ("work_mode", "backend")
+"""Parameters of FATE 1.5 and 1.6; FATE's answer to a submit with one begins with `[WARN]`."""
+_WITHOUT_EFFECT: Final = (
+    "task_memory", "federated_data_exchange_type", "federation_info", "engines_address",
+    "adaptation_parameters", "rabbitmq_run", "pulsar_run", "assistant_role", "map_table_name",
+    "map_namespace",
+)  # fmt: skip
+"""Checked, kept and shown, but nothing here depends on them."""
 _CORES_KEYS: Final = (
     ("eggroll_run", PROCESSORS_KEY),
     ("spark_run", EXECUTORS_KEY),
@@ -100,7 +124,7 @@ def check_job_parameters(values: JsonObject, path: str, *, report: Report) -> di
     checked: dict[str, object] = {}
     for key, value in values.items():
         at = child(path, key)
-        if key in _OBSOLETE:
+        if key in OBSOLETE:
             report.warn(at, "is obsolete and has no effect")
         elif key not in _TYPES:
             report.warn(at, "unknown job parameter, it has no effect")
@@ -120,7 +144,7 @@ def merge_job_parameters(layers: Iterable[JsonObject], *, defaults: JobParameter
     merged: dict[str, object] = asdict(defaults)
     for layer in layers:
         merged = merge_objects(merged, layer, depth=MAX_DEPTH)
-    return msgspec.convert(copy_object(merged), JobParameters)
+    return read_as(copy_object(merged), JobParameters)
 
 
 def cores_option(options: JsonObject, key: str) -> int | None:
@@ -140,12 +164,16 @@ def _check(
     key: str, value: object, path: str, *, checked: dict[str, object], report: Report
 ) -> None:
     """Put one value into `checked`, in its normal form, or record why not."""
+    if key in _MODEL_KEYS and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
     if key in _UPPER and isinstance(value, str):
         value = value.upper()
     if key == "dsl_version":
-        value = 2  # an informational copy; the conf's own member was checked
+        value = 1 if value in (1, "1") else 2  # the conf's own member is what counts
     try:
-        msgspec.convert(value, _TYPES[key])
+        read_as(value, _TYPES[key])
+        if key == "inheritance_info" and value:
+            read_as(value, InheritanceInfo)
     except msgspec.ValidationError as error:
         given = shown(value) if not isinstance(value, dict | list) else kind_of(value)
         report.problem(path, f"{error}, given was {given}", rule="JobParameterError")
@@ -154,20 +182,14 @@ def _check(
     unsupported = _unsupported(key, value)
     if unsupported is not None:
         report.problem(path, unsupported, rule="NotSupportedYet")
-    if key == "auto_retries" and value:
-        report.warn(
-            path, "retries are not supported by this version; a failed task is not repeated"
-        )
+    if key in _WITHOUT_EFFECT and value:
+        report.warn(path, "has no effect in this version")
     if key in _ENGINES and value != "STANDALONE":
         report.warn(path, f"{value} is not an engine of this version; each server uses its own")
 
 
 def _unsupported(key: str, value: object) -> str | None:
     """Return why a right value cannot be honoured; ignoring it would give a wrong job."""
-    if key == "inheritance_info" and value:
-        return "taking over outputs of another job is not supported by this version"
-    if key == "job_type" and value == "predict":
-        return "predict jobs are not supported by this version"
     if key == "task_conf" and isinstance(value, dict):
         launchers = [conf.get("launcher") for conf in value.values() if isinstance(conf, dict)]
         if any(launcher not in (None, "default") for launcher in launchers):

@@ -12,7 +12,7 @@ from typing import Final
 
 from fedflow.base.errors import InvalidJobSpec
 from fedflow.base.ids import PartyId
-from fedflow.domain.conf import Conf, parse_conf, readable_conf
+from fedflow.domain.conf import Conf, mode_of, parse_conf, readable_conf
 from fedflow.domain.dag import Dag
 from fedflow.domain.document import (
     JsonObject,
@@ -20,15 +20,12 @@ from fedflow.domain.document import (
     check_document,
     child,
     copy_object,
-    merge_objects,
     shown,
 )
-from fedflow.domain.dsl import Component, edges_of, parse_dsl
+from fedflow.domain.dsl import Component, Mode, edges_of, parse_dsl
 from fedflow.domain.job_parameters import JobParameters, merge_job_parameters
 from fedflow.domain.site import Role, Site
 
-PARAMETER_DEPTH: Final = 5  #: levels of a component's parameters that are merged
-NO_PARAMETERS: Final[JsonObject] = {}
 _GUARDED_MODULES: Final = frozenset({"heterolr", "heterolinr", "heteropoisson"})
 """Modules whose arbiter holds the key under which the guest sees the hosts' values."""
 
@@ -56,6 +53,7 @@ class JobSpec:
     dag: Dag
     dsl: JsonObject  #: as given
     conf: JsonObject  #: as given
+    mode: Mode  #: a predict job takes models of a deployed version
     warnings: tuple[str, ...]  #: each `path: sentence`
     settings: Conf = field(repr=False)  #: the conf as read
     defaults: JobParameters = field(repr=False)
@@ -81,19 +79,11 @@ class JobSpec:
     def component_parameters(self, component_name: str, site: Site) -> dict[str, object]:
         """Return a new object with what the conf says for a component at one of the job's sites.
 
-        The common parameters, then those under each index key that names the site, in file order;
-        a later value replaces an earlier one, objects are merged to a depth of `PARAMETER_DEPTH`.
-        Empty where the component does not run. Raises: KeyError: unknown component or site.
+        See `Conf.parameters_of`; empty where the component does not run.
+        Raises: KeyError: unknown component or site.
         """
-        index = self.settings.index_of(site)
-        if site.role not in self.modules[component_name].roles:
-            return {}
-        merged: dict[str, object] = {}
-        for layer in self.settings.component_parameters.at(site.role, index):
-            values = layer.get(component_name, NO_PARAMETERS)
-            if isinstance(values, dict):
-                merged = merge_objects(merged, values, depth=PARAMETER_DEPTH)
-        return copy_object(merged)
+        parameters = self.settings.parameters_of(component_name, site)
+        return parameters if site.role in self.modules[component_name].roles else {}
 
     def provider_of(self, component_name: str, site: Site) -> str | None:
         """Return the provider that the conf, else the DSL, asks for; None if neither does.
@@ -122,11 +112,15 @@ def parse_job(
     *,
     modules: Mapping[str, ModuleInfo],
     defaults: JobParameters | None = None,
+    notes: Sequence[str] = (),
 ) -> JobSpec:
-    """Return the job that a submitted DSL and runtime conf describe, both of version 2.
+    """Return the job that a DSL and a runtime conf describe, both of version 2 (see `formats`).
 
+    Where the conf says that it is a predict job, the DSL is its predict DSL, and the conf the one
+    of the training job with the submitted one over it (see `predict_conf`).
     `modules` are keyed by lower-case name, aliases included; `defaults` are the server's job
-    parameters. Later changes of the given objects do not reach the spec.
+    parameters; `notes` become the first warnings. Later changes of the given objects do not reach
+    the spec.
     Raises: InvalidJobSpec: with all problems that were found. Paths start with `$.dsl` or `$.conf`.
     """
     report = Report()
@@ -137,7 +131,8 @@ def parse_job(
     if given_conf is None:
         raise InvalidJobSpec(report.problems)
     given_dsl: JsonObject = dsl if isinstance(dsl, dict) else {}
-    components = parse_dsl(dsl, report)
+    mode = mode_of(given_conf)
+    components = parse_dsl(dsl, report, mode=mode)
     settings = parse_conf(given_conf, report, component_names=_names(given_dsl))
     known = _known_modules(components, modules, report=report)
     for component in components:
@@ -146,7 +141,10 @@ def parse_job(
     if settings is not None:
         _check_roles(components, known, settings=settings, report=report)
         _check_guard(known, settings, report=report)
-        _check_folds(components, settings, report=report)
+        if mode == "train":
+            _check_folds(components, settings, report=report)
+        else:
+            _check_model_named(settings, report=report)
     if settings is None or report.found:
         raise InvalidJobSpec(report.problems)
     return JobSpec(
@@ -158,7 +156,8 @@ def parse_job(
         dag=Dag(names=tuple(c.name for c in components), edges=edges_of(components)),
         dsl=copy_object(given_dsl),
         conf=copy_object(given_conf),
-        warnings=report.warnings,
+        mode=mode,
+        warnings=(*notes, *report.warnings),
         settings=settings,
         defaults=defaults or JobParameters(),
     )
@@ -200,7 +199,8 @@ def _known_modules(
         info = modules.get(component.module.lower())
         if info is None:
             path = f"{child('$.dsl.components', component.name)}.module"
-            message = f"this server has no module {shown(component.module)}"
+            message = f"this server has no module {shown(component.module)}; its list is in "
+            message += "docs/components.md and in `fedflow component list`"
             report.problem(path, message, rule="ModuleNotFound")
         else:
             known[component.name] = info
@@ -212,13 +212,16 @@ def _check_ports(component: Component, info: ModuleInfo | None, *, report: Repor
     ports = component.data.keys()
     for port in ports:
         if info is not None and port not in info.data_ports:
-            understood = ", ".join(info.data_ports) or "none"
-            message = f"{info.module} does not understand this port, but {understood}"
+            understood = ", ".join(info.data_ports)
+            message = f"{info.module} takes no data from other components"
+            if understood:
+                message = f"{info.module} does not understand this port, but {understood}"
             report.problem(_input_path(component, "data", port), message, rule="PortNotSupported")
     if info is not None and info.needs_input and not ports:
         message = f"{info.module} needs data on one of: {', '.join(info.data_ports)}"
         report.problem(_input_path(component, "data"), message, rule="MissingInput")
-    for port, message in _illegal_ports(ports, has_model=bool(component.model)):
+    has_model = bool(component.model or component.stored_models)
+    for port, message in _illegal_ports(ports, has_model=has_model):
         report.problem(_input_path(component, "data", port), message, rule="IllegalPorts")
 
 
@@ -295,6 +298,15 @@ def _check_guard(known: Mapping[str, ModuleInfo], settings: Conf, *, report: Rep
                 f"party {party} is guest too and could decrypt the hosts' data in {guarded[0]}"
             )
             report.problem(f"$.conf.role.arbiter[{i}]", message, rule="GuestIsArbiter")
+
+
+def _check_model_named(settings: Conf, *, report: Report) -> None:
+    """Check that a predict job says which deployed model it uses."""
+    for member in ("model_id", "model_version"):
+        if not settings.job_parameters.common.get(member):
+            path = f"$.conf.job_parameters.common.{member}"
+            message = "a predict job names the deployed model that it uses"
+            report.problem(path, message, rule="ModelNotNamed")
 
 
 def _check_folds(components: Iterable[Component], settings: Conf, *, report: Report) -> None:

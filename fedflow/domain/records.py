@@ -55,6 +55,9 @@ class TaskKey:
         return f"{self.component} (attempt {self.version}) of job {self.job_id} at {self.site}"
 
 
+SUBMIT_FAILED = "submit_failed"  #: tag of a job that some site did not accept
+JOB_END = "job_end"  #: tag of a job that ended, as FATE shows it
+
 # --- the party half -----------------------------------------------------------------------------
 
 
@@ -83,10 +86,18 @@ class JobRecord:
     user: str = ""
     tag: str = ""
     warnings: tuple[str, ...] = ()
+    parameters: Json = field(default_factory=dict)  #: this site's job parameters, under FATE's keys
+    train_conf: Json = field(default_factory=dict)  #: of a predict job: its model's training conf
 
     @property
     def is_initiator(self) -> bool:
         return self.initiator == self.key.site
+
+    @property
+    def partners(self) -> frozenset[str]:
+        """Return the ids of the other parties that take part."""
+        every = {party for parties in self.roles.values() for party in parties}
+        return frozenset(every - {self.key.site.party_id})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +135,10 @@ class TaskRecord:
     started_ms: int | None = None
     ended_ms: int | None = None
     traceback: str = ""
+    auto_retries: int = 0  #: how often it will be tried again if it fails
+    auto_retry_delay_s: int = 0
+    inherited_from: str = ""  #: id of the job that really ran it, empty if it is this one
+    here: bool = True  #: False: another party's share as it reported it, never stored
 
 
 # --- the schedule half --------------------------------------------------------------------------
@@ -162,6 +177,8 @@ class ScheduledTask:
     reason: Reason | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
+    epoch: int = 0  #: of the job, when the attempt was made
+    retries: int = 0  #: how many automatic retries of this epoch led to it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,6 +200,12 @@ class ScheduledJob:
     reason: Reason | None = None  #: why it waits, or why it ended
     started_ms: int | None = None
     ended_ms: int | None = None
+    rerun_ms: int | None = None  #: when its epoch began, None in the first one
+
+    @property
+    def began_ms(self) -> int:
+        """Return when the current epoch began: its timeouts count from there."""
+        return self.created_ms if self.rerun_ms is None else self.rerun_ms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,6 +226,8 @@ class CommandKind(StrEnum):
     """The commands that travel through the outbox; `app/initiator.py` applies their replies."""
 
     CREATE_JOB = "create_job"
+    RERUN_JOB = "rerun_job"
+    CREATE_TASK = "create_task"
     APPLY_CORES = "apply_cores"
     RETURN_CORES = "return_cores"
     START_JOB = "start_job"
@@ -211,6 +236,8 @@ class CommandKind(StrEnum):
     END_JOB = "end_job"
     REPORT_TASK = "report_task"
     ASK_STOP = "ask_stop"
+    COMMIT_MODEL = "commit_model"
+    UNDO_MODEL = "undo_model"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -298,6 +325,20 @@ class TableRecord:
     id_delimiter: str = ","
     have_head: bool = True
     extend_sid: bool = False  #: the ids were made at upload
+    engine: str = "STANDALONE"  #: or PATH: a file of this machine that readers copy from
+    source: str | None = None  #: absolute path of a bound file
+    disabled: bool = False  #: jobs may not read it
+    extra: Json = None  #: members of FATE's schema beyond the column names: `meta` and others
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Connector:
+    """How to reach another storage; the values may hold credentials."""
+
+    name: str
+    engine: str
+    info: Json
+    created_ms: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -323,14 +364,49 @@ class StoredModel:
     param: Json
 
 
+class Sort(StrEnum):
+    """By what a list may be ordered, in FATE's words."""
+
+    JOB_ID = "job_id"
+    VERSION = "task_version"  #: of tasks; jobs have none
+    CREATED = "create_time"
+    STARTED = "start_time"
+    ENDED = "end_time"
+    ELAPSED = "elapsed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """In which order a list is shown; `domain/lists.py` says what follows of it."""
+
+    by: Sort = Sort.CREATED
+    descending: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Between:
+    """A time (ms) or span (ms) that lies in a range, both ends included; never without a value."""
+
+    by: Sort
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFilter:
-    """Which jobs to list; None means any. Newest first."""
+    """Which jobs to list; None means any. A `_part` is a text that the value contains."""
 
     job_id: str | None = None
     roles: tuple[Role, ...] | None = None
     party_id: str | None = None
     statuses: tuple[JobStatus, ...] | None = None
+    refused: bool = True  #: also those that were submitted in vain (tagged `SUBMIT_FAILED`)
+    job_id_part: str | None = None
+    party_id_part: str | None = None
+    description_part: str | None = None
+    partner_part: str | None = None  #: contained in one of `JobRecord.partners`
+    between: tuple[Between, ...] = ()
+    order: Order = Order()
     limit: int = 1000
     offset: int = 0
 
@@ -345,7 +421,9 @@ class TaskFilter:
     party_id: str | None = None
     statuses: tuple[TaskStatus, ...] | None = None
     all_versions: bool = False
+    order: Order | None = None  #: None: in the order in which they were added
     limit: int = 10_000
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

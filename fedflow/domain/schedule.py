@@ -74,11 +74,17 @@ class PartyTaskView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskView:
-    """The latest attempt of a task and what each of its sites reported."""
+    """The latest attempt of a task and what each of its sites reported.
+
+    A `kept` attempt is of an earlier epoch: a rerun left it as it was, its failure stops nothing.
+    """
 
     version: int
     status: TaskStatus
     parties: Mapping[Site, PartyTaskView]
+    ended_ms: int | None = None
+    retries_left: int = 0
+    kept: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,10 +105,11 @@ class JobView:
     sites: tuple[SiteView, ...]
     tasks: Mapping[str, TaskView]
     parallelism: int  #: how many tasks may run at once
-    created_ms: int
-    timeout_ms: int  #: from creation to the end
+    created_ms: int  #: when this epoch of the job began
+    timeout_ms: int  #: from then to the end
     create_timeout_ms: int  #: how long the sites may take to accept the job
     lease_ms: int  #: a site that did not answer for longer is lost
+    retry_delay_ms: int = 0  #: pause before a failed task is tried again
     may_apply: bool = True  #: the queue lets this job ask for cores now
     stop: StopRequest | None = None
 
@@ -150,6 +157,14 @@ class SettleTask:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RetryTask:
+    """A task failed and shall be tried again: make a new attempt at all its sites."""
+
+    component: str
+    version: int  #: of the attempt that failed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EndJob:
     """The job ended: tell every site, stop what still runs."""
 
@@ -157,7 +172,7 @@ class EndJob:
     reason: Reason | None
 
 
-Action = QueueJob | ApplyAt | ReleaseAt | StartJob | StartTask | SettleTask | EndJob
+Action = QueueJob | ApplyAt | ReleaseAt | StartJob | StartTask | SettleTask | RetryTask | EndJob
 
 
 def decide(view: JobView, now_ms: int) -> list[Action]:
@@ -235,9 +250,15 @@ def _acquire(view: JobView, now_ms: int) -> list[Action]:
 
 
 def _run(view: JobView, now_ms: int) -> list[Action]:
-    """Settle what ended, start what is ready, and end the job when neither is left."""
+    """Settle what ended, start what is ready, and end the job when neither is left.
+
+    A task that waits for its retry does not stop the others; any other failure does.
+    """
     actions: list[Action] = []
+    retries: list[Action] = []
     statuses: dict[str, TaskStatus] = {}
+    stopped = False
+    pending = False
     for component in view.dag.order:
         task = view.tasks[component]
         status = task.status
@@ -247,16 +268,47 @@ def _run(view: JobView, now_ms: int) -> list[Action]:
                 status = derived
                 actions.append(_settle(component, task, derived))
         statuses[component] = status
-    interrupted = any(s in TASK_FINAL and s not in TASK_SUCCEEDED for s in statuses.values())
+        if status in TASK_SUCCEEDED or status not in TASK_FINAL:
+            continue
+        if may_retry(task, status):
+            pending = True
+            if task.status in TASK_FINAL and now_ms >= retry_at_ms(view, task):
+                retries.append(RetryTask(component=component, version=task.version))
+        elif not task.kept:
+            stopped = True
     running = sum(s is TaskStatus.RUNNING for s in statuses.values())
-    if not interrupted:
+    if not stopped:
+        actions += retries
         ready = [c for c in view.dag.order if _is_ready(c, view.dag, statuses)]
         starts = ready[: max(0, view.parallelism - running)]
         actions += [StartTask(component=c, version=view.tasks[c].version) for c in starts]
         running += len(starts)
-    if running == 0:
+    if running == 0 and (stopped or not pending):
         actions.append(_end(view, statuses))
     return actions
+
+
+PERMANENT: frozenset[str] = frozenset(
+    {
+        "BadParameter", "UnknownComponent", "TableNotFound", "TableExists", "BadTableName",
+        "BadData", "FileNotAllowed", "NoData", "NoCommonIds", "Diverged", "NotEncodable",
+        "NotSupportedYet", "BadRequest", "InvalidJobSpec", "CodecError",
+    }
+)  # fmt: skip
+"""Errors that a second try would meet again."""
+
+
+def may_retry(task: TaskView, status: TaskStatus) -> bool:
+    """Tell whether a failed attempt will be tried again."""
+    if status is not TaskStatus.FAILED or task.retries_left < 1 or task.kept:
+        return False
+    reason = first_reason(task.parties.items())
+    return reason is None or reason.code not in PERMANENT
+
+
+def retry_at_ms(view: JobView, task: TaskView) -> int:
+    """Return when the retry of an ended attempt is due."""
+    return (task.ended_ms or 0) + view.retry_delay_ms
 
 
 def _is_ready(component: str, dag: Dag, statuses: Mapping[str, TaskStatus]) -> bool:

@@ -42,6 +42,8 @@ class JobEvent(StrEnum):
     )
     OVERRULED_CANCELED = "overruled_canceled"
     OVERRULED_TIMEOUT = "overruled_timeout"
+    RERUN = "rerun"  #: the initiator begins a new epoch of an ended job
+    REOPENED = "reopened"  #: one site takes part in that new epoch
 
 
 class TaskStatus(StrEnum):
@@ -109,6 +111,8 @@ JOB_MOVES: Final[Mapping[tuple[JobStatus, JobEvent], JobStatus]] = {
     (JobStatus.FAILED, JobEvent.OVERRULED_SUCCESS): JobStatus.SUCCESS,
     (JobStatus.FAILED, JobEvent.OVERRULED_CANCELED): JobStatus.CANCELED,
     (JobStatus.FAILED, JobEvent.OVERRULED_TIMEOUT): JobStatus.TIMEOUT,
+    **{(status, JobEvent.RERUN): JobStatus.READY for status in sorted(JOB_FINAL)},
+    **{(status, JobEvent.REOPENED): JobStatus.WAITING for status in sorted(JOB_FINAL)},
 }
 
 TASK_MOVES: Final[Mapping[tuple[TaskStatus, TaskEvent], TaskStatus]] = {
@@ -125,6 +129,12 @@ JOB_LATE: Final = frozenset(
     }
     | {(JobStatus.RUNNING, JobEvent.STARTED), (JobStatus.RUNNING, JobEvent.QUEUED)}
     | {(JobStatus.WAITING, JobEvent.QUEUED)}
+    | {
+        (status, event)
+        for status in JobStatus
+        if status not in JOB_FINAL
+        for event in (JobEvent.RERUN, JobEvent.REOPENED)
+    }
 )
 """Moves that a repeated or late message asks for: normal, and without effect."""
 

@@ -47,25 +47,6 @@ class OutgoingPort(Protocol):
         """Close all channels; deliveries under way fail."""
 
 
-class OnlyLocal:
-    """The port of a server that hosts all parties."""
-
-    def is_local(self, party_id: PartyId) -> bool:
-        return True
-
-    async def deliver_small(self, key: ValueKey, data: bytes, *, digest: str) -> None:
-        raise PeerFailed(site=str(key.destination), reason="there is no route to other servers")
-
-    async def deliver_file(self, key: ValueKey, blob: Blob) -> None:
-        raise PeerFailed(site=str(key.destination), reason="there is no route to other servers")
-
-    def notify(self, party_id: PartyId, notice: Notice) -> None:
-        logger.warning("No route for a notice to party %s", party_id)
-
-    async def close(self) -> None:
-        return
-
-
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Dispatch:
     """One value on its way to one or more sites."""

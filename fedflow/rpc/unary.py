@@ -41,6 +41,7 @@ class UnarySettings:
     threads: int = 16  #: handlers that run at once
     waiting: int = 256  #: calls that may wait for a thread; more are told to come back
     body_bytes: int = 32 * 1024 * 1024  #: largest JSON body of a command
+    all_bytes: int = 256 * 1024 * 1024  #: of the calls that run or wait, if it is more than one
 
 
 class UnaryService:
@@ -56,7 +57,7 @@ class UnaryService:
         self._hosts = hosts
         self._settings = settings
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="fedflow-relay")
-        self._under_way = 0  # only the event loop touches it
+        self._under_way = self._bytes = 0  # only the event loop touches them
         self._closed = False
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -73,20 +74,28 @@ class UnaryService:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     async def _serve(self, raw: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-        if self._under_way >= self._settings.threads + self._settings.waiting:
+        if self._is_too_much(len(raw)):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
         if self._closed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, CLOSED)
         party = self._authenticate(context)
         loop = asyncio.get_running_loop()
         self._under_way += 1
+        self._bytes += len(raw)
         try:
             packet, answer = await loop.run_in_executor(self._pool, self._answer, raw, party)
         finally:
             self._under_way -= 1
+            self._bytes -= len(raw)
         if packet.source or packet.destination:
             context.set_trailing_metadata(_safe_metadata(packet))
         return answer
+
+    def _is_too_much(self, size: int) -> bool:
+        settings = self._settings
+        if self._under_way >= settings.threads + settings.waiting:
+            return True
+        return self._under_way > 0 and self._bytes + size > settings.all_bytes
 
     def _answer(self, raw: bytes, party: PartyId | None) -> tuple[PacketFields, bytes]:
         packet = NO_PACKET

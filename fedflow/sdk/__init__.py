@@ -12,14 +12,16 @@ from fedflow.base.errors import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.component import ComponentSpec, component, spec_of
-from fedflow.sdk.context import Context, Federation, Inputs, Tracker
-from fedflow.sdk.outputs import Model, Outputs
+from fedflow.sdk.context import Checkpoints, Context, Federation, Inputs, Step, Tracker
+from fedflow.sdk.outputs import Cache, Model, Outputs
 from fedflow.sdk.params import Params, check_params
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWriter
 
 __all__ = [
     "BadData",
     "BadParameter",
+    "Cache",
+    "Checkpoints",
     "ComponentFailed",
     "ComponentSpec",
     "Context",
@@ -35,6 +37,7 @@ __all__ = [
     "PeerFailed",
     "Role",
     "Site",
+    "Step",
     "Table",
     "TableKind",
     "TableSchema",

@@ -27,6 +27,7 @@ class ComponentSpec:
     needs_input: bool
     outputs: tuple[str, ...]
     aliases: tuple[str, ...]
+    param_name: str  #: what FATE calls its parameters, such as `HeteroLogisticParam`
     summary: str  #: one sentence for people
     factory: type[Any]  #: class with `run(self, ctx: Context) -> Outputs`
 
@@ -43,11 +44,13 @@ def component(
     needs_input: bool = True,
     outputs: tuple[str, ...] = ("data",),
     aliases: tuple[str, ...] = (),
+    param_name: str | None = None,
 ) -> Callable[[C], C]:
     """Declare the decorated class a component.
 
     The class has a method `run(self, ctx: Context) -> Outputs`. Its docstring's first line becomes
-    the summary. Raises: ValueError: a role or port is unknown.
+    the summary. Without a `param_name` it is the module's name and `Param`. Raises: ValueError: a
+    role or port is unknown.
     """
     unknown = [p for p in data_ports if p not in DATA_PORTS]
     if unknown:
@@ -62,6 +65,7 @@ def component(
             needs_input=needs_input,
             outputs=outputs,
             aliases=aliases,
+            param_name=param_name or f"{module}Param",
             summary=(cls.__doc__ or module).strip().splitlines()[0],
             factory=cls,
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from fedflow.domain.site import Role, Site
-from fedflow.sdk.outputs import Model
+from fedflow.sdk.outputs import Cache, Model
 from fedflow.sdk.table import Table, TableStore
 
 Value: TypeAlias = Any
@@ -62,15 +62,65 @@ class Tracker(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """A stored state of a training: its number, its name, and the model as it was after it."""
+
+    step_index: int  #: from 0
+    step_name: str
+    model: Model
+
+
+class Checkpoints(Protocol):
+    """States of this component's model while it is trained, stored at this site.
+
+    They belong to the job and component: an attempt sees those of the attempts before it. Saving a
+    step removes what earlier attempts had from that step on, so that the steps of one list always
+    belong together. Each site has its own; before training goes on, the sites must agree on a step
+    that all of them have. What the server refuses arrives as ServerRefused with its sentence.
+    """
+
+    def save(self, step_index: int, step_name: str, model: Model) -> None:
+        """Store the model after a step; the same step again replaces it.
+
+        Raises: BadRequest: the index is negative, or the name is empty, longer than 100 characters,
+            or holds other than letters, digits, `_`, `-` and `.`; or it is a predict job.
+            TypeError, ValueError: the model is not plain JSON.
+        """
+
+    def steps(self) -> Sequence[tuple[int, str]]:
+        """Return (index, name) of what is stored, ascending."""
+
+    def load(self, step_index: int) -> Step:
+        """Return a stored step. Raises: CheckpointNotFound, ModelDamaged."""
+
+    def latest(self) -> Step | None:
+        """Return the step with the highest index, None if there is none. Raises: ModelDamaged."""
+
+
+class ModelStore(Protocol):
+    """This site's models and the external model store, for the components that this server itself
+    starts; which model is meant, the task's parameters say.
+    """
+
+    def store(self) -> Mapping[str, Any]:
+        """Copy the model to the external store; return `sha256`, `size_bytes` of its archive."""
+
+    def restore(self) -> Mapping[str, Any]:
+        """Bring the model back from the external store. Returns the same."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Inputs:
     """What upstream components produced, at this site.
 
     `data[port]` is a list of (upstream component, table); a table that the upstream component did
-    not produce at this site is None. `model` maps upstream component to its model.
+    not produce at this site is None. `model` maps upstream component to its model, `cache` to its
+    cache.
     """
 
     data: Mapping[str, Sequence[tuple[str, Table | None]]]
     model: Mapping[str, Model]
+    cache: Mapping[str, Cache] = field(default_factory=dict)
 
     def first(self, *ports: str) -> Table | None:
         """Return the first table of the first connected port among `ports`, or None."""
@@ -95,9 +145,11 @@ class Context:
     federation: Federation
     tracker: Tracker
     tables: TableStore
+    checkpoints: Checkpoints
     work_dir: Path  #: private folder of this attempt
     cores: int  #: how many cores the task may use
     log: logging.Logger
+    model_store: ModelStore | None = None  #: None: there is none, as in tests
     output_names: tuple[str, ...] = ()  #: declared `output.data` names
 
     def sites_of(self, role: Role) -> tuple[Site, ...]:

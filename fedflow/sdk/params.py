@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fedflow.base.errors import BadParameter
+from fedflow.base.reading import read_as
 
 P = TypeVar("P", bound="Params")
 
@@ -33,7 +34,7 @@ def check_params(kind: type[P], values: Mapping[str, Any], *, path: str) -> P:
     `path`.
     """
     try:
-        params = msgspec.convert(dict(values), kind, strict=True)
+        params = read_as(dict(values), kind)
     except msgspec.ValidationError as exc:
         found = _AT.match(str(exc))
         what = found["what"] if found else str(exc)
@@ -44,6 +45,17 @@ def check_params(kind: type[P], values: Mapping[str, Any], *, path: str) -> P:
     except ValueError as exc:
         raise BadParameter(path=path, reason=str(exc)) from exc
     return params
+
+
+def defaults_of(kind: type[Params]) -> dict[str, Any]:
+    """Return the values of the fields that may be left out, as plain JSON."""
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.default_factory is not msgspec.NODEFAULT:
+            values[field.name] = msgspec.to_builtins(field.default_factory())
+        elif field.default is not msgspec.NODEFAULT:
+            values[field.name] = msgspec.to_builtins(field.default)
+    return values
 
 
 def _plain(what: str, kind: type[Params]) -> str:

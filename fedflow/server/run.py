@@ -14,12 +14,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedflow.app.folders import Folders
 from fedflow.base.errors import HomeNotUsable
-from fedflow.base.log import set_up_logging
+from fedflow.base.log import JobLogFiles, set_up_logging
 from fedflow.base.settings import LOOPBACK, Settings
 from fedflow.executor.processes import start_time_of
 from fedflow.server.build import FedflowServer
@@ -30,8 +30,8 @@ _SWITCH_INTERVAL_S = 0.0005  #: a computing thread must not hold up the others f
 _PRIVATE = 0o077  #: what the server and its processes write is for their own user only
 
 
-def run(settings: Settings, home: Path) -> None:
-    """Serve until SIGTERM or SIGINT.
+def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT. `reread` returns the settings as the conf has them later.
 
     Raises: HomeNotUsable: another server uses the home, or it cannot be written. PortInUse,
     StoreUnavailable, BadSetting: the server cannot start; nothing is left running.
@@ -41,11 +41,12 @@ def run(settings: Settings, home: Path) -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     folders = Folders(home.resolve())
     _make(folders)
+    logging.getLogger().addHandler(JobLogFiles(folders.job_logs))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with _only_server(folders):
-        server = FedflowServer(settings, folders.home)
+        server = FedflowServer(settings, folders.home, reread=reread)
         try:
             server.open()
             _announce(server, settings)

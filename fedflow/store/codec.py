@@ -27,6 +27,8 @@ def _words(statuses: list[JobStatus] | list[TaskStatus]) -> str:
 OPEN_JOB: Final = _words([s for s in JobStatus if s not in JOB_FINAL])
 OPEN_TASK: Final = _words([s for s in TaskStatus if s not in TASK_FINAL])
 
+_SHORT: Final = 150  #: characters
+
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()
 _reasons: Final = msgspec.json.Decoder(Reason)
@@ -49,6 +51,11 @@ def from_json(text: str) -> Json:
 def plain(value: Json) -> Json:
     """Return what a database would give back for `value`: a deep copy of plain JSON."""
     return _decoder.decode(_encoder.encode(value))
+
+
+def short_text(text: str) -> str | None:
+    """Return what a `_short` column, which indexes can hold, has of a text: None if it is long."""
+    return text if len(text) <= _SHORT else None
 
 
 def reason_to_text(reason: Reason | None) -> str | None:

@@ -5,7 +5,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedflow.domain.records import Engine, JobFilter, JobKey, JobRecord, Moved, Stale
+from fedflow.domain.records import (
+    SUBMIT_FAILED,
+    Engine,
+    JobFilter,
+    JobKey,
+    JobRecord,
+    Json,
+    Moved,
+    Order,
+    Sort,
+    Stale,
+)
 from fedflow.domain.schedule import Reason
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, next_job_status
 from fedflow.store.codec import (
@@ -14,6 +25,7 @@ from fedflow.store.codec import (
     from_json,
     reason_from_text,
     reason_to_text,
+    short_text,
     site_of,
     to_json,
 )
@@ -21,12 +33,28 @@ from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.tables import EngineRow, JobRow
 
 _ENGINE_TYPE: Final = "computing"
-_SELECT: Final = (
+_COLUMNS: Final = (
     "SELECT f_job_id, f_role, f_party_id, f_initiator_role, f_initiator_party_id, f_status, "
     "f_epoch, f_dsl, f_runtime_conf, f_roles, f_cores, f_create_time, f_update_time, f_reason, "
     "f_progress, f_resource_in_use, f_apply_resource_time, f_return_resource_time, f_start_time, "
-    "f_end_time, f_description, f_user_id, f_tag, f_warnings FROM t_job"
+    "f_end_time, f_description, f_user_id, f_tag, f_warnings, f_job_parameters, "
+    "f_train_runtime_conf"
 )
+_SELECT: Final = f"{_COLUMNS} FROM t_job"
+_NEWEST_FIRST: Final = "f_create_time DESC, f_job_id DESC, f_role, f_party_id"
+_OLDEST_FIRST: Final = "f_create_time, f_job_id, f_role DESC, f_party_id DESC"
+_ORDERS: Final = {
+    Sort.JOB_ID: "f_job_id {direction}, ",
+    Sort.STARTED: "f_start_time IS NULL, f_start_time {direction}, ",
+    Sort.ENDED: "f_end_time IS NULL, f_end_time {direction}, ",
+    Sort.ELAPSED: "f_elapsed IS NULL, f_elapsed {direction}, ",
+}
+_TIMES: Final = {
+    Sort.CREATED: "f_create_time",
+    Sort.STARTED: "f_start_time",
+    Sort.ENDED: "f_end_time",
+    Sort.ELAPSED: "f_elapsed",
+}
 _ONE: Final = "WHERE f_job_id = ? AND f_role = ? AND f_party_id = ?"
 
 
@@ -46,10 +74,14 @@ class SqlJobs:
         return None if found is None else _record(found)
 
     def find(self, which: JobFilter) -> list[JobRecord]:
+        # The keys first, from an index alone: rows are long, as DSL and conf are in them. SQLite
+        # takes the tables of a CROSS JOIN in the order in which they are written
         conditions, values = _conditions(which)
+        order = _order(which.order)
         found = self._session.rows(
-            f"{_SELECT} WHERE {conditions} "
-            "ORDER BY f_create_time DESC, f_job_id DESC, f_role, f_party_id LIMIT ? OFFSET ?",
+            f"{_COLUMNS} FROM (SELECT f_job_id, f_role, f_party_id FROM t_job WHERE {conditions} "
+            f"ORDER BY {order} LIMIT ? OFFSET ?) AS page "
+            f"CROSS JOIN t_job USING (f_job_id, f_role, f_party_id) ORDER BY {order}",
             [*values, which.limit, which.offset],
         )
         return [_record(r) for r in found]
@@ -92,9 +124,44 @@ class SqlJobs:
 
     def set_description(self, key: JobKey, text: str, *, now_ms: int) -> None:
         self._session.write(
-            f"UPDATE t_job SET f_description = ?, f_update_time = ? {_ONE}",
-            (text, now_ms, *_key(key)),
+            "UPDATE t_job SET f_description = ?, f_description_short = ?, f_update_time = ? "
+            f"{_ONE}",
+            (text, short_text(text), now_ms, *_key(key)),
         )
+
+    def set_tag(self, key: JobKey, tag: str, *, now_ms: int) -> None:
+        self._session.write(
+            f"UPDATE t_job SET f_tag = ?, f_update_time = ? {_ONE}", (tag, now_ms, *_key(key))
+        )
+
+    def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
+        self._session.write(
+            f"UPDATE t_job SET f_runtime_conf = ?, f_job_parameters = ?, f_update_time = ? {_ONE}",
+            (to_json(conf), to_json(parameters), now_ms, *_key(key)),
+        )
+
+    def reopen(
+        self, key: JobKey, *, seen: JobStatus, epoch: int, conf: Json, parameters: Json,
+        cores: int, now_ms: int,
+    ) -> Moved | Stale:  # fmt: skip
+        status = next_job_status(seen, JobEvent.REOPENED)
+        matched = self._session.write(
+            "UPDATE t_job SET f_status = ?, f_epoch = ?, f_runtime_conf = ?, f_job_parameters = ?, "
+            "f_cores = ?, f_progress = 0, f_reason = NULL, f_tag = '', f_start_time = NULL, "
+            "f_end_time = NULL, f_elapsed = NULL, f_update_time = ? "
+            f"{_ONE} AND f_status = ? AND f_resource_in_use = 0",
+            (
+                status.value,
+                epoch,
+                to_json(conf),
+                to_json(parameters),
+                cores,
+                now_ms,
+                *_key(key),
+                seen.value,
+            ),
+        )
+        return Moved(status) if matched else Stale()
 
     def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
         # always the job's row before the engine's: so no two transactions wait for each other
@@ -215,11 +282,45 @@ def _conditions(which: JobFilter) -> tuple[str, list[Value]]:
     if which.statuses is not None:
         conditions.append(one_of("f_status", len(which.statuses)))
         values += [s.value for s in which.statuses]
+    if not which.refused:
+        conditions.append("f_tag <> ?")
+        values.append(SUBMIT_FAILED)
+    parts = (
+        ("f_job_id", which.job_id_part),
+        ("f_party_id", which.party_id_part),
+        (_long("f_description"), which.description_part),
+        (_long("f_partners"), which.partner_part),
+    )
+    for text, part in parts:
+        if part is not None:
+            conditions.append(f"INSTR({text}, ?) > 0")
+            values.append(part)
+    if which.partner_part is not None:
+        # they lie between commas: none of them contains one, and no partner contains nothing
+        conditions.append("1 = 0" if "," in which.partner_part else f"{_long('f_partners')} <> ''")
+    for one in which.between:
+        conditions.append(f"{_TIMES[one.by]} BETWEEN ? AND ?")
+        values += [one.low, one.high]
     return " AND ".join(conditions), values
+
+
+def _long(column: str) -> str:
+    """Return what a column of long texts has, read from the row only if it really is long."""
+    return (
+        f"COALESCE({column}_short, (SELECT whole.{column} FROM t_job AS whole "
+        "WHERE whole.f_job_id = t_job.f_job_id AND whole.f_role = t_job.f_role "
+        "AND whole.f_party_id = t_job.f_party_id))"
+    )
+
+
+def _order(order: Order) -> str:
+    first = _ORDERS.get(order.by, "").format(direction="DESC" if order.descending else "ASC")
+    return first + (_NEWEST_FIRST if order.descending else _OLDEST_FIRST)
 
 
 def _row(record: JobRecord) -> dict[str, Value]:
     started, ended = record.started_ms, record.ended_ms
+    partners = ",".join(sorted(record.partners))
     return {
         "f_job_id": record.key.job_id,
         "f_role": record.key.site.role.value,
@@ -243,6 +344,11 @@ def _row(record: JobRecord) -> dict[str, Value]:
         "f_user_id": record.user,
         "f_tag": record.tag,
         "f_warnings": to_json(record.warnings),
+        "f_job_parameters": to_json(record.parameters),
+        "f_train_runtime_conf": to_json(record.train_conf),
+        "f_partners": partners,
+        "f_partners_short": short_text(partners),
+        "f_description_short": short_text(record.description),
         "f_start_time": started,
         "f_end_time": ended,
         "f_elapsed": None if started is None or ended is None else ended - started,
@@ -255,7 +361,7 @@ def _record(found: Found) -> JobRecord:
     (
         job_id, role, party_id, initiator_role, initiator_party_id, status, epoch, dsl, conf,
         roles, cores, created_ms, updated_ms, reason, progress, in_use, applied_ms, returned_ms,
-        started_ms, ended_ms, description, user, tag, warnings,
+        started_ms, ended_ms, description, user, tag, warnings, parameters, train_conf,
     ) = found  # fmt: skip
     return JobRecord(
         key=JobKey(job_id=job_id, site=site_of(role, party_id)),
@@ -279,4 +385,6 @@ def _record(found: Found) -> JobRecord:
         user=user,
         tag=tag,
         warnings=tuple(from_json(warnings)),
+        parameters={} if parameters is None else from_json(parameters),
+        train_conf={} if train_conf is None else from_json(train_conf),
     )

@@ -18,6 +18,7 @@ class Journal:
         self._entries: list[tuple[dict[Any, Any], Any, Any]] = []
         self._writes: bool | None = None
         self._after_undo: list[Callable[[], None]] = []
+        self.writes = 0  #: how many there were, also those that were undone
 
     def begin(self, *, write: bool) -> None:
         self._writes = write
@@ -44,13 +45,13 @@ class Journal:
 
     def put(self, table: dict[_K, _V], key: _K, value: _V) -> None:
         """Set an entry. A dictionary keeps its order only if nothing is dropped from it."""
-        self._check()
+        self._count()
         self._entries.append((table, key, table.get(key, _ABSENT)))
         table[key] = value
 
     def drop(self, table: dict[_K, _V], key: _K) -> None:
         """Remove an entry if it is there."""
-        self._check()
+        self._count()
         if key in table:
             self._entries.append((table, key, table.pop(key)))
 
@@ -61,8 +62,9 @@ class Journal:
         elif not when:
             self.drop(table, key)
 
-    def _check(self) -> None:
+    def _count(self) -> None:
         if self._writes is None:
             raise RuntimeError("this transaction has ended")
         if not self._writes:
             raise RuntimeError("this transaction only reads: use store.transaction()")
+        self.writes += 1

@@ -13,11 +13,18 @@ from contextlib import AbstractContextManager, contextmanager
 from fedflow.app import ports
 from fedflow.base.errors import StoreUnavailable
 from fedflow.store.journal import Journal
+from fedflow.store.memory_administration import (
+    MemoryPermissions,
+    MemoryRegistry,
+    MemorySiteKeys,
+)
+from fedflow.store.memory_caches import MemoryCaches
 from fedflow.store.memory_jobs import MemoryEngines, MemoryJobs
+from fedflow.store.memory_models import MemoryModels, MemoryModelTags
 from fedflow.store.memory_outbox import MemoryLeases, MemoryOutbox, MemoryReceived
 from fedflow.store.memory_schedules import MemorySchedules
 from fedflow.store.memory_tasks import MemoryTasks
-from fedflow.store.memory_tracking import MemoryTables, MemoryTracking
+from fedflow.store.memory_tracking import MemoryConnectors, MemoryTables, MemoryTracking
 
 
 class MemoryTx:
@@ -34,6 +41,13 @@ class MemoryTx:
         self.leases: ports.Leases = MemoryLeases(journal)
         self.tracking: ports.Tracking = MemoryTracking(journal)
         self.tables: ports.Tables = MemoryTables(journal)
+        self.caches: ports.Caches = MemoryCaches(journal)
+        self.models: ports.Models = MemoryModels(journal)
+        self.model_tags: ports.ModelTags = MemoryModelTags(journal)
+        self.connectors: ports.Connectors = MemoryConnectors(journal)
+        self.permissions: ports.Permissions = MemoryPermissions(journal)
+        self.site_keys: ports.SiteKeys = MemorySiteKeys(journal)
+        self.registry: ports.Registry = MemoryRegistry(journal)
 
 
 class MemoryStore:
@@ -51,6 +65,11 @@ class MemoryStore:
 
     def read(self) -> AbstractContextManager[ports.Tx]:
         return self._run(write=False)
+
+    @property
+    def writes(self) -> int:
+        """How often something was written: as long as this stays, so does what is stored."""
+        return self._journal.writes
 
     def close(self) -> None:
         """Refuse everything from now on; what is stored is gone with the object."""

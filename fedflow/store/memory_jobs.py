@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
+from fedflow.domain.lists import fits_job, job_page
 from fedflow.domain.records import (
     Engine,
     JobFilter,
     JobKey,
     JobRecord,
+    Json,
     Moved,
     ScheduledJob,
     Stale,
@@ -75,6 +77,7 @@ class MemoryJobs:
                 conf=plain(record.conf),
                 roles=plain(record.roles),
                 warnings=tuple(record.warnings),
+                parameters=plain(record.parameters),
             )
         )
         self._journal.put(self._shares.setdefault(record.key.job_id, {}), record.key, None)
@@ -83,9 +86,7 @@ class MemoryJobs:
         return self._jobs.get(key)
 
     def find(self, which: JobFilter) -> list[JobRecord]:
-        found = sorted(self._matching(which), key=_place)
-        found.sort(key=lambda j: (j.created_ms, j.key.job_id), reverse=True)
-        return found[which.offset : which.offset + which.limit]
+        return job_page(self._matching(which), which)
 
     def count(self, which: JobFilter) -> int:
         return len(self._matching(which))
@@ -110,6 +111,43 @@ class MemoryJobs:
         job = self._jobs.get(key)
         if job is not None:
             self._put(replace(job, description=text, updated_ms=now_ms))
+
+    def set_tag(self, key: JobKey, tag: str, *, now_ms: int) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            self._put(replace(job, tag=tag, updated_ms=now_ms))
+
+    def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            changed = replace(job, conf=plain(conf), parameters=plain(parameters))
+            self._put(replace(changed, updated_ms=now_ms))
+
+    def reopen(
+        self, key: JobKey, *, seen: JobStatus, epoch: int, conf: Json, parameters: Json,
+        cores: int, now_ms: int,
+    ) -> Moved | Stale:  # fmt: skip
+        status = next_job_status(seen, JobEvent.REOPENED)
+        job = self._jobs.get(key)
+        if job is None or job.status is not seen or job.in_use:
+            return Stale()
+        self._put(
+            replace(
+                job,
+                status=status,
+                epoch=epoch,
+                conf=plain(conf),
+                parameters=plain(parameters),
+                cores=cores,
+                progress=0,
+                reason=None,
+                tag="",
+                started_ms=None,
+                ended_ms=None,
+                updated_ms=now_ms,
+            )
+        )
+        return Moved(status)
 
     def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
         job = self._jobs.get(key)
@@ -142,13 +180,7 @@ class MemoryJobs:
 
     def _matching(self, which: JobFilter) -> list[JobRecord]:
         keys = self._jobs if which.job_id is None else self._shares.get(which.job_id, {})
-        return [
-            job
-            for job in map(self._jobs.__getitem__, keys)
-            if (which.roles is None or job.key.site.role in which.roles)
-            and (which.party_id is None or job.key.site.party_id == which.party_id)
-            and (which.statuses is None or job.status in which.statuses)
-        ]
+        return [job for job in map(self._jobs.__getitem__, keys) if fits_job(which, job)]
 
 
 def after_move(job: J, status: JobStatus, *, reason: Reason | None, now_ms: int) -> J:

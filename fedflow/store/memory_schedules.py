@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from fedflow.base.errors import IllegalMove
 from fedflow.domain.records import (
+    Json,
     Moved,
     ScheduledJob,
     ScheduledPartyTask,
@@ -81,6 +82,10 @@ class MemorySchedules:
         self._composed[job_id] = composed
         return composed
 
+    def epoch(self, job_id: str) -> int | None:
+        job = self._jobs.get(job_id)
+        return None if job is None else job.epoch
+
     def active(self) -> list[str]:
         return sorted(self._active, key=lambda j: (self._jobs[j].created_ms, j))
 
@@ -114,6 +119,45 @@ class MemorySchedules:
         job = self._jobs.get(job_id)
         if job is not None and job.status not in JOB_FINAL:
             self._put(replace(job, reason=reason, updated_ms=now_ms))
+
+    def rerun(self, job_id: str, *, seen: JobStatus, epoch: int, now_ms: int) -> Moved | Stale:
+        status = next_job_status(seen, JobEvent.RERUN)
+        job = self._jobs.get(job_id)
+        if job is None or job.status is not seen:
+            return Stale()
+        self._put(
+            replace(
+                job,
+                status=status,
+                epoch=epoch,
+                stop=None,
+                reason=None,
+                started_ms=None,
+                ended_ms=None,
+                rerun_ms=now_ms,
+                updated_ms=now_ms,
+            )
+        )
+        return Moved(status)
+
+    def set_conf(self, job_id: str, conf: Json, *, now_ms: int) -> None:
+        job = self._jobs.get(job_id)
+        if job is not None:
+            self._put(replace(job, conf=plain(conf), updated_ms=now_ms))
+
+    def add_attempt(self, job_id: str, task: ScheduledTask) -> bool:
+        parts = self._parts.get(job_id)
+        attempt = (task.component, task.version)
+        if parts is None or attempt in parts.tasks:
+            return False
+        if all(component != task.component for component, _ in parts.tasks):
+            return False
+        shares: dict[Site, ScheduledPartyTask] = {}
+        for share in task.parties:
+            shares.setdefault(share.site, share)
+        self._change(job_id, parts.shares, attempt, shares)
+        self._change(job_id, parts.tasks, attempt, replace(task, parties=()))
+        return True
 
     def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
         parts = self._parts.get(job_id)
@@ -183,11 +227,9 @@ class MemorySchedules:
         parts = self._parts.get(job_id)
         if parts is None:
             return ()
-        latest = _latest(parts)
         return tuple(
-            replace(task, parties=tuple(parts.shares[attempt].values()))
-            for attempt, task in parts.tasks.items()
-            if latest[attempt[0]] == attempt[1]
+            replace(parts.tasks[attempt], parties=tuple(parts.shares[attempt].values()))
+            for attempt in _latest(parts).items()  # in the order of the first attempts
         )
 
     def _put(self, job: ScheduledJob) -> None:

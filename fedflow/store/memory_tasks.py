@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedflow.domain.lists import fits_task, task_page
 from fedflow.domain.records import Handle, Moved, Stale, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
@@ -32,15 +33,21 @@ class MemoryTasks:
         return self._jobs.get(key.job_id, {}).get(key)
 
     def find(self, which: TaskFilter) -> list[TaskRecord]:
+        found = self._matching(which)
+        found.sort(key=lambda t: self._numbers[t.key])
+        return task_page(found, which)
+
+    def count(self, which: TaskFilter) -> int:
+        return len(self._matching(which))
+
+    def _matching(self, which: TaskFilter) -> list[TaskRecord]:
         jobs = self._jobs.values() if which.job_id is None else [self._jobs.get(which.job_id, {})]
-        found = [
+        return [
             task
             for tasks in jobs
             for task in (tasks.values() if which.all_versions else _latest(tasks))
-            if _matches(task, which)
+            if fits_task(which, task)
         ]
-        found.sort(key=lambda t: self._numbers[t.key])
-        return found[: which.limit]
 
     def move_party(
         self, key: TaskKey, event: TaskEvent, *, seen: TaskStatus, now_ms: int,
@@ -122,13 +129,3 @@ def _latest(tasks: dict[TaskKey, TaskRecord]) -> list[TaskRecord]:
         if known is None or known.key.version < key.version:
             latest[key.component, key.site] = task
     return list(latest.values())
-
-
-def _matches(task: TaskRecord, which: TaskFilter) -> bool:
-    key = task.key
-    return (
-        (which.component is None or key.component == which.component)
-        and (which.roles is None or key.site.role in which.roles)
-        and (which.party_id is None or key.site.party_id == which.party_id)
-        and (which.statuses is None or task.status in which.statuses)
-    )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedflow.base.errors import TableExists
-from fedflow.domain.records import Metric, OutputTable, StoredModel, TableRecord, TaskKey
+from fedflow.domain.records import Connector, Metric, OutputTable, StoredModel, TableRecord, TaskKey
 from fedflow.domain.site import Site
 from fedflow.store.codec import plain
 from fedflow.store.journal import Journal
@@ -21,6 +21,7 @@ class MemoryTracking:
         self._journal = journal
         self._metrics: dict[_Share, dict[int, dict[tuple[str, str], Metric]]] = {}
         self._outputs: dict[tuple[str, Site], dict[tuple[str, int, str], OutputTable]] = {}
+        self._output_times: dict[tuple[TaskKey, str], int] = {}
         self._summaries: dict[_Share, dict[int, Any]] = {}
         self._models: dict[_Share, dict[int, StoredModel]] = {}
 
@@ -41,14 +42,29 @@ class MemoryTracking:
             ),
         )
 
-    def metrics(self, job_id: str, component: str, site: Site) -> list[Metric]:
+    def metrics(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> list[Metric]:
         attempts = self._metrics.get((job_id, component, site))
-        return list(attempts[max(attempts)].values()) if attempts else []
+        if not attempts:
+            return []
+        return list(attempts.get(max(attempts) if version is None else version, {}).values())
+
+    def drop_metrics(self, job_id: str, component: str | None, site: Site) -> int:
+        dropped = 0
+        for share in list(self._metrics):
+            if share[0] == job_id and share[2] == site and component in (None, share[1]):
+                attempts = self._metrics[share]
+                for version in list(attempts):
+                    dropped += len(attempts[version])
+                    self._journal.drop(attempts, version)
+        return dropped
 
     def put_output(self, output: OutputTable, *, now_ms: int) -> None:
         key = output.key
         outputs = self._outputs.setdefault((key.job_id, key.site), {})
         self._journal.put(outputs, (key.component, key.version, output.data_name), output)
+        self._journal.put(self._output_times, (key, output.data_name), now_ms)
 
     def outputs(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
         found = [
@@ -62,6 +78,22 @@ class MemoryTracking:
             latest[o.key.component] = max(version, latest.get(o.key.component, version))
         current = [o for o in found if o.key.version == latest[o.key.component]]
         return sorted(current, key=lambda o: (o.key.component, o.position, o.data_name))
+
+    def uses_of_table(self, namespace: str, name: str) -> list[OutputTable]:
+        found = [
+            output
+            for outputs in self._outputs.values()
+            for output in outputs.values()
+            if (output.namespace, output.name) == (namespace, name)
+        ]
+        return sorted(found, key=self._written)
+
+    def move_table(self, job_id: str, *, old: tuple[str, str], new: tuple[str, str]) -> None:
+        for (job, _), outputs in self._outputs.items():
+            for place, output in list(outputs.items()) if job == job_id else ():
+                if (output.namespace, output.name) == old:
+                    moved = replace(output, namespace=new[0], name=new[1])
+                    self._journal.put(outputs, place, moved)
 
     def put_summary(self, key: TaskKey, summary: Any, *, now_ms: int) -> None:
         attempts = self._summaries.setdefault(_share(key), {})
@@ -80,6 +112,10 @@ class MemoryTracking:
         attempts = self._models.get((job_id, component, site))
         return attempts[max(attempts)] if attempts else None
 
+    def _written(self, output: OutputTable) -> tuple[int, str, str, int, str]:
+        key, name = output.key, output.data_name
+        return self._output_times[key, name], key.job_id, key.component, key.version, name
+
 
 class MemoryTables:
     """See `app.ports.Tables`."""
@@ -93,7 +129,8 @@ class MemoryTables:
         if key in self._tables:
             raise TableExists(namespace=record.namespace, name=record.name)
         preview = tuple(tuple(row) for row in plain(record.preview))
-        stored = replace(record, schema=plain(record.schema), preview=preview)
+        extra = plain(record.extra)
+        stored = replace(record, schema=plain(record.schema), preview=preview, extra=extra)
         self._journal.put(self._tables, key, stored)
 
     def get(self, namespace: str, name: str) -> TableRecord | None:
@@ -108,6 +145,40 @@ class MemoryTables:
     def find(self, namespace: str | None = None, *, limit: int = 1000) -> list[TableRecord]:
         found = [t for t in self._tables.values() if namespace in (None, t.namespace)]
         return sorted(found, key=lambda t: (-t.created_ms, t.namespace, t.name))[:limit]
+
+    def disabled(self) -> list[TableRecord]:
+        found = [t for t in self._tables.values() if t.disabled]
+        return sorted(found, key=lambda t: (t.namespace, t.name))
+
+    def set_disabled(self, namespace: str, name: str, *, disabled: bool) -> bool:
+        return self._change(namespace, name, disabled=disabled)
+
+    def set_extra(self, namespace: str, name: str, extra: Any) -> bool:
+        return self._change(namespace, name, extra=plain(extra))
+
+    def at_address(self, address: str) -> list[tuple[str, str]]:
+        return sorted(key for key, t in self._tables.items() if t.address == address)
+
+    def _change(self, namespace: str, name: str, **changes: Any) -> bool:
+        known = self._tables.get((namespace, name))
+        if known is not None:
+            self._journal.put(self._tables, (namespace, name), replace(known, **changes))
+        return known is not None
+
+
+class MemoryConnectors:
+    """See `app.ports.Connectors`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._connectors: dict[str, Connector] = {}
+
+    def put(self, connector: Connector) -> None:
+        stored = replace(connector, info=plain(connector.info))
+        self._journal.put(self._connectors, connector.name, stored)
+
+    def get(self, name: str) -> Connector | None:
+        return self._connectors.get(name)
 
 
 def _share(key: TaskKey) -> _Share:

@@ -7,6 +7,7 @@ from typing import Final
 
 from fedflow.base.errors import IllegalMove
 from fedflow.domain.records import (
+    Json,
     Moved,
     ScheduledJob,
     ScheduledPartyTask,
@@ -44,7 +45,8 @@ from fedflow.store.tables import (
 
 _JOB: Final = (
     "SELECT f_initiator_role, f_initiator_party_id, f_status, f_epoch, f_dsl, f_runtime_conf, "
-    "f_priority, f_create_time, f_update_time, f_stop, f_reason, f_start_time, f_end_time "
+    "f_priority, f_create_time, f_update_time, f_stop, f_reason, f_start_time, f_end_time, "
+    "f_rerun_time "
     "FROM t_schedule_job WHERE f_job_id = ?"
 )
 _SITES: Final = (
@@ -52,7 +54,8 @@ _SITES: Final = (
     "FROM t_schedule_site WHERE f_job_id = ? ORDER BY f_position"
 )
 _TASKS: Final = (
-    "SELECT f_component_name, f_task_version, f_status, f_reason, f_start_time, f_end_time "
+    "SELECT f_component_name, f_task_version, f_status, f_reason, f_start_time, f_end_time, "
+    "f_epoch, f_retries "
     "FROM t_schedule_task WHERE f_job_id = ? ORDER BY f_position, f_task_version"
 )
 _SHARES: Final = (
@@ -102,7 +105,7 @@ class SqlSchedules:
             return None
         (
             initiator_role, initiator_party_id, status, epoch, dsl, conf, priority, created_ms,
-            updated_ms, stop, reason, started_ms, ended_ms,
+            updated_ms, stop, reason, started_ms, ended_ms, rerun_ms,
         ) = found  # fmt: skip
         job = ScheduledJob(
             job_id=job_id,
@@ -120,9 +123,19 @@ class SqlSchedules:
             reason=reason_from_text(reason),
             started_ms=started_ms,
             ended_ms=ended_ms,
+            rerun_ms=rerun_ms,
         )
         self._known[job_id] = job
         return job
+
+    def epoch(self, job_id: str) -> int | None:
+        known = self._known.get(job_id)
+        if known is not None:
+            return known.epoch
+        found = self._session.row(
+            "SELECT f_epoch FROM t_schedule_job WHERE f_job_id = ?", (job_id,)
+        )
+        return None if found is None else int(found[0])
 
     def active(self) -> list[str]:
         found = self._session.rows(
@@ -182,6 +195,44 @@ class SqlSchedules:
             f"WHERE f_job_id = ? AND f_status IN {OPEN_JOB}",  # an ended job keeps why it ended
             (reason_to_text(reason), now_ms, job_id),
         )
+
+    def rerun(self, job_id: str, *, seen: JobStatus, epoch: int, now_ms: int) -> Moved | Stale:
+        status = next_job_status(seen, JobEvent.RERUN)
+        self._known.clear()
+        matched = self._session.write(
+            "UPDATE t_schedule_job SET f_status = ?, f_epoch = ?, f_stop = NULL, f_reason = NULL, "
+            "f_start_time = NULL, f_end_time = NULL, f_elapsed = NULL, f_rerun_time = ?, "
+            "f_update_time = ? WHERE f_job_id = ? AND f_status = ?",
+            (status.value, epoch, now_ms, now_ms, job_id, seen.value),
+        )
+        return Moved(status) if matched else Stale()
+
+    def set_conf(self, job_id: str, conf: Json, *, now_ms: int) -> None:
+        self._known.clear()
+        self._session.write(
+            "UPDATE t_schedule_job SET f_runtime_conf = ?, f_update_time = ? WHERE f_job_id = ?",
+            (to_json(conf), now_ms, job_id),
+        )
+
+    def add_attempt(self, job_id: str, task: ScheduledTask) -> bool:
+        self._known.clear()
+        found = self._session.row(
+            "SELECT f_position FROM t_schedule_task WHERE f_job_id = ? AND f_component_name = ? "
+            "LIMIT 1",
+            (job_id, task.component),
+        )
+        if found is None:
+            return False
+        if not self._session.insert(ScheduledTaskRow, _task_row(job_id, found[0], task)):
+            return False
+        self._session.insert_many(
+            ScheduledPartyTaskRow,
+            [
+                _share_row(job_id, task, position, share)
+                for position, share in enumerate(task.parties)
+            ],
+        )
+        return True
 
     def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
         self._known.clear()
@@ -285,8 +336,10 @@ class SqlSchedules:
                 reason=reason_from_text(reason),
                 started_ms=started_ms,
                 ended_ms=ended_ms,
+                epoch=epoch,
+                retries=retries,
             )
-            for component, version, status, reason, started_ms, ended_ms in tasks
+            for component, version, status, reason, started_ms, ended_ms, epoch, retries in tasks
             if latest[component] == version
         )
 
@@ -359,6 +412,7 @@ def _job_row(job: ScheduledJob) -> dict[str, Value]:
         "f_start_time": started,
         "f_end_time": ended,
         "f_elapsed": None if started is None or ended is None else ended - started,
+        "f_rerun_time": job.rerun_ms,
         "f_create_time": job.created_ms,
         "f_update_time": job.updated_ms,
     }
@@ -384,6 +438,8 @@ def _task_row(job_id: str, position: int, task: ScheduledTask) -> dict[str, Valu
         "f_task_version": task.version,
         "f_position": position,
         "f_status": task.status.value,
+        "f_epoch": task.epoch,
+        "f_retries": task.retries,
         "f_reason": reason_to_text(task.reason),
         "f_start_time": task.started_ms,
         "f_end_time": task.ended_ms,

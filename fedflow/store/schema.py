@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 from fedflow.base.errors import StoreUnavailable
@@ -71,6 +71,18 @@ class Schema(ABC):
         if column not in self.columns(table):
             self.run(f"ALTER TABLE {table} ADD COLUMN {column} {kind}", ())
 
+    @abstractmethod
+    def add_index(self, table: str, columns: Sequence[str]) -> None:
+        """Add an index unless it exists; ` DESC` may follow a column."""
+
+    @abstractmethod
+    def drop_index(self, table: str, columns: Sequence[str]) -> None:
+        """Remove the index on these columns if it exists."""
+
+    @abstractmethod
+    def at_once(self) -> AbstractContextManager[None]:
+        """Return a context whose changes of rows, of many of them, take effect together."""
+
 
 class SqliteSchema(Schema):
     """DDL takes part in transactions: a broken step leaves nothing behind."""
@@ -100,9 +112,17 @@ class SqliteSchema(Schema):
         options = " WITHOUT ROWID" if clustered else ""
         self.run(f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(parts)}){options}", ())
         for index in indexes:
-            called = _index_name(name, index)
-            on = f"{name} ({', '.join(index)})"
-            self.run(f"CREATE INDEX IF NOT EXISTS {called} ON {on}", ())
+            self.add_index(name, index)
+
+    def add_index(self, table: str, columns: Sequence[str]) -> None:
+        on = f"{table} ({', '.join(columns)})"
+        self.run(f"CREATE INDEX IF NOT EXISTS {_index_name(table, columns)} ON {on}", ())
+
+    def drop_index(self, table: str, columns: Sequence[str]) -> None:
+        self.run(f"DROP INDEX IF EXISTS {_index_name(table, columns)}", ())
+
+    def at_once(self) -> AbstractContextManager[None]:
+        return nullcontext()  # as all that a step does
 
     def columns(self, table: str) -> list[str]:
         return [str(r[0]) for r in self.run("SELECT name FROM pragma_table_info(?)", (table,))]
@@ -168,6 +188,33 @@ class MySqlSchema(Schema):
         )
         return [str(r[0]) for r in self.run(query, (self._database, table))]
 
+    def add_index(self, table: str, columns: Sequence[str]) -> None:
+        called = _index_name(table, columns)
+        if not self._has_index(table, called):
+            self.run(f"CREATE INDEX {called} ON {table} ({', '.join(columns)})", ())
+
+    def drop_index(self, table: str, columns: Sequence[str]) -> None:
+        called = _index_name(table, columns)
+        if self._has_index(table, called):
+            self.run(f"DROP INDEX {called} ON {table}", ())
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        self.run("START TRANSACTION", ())
+        try:
+            yield
+        except BaseException:
+            self.run("ROLLBACK", ())
+            raise
+        self.run("COMMIT", ())
+
+    def _has_index(self, table: str, called: str) -> bool:
+        query = (
+            "SELECT 1 FROM information_schema.statistics WHERE table_schema = ? "
+            "AND table_name = ? AND index_name = ?"
+        )
+        return bool(self.run(query, (self._database, table, called)))
+
     def key(self, table: str) -> list[str]:
         query = (
             "SELECT column_name FROM information_schema.statistics WHERE table_schema = ? "
@@ -178,5 +225,5 @@ class MySqlSchema(Schema):
 
 def _index_name(table: str, columns: Sequence[str]) -> str:
     """Return a name that is unique in the database and at most 64 characters long."""
-    short = [c.removeprefix("f_").replace("_", "")[:9] for c in columns]
+    short = [c.split()[0].removeprefix("f_").replace("_", "")[:9] for c in columns]
     return f"{table}_by_{'_'.join(short)}"[:64]

@@ -10,10 +10,14 @@ from typing import Protocol
 from fedflow.app import ports
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import StoreUnavailable
-from fedflow.store.data_tables import SqlTables
+from fedflow.store.administration import SqlPermissions, SqlRegistry, SqlSiteKeys
+from fedflow.store.caches import SqlCaches
+from fedflow.store.data_tables import SqlConnectors, SqlTables
 from fedflow.store.jobs import SqlEngines, SqlJobs
 from fedflow.store.leases import SqlLeases
 from fedflow.store.migrate import migrate
+from fedflow.store.model_tags import SqlModelTags
+from fedflow.store.models import SqlModels
 from fedflow.store.outbox import SqlOutbox, SqlReceived
 from fedflow.store.schedules import SqlSchedules
 from fedflow.store.schema import Schema
@@ -40,12 +44,19 @@ class SqlTx:
     """One transaction; see `app.ports.Tx`."""
 
     __slots__ = (
+        "caches",
+        "connectors",
         "engines",
         "jobs",
         "leases",
+        "model_tags",
+        "models",
         "outbox",
+        "permissions",
         "received",
+        "registry",
         "schedules",
+        "site_keys",
         "tables",
         "tasks",
         "tracking",
@@ -61,6 +72,13 @@ class SqlTx:
         self.leases: ports.Leases = SqlLeases(session)
         self.tracking: ports.Tracking = SqlTracking(session)
         self.tables: ports.Tables = SqlTables(session)
+        self.caches: ports.Caches = SqlCaches(session)
+        self.models: ports.Models = SqlModels(session)
+        self.model_tags: ports.ModelTags = SqlModelTags(session)
+        self.connectors: ports.Connectors = SqlConnectors(session)
+        self.permissions: ports.Permissions = SqlPermissions(session)
+        self.site_keys: ports.SiteKeys = SqlSiteKeys(session)
+        self.registry: ports.Registry = SqlRegistry(session)
 
 
 class SqlStore:

@@ -58,6 +58,11 @@ class JobRow(Row):
     f_user_id = CharField(max_length=255)
     f_tag = CharField(max_length=255)
     f_warnings = TextField()
+    f_job_parameters = TextField(null=True)
+    f_train_runtime_conf = TextField(null=True)
+    f_partners = TextField(null=True)  #: ids of the other parties, between commas
+    f_partners_short = CharField(max_length=150, null=True)  #: the same, null if it is longer
+    f_description_short = CharField(max_length=150, null=True)  #: null if it is longer
     f_start_time = BigIntegerField(null=True)
     f_end_time = BigIntegerField(null=True)
     f_elapsed = BigIntegerField(null=True)
@@ -96,6 +101,10 @@ class TaskRow(Row):
     f_run_ip = CharField(max_length=255, null=True)
     f_progress = DoubleField()
     f_error_report = TextField()
+    f_auto_retries = IntegerField()
+    f_auto_retry_delay = IntegerField()
+    f_inherited_from = CharField(max_length=64)
+    f_latest = SmallIntegerField()  #: 1 unless there is a newer attempt
     f_start_time = BigIntegerField(null=True)
     f_end_time = BigIntegerField(null=True)
     f_elapsed = BigIntegerField(null=True)
@@ -107,6 +116,19 @@ class TaskRow(Row):
         primary_key = CompositeKey(
             "f_job_id", "f_task_id", "f_task_version", "f_role", "f_party_id"
         )
+
+
+class TaskCountRow(Row):
+    """How many tasks, whatever the number of their attempts, a job has at a site."""
+
+    f_job_id = CharField(max_length=64)
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_count = BigIntegerField()
+
+    class Meta:
+        table_name = "t_task_count"
+        primary_key = CompositeKey("f_job_id", "f_role", "f_party_id")
 
 
 class EngineRow(Row):
@@ -139,10 +161,26 @@ class TableRow(Row):
     f_have_head = SmallIntegerField()
     f_extend_sid = SmallIntegerField()
     f_create_time = BigIntegerField()
+    f_engine = CharField(max_length=100)
+    f_source = TextField(null=True)
+    f_disable = SmallIntegerField()
+    f_extra = TextField(null=True)
 
     class Meta:
         table_name = "t_storage_table_meta"
         primary_key = CompositeKey("f_name", "f_namespace")
+
+
+class ConnectorRow(Row):
+    """How to reach another storage."""
+
+    f_name = CharField(max_length=100, primary_key=True)
+    f_engine = CharField(max_length=100)
+    f_connector_info = TextField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_storage_connector"
 
 
 class ScheduledJobRow(Row):
@@ -158,6 +196,7 @@ class ScheduledJobRow(Row):
     f_priority = IntegerField()
     f_stop = TextField(null=True)
     f_reason = TextField(null=True)
+    f_rerun_time = BigIntegerField(null=True)
     f_start_time = BigIntegerField(null=True)
     f_end_time = BigIntegerField(null=True)
     f_elapsed = BigIntegerField(null=True)
@@ -193,6 +232,8 @@ class ScheduledTaskRow(Row):
     f_task_version = BigIntegerField()
     f_position = IntegerField()
     f_status = CharField(max_length=16)
+    f_epoch = IntegerField()
+    f_retries = IntegerField()
     f_reason = TextField(null=True)
     f_start_time = BigIntegerField(null=True)
     f_end_time = BigIntegerField(null=True)
@@ -362,6 +403,209 @@ class ModelShareRow(Row):
         )
 
 
+class PermissionRow(Row):
+    """One thing that another party may use here."""
+
+    f_party_id = CharField(max_length=64)
+    f_role = CharField(max_length=16)
+    f_kind = CharField(max_length=16)
+    f_name = CharField(max_length=200)
+    f_namespace = CharField(max_length=200)
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_permission"
+        primary_key = CompositeKey("f_party_id", "f_role", "f_kind", "f_name", "f_namespace")
+
+
+class SiteKeyRow(Row):
+    """A public key of another party."""
+
+    f_party_id = CharField(max_length=64)
+    f_key_name = CharField(max_length=10)
+    f_key = TextField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_site_key_info"
+        primary_key = CompositeKey("f_party_id", "f_key_name")
+
+
+class ServerRow(Row):
+    """Where another program of this party listens."""
+
+    f_server_name = CharField(max_length=30, primary_key=True)
+    f_host = CharField(max_length=255)
+    f_port = IntegerField()
+    f_protocol = CharField(max_length=10)
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_server_registry_info"
+
+
+class ServiceRow(Row):
+    """One address of a server and how it is called."""
+
+    f_server_name = CharField(max_length=30)
+    f_service_name = CharField(max_length=100)
+    f_url = CharField(max_length=2000)
+    f_method = CharField(max_length=10)
+    f_params = TextField()
+    f_data = TextField()
+    f_headers = TextField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_service_registry_info"
+        primary_key = CompositeKey("f_server_name", "f_service_name")
+
+
+class ModelVersionRow(Row):
+    """One site's share of a version of a model; `f_size` in bytes (FATE: KiB)."""
+
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_model_id = CharField(max_length=512)
+    f_model_version = CharField(max_length=64)
+    f_job_id = CharField(max_length=64)
+    f_roles = TextField()
+    f_initiator_role = CharField(max_length=16)
+    f_initiator_party_id = CharField(max_length=64)
+    f_train_dsl = TextField()
+    f_train_runtime_conf = TextField()
+    f_runtime_conf_on_party = TextField()
+    f_inference_dsl = TextField()
+    f_fate_version = CharField(max_length=32)
+    f_parent = SmallIntegerField()
+    f_parent_info = TextField()
+    f_size = BigIntegerField()
+    f_loaded_times = IntegerField()
+    f_imported = SmallIntegerField()
+    f_archive_sha256 = CharField(max_length=100, null=True)
+    f_archive_from_ip = CharField(max_length=100, null=True)
+    f_ready = SmallIntegerField()
+    f_create_time = BigIntegerField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_machine_learning_model_info"
+        primary_key = CompositeKey("f_role", "f_party_id", "f_model_id", "f_model_version")
+
+
+class ModelComponentRow(Row):
+    """The model of one component: names and digests of its two objects."""
+
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_model_id = CharField(max_length=512)
+    f_model_version = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_component_module_name = CharField(max_length=200)
+    f_model_alias = CharField(max_length=100)
+    f_meta_name = CharField(max_length=200)
+    f_meta_sha256 = CharField(max_length=64)
+    f_meta_sha1 = CharField(max_length=40)
+    f_meta_size = BigIntegerField()
+    f_param_name = CharField(max_length=200)
+    f_param_sha256 = CharField(max_length=64)
+    f_param_sha1 = CharField(max_length=40)
+    f_param_size = BigIntegerField()
+    f_run_parameters = TextField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_pipeline_component_meta"
+        primary_key = CompositeKey(
+            "f_role", "f_party_id", "f_model_id", "f_model_version", "f_component_name"
+        )
+
+
+class ModelCheckpointRow(Row):
+    """The model of one component as it was after a step of its training."""
+
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_model_id = CharField(max_length=512)
+    f_model_version = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_step_index = IntegerField()
+    f_step_name = CharField(max_length=100)
+    f_task_version = BigIntegerField()
+    f_model_alias = CharField(max_length=100)
+    f_meta_name = CharField(max_length=200)
+    f_meta_sha256 = CharField(max_length=64)
+    f_meta_sha1 = CharField(max_length=40)
+    f_meta_size = BigIntegerField()
+    f_param_name = CharField(max_length=200)
+    f_param_sha256 = CharField(max_length=64)
+    f_param_sha1 = CharField(max_length=40)
+    f_param_size = BigIntegerField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_model_checkpoint"
+        primary_key = CompositeKey(
+            "f_role", "f_party_id", "f_model_id", "f_model_version", "f_component_name",
+            "f_step_index",
+        )  # fmt: skip
+
+
+class TagRow(Row):
+    """A name for versions of models."""
+
+    numbered = "f_id"
+
+    f_id = BigIntegerField()
+    f_name = CharField(max_length=100)
+    f_desc = TextField()
+    f_create_time = BigIntegerField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_tags"
+        primary_key = CompositeKey("f_name")
+
+
+class ModelTagRow(Row):
+    """A version that has a tag."""
+
+    numbered = "f_id"
+
+    f_id = BigIntegerField()
+    f_m_id = CharField(max_length=64)  #: the model version
+    f_t_id = BigIntegerField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_model_tag"
+        primary_key = CompositeKey("f_m_id", "f_t_id")
+
+
+class CacheRow(Row):
+    """What an attempt keeps for later jobs."""
+
+    f_cache_key = CharField(max_length=64)
+    f_job_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_task_version = BigIntegerField()
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_cache_name = CharField(max_length=100)
+    f_tables = TextField()
+    f_meta = TextField()
+    f_private = TextField()
+    f_same_as = CharField(max_length=64, null=True)
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_cache_record"
+        primary_key = CompositeKey(
+            "f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id",
+            "f_cache_name",
+        )  # fmt: skip
+
+
 class SchemaVersionRow(Row):
     """A migration step that was done."""
 
@@ -376,8 +620,10 @@ class SchemaVersionRow(Row):
 MODELS: Final[tuple[type[Row], ...]] = (
     JobRow,
     TaskRow,
+    TaskCountRow,
     EngineRow,
     TableRow,
+    ConnectorRow,
     ScheduledJobRow,
     ScheduledSiteRow,
     ScheduledTaskRow,
@@ -389,6 +635,16 @@ MODELS: Final[tuple[type[Row], ...]] = (
     OutputRow,
     SummaryRow,
     ModelShareRow,
+    PermissionRow,
+    SiteKeyRow,
+    ServerRow,
+    ServiceRow,
+    ModelVersionRow,
+    ModelComponentRow,
+    ModelCheckpointRow,
+    TagRow,
+    ModelTagRow,
+    CacheRow,
     SchemaVersionRow,
 )
 

@@ -3,10 +3,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from fedflow.domain.records import Handle, Moved, Stale, TaskFilter, TaskKey, TaskRecord
+from fedflow.domain.records import (
+    Handle,
+    Moved,
+    Order,
+    Sort,
+    Stale,
+    TaskFilter,
+    TaskKey,
+    TaskRecord,
+)
 from fedflow.domain.schedule import Reason
 from fedflow.domain.states import TASK_FINAL, TaskEvent, TaskStatus, next_task_status
 from fedflow.store.codec import (
@@ -19,23 +30,30 @@ from fedflow.store.codec import (
     to_json,
 )
 from fedflow.store.session import Found, Session, Value, one_of
-from fedflow.store.tables import TaskRow
+from fedflow.store.tables import TaskCountRow, TaskRow
 
-_SELECT: Final = (
+_Task = tuple[str, str, str, str]  #: job id, task id, role, party id
+
+_COLUMNS: Final = (
     "SELECT f_job_id, f_component_name, f_task_version, f_role, f_party_id, f_component_module, "
     "f_initiator_role, f_initiator_party_id, f_status, f_party_status, f_component_parameters, "
     "f_create_time, f_update_time, f_reason, f_worker_id, f_token, f_request_time, f_run_pid, "
-    "f_run_pid_start, f_run_ip, f_progress, f_start_time, f_end_time, f_error_report "
-    "FROM t_task AS t"
+    "f_run_pid_start, f_run_ip, f_progress, f_start_time, f_end_time, f_error_report, "
+    "f_auto_retries, f_auto_retry_delay, f_inherited_from"
 )
+_SELECT: Final = f"{_COLUMNS} FROM t_task"
 _ONE: Final = (
     "WHERE f_job_id = ? AND f_task_id = ? AND f_task_version = ? AND f_role = ? AND f_party_id = ?"
 )
-_LATEST: Final = (
-    "NOT EXISTS (SELECT 1 FROM t_task AS newer WHERE newer.f_job_id = t.f_job_id "
-    "AND newer.f_task_id = t.f_task_id AND newer.f_role = t.f_role "
-    "AND newer.f_party_id = t.f_party_id AND newer.f_task_version > t.f_task_version)"
-)
+_SORTED_BY: Final = {
+    Sort.JOB_ID: "f_job_id",
+    Sort.VERSION: "f_task_version",
+    Sort.CREATED: "f_create_time",
+    Sort.STARTED: "f_start_time",
+    Sort.ENDED: "f_end_time",
+    Sort.ELAPSED: "f_elapsed",
+}
+_MAY_LACK: Final = frozenset({Sort.STARTED, Sort.ENDED, Sort.ELAPSED})
 
 
 class SqlTasks:
@@ -47,7 +65,56 @@ class SqlTasks:
         self._session = session
 
     def add(self, records: Sequence[TaskRecord]) -> None:
-        self._session.insert_many(TaskRow, map(_row, records))
+        """See the port; keeps count of the tasks, and of which attempts are the latest."""
+        by_job: dict[str, set[str]] = {}
+        for record in records:
+            by_job.setdefault(record.key.job_id, set()).add(record.key.task_id)
+        known: dict[_Task, int] = {}
+        for job_id, task_ids in by_job.items():
+            known |= self._latest_versions(job_id, task_ids)
+        latest = dict(known)
+        for record in records:
+            task = _task(record.key)
+            latest[task] = max(latest.get(task, 0), record.key.version)
+        self._session.insert_many(
+            TaskRow,
+            [_row(r, is_latest=r.key.version == latest[_task(r.key)]) for r in records],
+        )
+        for task, version in known.items():
+            if version < latest[task]:
+                self._session.write(
+                    "UPDATE t_task SET f_latest = 0 WHERE f_job_id = ? AND f_task_id = ? "
+                    "AND f_role = ? AND f_party_id = ? AND f_task_version < ?",
+                    (*task, latest[task]),
+                )
+        new = latest.keys() - known.keys()
+        counts = Counter((job_id, role, party_id) for job_id, _, role, party_id in new)
+        for share, number in sorted(counts.items()):
+            self._count_up(share, number)
+
+    def _latest_versions(self, job_id: str, task_ids: set[str]) -> dict[_Task, int]:
+        """Return the newest stored version of each of these tasks at each site."""
+        one = next(iter(task_ids)) if len(task_ids) == 1 else None
+        found = self._session.rows(
+            "SELECT f_task_id, f_role, f_party_id, f_task_version FROM t_task WHERE f_job_id = ?"
+            + ("" if one is None else " AND f_task_id = ?"),
+            (job_id,) if one is None else (job_id, one),
+        )
+        known: dict[_Task, int] = {}
+        for task_id, role, party_id, version in found:
+            if task_id in task_ids:
+                task = (job_id, task_id, role, party_id)
+                known[task] = max(known.get(task, 0), version)
+        return known
+
+    def _count_up(self, share: tuple[str, str, str], number: int) -> None:
+        row = dict(zip(("f_job_id", "f_role", "f_party_id"), share, strict=True))
+        if not self._session.insert(TaskCountRow, {**row, "f_count": number}):
+            self._session.write(
+                "UPDATE t_task_count SET f_count = f_count + ? "
+                "WHERE f_job_id = ? AND f_role = ? AND f_party_id = ?",
+                (number, *share),
+            )
 
     def get(self, key: TaskKey) -> TaskRecord | None:
         found = self._session.row(f"{_SELECT} {_ONE}", _key(key))
@@ -55,11 +122,67 @@ class SqlTasks:
 
     def find(self, which: TaskFilter) -> list[TaskRecord]:
         conditions, values = _conditions(which)
+        if which.order is None:
+            found = self._session.rows(
+                f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY f_number LIMIT ? OFFSET ?",
+                [*values, which.limit, which.offset],
+            )
+            return [_record(r) for r in found]
+        if which.order.descending or which.order.by not in _MAY_LACK:
+            return self._page(conditions, values, which)
+        return self._page_lacking_last(conditions, values, which)
+
+    def count(self, which: TaskFilter) -> int:
+        if which.all_versions or which.component is not None or which.statuses is not None:
+            return self._count(*_conditions(which))
+        conditions, values = _site_conditions(which)
+        found = self._session.row(
+            f"SELECT COALESCE(SUM(f_count), 0) FROM t_task_count WHERE {' AND '.join(conditions)}",
+            values,
+        )
+        return int(found[0]) if found else 0
+
+    def _count(self, conditions: Sequence[str], values: Sequence[Value]) -> int:
+        found = self._session.row(
+            f"SELECT COUNT(*) FROM t_task WHERE {' AND '.join(conditions)}", values
+        )
+        return int(found[0]) if found else 0
+
+    def _page(
+        self, conditions: Sequence[str], values: Sequence[Value], which: TaskFilter
+    ) -> list[TaskRecord]:
+        """Return attempts in the order asked for; without the value they are the smallest.
+
+        An index gives the numbers in their order; only the rows of the page are read.
+        """
+        order = which.order or Order()
+        direction = "DESC" if order.descending else "ASC"
+        by = f"{_SORTED_BY[order.by]} {direction}, f_number {direction}"
         found = self._session.rows(
-            f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY f_number LIMIT ?",
-            [*values, which.limit],
+            f"{_COLUMNS} FROM (SELECT f_number FROM t_task WHERE {' AND '.join(conditions)} "
+            f"ORDER BY {by} LIMIT ? OFFSET ?) AS page "
+            f"CROSS JOIN t_task USING (f_number) ORDER BY {by}",
+            [*values, which.limit, which.offset],
         )
         return [_record(r) for r in found]
+
+    def _page_lacking_last(
+        self, conditions: Sequence[str], values: Sequence[Value], which: TaskFilter
+    ) -> list[TaskRecord]:
+        """Return attempts in an ascending order, those that lack the value last.
+
+        In an index they come first. Two looks into it are cheaper than sorting all.
+        """
+        column = _SORTED_BY[(which.order or Order()).by]
+        have = self._page([*conditions, f"{column} IS NOT NULL"], values, which)
+        left = which.limit - len(have)
+        if left <= 0:
+            return have
+        lack = [*conditions, f"{column} IS NULL"]
+        skip = 0
+        if which.offset and not have:
+            skip = max(0, which.offset - (self.count(which) - self._count(lack, values)))
+        return have + self._page(lack, values, replace(which, limit=left, offset=skip))
 
     def move_party(
         self, key: TaskKey, event: TaskEvent, *, seen: TaskStatus, now_ms: int,
@@ -135,28 +258,41 @@ def _key(key: TaskKey) -> tuple[str, str, int, str, str]:
     return key.job_id, key.task_id, key.version, key.site.role.value, key.site.party_id
 
 
-def _conditions(which: TaskFilter) -> tuple[list[str], list[Value]]:
-    conditions = ["1 = 1" if which.all_versions else _LATEST]
+def _task(key: TaskKey) -> _Task:
+    return key.job_id, key.task_id, key.site.role.value, key.site.party_id
+
+
+def _site_conditions(which: TaskFilter) -> tuple[list[str], list[Value]]:
+    conditions = ["1 = 1"]
     values: list[Value] = []
     if which.job_id is not None:
         conditions.append("f_job_id = ?")
         values.append(which.job_id)
-    if which.component is not None:
-        conditions.append("f_component_name = ?")
-        values.append(which.component)
     if which.party_id is not None:
         conditions.append("f_party_id = ?")
         values.append(which.party_id)
     if which.roles is not None:
         conditions.append(one_of("f_role", len(which.roles)))
         values += [r.value for r in which.roles]
+    return conditions, values
+
+
+def _conditions(which: TaskFilter) -> tuple[list[str], list[Value]]:
+    conditions, values = _site_conditions(which)
+    if not which.all_versions:
+        # `+` keeps databases from using an index on it, where the key of the job is the better one
+        listed = which.order is not None and which.job_id is None
+        conditions.append("f_latest = 1" if listed else "+f_latest = 1")
+    if which.component is not None:
+        conditions.append("f_component_name = ?")
+        values.append(which.component)
     if which.statuses is not None:
         conditions.append(one_of("f_status", len(which.statuses)))
         values += [s.value for s in which.statuses]
     return conditions, values
 
 
-def _row(record: TaskRecord) -> dict[str, Value]:
+def _row(record: TaskRecord, *, is_latest: bool) -> dict[str, Value]:
     handle, started, ended = record.handle, record.started_ms, record.ended_ms
     return {
         "f_job_id": record.key.job_id,
@@ -180,6 +316,10 @@ def _row(record: TaskRecord) -> dict[str, Value]:
         "f_run_ip": handle.host if handle else None,
         "f_progress": record.progress,
         "f_error_report": record.traceback,
+        "f_auto_retries": record.auto_retries,
+        "f_auto_retry_delay": record.auto_retry_delay_s,
+        "f_inherited_from": record.inherited_from,
+        "f_latest": int(is_latest),
         "f_start_time": started,
         "f_end_time": ended,
         "f_elapsed": None if started is None or ended is None else ended - started,
@@ -193,6 +333,7 @@ def _record(found: Found) -> TaskRecord:
         job_id, component, version, role, party_id, module, initiator_role, initiator_party_id,
         status, party_status, parameters, created_ms, updated_ms, reason, launch_id, token,
         requested_ms, pid, start_time, host, progress, started_ms, ended_ms, traceback,
+        auto_retries, auto_retry_delay_s, inherited_from,
     ) = found  # fmt: skip
     site = site_of(role, party_id)
     return TaskRecord(
@@ -213,4 +354,7 @@ def _record(found: Found) -> TaskRecord:
         started_ms=started_ms,
         ended_ms=ended_ms,
         traceback=traceback,
+        auto_retries=auto_retries,
+        auto_retry_delay_s=auto_retry_delay_s,
+        inherited_from=inherited_from,
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fedflow.base.ids import PartyId
 from fedflow.domain.records import Metric, OutputTable, StoredModel, TaskKey
-from fedflow.domain.site import Site
+from fedflow.domain.site import Role, Site
 from fedflow.store.codec import from_json, to_json
 from fedflow.store.session import Session, Value
 from fedflow.store.tables import MetricRow, ModelShareRow, OutputRow, SummaryRow
@@ -56,13 +57,16 @@ class SqlTracking:
             ),
         )
 
-    def metrics(self, job_id: str, component: str, site: Site) -> list[Metric]:
+    def metrics(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> list[Metric]:
         share = _share(job_id, component, site)
+        latest = f"(SELECT MAX(f_task_version) FROM t_tracking_metric WHERE {_SHARE})"
         found = self._session.rows(
             "SELECT f_metric_namespace, f_metric_name, f_type, f_key, f_value "
             f"FROM t_tracking_metric WHERE {_SHARE} AND f_task_version = "
-            f"(SELECT MAX(f_task_version) FROM t_tracking_metric WHERE {_SHARE}) ORDER BY f_id",
-            (*share, *share),
+            f"{latest if version is None else '?'} ORDER BY f_id",
+            (*share, *share) if version is None else (*share, version),
         )
         metas: dict[tuple[str, str], dict[str, Any]] = {}
         points: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
@@ -76,6 +80,18 @@ class SqlTracking:
             Metric(namespace=m[0], name=m[1], points=tuple(points.get(m, ())), meta=meta)
             for m, meta in metas.items()
         ]
+
+    def drop_metrics(self, job_id: str, component: str | None, site: Site) -> int:
+        one = "" if component is None else " AND f_component_name = ?"
+        values: list[Value] = [job_id, site.role.value, site.party_id]
+        if component is not None:
+            values.append(component)
+        where = f"WHERE f_job_id = ? AND f_role = ? AND f_party_id = ?{one}"
+        found = self._session.row(
+            f"SELECT COUNT(*) FROM t_tracking_metric {where} AND f_type = ?", [*values, _META]
+        )
+        self._session.write(f"DELETE FROM t_tracking_metric {where}", values)
+        return int(found[0]) if found else 0
 
     def put_output(self, output: OutputTable, *, now_ms: int) -> None:
         row: dict[str, Value] = {
@@ -113,6 +129,37 @@ class SqlTracking:
             )
             for produced_by, version, data_name, position, namespace, name in found
         ]
+
+    def uses_of_table(self, namespace: str, name: str) -> list[OutputTable]:
+        found = self._session.rows(
+            "SELECT f_job_id, f_component_name, f_task_version, f_role, f_party_id, f_data_name, "
+            "f_position FROM t_tracking_output_data_info "
+            "WHERE f_table_name = ? AND f_table_namespace = ? "
+            "ORDER BY f_create_time, f_job_id, f_component_name, f_task_version, f_data_name",
+            (name, namespace),
+        )
+        return [
+            OutputTable(
+                key=TaskKey(
+                    job_id=job_id,
+                    component=component,
+                    version=version,
+                    site=Site(Role(role), PartyId(party_id)),
+                ),
+                data_name=data_name,
+                position=position,
+                namespace=namespace,
+                name=name,
+            )
+            for job_id, component, version, role, party_id, data_name, position in found
+        ]
+
+    def move_table(self, job_id: str, *, old: tuple[str, str], new: tuple[str, str]) -> None:
+        self._session.write(
+            "UPDATE t_tracking_output_data_info SET f_table_namespace = ?, f_table_name = ? "
+            "WHERE f_job_id = ? AND f_table_namespace = ? AND f_table_name = ?",
+            (*new, job_id, *old),
+        )
 
     def put_summary(self, key: TaskKey, summary: Any, *, now_ms: int) -> None:
         self._session.replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
@@ -31,23 +32,30 @@ class LocalArchives:
         Raises: NoData: no table has rows. BadData: the files of a table are damaged.
         """
         # Arrow costs 50 MiB; a server that serves no download does without.
-        from fedflow.tables.catalog import entry_from_json
+        from fedflow.tables.catalog import PATH, entry_from_json
         from fedflow.tables.export import write_archive
         from fedflow.tables.local import LocalTableStore
+        from fedflow.tables.writer import NEW
 
         store = LocalTableStore(self._root, catalog=_Nothing(), output_namespace="")
-        opened = {
-            name: store.table_of(entry_from_json(msgspec.to_builtins(record)))
-            for name, record in tables.items()
-        }
-        write_archive(target, opened, head=head, limit=limit, modified_ms=modified_ms)
+        with tempfile.TemporaryDirectory(dir=self._root, prefix=NEW) as scratch:
+            copies = LocalTableStore(Path(scratch), catalog=_Nothing(), output_namespace="download")
+            opened = {}
+            for name, record in tables.items():
+                entry = entry_from_json(msgspec.to_builtins(record))
+                bound = entry.engine == PATH
+                opened[name] = copies.copy_bound(entry) if bound else store.table_of(entry)
+            write_archive(target, opened, head=head, limit=limit, modified_ms=modified_ms)
 
 
 class _Nothing:
-    """A catalog without tables: what is packed is named by its record."""
+    """A catalog without tables: what is packed is named by its record, copies are not known."""
 
     def register(self, entry: object) -> None:
-        raise NotImplementedError("downloads make no tables")
+        pass
+
+    def find_output(self, job_id: str, component: str, data_name: str) -> None:
+        return None
 
     def find(self, namespace: str, name: str) -> None:
         return None

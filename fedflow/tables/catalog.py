@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,10 +9,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fedflow.base.errors import BadData, BadTableName
+from fedflow.base.errors import BadData
+from fedflow.base.reading import read_as
 from fedflow.sdk.table import TableKind, TableSchema
 
-NAME_LIMIT = 100  #: characters of a namespace or name
 PREVIEW_ROWS = 100  #: rows kept as text for people
 PREVIEW_CHARACTERS = 500_000  #: of all cells of a preview; wide tables get fewer rows
 
@@ -24,6 +23,11 @@ class Origin(StrEnum):
     UPLOAD = "upload"
     OUTPUT = "output"  #: of a component
     READER = "reader"
+    BIND = "table_bind"  #: of a file of this machine, which stays where it is
+
+
+STANDALONE = "STANDALONE"  #: the engine of tables below the table root
+PATH = "PATH"  #: the engine of bound files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +36,7 @@ class TableEntry:
 
     namespace: str
     name: str
-    address: str  #: the random id of its folder, 32 hexadecimal digits
+    address: str  #: the random id of its folder, 32 hexadecimal digits; of a bound file empty
     schema: TableSchema
     count: int  #: rows
     partitions: int  #: as the upload asked; 1 to 1023
@@ -42,6 +46,9 @@ class TableEntry:
     origin: Origin
     preview: tuple[tuple[str, ...], ...]  #: the first rows as text, at most 100
     created_ms: int
+    engine: str = STANDALONE
+    source: str | None = None  #: absolute path of a bound file
+    extra: dict[str, Any] | None = None  #: members of FATE's schema beyond the column names
 
     @property
     def fate_schema(self) -> dict[str, str]:
@@ -68,7 +75,7 @@ class TableEntry:
 def entry_from_json(value: Mapping[str, Any]) -> TableEntry:
     """Return the entry that `to_json` wrote. Raises: BadData: it is not one."""
     try:
-        return msgspec.convert(value, TableEntry)
+        return read_as(value, TableEntry)
     except msgspec.ValidationError as exc:
         raise BadData(where="table entry", reason=str(exc)) from exc
 
@@ -82,20 +89,8 @@ class Catalog(Protocol):
     def find(self, namespace: str, name: str) -> TableEntry | None:
         """Return a table, or None."""
 
+    def find_output(self, job_id: str, component: str, data_name: str) -> TableEntry | None:
+        """Return an output of an earlier job of this party, or None."""
+
     def drop(self, namespace: str, name: str) -> TableEntry | None:
         """Forget a table and return what was known of it, or None if there was none."""
-
-
-def check_name(what: str, value: str) -> None:
-    """Refuse a namespace or name that people could not read or type.
-
-    Names are never used as paths. Raises: BadTableName: empty, longer than 100 characters, or it
-    has control characters or broken Unicode.
-    """
-    if not 1 <= len(value) <= NAME_LIMIT or has_control(value):
-        raise BadTableName(what=what, value=value[: 2 * NAME_LIMIT])
-
-
-def has_control(text: str) -> bool:
-    """Tell whether `text` has control characters, line separators or broken Unicode."""
-    return any(unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} for c in text)

@@ -7,11 +7,8 @@ messages are counted from 1, without the header and without blank lines. No mess
 
 from __future__ import annotations
 
-import csv
 import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,34 +19,11 @@ from pyarrow import csv as arrow_csv
 
 from fedflow.base.errors import BadData
 from fedflow.base.ids import new_request_id
-from fedflow.sdk.table import TableKind, TableSchema
-from fedflow.tables.catalog import has_control
+from fedflow.tables.csv_header import CsvOptions, read_header
 
 BLOCK_BYTES = 1 << 20  #: read at a time; more if the first line says that rows are long
-LINE_BYTES = 4 << 20  #: the first line must be shorter
-COLUMN_LIMIT = 100_000
-_BOM = b"\xef\xbb\xbf"
 _AT_ROW = re.compile(r"Row #(\d+)")
 _AT_COLUMN = re.compile(r"CSV column #(\d+)")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CsvOptions:
-    """How a file is to be read.
-
-    `extend_sid` makes ids of an own random prefix and the row's index, `auto_increasing_sid` of the
-    index alone; the file's first column is then an ordinary one.
-    """
-
-    head: bool = True  #: the first line names the columns
-    id_delimiter: str = ","  #: one ASCII character
-    extend_sid: bool = False
-    auto_increasing_sid: bool = False
-
-    @property
-    def makes_ids(self) -> bool:
-        """Tell whether ids are made instead of read."""
-        return self.extend_sid or self.auto_increasing_sid
 
 
 class CsvSource:
@@ -65,25 +39,15 @@ class CsvSource:
         self._rows = 0
         self._wrong: list[tuple[int, int]] = []  # (row, cells) of a row with too few or too many
         self._reader: Any = None
-        delimiter = options.id_delimiter
-        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-            raise self._bad(f"id_delimiter {delimiter!r} is not one ASCII character")
-        if not path.is_file():
-            raise self._bad("there is no such file")
+        header = read_header(path, options)
+        self._names, self.schema = header.names, header.schema
+        self._block_bytes = max(BLOCK_BYTES, 4 * header.first_bytes)
         try:
             self._size = path.stat().st_size
-            first, begin, end = _first_line(path)
             self._file = pa.OSFile(str(path), "rb")
         except OSError as exc:
             raise self._bad(f"it cannot be read ({exc.strerror or type(exc).__name__})") from exc
-        try:
-            self._names = self._file_columns(first)
-            self._block_bytes = max(BLOCK_BYTES, 4 * len(first))
-            self._file.seek(end if options.head else begin)
-            self.schema = self._schema()
-        except BaseException:
-            self._file.close()
-            raise
+        self._file.seek(header.rows_at)
 
     def __enter__(self) -> CsvSource:
         return self
@@ -197,52 +161,5 @@ class CsvSource:
         if row >= 0:
             raise self._bad(f"row {self._rows + row + 1} has an empty id")
 
-    def _file_columns(self, first: bytes) -> tuple[str, ...]:
-        """Return the names of the file's columns, from its first line."""
-        if not first:
-            raise self._bad("it is empty")
-        if len(first) >= LINE_BYTES:
-            raise self._bad(f"its first line is longer than {LINE_BYTES} bytes")
-        try:
-            line = first.decode("utf-8")
-        except UnicodeDecodeError:
-            raise self._bad("its first line is not UTF-8 text") from None
-        try:
-            (cells,) = csv.reader([line], delimiter=self._options.id_delimiter, strict=True)
-        except (csv.Error, ValueError) as exc:
-            raise self._bad(f"its first line is not CSV ({exc})") from None
-        if len(cells) > COLUMN_LIMIT:
-            raise self._bad(f"it has more than {COLUMN_LIMIT} columns")
-        if not self._options.head:
-            made = (f"x{i}" for i in range(len(cells)))
-            return tuple(made) if self._options.makes_ids else ("id", *list(made)[:-1])
-        names = tuple(cell.strip() for cell in cells)
-        for number, name in enumerate(names, start=1):
-            if not name or has_control(name):
-                raise self._bad(f"column {number} has no usable name in the header")
-        return names
-
-    def _schema(self) -> TableSchema:
-        names = ("extend_sid", *self._names) if self._options.makes_ids else self._names
-        twice = [name for name, times in Counter(names).items() if times > 1]
-        if twice:
-            raise self._bad(f"the header names {twice[0]!r} more than once")
-        return TableSchema(kind=TableKind.RAW, id=names[0], columns=names[1:])
-
     def _bad(self, reason: str) -> BadData:
         return BadData(where=self._where, reason=reason)
-
-
-def _first_line(path: Path) -> tuple[bytes, int, int]:
-    """Return the first line that is not blank, and where it begins and where the next one does.
-
-    A file without one gives an empty line; a longer line than `LINE_BYTES` is cut there.
-    """
-    with path.open("rb") as file:
-        begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
-        file.seek(begin)
-        while line := file.readline(LINE_BYTES):
-            if line.strip(b"\r\n"):
-                return line.rstrip(b"\r\n"), begin, file.tell()
-            begin = file.tell()
-        return b"", begin, begin

@@ -9,12 +9,14 @@ without the prefix is a whole table. What the columns mean stands in the file's 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -22,9 +24,12 @@ from pyarrow import ipc
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import BadData, TableExists, TableNotFound
 from fedflow.base.ids import new_request_id
+from fedflow.domain.table_names import checked_name
 from fedflow.sdk.table import Table, TableSchema
-from fedflow.tables.catalog import Catalog, Origin, TableEntry, check_name
-from fedflow.tables.csv_import import CsvOptions, CsvSource
+from fedflow.tables.catalog import PATH, Catalog, Origin, TableEntry
+from fedflow.tables.csv_header import CsvOptions
+from fedflow.tables.csv_import import CsvSource
+from fedflow.tables.export import write_csv
 from fedflow.tables.unique import IdLedger
 from fedflow.tables.writer import (
     META,
@@ -64,15 +69,98 @@ class LocalTableStore:
         root.mkdir(parents=True, exist_ok=True)
 
     def open(self, namespace: str, name: str) -> LocalTable:
-        """Return a table; its file is opened at the first read. Raises: TableNotFound."""
-        entry = self._catalog.find(namespace, name)
+        """Return a table; its file is opened at the first read. A bound file is copied into a new
+        output table.
+
+        Raises: TableNotFound. BadData: a bound file is wrong, with its row.
+        """
+        return self._opened(self._catalog.find(namespace, name), namespace, name)
+
+    def open_output(self, job_id: str, component: str, data_name: str) -> LocalTable:
+        """Return an output of an earlier job of this party. Raises: TableNotFound."""
+        found = self._catalog.find_output(job_id, component, data_name)
+        return self._opened(found, f"job {job_id}", f"{component}.{data_name}")
+
+    def _opened(self, entry: TableEntry | None, namespace: str, name: str) -> LocalTable:
         if entry is None:
             raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
-        return self.table_of(entry)
+        return self.copy_bound(entry) if entry.engine == PATH else self.table_of(entry)
 
     def table_of(self, entry: TableEntry) -> LocalTable:
         """Return the table of a catalog entry. Raises: BadData: its address is wrong."""
         return LocalTable(entry, folder=self._folder(entry), store=self)
+
+    def copy_bound(self, entry: TableEntry) -> LocalTable:
+        """Return a new output table with the rows of a bound file.
+
+        Raises: BadData: the file is wrong or gone, or its columns are not those that were bound.
+        """
+        source = Path(entry.source or "")
+        if not source.is_absolute() or source.resolve() != source:
+            raise BadData(where=_where(entry), reason="its file is not where it was bound")
+        made = entry.extend_sid
+        options = CsvOptions(
+            head=entry.have_head,
+            id_delimiter=entry.id_delimiter,
+            extend_sid=made,
+            names=None if entry.have_head else entry.schema.names[1 if made else 0 :],
+        )
+        place = Place(
+            namespace=self._output_namespace,
+            name=new_request_id(),
+            origin=Origin.READER,
+            partitions=entry.partitions,
+            id_delimiter=entry.id_delimiter,
+            have_head=entry.have_head,
+            extend_sid=made,
+            extra=entry.extra,
+        )
+        return self._import(source, options, place, expected=entry.schema)
+
+    def copy(self, table: Table, *, namespace: str, name: str, drop: bool = False) -> LocalTable:
+        """Return a new table with the rows of a table of this store; `drop` lets it replace one.
+
+        The files are shared where the file system allows it: tables never change.
+
+        Raises: TableExists, BadTableName, DiskFull. BadData: the files of the table are missing.
+        """
+        if not isinstance(table, LocalTable):
+            raise BadData(where=f"table {table.name}", reason="it is no table of this store")
+        entry = table.entry
+        place = Place(
+            namespace=namespace,
+            name=name,
+            origin=Origin.OUTPUT,
+            partitions=entry.partitions,
+            id_delimiter=entry.id_delimiter,
+            have_head=entry.have_head,
+            extend_sid=entry.extend_sid,
+            replace=drop,
+            extra=entry.extra,
+        )
+        self._check_free(place)
+        folder = self._root / f"{NEW}{new_request_id()}"
+        try:
+            with on_disk(folder):
+                folder.mkdir(mode=0o700)
+                _link_or_copy(self._folder(entry) / ROWS_FILE, folder / ROWS_FILE)
+        except FileNotFoundError as exc:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise BadData(where=_where(entry), reason="its file is missing") from exc
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        written = Written(folder=folder, count=entry.count, preview=entry.preview)
+        try:
+            return self._keep(place, entry.schema, written)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # it was moved, unless something failed
+
+    def export_csv(
+        self, table: Table, target: IO[bytes], *, head: bool = True, delimiter: str = ","
+    ) -> int:
+        """Write the rows as CSV and return how many; see `tables.export.write_csv`."""
+        return write_csv(table, target, head=head, delimiter=delimiter)
 
     def create(
         self, schema: TableSchema, *, namespace: str | None = None, name: str | None = None
@@ -102,10 +190,14 @@ class LocalTableStore:
         extend_sid: bool = False,
         auto_increasing_sid: bool = False,
         drop: bool = False,
+        names: tuple[str, ...] | None = None,
+        describe: Callable[[TableSchema], dict[str, Any] | None] | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> LocalTable:
         """Return a new RAW table of the rows of a CSV file; `drop` lets it replace an old one.
 
+        `names` are those of all columns of a file without a head; what `describe` returns for its
+        columns is kept with the table as members of FATE's schema.
         `progress` is told the share of the file that was read, 0 to 1. Memory stays bounded for a
         file of any size (`tables.csv_import`, `tables.unique`). An error leaves all as it was.
 
@@ -118,6 +210,7 @@ class LocalTableStore:
             id_delimiter=id_delimiter,
             extend_sid=extend_sid,
             auto_increasing_sid=auto_increasing_sid,
+            names=None if head else names,
         )
         place = Place(
             namespace=namespace,
@@ -130,11 +223,37 @@ class LocalTableStore:
             replace=drop,
         )
         self._check_free(place)
-        with (
-            CsvSource(source, options) as csv,
-            IdLedger(self._root) as ledger,
-            self._writer(csv.schema, place) as writer,
-        ):
+        return self._import(source, options, place, describe=describe, progress=progress)
+
+    def _import(
+        self,
+        source: Path,
+        options: CsvOptions,
+        place: Place,
+        *,
+        expected: TableSchema | None = None,
+        describe: Callable[[TableSchema], dict[str, Any] | None] | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> LocalTable:
+        """Write the rows of a file to a table; its columns must be the `expected` ones, if any."""
+        with CsvSource(source, options) as csv, IdLedger(self._root) as ledger:
+            if expected not in (None, csv.schema):
+                reason = "its columns are no longer those of the table"
+                raise BadData(where=csv.where, reason=reason)
+            if describe is not None:
+                place = replace(place, extra=describe(csv.schema))
+            return self._write(csv, ledger, place, options=options, progress=progress)
+
+    def _write(
+        self,
+        csv: CsvSource,
+        ledger: IdLedger,
+        place: Place,
+        *,
+        options: CsvOptions,
+        progress: Callable[[float], None] | None,
+    ) -> LocalTable:
+        with self._writer(csv.schema, place) as writer:
             for batch in csv.batches():
                 with on_disk(self._root):
                     writer.write(batch)
@@ -171,8 +290,8 @@ class LocalTableStore:
         return LocalTableWriter(self._root, schema=schema, place=place, keep=self._keep)
 
     def _check_free(self, place: Place) -> None:
-        check_name("namespace", place.namespace)
-        check_name("table name", place.name)
+        checked_name("namespace", place.namespace)
+        checked_name("table name", place.name)
         if not place.replace and self._catalog.find(place.namespace, place.name) is not None:
             raise TableExists(namespace=place.namespace, name=place.name)
 
@@ -191,6 +310,7 @@ class LocalTableStore:
             origin=place.origin,
             preview=written.preview,
             created_ms=self._clock.now_ms(),
+            extra=place.extra,
         )
         folder = self._folder(entry)
         written.folder.rename(folder)
@@ -235,6 +355,12 @@ class LocalTable:
     @property
     def count(self) -> int:
         return self.entry.count
+
+    @property
+    def meta(self) -> Mapping[str, Any] | None:
+        """Return what the upload said of the rows' meaning, in FATE's words; None if nothing."""
+        found = (self.entry.extra or {}).get("meta")
+        return found if isinstance(found, Mapping) else None
 
     @property
     def partitions(self) -> int:
@@ -323,6 +449,16 @@ class LocalTable:
             raise BadData(where=_where(self.entry), reason="its file is missing") from exc
         except (pa.ArrowException, ValueError, OSError) as exc:
             raise BadData(where=_where(self.entry), reason="its file is damaged") from exc
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where that cannot be."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _empty_batch(schema: pa.Schema) -> pa.RecordBatch:

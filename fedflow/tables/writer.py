@@ -43,6 +43,7 @@ class Place:
     have_head: bool = True
     extend_sid: bool = False
     replace: bool = False
+    extra: dict[str, Any] | None = None  #: members of FATE's schema beyond the column names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,10 +13,11 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.errors import PeerFailed
 from fedflow.domain.site import Site
 from fedflow.sdk.component import ComponentSpec, spec_of
-from fedflow.sdk.context import Context, Inputs
+from fedflow.sdk.context import Checkpoints, Context, Inputs
 from fedflow.sdk.outputs import Outputs
 from fedflow.sdk.params import check_params
 from fedflow.sdk.table import TableStore
+from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.tracker import RecordedMetric, RecordingTracker
@@ -47,10 +48,13 @@ def run_component(
     federation: LocalFederation | None = None,
     only: Iterable[Site] | None = None,
     job_id: str = "202611200000000000000",
+    checkpoints: Mapping[Site, Checkpoints] | None = None,
+    task_version: int = 0,
 ) -> dict[Site, RunResult]:
     """Return every site's result of running `cls`, one thread per site.
 
-    A site without parameters, inputs or tables gets defaults, none, or an empty memory store.
+    A site without parameters, inputs, tables or checkpoints gets defaults, none, or an empty memory
+    store.
     Parameters are checked as a server does. When one site raises, the others see PeerFailed at
     their next wait for it. `timeout_s` bounds the whole run, seconds. With `only`, just these sites
     are run and the caller plays the others on `federation`.
@@ -72,6 +76,8 @@ def run_component(
             work_dir=work_dir / site.key,
             cores=cores,
             job_id=job_id,
+            checkpoints=(checkpoints or {}).get(site) or MemoryCheckpoints(),
+            task_version=task_version,
         )
         for site in (sites if only is None else only)
     ]
@@ -120,6 +126,8 @@ class _SiteRun:
         work_dir: Path,
         cores: int,
         job_id: str,
+        checkpoints: Checkpoints,
+        task_version: int,
     ) -> None:
         self.site = site
         self._spec = spec
@@ -131,6 +139,8 @@ class _SiteRun:
         self._work_dir = work_dir
         self._cores = cores
         self._job_id = job_id
+        self._checkpoints = checkpoints
+        self._task_version = task_version
         self._tracker = RecordingTracker()
         self._outputs: Outputs | None = None
         self._error: Exception | None = None
@@ -160,7 +170,7 @@ class _SiteRun:
         return Context(
             job_id=self._job_id,
             component=name,
-            task_version=0,
+            task_version=self._task_version,
             site=self.site,
             sites=self._sites,
             params=check_params(self._spec.params, self._params, path="$"),
@@ -168,6 +178,7 @@ class _SiteRun:
             federation=self._federation.at(self.site),
             tracker=self._tracker,
             tables=self._tables,
+            checkpoints=self._checkpoints,
             work_dir=self._work_dir,
             cores=self._cores,
             log=logging.getLogger(f"fedflow.task.{name}.{self.site.key}"),

@@ -15,6 +15,7 @@ class MemoryCatalog:
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], TableEntry] = {}
+        self._outputs: dict[tuple[str, str, str], TableEntry] = {}
         self._lock = threading.Lock()
 
     def register(self, entry: TableEntry) -> None:
@@ -29,6 +30,16 @@ class MemoryCatalog:
         """Return a table, or None."""
         with self._lock:
             return self._entries.get((namespace, name))
+
+    def put_output(self, job_id: str, component: str, data_name: str, entry: TableEntry) -> None:
+        """Let a table be an output of an earlier job."""
+        with self._lock:
+            self._outputs[job_id, component, data_name] = entry
+
+    def find_output(self, job_id: str, component: str, data_name: str) -> TableEntry | None:
+        """Return an output of an earlier job, or None."""
+        with self._lock:
+            return self._outputs.get((job_id, component, data_name))
 
     def drop(self, namespace: str, name: str) -> TableEntry | None:
         """Forget a table and return what was known of it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import grpc
@@ -11,6 +13,7 @@ from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
 from fedflow.transport.channels import Channels
 from fedflow.wire.envelope import encode, parse_reply
+from fedflow.wire.headers import SITE_SIGNATURE
 from fedflow.wire.packet import METHOD, Endpoint, PacketCodec, call_metadata, request_packet
 from fedflow.wire.paths import PREFIX
 
@@ -30,8 +33,9 @@ class GrpcClient:
 
     def __init__(
         self, channels: Channels, *, packets: PacketCodec, own_party: str,
-        callback: Endpoint | None = None,
+        callback: Endpoint | None = None, sign: Callable[[bytes], str] | None = None,
     ) -> None:  # fmt: skip
+        self._sign = sign
         self._channels = channels
         self._packets = packets
         self._own_party = own_party
@@ -58,6 +62,9 @@ class GrpcClient:
             timeout_ms=int(deadline_s * 1000),
             callback=self._callback,
         )
+        if self._sign is not None:
+            signed = {**packet.headers, SITE_SIGNATURE: self._sign(packet.body)}
+            packet = replace(packet, headers=signed)
         channel = self._channels.channel(destination)
         unary = channel.unary_unary(METHOD)  # raw bytes in and out
         try:

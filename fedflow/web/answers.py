@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import IO, Any
+import io
+import re
+from typing import IO, Any, Final
+from urllib.parse import urlencode, urlsplit
 
+import msgspec
 from flask import Response, request, send_file
 
 from fedflow.app.submissions import Submitted
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors import BadRequest, FedflowError
+from fedflow.domain.site import Site
 from fedflow.wire import envelope
+
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 def answer(body: Any, *, status: int = 200) -> Response:
@@ -44,6 +51,16 @@ def download(content: IO[bytes], name: str, *, mimetype: str = "application/gzip
     return send_file(content, mimetype=mimetype, as_attachment=True, download_name=name)
 
 
+def document(value: Any, filename: str | None) -> Response:
+    """Return JSON in an envelope, or as a file if a name is given. Raises: BadRequest."""
+    if not filename:
+        return success(value)
+    if not re.fullmatch(r"[^/\\\x00-\x1f\x7f\"]{1,255}", filename):
+        raise BadRequest(reason="`filename` must be a plain file name")
+    text = msgspec.json.format(msgspec.json.encode(value), indent=4)
+    return download(io.BytesIO(text), filename, mimetype="application/json")
+
+
 def submitted(job: Submitted, **more: Any) -> Response:
     """Return the answer to a submit, as FATE's clients read it."""
     data = {
@@ -51,8 +68,21 @@ def submitted(job: Submitted, **more: Any) -> Response:
         "message": "success",
         "job_id": job.job_id,
         "model_info": {"model_id": job.model_id, "model_version": job.model_version},
-        "board_url": f"{request.host_url}board/jobs/{job.job_id}",
+        "board_url": board_url(job.job_id, job.initiator),
         "logs_directory": job.logs_directory,
+        **job.files.as_json(),
         "warnings": list(job.warnings),
     }
-    return success({**data, **more}, job_id=job.job_id)
+    if not job.obsolete:
+        return success({**data, **more}, job_id=job.job_id)
+    names = ", ".join(job.obsolete)
+    retmsg = f"[WARN] success; {names} of job_parameters had no effect"
+    return answer(envelope.envelope(0, retmsg, data={**data, **more}, job_id=job.job_id))
+
+
+def board_url(job_id: str, site: Site) -> str:
+    """Return the address of a job's page in FATE's form, at the server as the client calls it."""
+    asked = urlsplit(request.host_url)
+    host = asked.netloc if asked.port else f"{asked.netloc}:{_PORTS.get(asked.scheme, 80)}"
+    chosen = urlencode({"job_id": job_id, "role": site.role.value, "party_id": site.party_id})
+    return f"{asked.scheme}://{host}/index.html#/dashboard?{chosen}"

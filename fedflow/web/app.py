@@ -11,21 +11,69 @@ from fedflow.app.services import Services
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.web import current, errors
 from fedflow.web.auth import ClientAuthentication
+from fedflow.web.checkpoint import checkpoint
 from fedflow.web.component import component
 from fedflow.web.data import data
+from fedflow.web.docs import docs
+from fedflow.web.forward import forward
 from fedflow.web.health import health
 from fedflow.web.job import job
+from fedflow.web.job_control import job_control
+from fedflow.web.job_lists import job_lists
+from fedflow.web.job_logs import job_logs
+from fedflow.web.key import key
+from fedflow.web.log import log
+from fedflow.web.model import model
+from fedflow.web.model_deploy import model_deploy
+from fedflow.web.model_tag import model_tag
+from fedflow.web.operation import operation
 from fedflow.web.party import initiator, party
+from fedflow.web.permission import permission
+from fedflow.web.pipeline import pipeline
+from fedflow.web.provider import provider
+from fedflow.web.resource import resource
+from fedflow.web.server import server
 from fedflow.web.settings import WebSettings
 from fedflow.web.table import table
+from fedflow.web.table_sources import table_sources
+from fedflow.web.template import template
 from fedflow.web.tracker import tracker
+from fedflow.web.tracker_models import tracker_models
 from fedflow.web.tracking import tracking
 from fedflow.web.version import version
 from fedflow.wire.paths import PREFIX
 
 BLUEPRINTS: Final[tuple[Blueprint, ...]] = (
-    job, data, table, tracking, component, version, party, initiator, tracker,
-)  # fmt: skip
+    checkpoint,
+    component,
+    data,
+    docs,
+    forward,
+    initiator,
+    job,
+    job_control,
+    job_lists,
+    job_logs,
+    key,
+    log,
+    model,
+    model_deploy,
+    model_tag,
+    operation,
+    party,
+    permission,
+    pipeline,
+    provider,
+    resource,
+    server,
+    table,
+    table_sources,
+    template,
+    tracker,
+    tracker_models,
+    tracking,
+    version,
+)
 """Everything below `/v1`."""
 
 

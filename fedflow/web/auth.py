@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
@@ -24,6 +24,7 @@ from fedflow.base.errors import BadRequest, ForbiddenRoute, NotAuthenticated
 from fedflow.web.current import built
 from fedflow.web.settings import ClientKeys
 from fedflow.wire import headers
+from fedflow.wire.paths import fits
 
 PARTY_FLAG: Final = "fedflow.party"  #: WSGI environ: the party whose call the relay passes on
 MAX_NONCES: Final = 100_000
@@ -60,7 +61,7 @@ def _refuse_other_pages() -> None:
     except ValueError:
         own = False
     if not own:
-        raise NotAuthenticated(reason=f"it comes from a web page of {origin[:100]}")
+        raise NotAuthenticated(reason=f"web pages of {origin[:100]} may not call this server")
 
 
 def _is_address(host: str) -> bool:
@@ -117,9 +118,30 @@ class ClientAuthentication:
 
     def check(self, signed: SignedRequest) -> None:
         """Raises: NotAuthenticated: the signature is missing, wrong, too old, or used before."""
+        now_ms = self._clock.now_ms()
+        self._verify(signed, now_ms)
+        self._use(signed.nonce, now_ms)
+
+    def may_upload(self, given: Mapping[str, str], target: str) -> bool:
+        """Tell by the headers (names in capitals, with hyphens) whether a large body is worth
+        receiving: `check` looks at the request when it is complete, this one at what came first.
+        """
+        signed = SignedRequest(
+            timestamp=given.get(headers.TIMESTAMP, ""),
+            nonce=given.get(headers.NONCE, ""),
+            app_key=given.get(headers.APP_KEY, ""),
+            signature=given.get(headers.SIGNATURE, ""),
+            target=target.removesuffix("?"),
+        )
+        try:
+            self._verify(signed, self._clock.now_ms())
+        except NotAuthenticated:
+            return False
+        return True
+
+    def _verify(self, signed: SignedRequest, now_ms: int) -> None:
         if not (signed.timestamp and signed.nonce and signed.app_key and signed.signature):
             raise NotAuthenticated(reason="it needs TIMESTAMP, NONCE, APP_KEY and SIGNATURE")
-        now_ms = self._clock.now_ms()
         if abs(now_ms - _milliseconds(signed.timestamp)) > self._skew_ms:
             raise NotAuthenticated(
                 reason=f"its time is more than {self._skew_ms // 1000} s away from ours"
@@ -127,7 +149,6 @@ class ClientAuthentication:
         known = _same(signed.app_key.encode(), self._keys.app_key.encode())
         if not self._signature_fits(signed) or not known:
             raise NotAuthenticated(reason="the app key or the signature is wrong")
-        self._use(signed.nonce, now_ms)
 
     def _signature_fits(self, signed: SignedRequest) -> bool:
         """Compare with every signature that a client may have made; an empty body has two."""
@@ -212,13 +233,16 @@ def source_party() -> str | None:
     """Return the party that calls, proven by the relay; None if nobody proved it.
 
     Raises: ForbiddenRoute: the call came over plain HTTP and the settings do not allow that.
+    BadRequest: what it says is no party id.
     """
-    party = request.environ.get(PARTY_FLAG)
-    if isinstance(party, str):
-        return party
-    if not built().settings.allow_party_http:
-        raise ForbiddenRoute(path=request.path[:200])
-    return request.headers.get(headers.SOURCE_PARTY)
+    party: str | None = request.environ.get(PARTY_FLAG)
+    if party is None:
+        if not built().settings.allow_party_http:
+            raise ForbiddenRoute(path=request.path[:200])
+        party = request.headers.get(headers.SOURCE_PARTY)
+    if party is not None and not fits("party_id", party):
+        raise BadRequest(reason=f"{party[:100]!r} is not a party id")
+    return party
 
 
 def request_id() -> str | None:

@@ -30,6 +30,11 @@ def put(app: Flask, built: Built) -> None:
     app.extensions[_NAME] = built
 
 
+def built_of(app: Flask) -> Built:
+    """Return the parts of an application."""
+    return cast(Built, app.extensions[_NAME])
+
+
 def built() -> Built:
     """Return the parts of the application that serves this request."""
     return cast(Built, current_app.extensions[_NAME])

@@ -1,71 +1,170 @@
-"""`/v1/data`: files that become tables. Source: `reference/flow-rest-api.md` sections 1.6 and 2.2.
+"""`/v1/data`: files that become tables, and tables that become files. Each is a local job.
 
 A file is written to the spool folder while it arrives; the upload job reads it from there and
-deletes it.
+deletes it. Source: `reference/flow-rest-api.md` sections 1.6 and 2.2.
 """
 
 from __future__ import annotations
 
-import os
-import secrets
-from contextlib import suppress
-from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypedDict
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from flask import Blueprint, Response, request
-from werkzeug.formparser import parse_form_data
-from werkzeug.utils import secure_filename
 
 from fedflow.app.submissions import Submitted
 from fedflow.base.errors import BadRequest, MissingArgument
 from fedflow.web.answers import submitted, success
 from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Flag, Text, Whole, read_body
 from fedflow.web.current import built, services
-from fedflow.web.requests import integer, json_body, optional_body, optional_text, text
+from fedflow.web.records import Submission
+from fedflow.web.routes import json_object, route
+from fedflow.web.spool import Spool
+from fedflow.wire import fields
 from fedflow.wire.json_text import decode_json
 
 data = Blueprint("data", __name__, url_prefix="/data")
 data.before_request(require_client)
 
-Body = dict[str, Any]
-MAX_FORM_BYTES = 1024 * 1024  #: of the text fields beside a file
+Given = dict[str, Any]
 
 
-@data.post("/upload")
+class ServerFile(Body, frozen=True):
+    """A file on the server, instead of one that is sent."""
+
+    file: Text
+
+
+class UploadBody(Body, frozen=True):
+    """How a file becomes a table.
+
+    The members may be JSON text that is the whole query, `k=v` pairs of the query, or fields of the
+    form. Without a form they are the JSON body, with `use_local_data` 0 and the `file` of the
+    server.
+    """
+
+    namespace: Text
+    table_name: Text
+    head: Whole
+    partition: Whole
+    id_delimiter: str = ","
+    drop: Whole = Whole(0)
+    destroy: Flag = Flag(0)
+    extend_sid: Flag = Flag(0)
+    auto_increasing_sid: Flag = Flag(0)
+    with_meta: Flag = Flag(0)
+    meta: dict[str, Any] | None = None
+    schema: dict[str, Any] | None = None
+    task_cores: Whole = Whole(1)
+    storage_engine: str = ""
+    party_id: Text = Text("0")
+    use_local_data: Whole = Whole(1)
+
+
+class HistoryBody(Body, frozen=True):
+    """How many uploads (0: all), or the one of a job."""
+
+    limit: Whole = Whole(0)
+    job_id: Text | None = None
+
+
+class DownloadBody(Body, frozen=True):
+    """Which table, and where its rows are to be written on the server's machine."""
+
+    namespace: Text
+    table_name: Text
+    output_path: str
+    delimiter: str | None = None
+
+
+class WriterBody(Body, frozen=True):
+    """Which table, and what the new one is called."""
+
+    namespace: Text
+    table_name: Text
+    output_namespace: Text | None = None
+    output_name: Text | None = None
+    storage_engine: str | None = None
+    address: Any = None
+    drop: Flag = Flag(0)
+
+
+class TransferRow(Submission):
+    table_name: str
+    namespace: str
+
+
+class UploadInfo(TypedDict):
+    table_name: str
+    namespace: str
+    partition: int
+    upload_count: int
+
+
+class UploadRow(TypedDict):
+    upload_info: UploadInfo
+    notes: str
+    schema: dict[str, Any]
+
+
+@route(data, "/upload", body=UploadBody, data=TransferRow, form=True)
 def upload() -> Response:
     """Start the job that reads a file into a table: one that is sent, or one on the server."""
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise BadRequest(reason="a packed body is not read; send it without Content-Encoding")
     if request.mimetype == "multipart/form-data":
         return _answer(*_received())
-    body = json_body()
+    body = json_object()
     if body.get("use_local_data") not in (0, "0", False):
         raise BadRequest(reason="no file was sent; `use_local_data` must be 0 for a server's file")
-    path = services().uploads.check_local(text(body, "file"))
-    return _answer(services().uploads.submit(body, path, keep_file=True), body)
+    path = services().data.uploads.check_local(read_body(ServerFile, body).file)
+    return _answer(services().data.uploads.submit(body, path, keep_file=True), body)
 
 
-@data.post("/upload/history")
-def upload_history() -> Response:
-    """Return what was uploaded, newest first."""
-    body = optional_body()
-    limit = integer(body, "limit", default=0)
-    return success(services().uploads.history(max(0, limit), optional_text(body, "job_id")))
+@route(data, "/upload/history", body=HistoryBody, data=list[dict[str, UploadRow]])
+def upload_history(body: HistoryBody) -> Response:
+    """Return what was uploaded, newest first; tables that are gone are left out."""
+    found = services().data.uploads.history(max(0, body.limit), body.job_id)
+    return success([fields.upload_history_row(job, table) for job, table in found])
 
 
-def _answer(job: Submitted, parameters: Body) -> Response:
-    return submitted(
-        job, table_name=parameters.get("table_name"), namespace=parameters.get("namespace")
+@route(data, "/download", body=DownloadBody, data=TransferRow)
+def data_download(body: DownloadBody) -> Response:
+    """Start the job that writes a table as a CSV file of the server's machine."""
+    job = services().data.transfers.download(
+        body.namespace, body.table_name, body.output_path, delimiter=body.delimiter
     )
+    return submitted(job, table_name=body.table_name, namespace=body.namespace)
 
 
-def _received() -> tuple[Submitted, Body]:
+@route(data, "/writer", body=WriterBody, data=TransferRow)
+def data_writer(body: WriterBody) -> Response:
+    """Start the job that makes a table with the rows of another one."""
+    job = services().data.transfers.write(
+        body.namespace,
+        body.table_name,
+        output_namespace=body.output_namespace,
+        output_name=body.output_name,
+        storage_engine=body.storage_engine,
+        drop=bool(body.drop),
+    )
+    return submitted(job, table_name=body.table_name, namespace=body.namespace)
+
+
+def _answer(job: Submitted, parameters: Given) -> Response:
+    names = {name: str(parameters.get(name)) for name in ("table_name", "namespace")}
+    return submitted(job, **names)
+
+
+def _received() -> tuple[Submitted, Given]:
     """Receive the file and hand it on; it is deleted if the upload is refused."""
-    spool = _Spool(services().uploads.spool_dir)
+    spool = Spool(services().data.uploads.spool_dir, max_bytes=built().settings.upload_bytes)
     try:
         parameters = _parameters(spool.receive())
         if spool.path is None:
             raise MissingArgument(names="file")
-        return services().uploads.submit(parameters, spool.path), parameters
+        return services().data.uploads.submit(parameters, spool.path), parameters
     except BaseException:
         spool.discard()
         raise
@@ -73,7 +172,7 @@ def _received() -> tuple[Submitted, Body]:
         spool.close()
 
 
-def _parameters(form: Body) -> Body:
+def _parameters(form: Given) -> Given:
     """Return the parameters: JSON text as the whole query, else `k=v` pairs, else the form's texts.
 
     `+` is not a space here: the clients leave it as it is.
@@ -88,55 +187,3 @@ def _parameters(form: Body) -> Body:
     except ValueError as exc:
         raise BadRequest(reason="the query is neither JSON nor k=v pairs") from exc
     return {**form, **pairs}
-
-
-class _Spool:
-    """Writes the parts of a multipart body: the part `file` to disk, small texts to memory."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: IO[bytes] | None = None
-        self.path: Path | None = None
-
-    def receive(self) -> Body:
-        """Read the body and return its text fields. Raises: BadRequest, RequestEntityTooLarge."""
-        try:
-            _, form, files = parse_form_data(
-                request.environ,
-                stream_factory=self._open,
-                max_form_memory_size=MAX_FORM_BYTES,
-                max_content_length=built().settings.upload_bytes,
-                max_form_parts=200,
-                silent=False,
-            )
-        except ValueError as exc:
-            raise BadRequest(reason=f"the multipart body cannot be read: {exc}") from exc
-        if len(list(files.values())) > 1:
-            raise BadRequest(reason="send one file, in the part `file`")
-        if self._file is not None:
-            self._file.flush()
-        return dict(form.items())
-
-    def _open(
-        self, total_content_length: int | None, content_type: str | None, filename: str | None,
-        content_length: int | None = None,
-    ) -> IO[bytes]:  # fmt: skip
-        if self._file is not None:
-            raise BadRequest(reason="send one file, in the part `file`")
-        folder = self._folder / secrets.token_hex(16)
-        folder.mkdir(mode=0o700, parents=True)
-        self.path = folder / (secure_filename(filename or "")[-100:] or "upload")
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        self._file = os.fdopen(descriptor, "w+b")
-        return self._file
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def discard(self) -> None:
-        self.close()
-        if self.path is not None:
-            with suppress(OSError):
-                self.path.unlink()
-                self.path.parent.rmdir()

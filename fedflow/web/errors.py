@@ -1,26 +1,24 @@
 """Errors become answers, once for all views: a code, a message and a hint; never a traceback.
 
-An unknown URL is answered with HTTP 200 and a retcode, as the reference does.
+An unknown URL is answered with HTTP 200 and a retcode, as the reference does. A route that declares
+`Style.STATUS` answers every error, also a missing signature, with its HTTP status: its clients take
+exactly 200 as the file.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable
-from typing import ParamSpec
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
-from fedflow.base.errors import FedflowError, NotSupportedYet, RouteNotFound
+from fedflow.base.errors import FedflowError, NotAuthenticated, NotSupportedYet, RouteNotFound
 from fedflow.web.answers import answer, status_error, status_refusal
 from fedflow.web.later import is_later
+from fedflow.web.routes import Style, declaration
 from fedflow.wire import envelope
 
 logger = logging.getLogger(__name__)
-
-P = ParamSpec("P")
 
 
 def register(app: Flask) -> None:
@@ -30,26 +28,17 @@ def register(app: Flask) -> None:
     app.register_error_handler(Exception, _unexpected)
 
 
-def status_errors(view: Callable[P, Response]) -> Callable[P, Response]:
-    """Make a view answer errors with their HTTP status, for clients that take 200 as the file."""
-
-    @functools.wraps(view)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> Response:
-        try:
-            return view(*args, **kwargs)
-        except FedflowError as exc:
-            return status_error(exc)
-
-    return guarded
-
-
 def _known(exc: Exception) -> Response:
     assert isinstance(exc, FedflowError)  # noqa: S101  # registered for it
     logger.info(
         "%s %s refused: %s", request.method, request.path, exc.message,
         extra={"action": "refuse", "code": exc.code},
     )  # fmt: skip
-    return answer(envelope.failure(exc))
+    if not _by_status():
+        return answer(envelope.failure(exc))
+    if isinstance(exc, NotAuthenticated):  # its retcode is the same everywhere
+        return answer(envelope.failure(exc), status=exc.http)
+    return status_error(exc)
 
 
 def _http(exc: Exception) -> Response:
@@ -70,4 +59,10 @@ def _unexpected(exc: Exception) -> Response:
         "%s %s failed", request.method, request.path,
         exc_info=exc, extra={"action": "view_failed"},
     )  # fmt: skip
-    return answer(envelope.internal_error())
+    return answer(envelope.internal_error(), status=500 if _by_status() else 200)
+
+
+def _by_status() -> bool:
+    """Tell whether the route that serves this request answers errors with their HTTP status."""
+    declared = declaration(current_app.view_functions.get(request.endpoint or ""))
+    return declared is not None and declared.style is Style.STATUS

@@ -5,19 +5,28 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from fedflow.web.answers import answer
+from fedflow.web.bodies import NoBody
 from fedflow.web.current import services
+from fedflow.web.records import Health, Readiness
+from fedflow.web.routes import Access, Style, route
 
 health = Blueprint("health", __name__)
 
 
-@health.get("/healthz")
-def healthz() -> Response:
+@route(
+    health, "/healthz", data=Health, methods=("GET",), style=Style.STATUS, own=True, bare=True,
+    access=Access.OPEN,
+)  # fmt: skip
+def healthz(_body: NoBody) -> Response:
     """Answer 200 as long as the process serves requests."""
     return answer({"status": "ok"})
 
 
-@health.get("/readyz")
-def readyz() -> Response:
+@route(
+    health, "/readyz", data=Readiness, methods=("GET",), style=Style.STATUS, own=True, bare=True,
+    access=Access.OPEN,
+)  # fmt: skip
+def readyz(_body: NoBody) -> Response:
     """Answer 200 if the server can take jobs, else 503; the body says what each part says."""
     ready, parts = services().info.ready()
     return answer({"ready": ready, **parts}, status=200 if ready else 503)

@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,14 +28,16 @@ from waitress.wasyncore import close_all, loop
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors import PortInUse
-from fedflow.wire.headers import UNDERSCORED, plain_name
+from fedflow.wire.headers import UNDERSCORED, plain_name, plain_names
 from fedflow.wire.paths import PREFIX
 
 logger = logging.getLogger(__name__)
 
 Wsgi = Callable[..., Any]
+MayUpload = Callable[[Mapping[str, str], str], bool]
+"""Tells by headers (names in capitals, with hyphens) and target whether a body is an upload."""
 
-_UPLOAD_PATH: Final = PREFIX + "/data/upload"
+_UPLOAD_PATHS: Final = frozenset({PREFIX + "/data/upload", PREFIX + "/model/import"})
 _KEPT: Final = re.compile(
     rb"^(" + b"|".join(name.encode() for name in UNDERSCORED) + rb")(?=[ \t]*:)",
     re.IGNORECASE | re.MULTILINE,
@@ -47,6 +49,8 @@ class HttpSettings:
     """Limits of one listener."""
 
     threads: int = 16  #: views that run at once
+    looks: frozenset[str] = frozenset()  #: paths whose views only look
+    look_threads: int = 2  #: such views that run at once, in threads of their own
     connections: int = 1000  #: open connections
     idle_s: int = 120  #: a silent connection is closed after this time, seconds
     body_bytes: int = 32 * 1024 * 1024  #: largest body of any request but uploads
@@ -56,8 +60,14 @@ class HttpSettings:
 class HttpServer:
     """Serves one WSGI application on one socket."""
 
-    def __init__(self, app: Wsgi, settings: HttpSettings, *, name: str) -> None:
+    def __init__(
+        self, app: Wsgi, settings: HttpSettings, *, name: str, may_upload: MayUpload | None = None
+    ) -> None:
+        """`may_upload` keeps those who may not from filling the disk with bodies that are received
+        before a view looks at them; without it, everybody may.
+        """
         self._app = app
+        self._may_upload = may_upload
         self._settings = settings
         self._name = name
         self._socket: socket.socket | None = None
@@ -138,9 +148,9 @@ class HttpServer:
             clear_untrusted_proxy_headers=True,
             asyncore_use_poll=True,
         )
+        adjustments.fedflow_may_upload = self._may_upload
         adjustments.fedflow_small = _limited(adjustments, self._settings.body_bytes + 1)
-        dispatcher = _Threads(self._name)
-        dispatcher.set_thread_count(self._settings.threads)
+        dispatcher = _Dispatcher(self._settings, name=self._name)
         self._server = kind(
             self._app,
             map={},
@@ -166,6 +176,33 @@ class HttpServer:
             loop(timeout=0.05, use_poll=True, map=server._map, count=1)
 
 
+class _Dispatcher:
+    """Hands each request to the threads for its kind.
+
+    Python runs one thread at a time. If many clients do nothing but look, answering more of them at
+    once ends none of them earlier, but all other threads wait longer for each of their turns.
+    """
+
+    def __init__(self, settings: HttpSettings, *, name: str) -> None:
+        self._paths = settings.looks
+        self._views = _Threads(name)
+        self._views.set_thread_count(settings.threads)
+        self._looks = _Threads(f"{name}-look")
+        if self._paths:
+            self._looks.set_thread_count(settings.look_threads)
+
+    def add_task(self, channel: Any) -> None:
+        """Queue the first request of a connection."""
+        path = getattr(channel.requests[0], "path", "")
+        threads = self._looks if path.rstrip("/") in self._paths else self._views
+        threads.add_task(channel)
+
+    def shutdown(self, *, cancel_pending: bool, timeout: float) -> None:
+        """End the threads; at most `timeout` seconds are waited for each kind."""
+        for threads in (self._views, self._looks):
+            threads.shutdown(cancel_pending=cancel_pending, timeout=timeout)
+
+
 class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc]
     """Worker threads with a name that says whose they are."""
 
@@ -186,8 +223,14 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(_KEPT.sub(_hyphenated, header_plus))
-        if getattr(self, "path", "").rstrip("/") != _UPLOAD_PATH:
+        if not self._is_upload():
             self.adj = self.adj.fedflow_small
+
+    def _is_upload(self) -> bool:
+        if getattr(self, "path", "").rstrip("/") not in _UPLOAD_PATHS:
+            return False
+        may_upload = self.adj.fedflow_may_upload
+        return may_upload is None or may_upload(plain_names(self.headers), self.request_uri)
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]

@@ -6,33 +6,49 @@ settings allow plain HTTP.
 
 from __future__ import annotations
 
+import logging
+
 from flask import Blueprint, Response, request
 
 from fedflow.app.commands import Incoming
-from fedflow.base.errors import BadRequest, ForbiddenRoute
+from fedflow.base.errors import BadRequest, ForbiddenRoute, StoreUnavailable
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.web.answers import answer
 from fedflow.web.auth import request_id, source_party
+from fedflow.web.bodies import OpenBody
 from fedflow.web.current import services
-from fedflow.web.requests import body_or_empty
+from fedflow.web.routes import Access, route
 from fedflow.wire import envelope
 from fedflow.wire.paths import PARTY_COMMANDS, Match, parse_party_path, site_of, task_of
+
+logger = logging.getLogger(__name__)
 
 party = Blueprint("party", __name__)
 initiator = Blueprint("initiator", __name__)
 
 
-def command(**_params: str) -> Response:
+def _require_party() -> None:
+    source_party()
+
+
+party.before_request(_require_party)
+initiator.before_request(_require_party)
+
+
+def command(body: OpenBody, **_params: str) -> Response:
     """Serve the party command that the path names."""
-    source = source_party()
     match = parse_party_path(request.path)
     if match is None:
         raise ForbiddenRoute(path=request.path[:200])
-    reply = services().commands.handle(_incoming(match, source))
+    try:
+        reply = services().commands.handle(_incoming(match, body))
+    except StoreUnavailable as exc:  # its reason names files or addresses of this company
+        logger.error("%s", exc.message, extra={"action": "store_unavailable"})
+        raise StoreUnavailable(reason="its server's log says why") from exc
     return answer(envelope.of_reply(reply))
 
 
-def _incoming(match: Match, source: str | None) -> Incoming:
+def _incoming(match: Match, body: OpenBody) -> Incoming:
     params = match.params
     version = params.get("version")
     if version is not None:
@@ -41,11 +57,11 @@ def _incoming(match: Match, source: str | None) -> Incoming:
         name=match.name,
         job_id=params.get("job_id", ""),
         site=site_of(params),
-        body=body_or_empty(),
+        body=body.given,
         component=params.get("component"),
         version=int(version) if version is not None else None,
         status=_status(params.get("status"), of_task=version is not None),
-        source_party=source,
+        source_party=source_party(),
         request_id=request_id(),
     )
 
@@ -60,6 +76,6 @@ def _status(word: str | None, *, of_task: bool) -> str | None:
     return word
 
 
-for _name, _pattern in PARTY_COMMANDS.items():
+for _pattern in PARTY_COMMANDS.values():
     _blueprint = initiator if _pattern.startswith("/initiator/") else party
-    _blueprint.add_url_rule(_pattern, endpoint=_name, view_func=command, methods=["POST"])
+    route(_blueprint, _pattern, body=OpenBody, access=Access.PARTY, strict=True)(command)

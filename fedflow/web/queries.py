@@ -5,18 +5,19 @@ Source: `reference/flow-rest-api.md` sections 1.1 and 2.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from fedflow.base.errors import BadRequest
-from fedflow.domain.records import JobFilter, TaskFilter
+from fedflow.domain.records import Between, JobFilter, Order, Sort, TaskFilter
 from fedflow.domain.site import Role
 from fedflow.domain.states import JobStatus, TaskStatus
-from fedflow.web.requests import as_text, integer, optional_text
 
-MAX_ROWS: Final = 10_000  #: rows that a query or list looks at
+MAX_ROWS: Final = 10_000  #: rows that a query or list shows
+_MAX_ROWS_READ: Final = 1000  #: rows that are looked at by filters that the store does not answer
+MAX_OFFSET: Final = 10**12  #: row that a page may end at, within what the stores count
 
 Row = dict[str, Any]
 T = TypeVar("T", JobStatus, TaskStatus, Role)
@@ -30,27 +31,45 @@ def job_filter(body: Mapping[str, Any]) -> JobFilter:
     statuses = _words(body.get("status"), JobStatus)
     if statuses is not None and JobStatus.WAITING in statuses:
         statuses = (*statuses, JobStatus.READY)  # clients see `ready` as `waiting`
+    between = list(_ranges(body))
     return JobFilter(
         job_id=_single(body.get("job_id")),
         roles=_words(body.get("role"), Role),
         party_id=_single(body.get("party_id")),
         statuses=statuses,
-        limit=MAX_ROWS if any(body.get(n) is not None for n in _SELECTIVE) else 1000,
+        between=tuple(between),
+        limit=MAX_ROWS
+        if between or any(body.get(n) is not None for n in _SELECTIVE)
+        else _MAX_ROWS_READ,
     )
 
 
 def task_filter(body: Mapping[str, Any]) -> TaskFilter:
     """Return the part of a query that the store answers; `matches` does the rest."""
+    job_id = _single(body.get("job_id"))
     return TaskFilter(
-        job_id=_single(body.get("job_id")),
+        job_id=job_id,
         component=_single(body.get("component_name")),
         roles=_words(body.get("role"), Role),
         party_id=_single(body.get("party_id")),
+        statuses=_words(body.get("status"), TaskStatus),
+        order=Order() if job_id is None else None,
         limit=MAX_ROWS,
     )
 
 
 _SELECTIVE: Final = ("job_id", "party_id", "role", "status")
+_TIMES: Final = (Sort.CREATED, Sort.STARTED, Sort.ENDED, Sort.ELAPSED)
+
+
+def _ranges(body: Mapping[str, Any]) -> Iterator[Between]:
+    """Give the ranges of times; one that is none is left to `matches`."""
+    for by in _TIMES:
+        wanted = body.get(by)
+        if isinstance(wanted, list) and len(wanted) == 2:
+            low, high = _number(wanted[0]), _number(wanted[1])
+            if low is not None and high is not None:
+                yield Between(by=by, low=float(low), high=float(high))
 
 
 def matches(row: Row, body: Mapping[str, Any]) -> bool:
@@ -101,7 +120,7 @@ def _words(value: Any, kind: type[T]) -> tuple[T, ...] | None:
     if value is None:
         return None
     words = {w.value: w for w in kind}
-    given = value if isinstance(value, list) else [value]
+    given = value if isinstance(value, list | tuple) else [value]
     return tuple(words[w] for w in given if isinstance(w, str) and w in words)
 
 
@@ -110,65 +129,47 @@ def _words(value: Any, kind: type[T]) -> tuple[T, ...] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Which part of a list to show, in which order. `limit` 0 means all."""
+    """Which part of a list to show, in which order."""
 
     limit: int
-    page: int  #: from 1
-    order_by: str
-    descending: bool
-
-    def cut(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows of this page, sorted; rows without the value come last."""
-        have = [r for r in rows if r.get(self.order_by) is not None]
-        lack = [r for r in rows if r.get(self.order_by) is None]
-        have.sort(key=lambda r: r[self.order_by], reverse=self.descending)
-        ordered = have + lack
-        if not self.limit:
-            return ordered
-        first = (self.page - 1) * self.limit
-        return ordered[first : first + self.limit]
+    offset: int
+    order: Order
 
 
-_ORDERS: Final = ("job_id", "task_version", "create_time", "start_time", "end_time", "elapsed")
 _SHOWN_STATUSES: Final = ("success", "running", "waiting", "failed", "canceled", "timeout")
 
 
-def page_of(body: Mapping[str, Any], *, order_by: str) -> Page:
-    """Return the page that a list route asks for. Raises: BadRequest."""
-    limit, page = integer(body, "limit", default=0), integer(body, "page", default=1)
+def page_of(*, limit: int, page: int, order_by: str, order: str) -> Page:
+    """Return the page that a list route asks for. Raises: BadRequest.
+
+    Args:
+        limit: Rows of a page, at most `MAX_ROWS`; 0 for the first `MAX_ROWS`, whatever `page` is.
+        page: From 1.
+        order_by: A word of `Sort`.
+        order: `asc` or `desc`.
+    """
     if limit < 0 or page < 1:
         raise BadRequest(reason="`limit` must not be negative, `page` starts at 1")
-    chosen = optional_text(body, "order_by") or order_by
-    if chosen not in _ORDERS:
-        raise BadRequest(reason=f"`order_by` must be one of {', '.join(_ORDERS)}")
-    order = (optional_text(body, "order") or "desc").lower()
-    if order not in ("asc", "desc"):
+    if limit * page > MAX_OFFSET:
+        raise BadRequest(reason=f"`page` ends after row {MAX_OFFSET}")
+    if order_by not in tuple(Sort):
+        raise BadRequest(reason=f"`order_by` must be one of {', '.join(Sort)}")
+    if order.lower() not in ("asc", "desc"):
         raise BadRequest(reason="`order` must be asc or desc")
-    return Page(limit=limit, page=page, order_by=chosen, descending=order == "desc")
+    size = min(limit or MAX_ROWS, MAX_ROWS)
+    return Page(
+        limit=size,
+        offset=(page - 1) * size if limit else 0,
+        order=Order(by=Sort(order_by), descending=order.lower() == "desc"),
+    )
 
 
-def check_words(body: Mapping[str, Any]) -> None:
-    """Raises: BadRequest: `role` or `status` names none."""
-    _check(body.get("role"), "role", tuple(r.value for r in Role))
-    _check(body.get("status"), "status", _SHOWN_STATUSES)
+def check_words(*, roles: Sequence[str] | None, statuses: Sequence[str] | None) -> None:
+    """Raises: BadRequest: `roles` or `statuses` has a word that is none."""
+    _check(roles, "role", tuple(r.value for r in Role))
+    _check(statuses, "status", _SHOWN_STATUSES)
 
 
-def _check(value: Any, name: str, known: Sequence[str]) -> None:
-    for word in value if isinstance(value, list) else [value]:
-        if word is not None and word not in known:
-            raise BadRequest(reason=f"`{name}` must be one of {', '.join(known)}")
-
-
-def contains(name: str, body: Mapping[str, Any]) -> Callable[[Row], bool]:
-    """Return a test for rows whose column (or any member of it) contains the text given for it."""
-    if body.get(name) is None:
-        return lambda _row: True
-    part = as_text(body[name], name)
-    column = "partners" if name == "partner" else name
-
-    def test(row: Row) -> bool:
-        cell = row.get(column)
-        cells = cell if isinstance(cell, list) else [cell]
-        return any(part in str(one) for one in cells if one is not None)
-
-    return test
+def _check(words: Sequence[str] | None, name: str, known: Sequence[str]) -> None:
+    if any(word not in known for word in words or ()):
+        raise BadRequest(reason=f"`{name}` must be one of {', '.join(known)}")

@@ -5,7 +5,8 @@
         "End a job."
 
 The body arrives read and checked; parameters of the path follow as keywords. An error is answered
-in-band (HTTP 200, the retcode tells), or with its HTTP status where `style` says so.
+in-band (HTTP 200, the retcode tells), or with its HTTP status where `style` says so (see
+`web/errors.py`). The docstring is the route's description for readers.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
-from flask import Blueprint, Response, request
+from flask import Blueprint, Flask, Response, request
 
 from fedflow.base.errors import BadRequest, FedflowError
 from fedflow.web.bodies import Body, NoBody, read_body
-from fedflow.web.errors import status_errors
 from fedflow.wire.json_text import decode_json
 
 View = Callable[..., Response]
@@ -36,16 +36,30 @@ class Style(StrEnum):
     STATUS = "status"  #: the error's HTTP status; clients take exactly 200 as the file
 
 
+class Access(StrEnum):
+    """Who may call a route; its blueprint does the check."""
+
+    CLIENT = "client"  #: signed, if the server asks for signatures
+    OPEN = "open"  #: anybody
+    EXECUTOR = "executor"  #: this server's executors, with their task token
+    PARTY = "party"  #: other parties, through the relay
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
     """What is known of a route without calling it."""
 
     body: type[Body]
     data: Any  #: type of the answer's `data`: what `msgspec.json.schema` understands; None = none
+    meta: Any  #: type of the envelope's `meta`; None = none
     style: Style
     produces: str | None  #: media type of a download; None = the envelope
     form: bool  #: multipart: the body class describes query and text fields, one part is `file`
     own: bool  #: fedflow's, not FATE's
+    access: Access
+    bare: bool  #: the answer is `data` itself, without an envelope
+    needed: bool  #: a request without a body is refused
+    looks: bool  #: it only looks, so few of its requests are answered at once
 
 
 def route(
@@ -54,50 +68,71 @@ def route(
     *,
     body: type[Body] = NoBody,
     data: Any = None,
+    meta: Any = None,
     methods: tuple[str, ...] = ("POST",),
     style: Style = Style.IN_BAND,
     produces: str | None = None,
     form: bool = False,
     own: bool = False,
+    access: Access = Access.CLIENT,
+    bare: bool = False,
+    strict: bool = False,
+    needed: bool = False,
+    looks: bool = False,
 ) -> Callable[[View], View]:
     """Serve `rule` with the decorated view; may be given several times for several rules.
 
-    With `form` the view gets no body and reads the request itself.
+    With `form` the view gets no body and reads the request itself. With both `data` and `produces`
+    the answer may be either. A body is `needed` where a member is required. Elsewhere one that
+    cannot be read counts as absent, as in FATE, unless the route is `strict`. Requests of routes
+    that `looks` have few threads (`http_server.HttpSettings`), so that they leave time for others.
     """
-    declared = Route(body=body, data=data, style=style, produces=produces, form=form, own=own)
-    needed = any(field.required for field in msgspec.structs.fields(body))
+    needed = needed or any(field.required for field in msgspec.structs.fields(body))
+    declared = Route(
+        body=body, data=data, meta=meta, style=style, produces=produces, form=form, own=own,
+        access=access, bare=bare, needed=needed, looks=looks,
+    )  # fmt: skip
 
     def mark(view: View) -> View:
         @functools.wraps(view)
         def served(**parameters: Any) -> Response:
             if form:
                 return view(**parameters)
-            return view(read_body(body, _given(needed)), **parameters)
+            return view(read_body(body, _given(strict=strict, needed=needed)), **parameters)
 
-        guarded = status_errors(served) if style is Style.STATUS else served
-        setattr(guarded, _MARK, declared)
+        setattr(served, _MARK, declared)
         endpoint = f"{view.__name__}{rule}".replace(".", "_")
-        blueprint.add_url_rule(rule, endpoint=endpoint, view_func=guarded, methods=methods)
+        if methods != ("POST",):
+            endpoint += "-".join(("", *methods))
+        blueprint.add_url_rule(rule, endpoint=endpoint, view_func=served, methods=methods)
         return view
 
     return mark
 
 
-def declaration(view: Callable[..., Any]) -> Route | None:
+def look_paths(app: Flask) -> frozenset[str]:
+    """Return the paths of the routes that only look; they have no parameters in them."""
+    return frozenset(
+        rule.rule
+        for rule in app.url_map.iter_rules()
+        if (declared := declaration(app.view_functions[rule.endpoint])) and declared.looks
+    )
+
+
+def declaration(view: Callable[..., Any] | None) -> Route | None:
     """Return what `route` declared for a served view, None if it was not declared."""
     found = getattr(view, _MARK, None)
     return found if isinstance(found, Route) else None
 
 
-def _given(needed: bool) -> dict[str, Any]:
-    """Return the body; where none is needed, one that cannot be read counts as absent, as in FATE.
-
-    Raises: BadRequest.
-    """
+def _given(*, strict: bool, needed: bool) -> dict[str, Any]:
+    """Return the body of a request. Raises: BadRequest."""
+    if needed and not request.get_data(cache=True).strip():
+        raise BadRequest(reason="the body is empty; send a JSON object")
     try:
         return json_object()
     except FedflowError:
-        if needed:
+        if strict or needed:
             raise
         return {}
 

@@ -1,70 +1,235 @@
-"""`/v1/table`: this party's data sets. Source: `reference/flow-rest-api.md` section 2.3."""
+"""`/v1/table`: this party's data sets. Source: `reference/flow-rest-api.md` section 2.3.
+
+What is made of elsewhere, and where a table comes from: `web/table_sources.py`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import tempfile
+from typing import Any, Final, TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.base.errors import BadRequest, NoData, TableNotFound
-from fedflow.web.answers import refusal, success
+from fedflow.base.errors import (
+    BadRequest,
+    FedflowError,
+    JobNotFound,
+    MissingArgument,
+    NoData,
+    TableNotFound,
+)
+from fedflow.domain.records import TableRecord
+from fedflow.web.answers import download, refusal, success
 from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Flag, NoBody, Text, Whole, site_of
 from fedflow.web.current import services
-from fedflow.web.errors import status_errors
-from fedflow.web.requests import integer, json_body, require, site, text
+from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
 
 table = Blueprint("table", __name__, url_prefix="/table")
 table.before_request(require_client)
 
 MAX_PREVIEW: Final = 100
+_NO_TABLE: Final = "no find table"  #: fate_test compares this sentence
 
 
-@table.post("/table_info")
-def table_info() -> Response:
+class NamesBody(Body, frozen=True):
+    """Which table; its name may stand under either of FATE's two members."""
+
+    table_name: Text | None = None
+    name: Text | None = None
+    namespace: Text | None = None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Return namespace and name. Raises: MissingArgument."""
+        name = self.table_name if self.table_name is not None else self.name
+        given = {"table_name": name, "namespace": self.namespace}
+        missing = [member for member, value in given.items() if value is None]
+        if missing:
+            raise MissingArgument(names=",".join(missing))
+        return str(self.namespace), str(name)
+
+
+class DeleteBody(NamesBody, frozen=True):
+    """Which table, or whose outputs: of a job, of one site, of one component."""
+
+    job_id: Text | None = None
+    role: Text | None = None
+    party_id: Text | None = None
+    component_name: Text | None = None
+
+
+class PreviewBody(NamesBody, frozen=True):
+    """Which table, and how many rows."""
+
+    limit: Whole = Whole(MAX_PREVIEW)
+
+
+class DownloadBody(NamesBody, frozen=True):
+    """Which table, and whether with a header line."""
+
+    head: Flag = Flag(1)
+
+
+class SiteBody(Body, frozen=True):
+    """One site's share of a job."""
+
+    job_id: Text
+    role: Text
+    party_id: Text
+
+
+class TableName(TypedDict):
+    table_name: str
+    namespace: str
+
+
+class TableInfo(TypedDict, total=False):
+    table_name: str
+    namespace: str
+    exist: int
+    count: int
+    partition: int
+    schema: dict[str, Any]
+    enable: bool
+    origin: str
+    extend_sid: bool
+    address: dict[str, Any]
+
+
+class ComponentTables(TypedDict):
+    input: dict[str, Any]
+    output: dict[str, dict[str, str]]
+
+
+class Preview(TypedDict):
+    header: list[str]
+    data: list[list[str]]
+
+
+class Deleted(TypedDict, total=False):
+    table_name: str
+    namespace: str
+    tables: list[TableName]
+
+
+@route(table, "/table_info", body=NamesBody, data=TableInfo)
+def table_info(body: NamesBody) -> Response:
     """Return what is known of a table; `exist` 0 if there is none."""
-    namespace, name = _names(json_body())
-    found = services().tables.get(namespace, name)
-    return success(fields.table_info_row(namespace, name, found))
+    namespace, name = body.names
+    return success(
+        fields.table_info_row(namespace, name, services().data.tables.get(namespace, name))
+    )
 
 
-@table.post("/delete")
-def delete() -> Response:
-    """Delete a table."""
-    namespace, name = _names(json_body())
+@route(table, "/delete", body=DeleteBody, data=Deleted)
+def delete(body: DeleteBody) -> Response:
+    """Delete a table, or what a job made here: without a name, `job_id` says which job.
+
+    Tables that a job only read stay, and so do outputs that another job took over.
+    """
     try:
-        services().tables.drop(namespace, name)
-    except TableNotFound as exc:
-        # fate_test compares this sentence
-        return refusal(envelope.ARGUMENT_ERROR, "no find table", error=exc)
+        if body.table_name is None and body.name is None and body.job_id is not None:
+            return _delete_outputs(body, body.job_id)
+        namespace, name = body.names
+        services().data.tables.drop(namespace, name)
+    except (TableNotFound, JobNotFound) as exc:
+        return refusal(envelope.ARGUMENT_ERROR, _NO_TABLE, error=exc)
     return success({"table_name": name, "namespace": namespace})
 
 
-@table.post("/list")
-def list_tables() -> Response:
-    """Return the tables of a job at one site, by component."""
-    body = json_body()
-    require(body, "job_id", "role", "party_id")
-    return success(services().tables.of_job(text(body, "job_id"), site(body)))
+def _delete_outputs(body: DeleteBody, job_id: str) -> Response:
+    site = None
+    if body.role is not None and body.party_id is not None:
+        site = site_of(body.role, body.party_id)
+    dropped = services().data.tables.drop_outputs(job_id, site=site, component=body.component_name)
+    if not dropped:
+        return _nothing(NoData(reason=f"job {job_id} has no such output table"))
+    return success({**_name_row(dropped[0]), "tables": [_name_row(t) for t in dropped]})
 
 
-@table.post("/preview")
-@status_errors
-def preview() -> Response:
+@route(table, "/list", body=SiteBody, data=dict[str, ComponentTables])
+def list_tables(body: SiteBody) -> Response:
+    """Return what each component of a job reads at one site, and the tables that it made."""
+    site = site_of(body.role, body.party_id)
+    try:
+        return success(services().data.tables.of_job(body.job_id, site))
+    except JobNotFound as exc:
+        return refusal(envelope.ARGUMENT_ERROR, f"{exc.message} {exc.hint}", error=exc)
+
+
+@route(table, "/preview", body=PreviewBody, data=Preview, style=Style.STATUS)
+def preview(body: PreviewBody) -> Response:
     """Return the first rows of a table as text, at most 100; HTTP 210 if there is no such table."""
-    body = json_body()
-    namespace, name = _names(body)
-    limit = integer(body, "limit", default=MAX_PREVIEW)
-    if not 0 <= limit <= MAX_PREVIEW:
+    namespace, name = body.names
+    if not 0 <= body.limit <= MAX_PREVIEW:
         raise BadRequest(reason=f"`limit` must be between 0 and {MAX_PREVIEW}")
-    found = services().tables.get(namespace, name)
+    found = services().data.tables.get(namespace, name)
     if found is None:
         raise NoData(reason=f"there is no table {namespace}.{name}")
-    return success({"header": fields.table_columns(found), "data": found.preview[:limit]})
+    return success({"header": fields.table_columns(found), "data": found.preview[: body.limit]})
 
 
-def _names(body: dict[str, Any]) -> tuple[str, str]:
-    """Return namespace and name; the name may stand under either of FATE's two members."""
-    given = {"table_name": body.get("name"), **{n: v for n, v in body.items() if v is not None}}
-    require(given, "table_name", "namespace")
-    return text(given, "namespace"), text(given, "table_name")
+@route(
+    table, "/download", body=DownloadBody, methods=("GET",), style=Style.STATUS,
+    produces="application/gzip",
+)  # fmt: skip
+def table_download(body: DownloadBody) -> Response:
+    """Return a table as tar.gz with `table.csv` and `table.meta`; HTTP 210 if there is none."""
+    namespace, name = body.names
+    content = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it was sent
+    try:
+        services().data.tables.write_archive(namespace, name, content, head=bool(body.head))
+    except BaseException:
+        content.close()
+        raise
+    return download(content, f"table_{_file_word(namespace)}_{_file_word(name)}.tar.gz")
+
+
+@route(table, "/disable", body=NamesBody, data=list[TableName])
+def disable(body: NamesBody) -> Response:
+    """Keep jobs from reading a table, or all of a namespace."""
+    return _set_disabled(body, disabled=True)
+
+
+@route(table, "/enable", body=NamesBody, data=list[TableName])
+def enable(body: NamesBody) -> Response:
+    """Let jobs read a table again, or all of a namespace."""
+    return _set_disabled(body, disabled=False)
+
+
+def _set_disabled(body: NamesBody, *, disabled: bool) -> Response:
+    name = body.table_name if body.table_name is not None else body.name
+    if name is None and body.namespace is None:
+        raise MissingArgument(names="table_name,namespace")
+    changed = services().data.tables.set_disabled(body.namespace, name, disabled=disabled)
+    return success([_name_row(t) for t in changed])
+
+
+@route(table, "/disable/delete", data=list[TableName])
+def delete_disabled(body: NoBody) -> Response:
+    """Delete the disabled tables."""
+    dropped = services().data.tables.drop_disabled()
+    if not dropped:
+        return _nothing(NoData(reason="no disabled table can be deleted"))
+    return success([_name_row(t) for t in dropped])
+
+
+@route(table, "/<access_module>")
+def anything_else(body: NoBody, access_module: str) -> Response:
+    """Do nothing: FATE Flow answers every other word so, and clients rely on it."""
+    return success()
+
+
+def _nothing(exc: FedflowError) -> Response:
+    return refusal(envelope.ARGUMENT_ERROR, _NO_TABLE, error=exc)
+
+
+def _name_row(found: TableRecord) -> TableName:
+    return {"table_name": found.name, "namespace": found.namespace}
+
+
+def _file_word(name: str) -> str:
+    """Return a name as part of a file's name: no separators, and no leading dot."""
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:100]

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Blueprint, Response, request
 
-from fedflow.base.errors import BadRequest, ForbiddenRoute
+from fedflow.base.errors import BadRequest, ForbiddenRoute, MissingArgument
 from fedflow.domain.records import TaskKey
 from fedflow.web.answers import success
 from fedflow.web.auth import PARTY_FLAG, task_token
+from fedflow.web.bodies import Body, Flag, OpenBody, Text
 from fedflow.web.current import services
-from fedflow.web.requests import flag, json_body, require, text
+from fedflow.web.routes import Access, route
 from fedflow.wire.fields import table_to_wire
 from fedflow.wire.paths import WORKER_COMMANDS, parse_worker_path, task_of
 
 tracker = Blueprint("tracker", __name__)
 
 
-def _task() -> TaskKey:
+class NamesBody(Body, frozen=True):
+    """Which table: by its names, or as an output of an earlier job."""
+
+    namespace: Text | None = None
+    table_name: Text | None = None
+    job_id: Text | None = None
+    component_name: Text | None = None
+    data_name: Text | None = None
+
+
+class TableBody(Body, frozen=True):
+    """A table that a task wrote; `drop` replaces one of that name."""
+
+    table: dict[str, Any]
+    drop: Flag = Flag(0)
+
+
+@tracker.before_request
+def require_task() -> None:
+    """Refuse calls of other parties, and those without a token; `Workers` checks which token."""
+    own_task()
+    task_token()
+
+
+def own_task() -> TaskKey:
+    """Return the attempt that the request's path names. Raises: ForbiddenRoute, BadRequest."""
     if PARTY_FLAG in request.environ:
         raise ForbiddenRoute(path=request.path[:200])
     match = parse_worker_path(request.path)
@@ -25,37 +53,37 @@ def _task() -> TaskKey:
     return task_of(match.params)
 
 
-@tracker.post(WORKER_COMMANDS["task_report"])
-def task_report(**_params: str) -> Response:
+@route(tracker, WORKER_COMMANDS["task_report"], body=OpenBody, access=Access.EXECUTOR, strict=True)
+def task_report(body: OpenBody, **_params: str) -> Response:
     """Take an executor's report: it runs, how far it is, how it ended."""
-    services().workers.report(_task(), task_token(), json_body())
+    services().workers.report(own_task(), task_token(), body.given)
     return success()
 
 
-@tracker.post(WORKER_COMMANDS["metric_save"])
-def metric_save(**_params: str) -> Response:
+@route(tracker, WORKER_COMMANDS["metric_save"], body=OpenBody, access=Access.EXECUTOR, strict=True)
+def metric_save(body: OpenBody, **_params: str) -> Response:
     """Store metric points."""
-    services().workers.save_metrics(_task(), task_token(), json_body())
+    services().workers.save_metrics(own_task(), task_token(), body.given)
     return success()
 
 
-@tracker.post(WORKER_COMMANDS["table_get"])
-def table_get(**_params: str) -> Response:
+@route(
+    tracker, WORKER_COMMANDS["table_get"], body=NamesBody, data=dict[str, Any],
+    access=Access.EXECUTOR,
+)  # fmt: skip
+def table_get(body: NamesBody, **_params: str) -> Response:
     """Return what is known of a table of this party."""
-    key, token, body = _task(), task_token(), json_body()
-    table = services().workers.table_get(
-        key, token, text(body, "namespace"), text(body, "table_name")
-    )
-    return success(table_to_wire(table))
+    key, token, workers = own_task(), task_token(), services().workers
+    if body.job_id and body.component_name and body.data_name:
+        output = body.job_id, body.component_name, body.data_name
+        return success(table_to_wire(workers.output_get(key, token, *output)))
+    if body.namespace is None or body.table_name is None:
+        raise MissingArgument(names="namespace,table_name")
+    return success(table_to_wire(workers.table_get(key, token, body.namespace, body.table_name)))
 
 
-@tracker.post(WORKER_COMMANDS["table_create"])
-def table_create(**_params: str) -> Response:
+@route(tracker, WORKER_COMMANDS["table_create"], body=TableBody, access=Access.EXECUTOR)
+def table_create(body: TableBody, **_params: str) -> Response:
     """Register a table that the task wrote."""
-    key, token, body = _task(), task_token(), json_body()
-    require(body, "table")
-    if not isinstance(body["table"], dict):
-        raise BadRequest(reason="`table` must be an object")
-    drop = flag(body, "drop", default=False)
-    services().workers.table_create(key, token, body["table"], drop=drop)
+    services().workers.table_create(own_task(), task_token(), body.table, drop=bool(body.drop))
     return success()

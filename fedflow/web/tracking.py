@@ -17,15 +17,83 @@ from fedflow.domain.records import JobFilter, JobRecord, Metric
 from fedflow.domain.site import Site
 from fedflow.web.answers import download, refusal, success
 from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Flag, Text, Whole, site_of
 from fedflow.web.current import services
-from fedflow.web.errors import status_errors
-from fedflow.web.requests import flag, integer, json_body, optional_text, require, site, text
-from fedflow.wire import envelope, fields
+from fedflow.web.job import JobBody
+from fedflow.web.records import (
+    Components,
+    DataView,
+    MetricContent,
+    ModelMeta,
+    OutputDataMeta,
+    OutputTableRow,
+)
+from fedflow.web.routes import Style, route
+from fedflow.wire import envelope, fields, model_json
 
 tracking = Blueprint("tracking", __name__, url_prefix="/tracking")
 tracking.before_request(require_client)
 
-Body = dict[str, Any]
+
+Members = dict[str, Any]
+
+
+# --- which share ----------------------------------------------------------------------------------
+
+
+class OwnJobBody(Body, frozen=True, kw_only=True):
+    """One site's share of a job."""
+
+    job_id: Text
+    role: Text | None = None
+    party_id: Text | None = None
+
+    @property
+    def site(self) -> Site:
+        """Return the site. Raises: BadRequest: no such role. JobNotFound: nor a site to assume."""
+        if self.role is None or self.party_id is None:
+            return services().tracking.default_site(self.job_id)
+        return site_of(self.role, self.party_id)
+
+
+class ComponentBody(OwnJobBody, frozen=True, kw_only=True):
+    """One component of a job at one site."""
+
+    component_name: Text
+
+
+class MetricBody(ComponentBody, frozen=True, kw_only=True):
+    """One metric of a component."""
+
+    metric_namespace: Text
+    metric_name: Text
+
+
+class OutputBody(ComponentBody, frozen=True, kw_only=True):
+    """Output data of a component: how many rows (-1: all), and whether with a header line."""
+
+    limit: Whole = Whole(-1)
+    head: Flag = Flag(1)
+
+
+class SiteBody(Body, frozen=True):
+    """One component of a job at one site, which must be named."""
+
+    job_id: Text
+    component_name: Text
+    role: Text
+    party_id: Text
+
+    @property
+    def site(self) -> Site:
+        """Return the site. Raises: BadRequest: no such role."""
+        return site_of(self.role, self.party_id)
+
+
+class SummaryBody(SiteBody, frozen=True):
+    """Whose summary, and the name of the file if it is wanted as one."""
+
+    filename: Text | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,43 +110,33 @@ class Share:
         return f"job_{self.job_id}_{self.component}_{role}_{party}_output_data.tar.gz"
 
 
-def _share(body: Body) -> Share:
-    require(body, "job_id", "component_name")
-    job_id, component = text(body, "job_id"), text(body, "component_name")
-    return Share(job_id=job_id, component=component, site=_site(body, job_id))
-
-
-def _site(body: Body, job_id: str) -> Site:
-    if body.get("role") is None or body.get("party_id") is None:
-        return services().tracking.default_site(job_id)
-    return site(body)
+def _share(body: ComponentBody | SiteBody) -> Share:
+    return Share(job_id=body.job_id, component=body.component_name, site=body.site)
 
 
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-@tracking.post("/component/list")
-def component_list() -> Response:
+@route(tracking, "/component/list", body=JobBody, data=Components)
+def component_list(body: JobBody) -> Response:
     """Return the component names of a job."""
-    return success({"components": services().tracking.components(text(json_body(), "job_id"))})
+    return success({"components": services().tracking.components(body.job_id)})
 
 
-@tracking.post("/job/data_view")
-def job_data_view() -> Response:
+@route(tracking, "/job/data_view", body=OwnJobBody, data=DataView)
+def job_data_view(body: OwnJobBody) -> Response:
     """Return which tables a job reads, its roles, and this site's partners."""
-    body = json_body()
-    job_id = text(body, "job_id")
-    where = _site(body, job_id)
-    which = JobFilter(job_id=job_id, roles=(where.role,), party_id=where.party_id, limit=1)
+    where = body.site
+    which = JobFilter(job_id=body.job_id, roles=(where.role,), party_id=where.party_id, limit=1)
     found = services().jobs.find(which)
     if not found:
         return refusal(envelope.ARGUMENT_ERROR, "error")
     return success(_data_view(found[0]))
 
 
-def _data_view(job: JobRecord) -> Body:
+def _data_view(job: JobRecord) -> Members:
     own, roles = job.key.site, fields.roles_as_numbers(job.roles)
-    partners: Body = {}
+    partners: Members = {}
     for role, parties in job.roles.items():
         others = [p for p in parties if (role, p) != (own.role.value, own.party_id)]
         if others:
@@ -88,7 +146,7 @@ def _data_view(job: JobRecord) -> Body:
         if job.is_initiator
         else [(own.role.value, own.party_id)]
     )
-    dataset: Body = {}
+    dataset: Members = {}
     for role, party in visible:
         index = job.roles[role].index(party)
         read = _read_tables(job.conf, role, index)
@@ -111,7 +169,7 @@ def _read_tables(conf: Any, role: str, index: int) -> dict[str, str]:
     return read
 
 
-def _member(value: Any, name: str) -> Body:
+def _member(value: Any, name: str) -> Members:
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -119,30 +177,40 @@ def _member(value: Any, name: str) -> Body:
 # --- metrics --------------------------------------------------------------------------------------
 
 
-@tracking.post("/component/metric/all")
-def metric_all() -> Response:
+@route(
+    tracking, "/component/metric/all", body=ComponentBody,
+    data=dict[str, dict[str, MetricContent]],
+)  # fmt: skip
+def metric_all(body: ComponentBody) -> Response:
     """Return all metrics with points and meta."""
-    found = _metrics(_share(json_body()))
+    found = _metrics(_share(body))
     return success(fields.metric_tree(found), retmsg="success" if found else "no data")
 
 
-@tracking.post("/component/metrics")
-def metric_names() -> Response:
+@route(tracking, "/component/metrics", body=ComponentBody, data=dict[str, list[str]])
+def metric_names(body: ComponentBody) -> Response:
     """Return the names of the metrics by namespace."""
-    found = _metrics(_share(json_body()))
+    found = _metrics(_share(body))
     return success(fields.metric_names(found), retmsg="success" if found else "no data")
 
 
-@tracking.post("/component/metric_data")
-def metric_data() -> Response:
+@route(
+    tracking, "/component/metric_data", body=MetricBody, data=list[list[Any]], meta=dict[str, Any]
+)
+def metric_data(body: MetricBody) -> Response:
     """Return the points and the meta of one metric."""
-    body = json_body()
-    require(body, "job_id", "component_name", "metric_namespace", "metric_name")
-    wanted = (text(body, "metric_namespace"), text(body, "metric_name"))
+    wanted = (body.metric_namespace, body.metric_name)
     for metric in _metrics(_share(body)):
         if (metric.namespace, metric.name) == wanted:
             return success(fields.metric_points(metric), meta=dict(metric.meta))
     return success([], retmsg="no data", meta={})
+
+
+@route(tracking, "/component/metric/delete", body=JobBody, data=str)
+def metric_delete(body: JobBody) -> Response:
+    """Delete all metrics of an ended job at this server."""
+    services().cleaning.drop_metrics(body.job_id)
+    return success("delete status: True")
 
 
 def _metrics(share: Share) -> list[Metric]:
@@ -152,39 +220,39 @@ def _metrics(share: Share) -> list[Metric]:
 # --- parameters, model, summary -------------------------------------------------------------------
 
 
-@tracking.post("/component/parameters")
-def parameters() -> Response:
+@route(tracking, "/component/parameters", body=ComponentBody, data=dict[str, Any])
+def parameters(body: ComponentBody) -> Response:
     """Return the parameters of a component as this site got them."""
-    share = _share(json_body())
+    share = _share(body)
     return success(services().tracking.parameters(share.job_id, share.component, share.site))
 
 
-@tracking.post("/component/output/model")
-def output_model() -> Response:
+@route(tracking, "/component/output/model", body=ComponentBody, data=Any, meta=ModelMeta)
+def output_model(body: ComponentBody) -> Response:
     """Return the model share of a component; an empty object if there is none."""
-    share = _share(json_body())
+    share = _share(body)
     model = services().tracking.model(share.job_id, share.component, share.site)
     if model is None:
         return success({}, retmsg="no data", meta={})
     task = services().tracking.task(share.job_id, share.component, share.site)
-    return success(model.param, meta={"meta_data": model.meta, "module_name": task.module})
+    meta = {"meta_data": model_json.shown(model.meta), "module_name": task.module}
+    return success(model_json.shown(model.param), meta=meta)
 
 
-@tracking.post("/component/summary/download")
-@status_errors
-def summary_download() -> Response:
+@route(
+    tracking, "/component/summary/download", body=SummaryBody, data=Any, style=Style.STATUS,
+    produces="application/json",
+)  # fmt: skip
+def summary_download(body: SummaryBody) -> Response:
     """Return the summary of a component, as a file if the body names one; HTTP 210 if none."""
-    body = json_body()
-    require(body, "job_id", "component_name", "role", "party_id")
     share = _share(body)
     found = services().tracking.summary(share.job_id, share.component, share.site)
     if found is None:
         raise NoData(reason=f"{share.component} has no summary at {share.site}")
-    name = optional_text(body, "filename")
-    if name is None:
+    if body.filename is None:
         return success(found)
     content = io.BytesIO(envelope.encode(found))
-    return download(content, _base_name(name), mimetype="application/json")
+    return download(content, _base_name(body.filename), mimetype="application/json")
 
 
 def _base_name(name: str) -> str:
@@ -194,10 +262,13 @@ def _base_name(name: str) -> str:
 # --- output data ----------------------------------------------------------------------------------
 
 
-@tracking.post("/component/output/data")
-def output_data() -> Response:
+@route(
+    tracking, "/component/output/data", body=ComponentBody, data=list[list[list[Any]]],
+    meta=OutputDataMeta,
+)  # fmt: skip
+def output_data(body: ComponentBody) -> Response:
     """Return the first rows of each output table, at most 100."""
-    share = _share(json_body())
+    share = _share(body)
     services().tracking.task(share.job_id, share.component, share.site)  # unknown: an error
     rows: list[Any] = []
     meta: dict[str, list[Any]] = {"header": [], "total": [], "names": []}
@@ -211,20 +282,20 @@ def output_data() -> Response:
     return success(rows, retmsg="success" if rows else "no data", meta=meta)
 
 
-@tracking.get("/component/output/data/download")
-@status_errors
-def output_data_download() -> Response:
+@route(
+    tracking, "/component/output/data/download", body=OutputBody, methods=("GET",),
+    style=Style.STATUS, produces="application/gzip",
+)  # fmt: skip
+def output_data_download(body: OutputBody) -> Response:
     """Return the output tables as tar.gz; HTTP 210 if there are none."""
-    body = json_body()
     share = _share(body)
-    limit = integer(body, "limit", default=-1)
-    if limit == 0:
+    if body.limit == 0:
         raise NoData(reason="`limit` is 0")
     content = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it was sent
     try:
         services().tracking.write_archive(
             share.job_id, share.component, share.site, content,
-            limit=limit, head=flag(body, "head", default=True),
+            limit=body.limit, head=bool(body.head),
         )  # fmt: skip
     except BaseException:
         content.close()
@@ -232,11 +303,9 @@ def output_data_download() -> Response:
     return download(content, share.file_name)
 
 
-@tracking.post("/component/output/data/table")
-def output_data_table() -> Response:
+@route(tracking, "/component/output/data/table", body=SiteBody, data=list[OutputTableRow])
+def output_data_table(body: SiteBody) -> Response:
     """Return where the output tables of a component are."""
-    body = json_body()
-    require(body, "job_id", "role", "party_id", "component_name")
     share = _share(body)
     found = services().tracking.outputs(share.job_id, share.component, share.site)
     if not found:

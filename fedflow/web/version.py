@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
+import msgspec
 from flask import Blueprint, Response
 
+from fedflow.base.errors import NotSupportedYet
 from fedflow.web.answers import status_refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text
+from fedflow.web.bodies import Body, NoBody, Text
 from fedflow.web.current import services
-from fedflow.web.routes import route
+from fedflow.web.routes import Style, route
 from fedflow.wire.headers import API_VERSION
 
 version = Blueprint("version", __name__)
@@ -19,6 +23,25 @@ class ModuleBody(Body, frozen=True):
     """Which software."""
 
     module: Text | None = None
+
+
+class FederatedBody(Body, frozen=True):
+    """A federation's id."""
+
+    federated_id: Text | None = msgspec.field(name="federatedId", default=None)
+
+
+class CommonRow(TypedDict):
+    version: str
+    host: str
+    http_port: int
+    grpc_port: int
+    party_id: str
+
+
+class BoardRow(TypedDict):
+    host: str
+    port: int
 
 
 @route(version, "/version/get", body=ModuleBody, data=dict[str, str])
@@ -34,6 +57,45 @@ def server_version_get(body: ModuleBody) -> Response:
     if body.module is not None:
         return _version_of(body.module)
     return success({**services().info.versions(), "API": API_VERSION})
+
+
+@route(version, "/version/set", body=FederatedBody, data=str)
+def version_set(body: FederatedBody) -> Response:
+    """Return what was sent: a federation has no version of its own."""
+    return success(body.federated_id)
+
+
+@route(version, "/info/common", data=CommonRow)
+def info_common(_body: NoBody) -> Response:
+    """Return where this server listens and which party it is."""
+    return success(services().info.common())
+
+
+@route(version, "/info/party/<party_id>", data=CommonRow)
+def info_party(_body: NoBody, party_id: str) -> Response:
+    """Ask the server of a party who it is: a test of the way there and back."""
+    return success(services().administration.neighbours.ask(party_id))
+
+
+@route(version, "/info/party/<proxy_party_id>/<party_id>", data=CommonRow)
+def info_party_through(_body: NoBody, proxy_party_id: str, party_id: str) -> Response:
+    """Refuse to choose the way to a party: the conf's routes say which it is."""
+    raise NotSupportedYet(what=f"Going through party {proxy_party_id[:32]} to {party_id[:32]}")
+
+
+@route(version, "/info/fateboard", data=BoardRow, style=Style.STATUS)
+def info_board(_body: NoBody) -> Response:
+    """Return where the server FATEBOARD listens, if it is in the conf or was registered."""
+    board = services().administration.registry.server("FATEBOARD")
+    if board is None:
+        return status_refusal(404)
+    return success({"host": board.host, "port": board.port})
+
+
+@route(version, "/info/eggroll", style=Style.STATUS)
+def info_eggroll(_body: NoBody) -> Response:
+    """Answer HTTP 503: there is no Eggroll here."""
+    return status_refusal(503)
 
 
 def _version_of(module: str) -> Response:

@@ -51,6 +51,7 @@ def failure(exc: FedflowError) -> Envelope:
     return envelope(
         exc.retcode,
         f"{exc.message} {exc.hint}",
+        data=exc.data,
         job_id=str(job_id) if job_id else None,
         error=error_member(exc),
     )

@@ -13,10 +13,21 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.domain.records import JobRecord, Metric, OutputTable, TableRecord, TaskRecord
+from fedflow import __version__
+from fedflow.domain.providers import provider_of_module
+from fedflow.domain.records import (
+    JOB_END,
+    Connector,
+    Engine,
+    JobRecord,
+    Metric,
+    OutputTable,
+    TableRecord,
+    TaskRecord,
+)
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role
-from fedflow.domain.states import JobStatus
+from fedflow.domain.states import JOB_FINAL, TASK_SEVERITY, JobStatus
 
 Row = dict[str, Any]
 
@@ -30,17 +41,18 @@ ENGINE: Final = "STANDALONE"
 def job_row(job: JobRecord) -> Row:
     """Return a job as FATE's JOB record, with the prefix `f_`."""
     site, holds = job.key.site, job.cores if job.in_use else 0
+    inherited = job.parameters.get("inheritance_info") or {}
     return {
         "f_job_id": job.key.job_id,
         "f_name": "",
         "f_description": job.description,
-        "f_tag": job.tag,
+        "f_tag": job.tag or (JOB_END if job.status in JOB_FINAL else ""),
         "f_user_id": job.user,
         "f_user": {site.role.value: {site.party_id: job.user}},
         "f_dsl": job.dsl,
         "f_runtime_conf": job.conf,
-        "f_runtime_conf_on_party": {"job_parameters": _common_parameters(job.conf)},
-        "f_train_runtime_conf": {},
+        "f_runtime_conf_on_party": _conf_on_party(job),
+        "f_train_runtime_conf": job.train_conf,
         "f_roles": roles_as_numbers(job.roles),
         "f_initiator_role": job.initiator.role.value,
         "f_initiator_party_id": job.initiator.party_id,
@@ -54,7 +66,7 @@ def job_row(job: JobRecord) -> Row:
         "f_ready_time": None,
         "f_cancel_signal": job.status is JobStatus.CANCELED,
         "f_cancel_time": job.ended_ms if job.status is JobStatus.CANCELED else None,
-        "f_rerun_signal": False,
+        "f_rerun_signal": job.epoch > 0 and job.status is JobStatus.WAITING,
         "f_end_scheduling_updates": 0,
         "f_engine_name": ENGINE,
         "f_engine_type": "computing",
@@ -65,8 +77,8 @@ def job_row(job: JobRecord) -> Row:
         "f_resource_in_use": job.in_use,
         "f_apply_resource_time": job.applied_ms,
         "f_return_resource_time": job.returned_ms,
-        "f_inheritance_info": {},
-        "f_inheritance_status": "pass",
+        "f_inheritance_info": inherited,
+        "f_inheritance_status": "success" if inherited else "pass",
         **_times(job),
         "f_reason": reason_row(job.reason),
     }
@@ -75,11 +87,36 @@ def job_row(job: JobRecord) -> Row:
 def job_list_row(job: JobRecord) -> Row:
     """Return a job as `list/job` shows it: no prefix, the party id a number, and its partners."""
     row = without_prefix(job_row(job))
-    own = job.key.site.party_id
-    others = {party for parties in job.roles.values() for party in parties} - {own}
-    row["party_id"] = party_number(own)
-    row["partners"] = sorted((party_number(p) for p in others), key=_party_order)
+    row["party_id"] = party_number(job.key.site.party_id)
+    row["partners"] = sorted((party_number(p) for p in job.partners), key=_party_order)
     return row
+
+
+def job_cores_row(job: JobRecord) -> Row:
+    """Return what a job takes of the cores, as `resource/query` shows it."""
+    site = job.key.site
+    return {
+        "job_id": job.key.job_id,
+        "role": site.role.value,
+        "party_id": site.party_id,
+        "core": job.cores,
+        "memory": 0,
+    }
+
+
+def engine_row(engine: Engine) -> Row:
+    """Return a computing engine as FATE's record; memory is not counted."""
+    return {
+        "f_engine_name": engine.name,
+        "f_engine_type": "computing",
+        "f_engine_entrance": "fate_on_standalone",
+        "f_engine_config": {},
+        "f_cores": engine.cores,
+        "f_remaining_cores": engine.remaining_cores,
+        "f_memory": 0,
+        "f_remaining_memory": 0,
+        "f_nodes": 1,
+    }
 
 
 def job_status_word(status: JobStatus) -> str:
@@ -95,6 +132,13 @@ def roles_as_numbers(roles: Mapping[str, Sequence[str]]) -> dict[str, list[int |
 def party_number(party_id: str) -> int | str:
     """Return a party id as a number, or as it is if it is none."""
     return int(party_id) if party_id.isascii() and party_id.isdigit() else party_id
+
+
+def _conf_on_party(job: JobRecord) -> Row:
+    """Return the runtime conf with the job parameters that count at this site."""
+    parameters = job.parameters or _common_parameters(job.conf)
+    conf = job.conf if isinstance(job.conf, dict) else {}
+    return {**conf, "job_parameters": parameters}
 
 
 def _common_parameters(conf: Any) -> Any:
@@ -126,25 +170,26 @@ def task_row(task: TaskRecord) -> Row:
         "f_federated_status_collect_type": "PUSH",
         "f_status": task.status.value,
         "f_status_code": None,
-        "f_auto_retries": 0,
-        "f_auto_retry_delay": 0,
+        "f_auto_retries": task.auto_retries,
+        "f_auto_retry_delay": task.auto_retry_delay_s,
         "f_role": key.site.role.value,
         "f_party_id": key.site.party_id,
-        "f_run_on_this_party": True,
+        "f_run_on_this_party": task.here,
         "f_worker_id": task.launch_id,
         "f_cmd": [],
         "f_run_ip": handle.host if handle else None,
         "f_run_port": None,
         "f_run_pid": handle.pid if handle else None,
         "f_party_status": task.party_status.value,
-        "f_provider_info": {"name": "fedflow"},
+        "f_provider_info": {"name": provider_of_module(task.module), "version": __version__},
         "f_component_parameters": task.parameters,
         "f_engine_conf": {"computing_engine": ENGINE},
-        "f_kill_status": False,
+        "f_kill_status": handle is None and task.party_status in TASK_SEVERITY,
         "f_error_report": task.traceback or (task.reason.message if task.reason else ""),
         "f_is_deepspeed": False,
         "f_deepspeed_id": None,
         "f_progress": task.progress,
+        "f_inherited_from": task.inherited_from,
         **_times(task),
         "f_reason": reason_row(task.reason),
     }
@@ -211,23 +256,25 @@ def table_columns(table: TableRecord) -> list[str]:
     return [str(name) for name in (*leading, *columns) if name]
 
 
-def table_schema_row(table: TableRecord) -> dict[str, str]:
+def table_schema_row(table: TableRecord) -> Row:
     """Return a table's schema in FATE's words: `header` (joined by the delimiter), `sid` etc.
 
+    With `meta` the header is a list without the label.
     Source: `reference/components.md` section 4.2.
     """
+    more = table.extra if isinstance(table.extra, dict) else {}
     schema = table.schema if isinstance(table.schema, dict) else {}
     sid = str(schema.get("id") or "")
     if schema.get("kind") == "raw" and not table.have_head:
-        return {"header": "", "sid": ""}
-    shown = {
+        return {"header": "", "sid": "", **more}
+    shown: Row = {
         "header": table.id_delimiter.join(str(c) for c in schema.get("columns") or ()),
         "sid": sid,
     }
     for ours, theirs in (("label", "label_name"), ("match_id", "match_id_name")):
         if schema.get(ours):
             shown[theirs] = str(schema[ours])
-    return shown
+    return {**shown, **more}
 
 
 def table_info_row(namespace: str, name: str, table: TableRecord | None) -> Row:
@@ -241,11 +288,48 @@ def table_info_row(namespace: str, name: str, table: TableRecord | None) -> Row:
         "count": table.count,
         "partition": table.partitions,
         "schema": table_schema_row(table),
-        "enable": True,
+        "enable": not table.disabled,
         "origin": table.origin,
-        "extend_sid": False,
-        "address": {"path": table.address},
+        "extend_sid": table.extend_sid,
+        "address": {"path": table.source or table.address},
     }
+
+
+def upload_history_row(job: JobRecord, table: TableRecord) -> dict[str, Row]:
+    """Return an upload as `upload/history` shows it: by its job's id."""
+    info = {
+        "table_name": table.name,
+        "namespace": table.namespace,
+        "partition": table.partitions,
+        "upload_count": table.count,
+    }
+    row = {"upload_info": info, "notes": job.description, "schema": table_schema_row(table)}
+    return {job.key.job_id: row}
+
+
+def connector_row(connector: Connector) -> Row:
+    """Return a connector without what could be a credential."""
+    return {
+        "connector_name": connector.name,
+        "engine": connector.engine,
+        "connector_info": {
+            name: value if _is_harmless(name, value) else _HIDDEN
+            for name, value in connector.info.items()
+        },
+    }
+
+
+_HIDDEN: Final = "******"
+_SHOWN_OF_CONNECTORS: Final = frozenset(
+    {"host", "port", "db", "database", "name", "namespace", "table", "path", "home", "engine"}
+)
+"""Members of a connector that are no credentials; every other one is hidden."""
+
+
+def _is_harmless(name: str, value: Any) -> bool:
+    if name.lower() not in _SHOWN_OF_CONNECTORS:
+        return False
+    return isinstance(value, int) or (isinstance(value, str) and not set(value) & set("@?="))
 
 
 def table_to_wire(table: TableRecord) -> Row:

@@ -20,6 +20,7 @@ SOURCE_VERSION: Final = "SRC-FATE-VER"
 SOURCE_PARTY: Final = "SRC-PARTY-ID"
 DESTINATION_PARTY: Final = "DEST-PARTY-ID"
 SOURCE_ROLE: Final = "SRC-ROLE"
+SITE_SIGNATURE: Final = "SITE-SIGNATURE"  #: of the body, with the sending party's key
 REQUEST_ID: Final = "X-FEDFLOW-REQUEST-ID"  #: ours: a repeat of a request is recognised by it
 
 # from an executor to its own server

@@ -2,7 +2,7 @@
 
 A path is given without the prefix `/v1`. HTTP and gRPC are two doors to this table; the relay opens
 nothing else to another party. Source of the paths: `reference/flow-rest-api.md` sections 2.10 and
-2.11; `heartbeat` is fedflow's own.
+2.11; `heartbeat`, `info_common` and `job_rerun` are fedflow's own.
 """
 
 from __future__ import annotations
@@ -24,17 +24,26 @@ _TASK = "<job_id>/<component>/<task_id>/<version>/<role>/<party_id>"
 
 PARTY_COMMANDS: Final[dict[str, str]] = {
     "heartbeat": "/party/heartbeat",
+    "info_common": "/party/info/common",
     "job_create": f"/party/{_JOB}/create",
+    "job_rerun": f"/party/{_JOB}/rerun",
+    "job_parameters": f"/party/{_JOB}/parameter/update",
     "job_apply": f"/party/{_JOB}/resource/apply",
     "job_return": f"/party/{_JOB}/resource/return",
     "job_start": f"/party/{_JOB}/start",
     "job_stop": f"/party/{_JOB}/stop/<status>",
     "job_status": f"/party/{_JOB}/status/<status>",
+    "model_deploy": f"/party/{_JOB}/model/deploy",
+    "model_migrate": f"/party/{_JOB}/model/migrate",
+    "model_commit": f"/party/{_JOB}/model/commit",
+    "model_undo": f"/party/{_JOB}/model/undo",
+    "task_create": f"/party/{_TASK}/create",
     "task_start": f"/party/{_TASK}/start",
     "task_collect": f"/party/{_TASK}/collect",
     "task_status": f"/party/{_TASK}/status/<status>",
     "task_stop": f"/party/{_TASK}/stop/<status>",
     "initiator_stop": f"/initiator/{_JOB}/stop/<status>",
+    "initiator_rerun": f"/initiator/{_JOB}/rerun",
     "initiator_report": f"/initiator/{_TASK}/report",
     "output_table": "/tracker/<job_id>/<component>/<role>/<party_id>/output/table",
 }
@@ -45,6 +54,14 @@ WORKER_COMMANDS: Final[dict[str, str]] = {
     "metric_save": f"/tracker/{_TASK}/metric_data/save",
     "table_get": f"/tracker/{_TASK}/table_meta/get",
     "table_create": f"/tracker/{_TASK}/table_meta/create",
+    "model_save": f"/tracker/{_TASK}/model/save",
+    "model_get": f"/tracker/{_TASK}/model/get",
+    "run_parameters_get": f"/tracker/{_TASK}/model/run_parameters/get",
+    "model_store": f"/tracker/{_TASK}/model/store",
+    "model_restore": f"/tracker/{_TASK}/model/restore",
+    "checkpoint_save": f"/tracker/{_TASK}/checkpoint/save",
+    "checkpoint_list": f"/tracker/{_TASK}/checkpoint/list",
+    "checkpoint_get": f"/tracker/{_TASK}/checkpoint/get",
 }
 """For executors of this server only, authenticated by their task token; never through the relay."""
 
@@ -107,6 +124,11 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 _PARTY_PATTERNS: Final = {name: _regex(pattern) for name, pattern in PARTY_COMMANDS.items()}
 _WORKER_PATTERNS: Final = {name: _regex(pattern) for name, pattern in WORKER_COMMANDS.items()}
+
+
+def fits(parameter: str, value: str) -> bool:
+    """Tell whether a text can be a path's `parameter`: `job_id`, `party_id`, `component` ..."""
+    return re.fullmatch(_VALUES[parameter], value) is not None
 
 
 def parse_party_path(path: str) -> Match | None:

@@ -56,8 +56,15 @@ class WorkerCatalog:
         found = self._own.get(key) or self._known.get(key)
         if found is not None or namespace == self._output_namespace:
             return found
+        return self._ask({"namespace": namespace, "table_name": name})
+
+    def find_output(self, job_id: str, component: str, data_name: str) -> TableEntry | None:
+        """Return an output of an earlier job of this party, or None."""
+        return self._ask({"job_id": job_id, "component_name": component, "data_name": data_name})
+
+    def _ask(self, which: dict[str, Any]) -> TableEntry | None:
         try:
-            table = self._link.call("table_get", {"namespace": namespace, "table_name": name})
+            table = self._link.call("table_get", which)
         except ServerRefused as exc:
             if exc.fields["retcode"] == _ARGUMENT_ERROR:
                 return None
@@ -65,14 +72,17 @@ class WorkerCatalog:
         return entry_of(table) if table else None
 
     def drop(self, namespace: str, name: str) -> TableEntry | None:
-        """Forget a table and return what was known of it; the server forgets it at `register`."""
+        """Forget a table, and return what was known of one of this run.
+
+        Another one is replaced at the server when its successor is registered; the server knows who
+        uses it, so its files are not for this process to delete.
+        """
         key = (namespace, name)
         if namespace == self._output_namespace:
             return self._own.pop(key, None)
-        found = self.find(namespace, name)
         self._known.pop(key, None)
         self._replaced.add(key)
-        return found
+        return None
 
     def own(self) -> list[TableEntry]:
         """Return the tables of the output namespace that this run made."""

@@ -6,9 +6,10 @@ import logging
 import sys
 import traceback
 from pathlib import Path
-from typing import Final, TextIO
+from typing import IO, Final
 
 import fedflow
+from fedflow.base.log import OneLine
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 TRACEBACK_LIMIT: Final = 20_000  #: characters of a traceback that are reported
@@ -23,23 +24,29 @@ class LevelFiles(logging.Handler):
     """Writes a record to the file of its level and to those of all lower levels.
 
     So INFO.log has everything from INFO up, as in FATE. INFO.log exists from the start, another
-    file from its first line on. A full disk loses lines, not the run.
+    file from its first line on. Everything goes to the files of `shared` too, to which all workers
+    of a site append; INFO.log and ERROR.log exist there from the start, as FATE's clients open
+    them. A full disk loses lines, not the run.
     """
 
-    def __init__(self, folder: Path, *, level: int) -> None:
+    def __init__(self, folder: Path, *, level: int, shared: Path | None = None) -> None:
         super().__init__(level)
-        self.setFormatter(logging.Formatter(_FORMAT))
-        self._folder = folder
-        self._files: dict[str, TextIO] = {}
+        self.setFormatter(OneLine(_FORMAT))
+        self._folders = (folder,) if shared is None else (folder, shared)
+        self._files: dict[Path, IO[bytes]] = {}
         self._numbers = {name: getattr(logging, name) for name in LEVELS}
-        self._file("INFO")
+        self._file(folder, "INFO")
+        if shared is not None:
+            for name in ("INFO", "ERROR"):
+                self._file(shared, name)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self.format(record) + "\n"
+            line = f"{self.format(record)}\n".encode(errors="backslashreplace")
             for name, number in self._numbers.items():
                 if self.level <= number <= record.levelno:
-                    self._file(name).write(line)
+                    for folder in self._folders:
+                        self._file(folder, name).write(line)
         except Exception:  # noqa: BLE001  logging's own way to handle it
             self.handleError(record)
 
@@ -54,22 +61,22 @@ class LevelFiles(logging.Handler):
             self.release()
         super().close()
 
-    def _file(self, name: str) -> TextIO:
-        if name not in self._files:
-            path = self._folder / f"{name}.log"
-            self._files[name] = path.open(
-                "a", encoding="utf-8", errors="backslashreplace", buffering=1
-            )
-        return self._files[name]
+    def _file(self, folder: Path, name: str) -> IO[bytes]:
+        """Return an open file; unbuffered, so that lines of several processes do not mix."""
+        path = folder / f"{name}.log"
+        if path not in self._files:
+            self._files[path] = path.open("ab", buffering=0)
+        return self._files[path]
 
 
-def set_up_logs(folder: Path, *, level: str) -> logging.Handler:
-    """Send everything that is logged to the files of `folder`; return the handler.
+def set_up_logs(folder: Path, *, level: str, shared: Path | None = None) -> logging.Handler:
+    """Send everything that is logged to the files of `folder` and `shared`; return the handler.
 
     An unknown `level` counts as INFO. Libraries other than fedflow never go below INFO.
     """
     number = getattr(logging, level.upper(), None) if level.upper() in LEVELS else None
-    handler = LevelFiles(folder, level=number if isinstance(number, int) else logging.INFO)
+    chosen = number if isinstance(number, int) else logging.INFO
+    handler = LevelFiles(folder, level=chosen, shared=shared)
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)

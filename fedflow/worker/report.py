@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 TOKEN_HEADER: Final = "X-Fedflow-Task-Token"  # noqa: S105  a header's name
 REPLACED: Final = 10  #: FATE's NOT_EFFECTIVE: another launch runs this attempt, or it has ended
 BUSY: Final = (105, 106)  #: FATE's CONNECTION_ERROR and RUNNING: the server says to try again
+MAX_REPORT_BYTES: Final = 31 * 2**20  #: the server takes bodies of 32 MiB
 PATIENCE_S: Final = 60.0  #: how long a server may take to restart, seconds
 
 _ATTEMPT_TIMEOUT_S = 20.0

@@ -32,11 +32,14 @@ from fedflow.sdk.params import check_params
 from fedflow.sdk.table import Table
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTable, LocalTableStore
+from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
 from fedflow.worker.catalog import WorkerCatalog, table_of
+from fedflow.worker.checkpoints import ServerCheckpoints, model_to_wire
 from fedflow.worker.exit_codes import ExitCode
 from fedflow.worker.logs import set_up_logs, traceback_of
+from fedflow.worker.model_store import ServerModelStore
 from fedflow.worker.process import Stopped, become_worker, ignore_stops, limit_memory
-from fedflow.worker.report import ServerLink
+from fedflow.worker.report import MAX_REPORT_BYTES, ServerLink
 from fedflow.worker.spec import SpecError, TaskSpec, read_spec
 from fedflow.worker.tracker import ServerTracker
 
@@ -63,7 +66,8 @@ def run_worker(
             return ExitCode.REFUSED
         become_worker(log_dir=log_dir, work_dir=work_dir)
         spec = read_spec(spec_path)
-        set_up_logs(log_dir, level=spec.log_level)
+        shared = Path(spec.party_log_dir) if spec.party_log_dir else None
+        set_up_logs(log_dir, level=spec.log_level, shared=shared)
         return _run(spec, registry or load_registry())
     except Stopped:
         logger.info("stopped")
@@ -121,7 +125,11 @@ class _Run:
             run=spec.federation_run,
         )
         self.tracker = ServerTracker(link)
+        self._alias = spec.output_model[0] if spec.output_model else "model"
+        self._checkpoints = ServerCheckpoints(link, component=spec.component, alias=self._alias)
+        self._model_store = ServerModelStore(link)
         self._kept: tuple[TableEntry, ...] = ()
+        self._cached: tuple[TableEntry, ...] = ()
 
     def outcome(self) -> dict[str, Any]:
         """Run the component and return the report of its end, success or failure.
@@ -164,6 +172,8 @@ class _Run:
             federation=self._federation,
             tracker=self.tracker,
             tables=self._tables,
+            checkpoints=self._checkpoints,
+            model_store=self._model_store,
             work_dir=Path(spec.work_dir),
             cores=spec.cores,
             log=logging.getLogger(f"fedflow.task.{spec.component}"),
@@ -191,7 +201,11 @@ class _Run:
             )
             for upstream, share in self._spec.inputs.model.items()
         }
-        return Inputs(data=data, model=model)
+        cache = {
+            upstream: cache_of(share, catalog=self._catalog, tables=self._tables)
+            for upstream, share in self._spec.inputs.cache.items()
+        }
+        return Inputs(data=data, model=model, cache=cache)
 
     def _success(self, outputs: Outputs) -> dict[str, Any]:
         """Return the report. Raises: ComponentFailed: an output cannot be reported."""
@@ -205,15 +219,19 @@ class _Run:
                 for i, entry in named
             ],
             "model": self._model(outputs.model),
+            "caches": self._caches(outputs, kept=[entry for _, entry in named]),
             "summary": dict(outputs.summary),
             "error": None,
             "traceback": "",
         }
         try:
-            json.dumps(body, allow_nan=False)
+            size = len(json.dumps(body, allow_nan=False))
         except (TypeError, ValueError, RecursionError) as exc:
-            raise self._broken(f"its model or summary is not plain JSON ({exc})") from exc
-        self._kept = tuple(entry for _, entry in named)
+            raise self._broken(f"its model, cache or summary is not plain JSON ({exc})") from exc
+        if size > MAX_REPORT_BYTES:
+            limit = MAX_REPORT_BYTES // 2**20
+            raise self._broken(f"its model and summary are larger than {limit} MiB of JSON")
+        self._kept = (*(entry for _, entry in named), *self._cached)
         return body
 
     def _entry(self, table: Table) -> TableEntry:
@@ -221,16 +239,25 @@ class _Run:
             raise self._broken(f"an output is a {type(table).__name__}, no table of this engine")
         return table.entry
 
+    def _caches(self, outputs: Outputs, *, kept: list[TableEntry]) -> list[dict[str, Any]]:
+        """Return the reports of the declared caches. Raises: ComponentFailed."""
+        spec = self._spec
+        own = {(e.namespace, e.name): e for e in self._catalog.own()}
+        reports = []
+        for name, cache in zip(spec.output_cache, outputs.cache, strict=False):
+            made = own_tables(cache, own)
+            if any(entry in kept for entry in made):
+                raise self._broken("a table is both an output and part of a cache")
+            self._cached += tuple(made)
+            try:
+                report = cache_to_wire(cache, name=name, namespace=spec.cache_namespace, made=made)
+            except TypeError as exc:
+                raise self._broken(f"its cache holds {exc}") from exc
+            reports.append(report)
+        return reports
+
     def _model(self, model: Model | None) -> dict[str, Any] | None:
-        if model is None:
-            return None
-        return {
-            "alias": self._spec.output_model[0] if self._spec.output_model else "model",
-            "meta_name": model.meta_name,
-            "param_name": model.param_name,
-            "meta": dict(model.meta),
-            "param": dict(model.param),
-        }
+        return None if model is None else model_to_wire(model, alias=self._alias)
 
     def _failure(self, exc: BaseException) -> dict[str, Any]:
         """Return the report of a failure, and log it."""

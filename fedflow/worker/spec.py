@@ -27,11 +27,20 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
     param: dict[str, Any]
 
 
+class CacheShare(msgspec.Struct, frozen=True, kw_only=True):
+    """A cache of an upstream component, or of the one that a CacheLoader names."""
+
+    tables: dict[str, dict[str, Any]] = {}
+    meta: dict[str, Any] = {}
+    private: dict[str, Any] = {}
+
+
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What upstream components produced: per port [component, table or null], and models."""
 
     data: dict[str, list[tuple[str, dict[str, Any] | None]]] = {}
     model: dict[str, ModelShare] = {}
+    cache: dict[str, CacheShare] = {}
 
 
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +64,11 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     tables_root: _Absolute
     work_dir: _Absolute
     log_dir: _Absolute
+    party_log_dir: _Absolute | None = None  #: where all tasks of the site log too
     receive_timeout_s: Annotated[float, msgspec.Meta(gt=0)]
     output_data: list[str] = []
     output_model: list[str] = []
+    output_cache: list[str] = []
     cores: Annotated[int, msgspec.Meta(ge=1)] = 1
     memory_bytes: Annotated[int, msgspec.Meta(gt=0)] | None = None
     log_level: str = "INFO"
@@ -79,6 +90,11 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     def output_namespace(self) -> str:
         """Return the namespace of the attempt's output tables. Source: FATE's id formats."""
         return f"output_data_{self.task_id}_{self.task_version}"
+
+    @property
+    def cache_namespace(self) -> str:
+        """Return the namespace of the tables that the attempt keeps for later jobs."""
+        return f"output_cache_{self.task_id}_{self.task_version}"
 
 
 _DECODER = msgspec.json.Decoder(TaskSpec)  # made once, before the fork: it takes a millisecond

@@ -90,6 +90,7 @@ class Place:
     routes: Mapping[str, str] = field(default_factory=dict)
     tls: Path | None = None  #: folder with ca.pem and <party>.pem, <party>.key
     settings: Mapping[str, str] = field(default_factory=dict)  #: FEDFLOW__... variables
+    conf: Path | None = None
 
     def arguments(self) -> list[str]:
         """Return the options of `fedflow server run`."""
@@ -99,6 +100,7 @@ class Place:
             "--grpc", f"127.0.0.1:{self.grpc_port}",
         ]  # fmt: skip
         words += ["--party", self.party_id] if self.party_id else []
+        words += ["--conf", str(self.conf)] if self.conf else []
         for party, address in self.routes.items():
             words += ["--route", f"{party}={address}"]
         if self.tls is not None:
@@ -373,6 +375,7 @@ def two_parties(
     settings: Mapping[str, str] | None = None,
     guest_settings: Mapping[str, str] | None = None,
     host_settings: Mapping[str, str] | None = None,
+    host_conf: Path | None = None,
 ) -> Iterator[Pair]:
     """Run a server for each party below `folder`, with mutual TLS, until the block ends."""
     tls = make_certificates(folder / "tls", GUEST_ID, HOST_ID)
@@ -394,6 +397,7 @@ def two_parties(
         routes={GUEST_ID: f"127.0.0.1:{grpc_g}"},
         tls=tls,
         settings={**(settings or {}), **(host_settings or {})},
+        conf=host_conf,
     )
     with running(guest, host) as (first, second):
         yield Pair(first, second)

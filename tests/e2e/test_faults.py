@@ -277,8 +277,10 @@ def test_a_submit_while_the_peer_is_away_is_refused_and_leaves_nothing(pair: Pai
     assert isinstance(refused, SubmitRefused)
     assert "host 10000" in refused.message
     pair.guest.wait_idle()
-    (job,) = pair.guest.client.jobs(1).jobs
-    assert job.status == "failed"
+    rows = pair.guest.post("/v1/job/query", {"role": "guest", "status": "failed"})["data"]
+    assert rows[0]["f_tag"] == "submit_failed"  # the newest
+    listed = pair.guest.client.jobs(100).jobs
+    assert rows[0]["f_job_id"] not in {job.job_id for job in listed}
     pair.host.start().wait_ready()
     job_id = pair.guest.client.submit(*empty_job({})).job_id
     assert agreed(pair, job_id).succeeded

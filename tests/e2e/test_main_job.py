@@ -216,7 +216,9 @@ def test_every_attempt_has_its_logs_at_its_own_party(done: Done, tmp_path: Path)
                 role, party_id = task.site.split("-")
                 path = f"{role}/{party_id}/{task.component}/{task.version}/INFO.log"
                 assert (path in found) == (task.site in own), path
-        assert not [f for f in found if f.endswith("ERROR.log")]
+        errors = [f for f in found if f.endswith("ERROR.log")]
+        assert {len(Path(f).parts) for f in errors} == {3}, "one for each site, none for a task"
+        assert not any((target / f).read_text() for f in errors)
 
 
 def test_a_party_has_nothing_of_the_other_one(done: Done) -> None:

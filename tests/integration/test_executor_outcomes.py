@@ -40,6 +40,9 @@ TABLE = {
     "id_delimiter": ",",
     "have_head": True,
     "extend_sid": False,
+    "engine": "STANDALONE",
+    "source": None,
+    "extra": None,
 }
 
 

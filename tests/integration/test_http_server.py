@@ -18,7 +18,8 @@ from flask import Flask
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors import PortInUse
 from fedflow.web.app import create_app
-from fedflow.web.auth import signature, signed_request
+from fedflow.web.auth import SignedRequest, signature, signed_request
+from fedflow.web.current import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.settings import ClientKeys, WebSettings
 
@@ -201,6 +202,45 @@ def test_a_signed_request_passes_the_whole_way(stack: ExitStack) -> None:
     assert b'"retcode":109' in answer
 
 
+def test_a_large_body_is_received_only_if_its_headers_are_signed(
+    stack: ExitStack, recorder: Recorder
+) -> None:
+    app = create_app(_Info(), WebSettings(client_keys=KEYS))  # type: ignore[arg-type]
+    clients = built_of(app).clients
+    assert clients is not None
+    server = HttpServer(recorder, SMALL, name="fedflow-http", may_upload=clients.may_upload)
+    server.listen_tcp("127.0.0.1", 0)
+    stack.callback(server.stop, 1.0)
+    target, kind = "/v1/data/upload?a=%20b", "multipart/form-data; boundary=b"
+    headers = {
+        "TIMESTAMP": str(SystemClock().now_ms()), "NONCE": "n", "APP_KEY": "app",
+        "Content-Type": kind,
+    }  # fmt: skip
+    signed = SignedRequest(
+        timestamp=headers["TIMESTAMP"], nonce="n", app_key="app", signature="", target=target
+    )
+    headers["SIGNATURE"] = signature(KEYS, signed, b"").decode()
+    body = b"x" * 200_000  # more than others may send
+    for _ in range(2):  # the nonce is not used up by looking
+        assert ask(stack, server, "POST", target, body, headers)[0] == 200
+    for changed in ({"NONCE": "m"}, {"TIMESTAMP": "1"}, {"SIGNATURE": ""}, {"APP_KEY": "x"}):
+        assert declared(server, target, {**headers, **changed}) == 413
+    assert declared(server, target + "x", headers) == 413
+    small = {**headers, "SIGNATURE": "wrong"}
+    assert ask(stack, server, "POST", target, b"x", small)[0] == 200  # the view refuses it
+    assert len(recorder.seen) == 3
+
+
+def declared(server: HttpServer, target: str, headers: dict[str, str]) -> int:
+    """Return the status of a request whose large body is announced, but never sent."""
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as link:
+        link.putrequest("POST", target)
+        for name, value in {**headers, "Content-Length": "200000"}.items():
+            link.putheader(name, value)
+        link.endheaders()
+        return link.getresponse().status
+
+
 def test_an_upload_passes_the_whole_way(stack: ExitStack, tmp_path: Path) -> None:
     services = _Uploads(tmp_path)
     app = create_app(services, WebSettings())  # type: ignore[arg-type]
@@ -238,6 +278,10 @@ class _Uploads:
         self.spool_dir = home / "spool"
         self.parameters: dict[str, Any] = {}
         self.content = b""
+
+    @property
+    def data(self) -> _Uploads:
+        return self
 
     @property
     def uploads(self) -> _Uploads:
@@ -320,6 +364,46 @@ def test_stop_lets_a_running_view_answer(stack: ExitStack, recorder: Recorder) -
     stopper.join(10)
     asker.join(10)
     assert answers == [200]
+
+
+class Looker(Recorder):
+    """Its gate holds up looks only."""
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        if not environ["PATH_INFO"].startswith("/look"):
+            start_response("200 OK", [("Content-Length", "2")])
+            return [b"ok"]
+        return super().__call__(environ, start_response)
+
+
+def test_many_who_only_look_are_served_few_at_once_and_hold_up_nobody_else(
+    stack: ExitStack,
+) -> None:
+    looker = Looker()
+    settings = HttpSettings(threads=1, looks=frozenset({"/look"}), look_threads=2)
+    server = start(stack, looker, settings)
+    looker.gate.clear()
+    stack.callback(looker.gate.set)
+    answers: list[int] = []
+    paths = ["/look", "/look/", "/look?x=1"] * 4
+    askers = [
+        threading.Thread(
+            target=lambda path=path: answers.append(ask(stack, server, "GET", path)[0])
+        )
+        for path in paths
+    ]
+    for asker in askers:
+        asker.start()
+    wait_for(lambda: len(looker.seen) == 2)
+    wait_for(lambda: len(server._server.active_channels) == len(paths))
+    assert [ask(stack, server, "POST", "/other")[0] for _ in range(3)] == [200] * 3
+    assert len(looker.seen) == 2
+    looker.gate.set()
+    for asker in askers:
+        asker.join(10)
+    assert answers == [200] * len(paths)
 
 
 def test_stop_leaves_no_thread_and_can_be_said_twice(recorder: Recorder) -> None:

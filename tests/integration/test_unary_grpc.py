@@ -280,6 +280,23 @@ def test_a_handlers_defect_is_answered_without_details(stack: ExitStack, handler
     assert (reply.retcode, reply.retmsg) == (100, "internal error")
 
 
+def test_calls_that_together_are_too_large_are_told_to_come_back(
+    stack: ExitStack, handler: Handler
+) -> None:
+    settings = UnarySettings(threads=2, waiting=100, body_bytes=10_000, all_bytes=12_000)
+    call = caller(stack, serve(stack, handler, None, settings=settings), None)
+    handler.gate.clear()
+    waiting = threading.Thread(target=call, kwargs={"body": {"a": "x" * 8_000}})
+    waiting.start()
+    wait_for(lambda: bool(handler.seen))
+    with pytest.raises(PartyUnreachable, match="too many calls at once"):
+        call(body={"a": "x" * 8_000})
+    handler.gate.set()
+    waiting.join(5)
+    assert not waiting.is_alive()
+    assert call(body={"a": "x" * 9_000}).retcode == 0
+
+
 def test_calls_over_the_limit_are_told_to_come_back(stack: ExitStack, handler: Handler) -> None:
     call = caller(stack, serve(stack, handler, None), None)
     handler.gate.clear()

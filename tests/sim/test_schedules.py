@@ -12,12 +12,12 @@ from random import Random
 
 import pytest
 
-from fedflow.base.errors import JobNotFound
+from fedflow.base.errors import JobNotFound, PartyUnreachable, RerunRefused
 from tests.sim.world import Faults, World, random_job
 
 PARTIES = ("9999", "10000", "10001")
 SEEDS = int(os.environ.get("FEDFLOW_SIM_SCHEDULES", "2000"))
-BATCH = 100
+BATCH = 50
 
 
 def run_one(seed: int, home: Path) -> World:
@@ -31,6 +31,7 @@ def run_one(seed: int, home: Path) -> World:
         kills=rng.choice((0, 0, 0.01)),
         fails=rng.choice((0, 0, 0.1)),
         stops=rng.choice((0, 0, 0.005)),
+        reruns=rng.choice((0, 0, 0.02, 0.1)),
     )
     world = World(seed, home=home / str(seed), faults=faults, parties=PARTIES)
     job_ids = []
@@ -51,8 +52,14 @@ def run_one(seed: int, home: Path) -> World:
                 world.kill(world.rng.choice(alive))
         if world.rng.random() < world.faults.stops:
             stop(world, world.rng.choice(job_ids))
+        if world.rng.random() < world.faults.reruns:
+            rerun(world, world.rng.choice(job_ids))
 
-    world.run(until=world.all_ended, limit_ms=rng.choice((2_000, 20_000, 200_000)), step=trouble)
+    def over() -> bool:
+        """Go on for a while after the end: jobs may be run again."""
+        return world.all_ended() and world.rng.random() >= world.faults.reruns * 9
+
+    world.run(until=over, limit_ms=rng.choice((2_000, 20_000, 200_000)), step=trouble)
     world.faults = Faults()
     healed = world.run(until=world.all_ended, limit_ms=900_000, step=world.check_always)
     assert healed, "a job did not end"
@@ -72,6 +79,16 @@ def stop(world: World, job_id: str) -> None:
     if server.core is not None:
         with contextlib.suppress(JobNotFound):
             server.core.jobs.ask_stop(job_id)
+
+
+def rerun(world: World, job_id: str) -> None:
+    """Let a user at any party ask for a rerun of anything; most of the time it is refused."""
+    server = world.servers[world.rng.choice(PARTIES)]
+    if server.core is None:
+        return
+    names = world.rng.choice((None, ["c0"], ["c0", "c1"], ["c2"]))
+    with contextlib.suppress(JobNotFound, RerunRefused, PartyUnreachable):
+        server.core.reruns.begin(job_id, components=names, force=world.rng.random() < 0.3)
 
 
 @pytest.mark.parametrize("batch", range(SEEDS // BATCH))

@@ -29,6 +29,7 @@ from fedflow.domain.records import Command, Handle, JobFilter, Reply, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, TASK_SUCCEEDED, JobStatus, TaskStatus
 from fedflow.store.memory import MemoryStore
+from fedflow.testing.blobs import MemoryBlobs
 from fedflow.wire import paths
 
 CORES = 8
@@ -59,6 +60,7 @@ class Faults:
     kills: float = 0.0
     fails: float = 0.0  #: a component fails by itself
     stops: float = 0.0  #: a user stops the job
+    reruns: float = 0.0  #: a user runs a job again
 
 
 class FakeCatalog:
@@ -157,6 +159,7 @@ class Server:
     world: World
     party_id: str
     store: MemoryStore = field(default_factory=MemoryStore)
+    blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
     core: Core | None = None
     run: int = 0
 
@@ -165,6 +168,7 @@ class Server:
         processes = Processes()
         ports = Ports(
             store=self.store,
+            blobs=self.blobs,
             catalog=FakeCatalog(),
             parties=FakeNetwork(self.world, self),
             executor=FakeExecutor(self.world, self, processes),
@@ -285,7 +289,8 @@ class World:
         self.home = home
         self.faults = faults
         self.processes: dict[int, Process] = {}
-        self.finals: dict[tuple[str, Site], JobStatus] = {}
+        self.finals: dict[tuple[str, Site, int], JobStatus] = {}
+        self._checked: dict[str, int] = {}  #: party -> writes of its store when it was checked
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._pids = itertools.count(100)
@@ -435,17 +440,28 @@ class World:
             p for p in self.processes.values() if p.alive and p.accepted and p.launch.task == key
         ]
         assert len(twins) == 1, f"{key} runs {len(twins)} times at once"
+        older = [
+            p.launch.task
+            for p in self.processes.values()
+            if p.alive and p.accepted and _same_task(p.launch.task, key)
+        ]
+        assert older == [key], f"attempts {older} run at once"
         initiator = self._task(server, key).initiator
         with self.servers[initiator.party_id].store.read() as tx:
             job = tx.schedules.get(key.job_id)
         assert job is not None
+        if all((t.component, t.version) != (key.component, key.version) for t in job.tasks):
+            return  # a rerun has replaced this attempt, its stop is on the way
         statuses = {t.component: t.status for t in job.tasks}
         for up in _upstream(job.dsl, key.component):
             assert statuses[up] in TASK_SUCCEEDED, f"{key} began before {up} ended"
 
     def check_always(self) -> None:
         """Grants never exceed totals, and a final status stays."""
-        for server in self.servers.values():
+        for party_id, server in self.servers.items():
+            if self._checked.get(party_id) == server.store.writes:
+                continue  # nothing was written here since it was looked at
+            self._checked[party_id] = server.store.writes
             with server.store.read() as tx:
                 engine = tx.engines.get(ENGINE)
                 jobs = tx.jobs.find(JobFilter())
@@ -455,12 +471,13 @@ class World:
             assert engine.cores - engine.remaining_cores == held
             for job in jobs:
                 if job.status in JOB_FINAL:
-                    known = self.finals.setdefault((job.key.job_id, job.key.site), job.status)
+                    key = (job.key.job_id, job.key.site, job.epoch)
+                    known = self.finals.setdefault(key, job.status)
                     if known is not job.status:
                         assert known is JobStatus.FAILED, (
                             f"{job.key} moved from {known} to {job.status}"
                         )
-                        self.finals[job.key.job_id, job.key.site] = job.status
+                        self.finals[key] = job.status
 
     def check_end(self) -> None:
         """All parties agree, nothing is held, nothing runs, nothing waits to be sent."""
@@ -476,6 +493,7 @@ class World:
                 with self.servers[job.initiator.party_id].store.read() as tx:
                     scheduled = tx.schedules.get(job.key.job_id)
                 assert scheduled is not None
+                assert job.epoch == scheduled.epoch
                 assert job.status is scheduled.status, (
                     f"{job.key.site} says {job.status}, {job.initiator} says {scheduled.status}"
                 )
@@ -488,6 +506,11 @@ class World:
                 if tx.schedules.active() or tx.outbox.size() or tx.jobs.unfinished():
                     return False
         return not any(p.alive for p in self.processes.values())
+
+
+def _same_task(one: TaskKey, other: TaskKey) -> bool:
+    """Tell whether two keys are attempts of one task at one site."""
+    return (one.job_id, one.component, one.site) == (other.job_id, other.component, other.site)
 
 
 def _upstream(dsl: Any, component: str) -> set[str]:
@@ -518,7 +541,12 @@ def random_job(rng: Random, parties: tuple[str, ...]) -> tuple[dict[str, Any], d
             "arbiter": [int(hosts[0])],
         },
         "job_parameters": {
-            "common": {"task_cores": rng.choice((1, 2, 4)), "task_parallelism": rng.choice((1, 2))}
+            "common": {
+                "task_cores": rng.choice((1, 2, 4)),
+                "task_parallelism": rng.choice((1, 2)),
+                "auto_retries": rng.choice((0, 0, 1, 3)),
+                "auto_retry_delay": rng.choice((0, 1, 7)),
+            }
         },
     }
     return {"components": components}, conf

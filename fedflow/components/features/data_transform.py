@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from fedflow.components.features.cells import BUILT_IN, BadCells, CellType, Marks, parse
 from fedflow.components.features.data_transform_params import (
-    META_NAME,
-    PARAM_NAME,
+    DataIOParams,
     DataTransformParams,
+    as_described,
     meta_of,
     params_of,
     unsupported,
@@ -47,6 +47,8 @@ from fedflow.sdk import (
     component,
 )
 
+MODEL = "DataTransform"  #: its model objects are this and `Meta`, `Param`
+OLDER_MODEL = "DataIO"
 NOTHING = Learnt(values={}, ratios={})
 TINY = 1e-8  #: below this a number counts as 0 in the sparse output format
 _BLANK = Marks.of((), texts=BUILT_IN)
@@ -68,6 +70,8 @@ class DataTransform:
     the count. Empty cells, `NULL`, `null` and `NA` are missing: null in integer and text columns,
     NaN in others, which HeteroLR refuses unless `missing_fill` fills them.
 
+    What the table's upload said (`with_meta`) goes before the parameters of the same names.
+
     Model: `DataTransformMeta`, `DataTransformParam` (header, filled values and ratios). Summary:
     `missing_fill_info`, `outlier_replace_rate`, if these are on.
 
@@ -80,21 +84,39 @@ class DataTransform:
         Raises: BadData: a column is missing, or cells are no numbers (with column, first row and
             count, never the cell). NotSupportedYet: sparse or tag rows, match ids.
         """
-        table = ctx.inputs.first("data")
-        if table is None:
-            raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
-        params: DataTransformParams = ctx.params
-        if not params.need_run:
-            return Outputs(data=(table,), passed=True)
-        model = _model_input(ctx)
-        if model is not None:
-            params = params_of(model)
-        if what := unsupported(params):
-            raise NotSupportedYet(what=what)
-        if table.schema.kind is not TableKind.RAW:
-            raise BadData(where=f"table {table.name}", reason="its rows were transformed before")
-        run = _Run(ctx=ctx, table=table, params=params)
-        return run.fit() if model is None else run.transform(model)
+        return _transform(ctx, name=MODEL)
+
+
+@component("DataIO", roles=("guest", "host"), params=DataIOParams, outputs=("data", "model"))
+class DataIO:
+    """Turns raw rows into instances, as DataTransform does: that module's name before FATE 1.7.
+
+    Model: `DataIOMeta`, `DataIOParam`. There are no match ids; for new jobs take DataTransform.
+    """
+
+    def run(self, ctx: Context) -> Outputs:
+        """Fit and transform, or with a model input transform as it was fitted.
+
+        Raises: as DataTransform's.
+        """
+        return _transform(ctx, name=OLDER_MODEL)
+
+
+def _transform(ctx: Context, *, name: str) -> Outputs:
+    table = ctx.inputs.first("data")
+    if table is None:
+        raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
+    params: DataIOParams = ctx.params
+    if not params.need_run:
+        return Outputs(data=(table,), passed=True)
+    model = _model_input(ctx, name=name)
+    params = as_described(params, table) if model is None else params_of(model)
+    if what := unsupported(params):
+        raise NotSupportedYet(what=what)
+    if table.schema.kind is not TableKind.RAW:
+        raise BadData(where=f"table {table.name}", reason="its rows were transformed before")
+    run = _Run(ctx=ctx, table=table, params=params, name=name)
+    return run.fit() if model is None else run.transform(model)
 
 
 def anonymous_header(site: Site, columns: tuple[str, ...]) -> list[str]:
@@ -102,14 +124,14 @@ def anonymous_header(site: Site, columns: tuple[str, ...]) -> list[str]:
     return [f"{site.role.value}_{site.party_id}_x{i}" for i in range(len(columns))]
 
 
-def _model_input(ctx: Context) -> Model | None:
+def _model_input(ctx: Context, *, name: str) -> Model | None:
     models = list(ctx.inputs.model.values())
     for model in models:
-        if model.param_name == PARAM_NAME:
+        if model.param_name == f"{name}Param":
             return model
     if models:
         names = [m.param_name for m in models]
-        raise BadData(where="the model input", reason=f"it is {names}, not {PARAM_NAME}")
+        raise BadData(where="the model input", reason=f"it is {names}, not {name}Param")
     return None
 
 
@@ -125,8 +147,9 @@ class _Layout:
 class _Run:
     """One transformation of one table."""
 
-    def __init__(self, *, ctx: Context, table: Table, params: DataTransformParams) -> None:
+    def __init__(self, *, ctx: Context, table: Table, params: DataIOParams, name: str) -> None:
         self._ctx = ctx
+        self._name = name
         self._table = table
         self._params = params
         self._missing_rule = Rule(
@@ -198,7 +221,7 @@ class _Run:
             fills = dict(model.param["imputer_param"]["missing_replace_value"])
             replaced = dict(model.param["outlier_param"]["outlier_replace_value"])
         except (KeyError, TypeError, ValueError) as exc:
-            reason = f"it is no {PARAM_NAME} ({exc!r})"
+            reason = f"it is no {self._name}Param ({exc!r})"
             raise BadData(where="the model input", reason=reason) from exc
         absent = [c for c in columns if c not in self._table.schema.columns]
         if absent:
@@ -298,13 +321,16 @@ class _Run:
         self._ctx.tracker.progress(min(1.0, self._rows_done / self._rows_in_all))
 
     def _model(self, layout: _Layout, *, missing: Learnt, outliers: Learnt) -> Model:
+        anonymous: dict[str, Any] = {}
+        if self._name == MODEL:
+            anonymous = {"anonymous_header": anonymous_header(self._ctx.site, layout.columns)}
         return Model(
-            meta_name=META_NAME,
-            param_name=PARAM_NAME,
+            meta_name=f"{self._name}Meta",
+            param_name=f"{self._name}Param",
             meta=meta_of(self._params),
             param={
                 "header": list(layout.columns),
-                "anonymous_header": anonymous_header(self._ctx.site, layout.columns),
+                **anonymous,
                 "sid_name": self._table.schema.id,
                 "label_name": layout.label or "",
                 "imputer_param": {

@@ -1,23 +1,23 @@
-"""Parameters of DataTransform, with FATE's names (`delimitor` is spelled so) and defaults.
+"""Parameters of DataTransform and DataIO, with FATE's names (`delimitor`) and defaults.
 
 Source: reference/components.md section 4.3.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from fedflow.sdk import BadData, Model, Params
+import msgspec
 
-META_NAME = "DataTransformMeta"
-PARAM_NAME = "DataTransformParam"
+from fedflow.sdk import BadData, Model, Params, Table, check_params
 
 Cell = str | int | float
 Method = Literal["min", "max", "mean", "designated"]
 NumberType = Literal["float64", "float", "int", "int64", "long", "str"]
 
 
-class DataTransformParams(Params, frozen=True, kw_only=True):
+class DataIOParams(Params, frozen=True, kw_only=True):
     """How raw rows become instances."""
 
     input_format: Literal["dense", "sparse", "tag"] = "dense"  #: `dense`; others not supported yet
@@ -42,9 +42,6 @@ class DataTransformParams(Params, frozen=True, kw_only=True):
     label_type: NumberType = "int"  #: its type
     output_format: Literal["dense", "sparse"] = "dense"  #: `sparse`: sizes below 1e-8 become 0
     need_run: bool = True  #: false: the output is the input
-    with_match_id: bool = False  #: true is not supported yet
-    match_id_name: str = ""  #: without effect
-    match_id_index: int = 0  #: without effect
 
     def check(self) -> None:
         """A value to fill with is needed where something is filled with it."""
@@ -63,17 +60,61 @@ class DataTransformParams(Params, frozen=True, kw_only=True):
                 raise ValueError(f"{name}: it is required by the method {method or 'designated'}")
 
 
-def unsupported(params: DataTransformParams) -> str | None:
+@runtime_checkable
+class Described(Protocol):
+    """A table whose upload said what its columns mean (`with_meta`)."""
+
+    @property
+    def meta(self) -> Mapping[str, Any] | None:
+        """Return that in the words of `Upload`, None if nothing was said."""
+
+
+_OF_META = (
+    "exclusive_data_type",
+    "data_type",
+    "input_format",
+    "with_label",
+    "label_name",
+    "label_type",
+)
+"""Parameters that a described table decides."""
+
+
+def as_described(params: DataIOParams, table: Table) -> DataIOParams:
+    """Return the parameters with what the table's upload said in place of theirs.
+
+    Raises: BadParameter: somebody has changed that to what it cannot be.
+    """
+    meta = table.meta if isinstance(table, Described) else None
+    if meta is None:
+        return params
+    said = {name: meta[name] for name in _OF_META if name in meta}
+    whole: dict[str, Any] = msgspec.to_builtins(params)
+    return check_params(type(params), {**whole, **said}, path=f"meta of {table.name}")
+
+
+class DataTransformParams(DataIOParams, frozen=True, kw_only=True):
+    """DataIO's and those of match ids."""
+
+    with_match_id: bool = False  #: true is not supported yet
+    match_id_name: str = ""  #: without effect
+    match_id_index: int = 0  #: without effect
+
+
+def unsupported(params: DataIOParams) -> str | None:
     """Return what of `params` this version cannot do, or None."""
     if params.input_format != "dense":
         return f"DataTransform's input_format {params.input_format}"
-    if params.with_match_id:
+    if isinstance(params, DataTransformParams) and params.with_match_id:
         return "DataTransform's with_match_id"
     return None
 
 
-def meta_of(params: DataTransformParams) -> dict[str, Any]:
+def meta_of(params: DataIOParams) -> dict[str, Any]:
     """Return the model's meta object."""
+    match_ids = (
+        {"with_match_id": params.with_match_id} if isinstance(params, DataTransformParams) else {}
+    )
     return {
         "input_format": params.input_format,
         "delimitor": params.delimitor,
@@ -85,7 +126,7 @@ def meta_of(params: DataTransformParams) -> dict[str, Any]:
         "label_name": params.label_name,
         "label_type": params.label_type,
         "output_format": params.output_format,
-        "with_match_id": params.with_match_id,
+        **match_ids,
         "need_run": params.need_run,
         "imputer_meta": {
             "is_imputer": params.missing_fill,
@@ -100,12 +141,12 @@ def meta_of(params: DataTransformParams) -> dict[str, Any]:
     }
 
 
-def params_of(model: Model) -> DataTransformParams:
+def params_of(model: Model) -> DataIOParams:
     """Return the parameters that a model was fitted with. Raises: BadData: it is no such model."""
     try:
         meta = model.meta
         imputer, outlier = meta["imputer_meta"], meta["outlier_meta"]
-        return DataTransformParams(
+        return DataTransformParams(  # match ids are off in models of DataIO
             input_format=meta["input_format"],
             data_type=meta["data_type"],
             exclusive_data_type=dict(meta["exclusive_data_type"]) or None,
@@ -119,10 +160,12 @@ def params_of(model: Model) -> DataTransformParams:
             label_name=meta["label_name"],
             label_type=meta["label_type"],
             output_format=meta["output_format"],
-            with_match_id=meta["with_match_id"],
+            with_match_id=meta.get("with_match_id", False),
         )
     except (KeyError, TypeError, ValueError) as exc:
-        raise BadData(where="the model input", reason=f"it is no {META_NAME} ({exc!r})") from exc
+        raise BadData(
+            where="the model input", reason=f"it is not of this module ({exc!r})"
+        ) from exc
 
 
 def _as_texts(values: list[Cell | None] | None) -> list[str]:

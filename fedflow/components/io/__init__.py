@@ -1,1 +1,1 @@
-"""How data comes into a job: Upload (a file becomes a table), Reader (a table enters a job)."""
+"""How data comes in and goes out: files become tables, tables enter jobs or become files."""

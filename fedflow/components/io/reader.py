@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
+from fedflow.components.io.engines import OpensOutputs
 from fedflow.sdk import (
     BadParameter,
     Context,
@@ -24,14 +25,17 @@ class ReaderTable(Params, frozen=True, kw_only=True):
 
     namespace: str | int | None = None  #: as it was given to the upload
     name: str | int | None = None  #: as it was given to the upload
-    job_id: str | None = None  #: a value is not supported yet
-    component_name: str | None = None  #: without effect
-    data_name: str | None = None  #: without effect
+    job_id: str | None = None  #: of an earlier job, instead of the names
+    component_name: str | None = None  #: its component
+    data_name: str | None = None  #: the component's output, such as `data`
 
     def check(self) -> None:
-        """Both namespace and name, or a job."""
-        if self.job_id is None and (self.namespace is None or self.name is None):
-            raise ValueError("table: namespace and name are required")
+        """Both namespace and name, or all that names an output."""
+        if self.job_id is None:
+            if self.namespace is None or self.name is None:
+                raise ValueError("table: namespace and name are required")
+        elif not (self.component_name and self.data_name):
+            raise ValueError("table: job_id needs component_name and data_name")
 
 
 class ReaderParams(Params, frozen=True, kw_only=True):
@@ -64,12 +68,11 @@ class Partitioned(Protocol):
 class Reader:
     """Brings an uploaded table into the job.
 
-    Each party names a table of its own, in `component_parameters.role.<role>.<index>`; whether
-    it exists is checked when the job is created. The output is that table itself, nothing is
-    copied. The metric `reader_namespace` / `reader_name` (row count, sample values of each column)
+    Each party names a table of its own, in `component_parameters.role.<role>.<index>`, or an output
+    of an earlier job at this party; whether it exists is checked when the job is created. The
+    output is that table itself, nothing is copied, unless it is a bound file: its rows are read
+    then. The metric `reader_namespace` / `reader_name` (row count, sample values of each column)
     stays at the party.
-
-    Not yet: a table named by the job that made it.
     """
 
     def run(self, ctx: Context) -> Outputs:
@@ -83,14 +86,22 @@ class Reader:
             if ctx.site.role is Role.ARBITER:
                 return Outputs(data=(None,))
             raise BadParameter(path=f"{ctx.component}.table", reason=f"{ctx.site} names no table")
-        if named.job_id is not None:
-            raise NotSupportedYet(what="Reader's table by job_id")
-        table = ctx.tables.open(str(named.namespace), str(named.name))
-        ctx.tracker.metric(
-            "reader_namespace", "reader_name", metric_type="data_info", meta=_data_info(table)
-        )
+        table = _open(ctx, named)
+        shown = _data_info(table)
+        if named.job_id is None:
+            shown = {**shown, "table_name": str(named.name), "namespace": str(named.namespace)}
+        ctx.tracker.metric("reader_namespace", "reader_name", metric_type="data_info", meta=shown)
         ctx.tracker.progress(1.0)
         return Outputs(data=(table,))
+
+
+def _open(ctx: Context, named: ReaderTable) -> Table:
+    if named.job_id is None:
+        return ctx.tables.open(str(named.namespace), str(named.name))
+    if not isinstance(ctx.tables, OpensOutputs):
+        raise NotSupportedYet(what=f"an earlier job's output in {type(ctx.tables).__name__}")
+    component, data_name = str(named.component_name), str(named.data_name)
+    return ctx.tables.open_output(named.job_id, component, data_name)
 
 
 def _data_info(table: Table) -> dict[str, Any]:

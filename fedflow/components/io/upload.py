@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 import msgspec
 
-from fedflow.sdk import BadParameter, Context, NotSupportedYet, Outputs, Params, Table, component
+from fedflow.components.io.engines import ImportsCsv
+from fedflow.components.io.upload_meta import (
+    UploadMeta,
+    given_names,
+    refuse_unsupported,
+    schema_members,
+)
+from fedflow.sdk import (
+    BadData,
+    BadParameter,
+    Context,
+    NotSupportedYet,
+    Outputs,
+    Params,
+    Table,
+    TableSchema,
+    component,
+)
 
 Switch = bool | Annotated[int, msgspec.Meta(ge=0)]  #: FATE's clients send 0 and 1, old ones 2
 
@@ -29,11 +45,12 @@ class UploadParams(Params, frozen=True, kw_only=True):
     destroy: bool = False  #: another word for drop
     extend_sid: Switch = 0  #: make unique ids of a random prefix and the row's index
     auto_increasing_sid: Switch = 0  #: make ids of the row's index alone
-    storage_engine: str | None = None  #: without effect: tables are local files
-    storage_address: dict[str, Any] | None = None  #: a value is not supported yet
-    schema: dict[str, Any] | None = None  #: a value is not supported yet
-    with_meta: bool = False  #: true is not supported yet
-    meta: dict[str, Any] | None = None  #: without effect
+    storage_engine: str | None = None  #: without effect: the route refuses other storages
+    storage_address: dict[str, Any] | None = None  #: without effect: of another storage
+    #: names of the columns of a file without a head: `sid`, and `header` (a list, or a text)
+    schema: dict[str, Any] | None = None
+    with_meta: Switch = 0  #: 1: `meta` says what DataTransform would be told otherwise
+    meta: UploadMeta | None = None  #: what the columns mean
 
     def check(self) -> None:
         """A name is needed, and the delimiter is one character."""
@@ -41,31 +58,19 @@ class UploadParams(Params, frozen=True, kw_only=True):
             raise ValueError("table_name: it is required")
         if len(self.id_delimiter) != 1 or not self.id_delimiter.isascii():
             raise ValueError("id_delimiter: it must be one ASCII character")
-
-
-@runtime_checkable
-class ImportsCsv(Protocol):
-    """A table engine that makes tables of CSV files."""
-
-    def import_csv(
-        self,
-        source: Path,
-        *,
-        namespace: str,
-        name: str,
-        head: bool,
-        partitions: int,
-        id_delimiter: str,
-        extend_sid: bool,
-        auto_increasing_sid: bool,
-        drop: bool,
-        progress: Callable[[float], None] | None,
-    ) -> Table:
-        """Return the new table. Raises: BadData, TableExists, BadTableName, DiskFull."""
+        if self.meta is not None:
+            self.meta.check()
+        if self.schema and self.head:
+            raise ValueError("schema: the file names its columns itself; send head 0")
 
 
 @component(
-    "Upload", roles=("local",), params=UploadParams, data_ports=(), needs_input=False, outputs=()
+    "Upload",
+    roles=("local",),
+    params=UploadParams,
+    data_ports=(),
+    needs_input=False,
+    outputs=("data",),
 )
 class Upload:
     """Makes a table of a CSV file.
@@ -78,7 +83,10 @@ class Upload:
     cell, and nothing of the file is kept. The summary and the metric `upload` / `data_access` hold
     the number of rows.
 
-    Not yet: `with_meta`, an own schema, other storage than this server's folder.
+    With `with_meta` the table keeps `meta`, and DataTransform goes by it instead of by its own
+    parameters of the same meaning.
+
+    Not yet: `with_meta` for sparse and tag rows or match ids, other storage than this server's.
     """
 
     def run(self, ctx: Context) -> Outputs:
@@ -87,15 +95,11 @@ class Upload:
         Raises: BadData: the file is wrong, with its row; nothing of it is kept. TableExists.
         """
         params: UploadParams = ctx.params
-        _refuse_unsupported(params)
-        engine = ctx.tables
-        if not isinstance(engine, ImportsCsv):
-            raise NotSupportedYet(what=f"upload to tables of {type(engine).__name__}")
         source = Path(params.file)
         if not source.is_absolute():
             raise BadParameter(path=f"{ctx.component}.file", reason="it is not an absolute path")
         try:
-            table = _import(engine, source, params, progress=ctx.tracker.progress)
+            table = _import(ctx, source, params)
         finally:
             if params.delete_file:
                 source.unlink(missing_ok=True)
@@ -105,12 +109,16 @@ class Upload:
             "upload", "data_access", metric_type="UPLOAD", points=[("count", table.count)]
         )
         ctx.log.info("uploaded %s rows", table.count)
-        return Outputs(summary={"count": table.count})
+        return Outputs(data=(table,), summary={"count": table.count})
 
 
-def _import(
-    engine: ImportsCsv, source: Path, params: UploadParams, *, progress: Callable[[float], None]
-) -> Table:
+def _import(ctx: Context, source: Path, params: UploadParams) -> Table:
+    engine = ctx.tables
+    if not isinstance(engine, ImportsCsv):
+        raise NotSupportedYet(what=f"upload to tables of {type(engine).__name__}")
+    if not params.delete_file and source.resolve() != source:
+        # the route gave the place that it had checked: somebody has put a link there since
+        raise BadData(where=f"file {source.name}", reason="it is a link")
     return engine.import_csv(
         source,
         namespace=params.namespace,
@@ -121,14 +129,20 @@ def _import(
         extend_sid=bool(params.extend_sid),
         auto_increasing_sid=bool(params.auto_increasing_sid),
         drop=params.destroy or params.drop == 1,
-        progress=progress,
+        names=given_names(params.schema, delimiter=params.id_delimiter),
+        describe=lambda schema: _extra(params, schema),
+        progress=ctx.tracker.progress,
     )
 
 
-def _refuse_unsupported(params: UploadParams) -> None:
+def _extra(params: UploadParams, schema: TableSchema) -> dict[str, Any] | None:
+    """Return what the table keeps of FATE's schema beyond its column names."""
     if params.with_meta:
-        raise NotSupportedYet(what="upload with_meta")
+        meta = params.meta or UploadMeta()
+        refuse_unsupported(meta)
+        if params.extend_sid or params.auto_increasing_sid:
+            raise NotSupportedYet(what="upload with_meta and made ids, which need match ids,")
+        return schema_members(meta, schema.columns)
     if params.schema:
-        raise NotSupportedYet(what="upload with an own schema")
-    if params.storage_address:
-        raise NotSupportedYet(what="upload to a storage_address")
+        return {"header": list(schema.columns), "sid": schema.id}
+    return None

@@ -5,31 +5,49 @@ It has no data. It sees the sums of gradients and the loss, and hands each party
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.linear.arithmetic import Scales, open_sums
 from fedflow.components.linear.batches import BatchInfo
+from fedflow.components.linear.callbacks import ArbiterCallbacks, Plan
 from fedflow.components.linear.optimizer import Convergence, Optimizer
 from fedflow.components.linear.params import SAFE_KEY_BITS, HeteroLRParams
 from fedflow.components.linear.session import batch_tag, receive_shapes, show_progress
-from fedflow.components.linear.share import Progress
+from fedflow.components.linear.share import Progress, store_model
 from fedflow.sdk import BadParameter, Context, Diverged, Role
 
 Floats = NDArray[np.float64]
 
 
-def train_arbiter(ctx: Context) -> Progress:
+def train_arbiter(ctx: Context, plan: Plan, *, start: Progress) -> Progress:
     """Lead a training to its end and return how it went.
 
     Raises: Diverged, PeerFailed, CodecError.
     """
     params: HeteroLRParams = ctx.params
-    arbiter = _Arbiter(ctx)
-    convergence = Convergence(kind=params.stop_kind, tol=params.tol)
-    losses: list[float] = []
-    for iteration in range(params.max_iter):
+    arbiter = _Arbiter(ctx, start=start)
+    losses = list(start.losses)
+    iteration, converged = start.iterations, start.converged
+
+    def progress(iterations: int) -> Progress:
+        return Progress(
+            iterations=iterations,
+            converged=converged,
+            losses=tuple(losses),
+            optimizer=arbiter.optimizer.state(),
+        )
+
+    callbacks = ArbiterCallbacks(
+        ctx, plan, model=lambda done: store_model(params, progress(done), share=None)
+    )
+    convergence = Convergence(
+        kind=params.stop_kind, tol=params.tol, previous=losses[-1] if losses else None
+    )
+    while iteration < params.max_iter:
         loss, updates = arbiter.run(iteration)
         if loss is not None:
             losses.append(loss)
@@ -43,16 +61,21 @@ def train_arbiter(ctx: Context) -> Progress:
             tag=str(iteration),
         )
         show_progress(ctx, iteration)
+        stop = callbacks.after(iteration) or stop
+        iteration += 1
         if stop:
             break
-    ctx.log.info("training ended after %s iterations, converged: %s", iteration + 1, converged)
-    return Progress(iterations=iteration + 1, converged=converged, losses=tuple(losses))
+    ctx.log.info("training ended after %s iterations, converged: %s", iteration, converged)
+    best = callbacks.finish()
+    ended = replace(progress(iteration), best_iteration=best)
+    # What the optimizer remembers belongs to the last iteration's weights.
+    return ended if best in (-1, iteration - 1) else replace(ended, optimizer={})
 
 
 class _Arbiter:
     """What the arbiter keeps between batches."""
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, *, start: Progress) -> None:
         params: HeteroLRParams = ctx.params
         bits = params.encrypt_param.key_length
         if bits < SAFE_KEY_BITS:
@@ -72,7 +95,10 @@ class _Arbiter:
             raise BadParameter(path="early_stop", reason="the guest computes no loss")
         self._scales = Scales.of(self._info, hosts=len(self._hosts))
         self._shapes = receive_shapes(ctx)
-        self._optimizer = Optimizer(params)
+        self.optimizer = Optimizer(params)
+        size = sum(self._shapes)
+        if start.optimizer and not self.optimizer.restore(start.optimizer, size=size):
+            ctx.log.warning("the model's optimizer state does not fit: it starts afresh")
 
     def run(self, iteration: int) -> tuple[float | None, Floats]:
         """Return the mean loss of the batches of one iteration, and the sum of its updates."""
@@ -83,7 +109,7 @@ class _Arbiter:
             gradient, loss = self._receive(self._info.batch_rows(batch), tag=tag)
             losses.extend(() if loss is None else (loss,))
             with np.errstate(over="ignore", invalid="ignore"):
-                update = self._optimizer.step(gradient, iteration=iteration)
+                update = self.optimizer.step(gradient, iteration=iteration)
             if not np.isfinite(update).all() or not np.isfinite(losses).all():
                 raise Diverged(iteration=iteration, reason="an update or the loss is not finite")
             self._hand_out(update, tag=tag)

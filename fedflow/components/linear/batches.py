@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
+from fedflow.base.reading import read_as
 from fedflow.components.linear.params import HeteroLRParams
 
 Rows = NDArray[np.int64]
@@ -61,7 +62,7 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
     def from_json(value: object) -> BatchInfo:
         """Return the announcement in a message. Raises: CodecError: none, or contradictory."""
         try:
-            info = msgspec.convert(value, BatchInfo, strict=True)
+            info = read_as(value, BatchInfo)
         except msgspec.ValidationError as exc:
             raise CodecError(reason=f"batch_info: {exc}") from exc
         fits = (

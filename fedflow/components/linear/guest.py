@@ -26,15 +26,15 @@ from fedflow.components.linear.arithmetic import (
     pack_sums,
 )
 from fedflow.components.linear.batches import Batch, GuestBatches, plan_batches
+from fedflow.components.linear.callbacks import Callbacks
 from fedflow.components.linear.instances import Instances, check_same_rows
 from fedflow.components.linear.params import MIN_BATCH_ROWS
 from fedflow.components.linear.session import (
     batch_tag,
     diverging,
-    receive_flag,
+    follow_arbiter,
     receive_key,
     send_shape,
-    show_progress,
 )
 from fedflow.components.linear.share import Progress, WeightShare
 from fedflow.sdk import BadData, Context, Role
@@ -43,33 +43,38 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def train_guest(ctx: Context, data: Instances, *, labels: Floats) -> tuple[WeightShare, Progress]:
-    """Return the guest's trained weights; `labels` are -1.0 and 1.0, one per row.
+def train_guest(
+    ctx: Context,
+    data: Instances,
+    *,
+    labels: Floats,
+    share: WeightShare,
+    callbacks: Callbacks,
+    start: Progress,
+) -> Progress:
+    """Train the guest's weights, `share`; `labels` are -1.0 and 1.0, one per row.
 
     Raises: Diverged, PeerFailed, CodecError, BadData.
     """
-    trainer = _GuestTrainer(ctx, data, labels=labels)
-    iteration = 0
-    while True:
-        trainer.run(iteration)
-        converged, stop = receive_flag(ctx, iteration)
-        show_progress(ctx, iteration)
-        iteration += 1
-        if stop:
-            return trainer.share, Progress(iterations=iteration, converged=converged)
+    trainer = _GuestTrainer(ctx, data, labels=labels, share=share)
+    return follow_arbiter(ctx, trainer.run, callbacks=callbacks, start=start)
 
 
 class _GuestTrainer:
     """What the guest keeps between batches."""
 
-    def __init__(self, ctx: Context, data: Instances, *, labels: Floats) -> None:
+    def __init__(
+        self, ctx: Context, data: Instances, *, labels: Floats, share: WeightShare
+    ) -> None:
         params = ctx.params
+        self.share = share
         self._ctx = ctx
         self._fed = ctx.federation
         self._hosts = ctx.sites_of(Role.HOST)
         self._arbiter = ctx.only(Role.ARBITER)
         self._data = data
         self._labels = labels
+        self._told = False  # whether hosts know batches that do not change
         self._info = plan_batches(
             params, rows=data.rows, hosts=len(self._hosts), weighted=data.weights is not None
         )
@@ -80,9 +85,6 @@ class _GuestTrainer:
         self._weights = None if data.weights is None else self._encode_weights(data.weights)
         self._batches = GuestBatches(
             self._info, shuffle=params.shuffle, random_seed=params.random_seed
-        )
-        self.share = WeightShare(
-            params, columns=data.columns, intercept=params.init_param.fit_intercept
         )
         self._fed.send("batch_info", self._info.to_json(), to=(*self._hosts, self._arbiter))
         check_same_rows(ctx, data, tag="train")
@@ -99,7 +101,8 @@ class _GuestTrainer:
     def run(self, iteration: int) -> None:
         """Take part in one iteration over all batches."""
         batches = self._batches.epoch()
-        if not self._info.stored_order and (iteration == 0 or self._info.batch_mutable):
+        if not self._info.stored_order and (not self._told or self._info.batch_mutable):
+            self._told = True
             for number, batch in enumerate(batches):
                 tag = batch_tag(iteration, number)
                 self._fed.send("batch_data_index", batch.rows, to=self._hosts, tag=tag)

@@ -15,14 +15,14 @@ from fedflow.components.linear.arithmetic import (
     pack_sums,
 )
 from fedflow.components.linear.batches import Batch, BatchInfo, HostBatches
+from fedflow.components.linear.callbacks import Callbacks
 from fedflow.components.linear.instances import Instances, check_same_rows
 from fedflow.components.linear.session import (
     batch_tag,
     diverging,
-    receive_flag,
+    follow_arbiter,
     receive_key,
     send_shape,
-    show_progress,
 )
 from fedflow.components.linear.share import Progress, WeightShare
 from fedflow.sdk import BadData, Context, Role
@@ -31,23 +31,18 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def train_host(ctx: Context, data: Instances) -> tuple[WeightShare, Progress]:
-    """Return the host's trained weights. Raises: Diverged, PeerFailed, CodecError, BadData."""
-    trainer = _HostTrainer(ctx, data)
-    iteration = 0
-    while True:
-        trainer.run(iteration)
-        converged, stop = receive_flag(ctx, iteration)
-        show_progress(ctx, iteration)
-        iteration += 1
-        if stop:
-            return trainer.share, Progress(iterations=iteration, converged=converged)
+def train_host(
+    ctx: Context, data: Instances, *, share: WeightShare, callbacks: Callbacks, start: Progress
+) -> Progress:
+    """Train the host's weights, `share`. Raises: Diverged, PeerFailed, CodecError, BadData."""
+    trainer = _HostTrainer(ctx, data, share=share)
+    return follow_arbiter(ctx, trainer.run, callbacks=callbacks, start=start)
 
 
 class _HostTrainer:
     """What a host keeps between batches."""
 
-    def __init__(self, ctx: Context, data: Instances) -> None:
+    def __init__(self, ctx: Context, data: Instances, *, share: WeightShare) -> None:
         if not data.columns:
             raise BadData(where=f"{ctx.site}'s data", reason="has no feature columns")
         self._ctx = ctx
@@ -64,7 +59,7 @@ class _HostTrainer:
             data.features, fixed=self._scales.fixed, columns=data.columns
         )
         self._batches = HostBatches(self._info)
-        self.share = WeightShare(ctx.params, columns=data.columns, intercept=False)
+        self.share = share
         send_shape(ctx, self.share.size)
         self._key = receive_key(ctx)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,10 @@ Floats = NDArray[np.float64]
 
 
 class _Rule(Protocol):
+    """One way to step. Its fields are what it remembers: numbers, or arrays like the gradient."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
     def step(self, gradient: Floats, rate: float) -> Floats:
         """Return the update that the weights are to be reduced by."""
 
@@ -29,6 +34,37 @@ class Optimizer:
     def __init__(self, params: HeteroLRParams) -> None:
         self._params = params
         self._rule = _RULES[params.optimizer_kind]()
+
+    def state(self) -> dict[str, Any]:
+        """Return what it remembers, as plain JSON."""
+        values = {f.name: getattr(self._rule, f.name) for f in fields(self._rule)}
+        plain = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in values.items()}
+        return {"optimizer": self._params.optimizer_kind, **plain}
+
+    def restore(self, state: Mapping[str, Any], *, size: int) -> bool:
+        """Go on from an earlier training's state; False if it does not fit, and nothing is done.
+
+        It fits if it is of the same optimizer, and for `size` weights.
+        """
+        names = [f.name for f in fields(self._rule)]
+        if state.get("optimizer") != self._params.optimizer_kind or not set(names) <= set(state):
+            return False
+        values: dict[str, Any] = {}
+        for name in names:
+            value = state[name]
+            if isinstance(value, list):
+                try:
+                    value = np.array(value, dtype=np.float64)
+                except (TypeError, ValueError):
+                    return False
+                if value.shape != (size,) or not np.isfinite(value).all():
+                    return False
+            elif isinstance(value, bool) or not isinstance(value, int | float):
+                return False
+            values[name] = value
+        for name, value in values.items():
+            setattr(self._rule, name, value)
+        return True
 
     def step(self, gradient: Floats, *, iteration: int) -> Floats:
         """Return the update, same shape as `gradient`; `iteration` counts from 0."""
@@ -45,10 +81,10 @@ class Optimizer:
 class Convergence:
     """Decides after each iteration whether training is done."""
 
-    def __init__(self, *, kind: str, tol: float) -> None:
+    def __init__(self, *, kind: str, tol: float, previous: float | None = None) -> None:
         self._kind = kind
         self._tol = tol
-        self._previous: float | None = None
+        self._previous = previous  #: loss of the iteration before
 
     def reached(self, *, loss: float | None, updates: Floats) -> bool:
         """Tell whether to stop; `updates` is the sum of this iteration's updates of all weights.
@@ -99,52 +135,53 @@ def shrink(coef: Floats, *, alpha: float, learning_rate: float, iteration: int) 
     return np.sign(coef) * np.maximum(0.0, np.abs(coef) - by)
 
 
+@dataclass(slots=True)
 class _Sgd:
     def step(self, gradient: Floats, rate: float) -> Floats:
         return rate * gradient
 
 
+@dataclass(slots=True)
 class _RmsProp:
-    def __init__(self) -> None:
-        self._square: Floats | float = 0.0
+    square: Floats | float = 0.0
 
     def step(self, gradient: Floats, rate: float) -> Floats:
-        self._square = 0.99 * self._square + 0.01 * gradient**2
-        return rate * gradient / np.sqrt(self._square + 1e-6)
+        self.square = 0.99 * self.square + 0.01 * gradient**2
+        return rate * gradient / np.sqrt(self.square + 1e-6)
 
 
+@dataclass(slots=True)
 class _AdaGrad:
-    def __init__(self) -> None:
-        self._square: Floats | float = 0.0
+    square: Floats | float = 0.0
 
     def step(self, gradient: Floats, rate: float) -> Floats:
-        self._square = self._square + gradient**2
-        return rate * gradient / (np.sqrt(self._square) + 1e-7)
+        self.square = self.square + gradient**2
+        return rate * gradient / (np.sqrt(self.square) + 1e-7)
 
 
+@dataclass(slots=True)
 class _Adam:
-    def __init__(self) -> None:
-        self._mean: Floats | float = 0.0
-        self._square: Floats | float = 0.0
-        self._steps = 0
+    mean: Floats | float = 0.0
+    square: Floats | float = 0.0
+    steps: int = 0
 
     def step(self, gradient: Floats, rate: float) -> Floats:
-        self._steps += 1
-        self._mean = 0.9 * self._mean + 0.1 * gradient
-        self._square = 0.999 * self._square + 0.001 * gradient**2
-        mean = self._mean / (1.0 - 0.9**self._steps)
-        square = self._square / (1.0 - 0.999**self._steps)
+        self.steps += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        self.square = 0.999 * self.square + 0.001 * gradient**2
+        mean = self.mean / (1.0 - 0.9**self.steps)
+        square = self.square / (1.0 - 0.999**self.steps)
         return rate * mean / (np.sqrt(square) + 1e-8)
 
 
+@dataclass(slots=True)
 class _Nesterov:
-    def __init__(self) -> None:
-        self._momentum: Floats | float = 0.0
+    momentum: Floats | float = 0.0
 
     def step(self, gradient: Floats, rate: float) -> Floats:
-        velocity = 0.9 * self._momentum - rate * gradient
-        update = 0.9 * self._momentum - 1.9 * velocity
-        self._momentum = velocity
+        velocity = 0.9 * self.momentum - rate * gradient
+        update = 0.9 * self.momentum - 1.9 * velocity
+        self.momentum = velocity
         return update
 
 

@@ -10,9 +10,11 @@ from msgspec import Meta, field
 
 from fedflow.base.errors import BadParameter, NotSupportedYet
 from fedflow.components.crypto.paillier import Blinding
+from fedflow.components.evaluation.metrics import ALIASES, choose_metrics
 from fedflow.sdk import Params
 
 NonNegative = Annotated[float, Meta(ge=0)]
+NonNegativeInt = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 MIN_KEY_BITS = 1024
@@ -23,6 +25,13 @@ MAX_PRECISION = 30  #: fraction bits that are used at most; float64 results gain
 _PENALTIES = ("l1", "l2", "none")
 _OPTIMIZERS = ("sgd", "rmsprop", "adam", "adagrad", "nesterov_momentum_sgd", "sqn")
 _EARLY_STOPS = ("diff", "weight_diff", "abs")
+EARLY_STOPPING = "EarlyStopping"
+PERFORMANCE = "PerformanceEvaluate"
+CHECKPOINT = "ModelCheckpoint"
+
+_CALLBACKS = (EARLY_STOPPING, PERFORMANCE, CHECKPOINT)
+#: measures that are tables of all scores, made by Evaluation alone
+_ONLY_AFTERWARDS = frozenset({"psi", "f1_score", "confusion_mat", "quantile_pr"})
 _INIT_METHODS = ("random_uniform", "random_normal", "ones", "zeros", "const")
 
 
@@ -109,14 +118,37 @@ class StepwiseParam(Params, frozen=True, kw_only=True):
 
 
 class CallbackParam(Params, frozen=True, kw_only=True):
-    """What happens between iterations; not supported yet, accepted while it asks for nothing."""
+    """What happens between iterations."""
 
-    callbacks: list[str] = field(default_factory=list)  #: a name in it is not supported yet
-    validation_freqs: int | list[int] | None = None  #: a value is not supported yet
-    early_stopping_rounds: int | None = None  #: a value is not supported yet
-    metrics: list[str] | None = None  #: without effect
-    use_first_metric_only: bool = False  #: without effect
-    save_freq: Positive = 1  #: without effect
+    #: `PerformanceEvaluate` (measure), `EarlyStopping` (measure, and stop when it gets no better),
+    #: `ModelCheckpoint` (store the model, which a repeated attempt goes on from)
+    callbacks: list[str] = field(default_factory=list)
+    #: measure after every so many iterations, or after those in a list, counted from 0
+    validation_freqs: Positive | list[NonNegativeInt] | None = None
+    early_stopping_rounds: Positive | None = None  #: validations without a better value
+    metrics: list[str] | None = None  #: as in Evaluation; null or empty: auc, ks
+    use_first_metric_only: bool = False  #: early stopping looks at the first of auc and ks only
+    save_freq: Positive = 1  #: iterations between two checkpoints
+
+    @property
+    def measures(self) -> list[str]:
+        """Return the measures to make, in the order given."""
+        names = self.metrics or ["auc", "ks"]
+        chosen = choose_metrics("binary", names)
+        first = [ALIASES.get(name.lower(), name.lower()) for name in names]
+        return sorted(set(chosen) - _ONLY_AFTERWARDS, key=[*first, *chosen].index)
+
+    def check(self) -> None:
+        for name in self.callbacks:
+            if name not in _CALLBACKS:
+                known = ", ".join(_CALLBACKS)
+                raise ValueError(f"callback_param.callbacks: {name!r} is not one of {known}")
+        if EARLY_STOPPING in self.callbacks and self.early_stopping_rounds is None:
+            raise ValueError("callback_param.early_stopping_rounds: EarlyStopping needs it")
+        if EARLY_STOPPING in self.callbacks and not self.validation_freqs:
+            raise ValueError("callback_param.validation_freqs: EarlyStopping needs it")
+        if self.callbacks and self.metrics:
+            choose_metrics("binary", self.metrics)
 
 
 class HeteroLRParams(Params, frozen=True, kw_only=True):
@@ -152,17 +184,21 @@ class HeteroLRParams(Params, frozen=True, kw_only=True):
     encrypted_mode_calculator_param: EncryptedModeCalculatorParam = field(
         default_factory=EncryptedModeCalculatorParam
     )
-    #: without effect: Evaluation measures
+    #: older place of that in `callback_param`, as the next three
     metrics: list[str] | None = field(default_factory=lambda: ["auc", "ks"])
-    validation_freqs: int | list[int] | None = None  #: a value is not supported yet
-    early_stopping_rounds: int | None = None  #: a value is not supported yet
-    use_first_metric_only: bool = False  #: without effect
+    validation_freqs: Positive | list[NonNegativeInt] | None = None  #: means PerformanceEvaluate
+    early_stopping_rounds: Positive | None = None  #: means EarlyStopping
+    use_first_metric_only: bool = False  #: as in `callback_param`
     random_seed: int | None = None  #: fedflow's own, from 0: makes shuffled mini-batches repeatable
 
     def check(self) -> None:
         for part in msgspec.structs.asdict(self).values():
             if isinstance(part, Params):
                 part.check()
+        for name in ("validation_freqs", "early_stopping_rounds"):
+            if None not in (getattr(self, name), getattr(self.callback_param, name)):
+                raise ValueError(f"{name}: given here and in callback_param; keep the latter")
+        self.callbacks.check()
         _one_of("penalty", self.penalty or "none", _PENALTIES)
         _one_of("optimizer", self.optimizer, _OPTIMIZERS)
         _one_of("early_stop", self.early_stop, _EARLY_STOPS)
@@ -172,6 +208,21 @@ class HeteroLRParams(Params, frozen=True, kw_only=True):
             raise ValueError(f"batch_size: must be -1 (all rows) or at least {MIN_BATCH_ROWS}")
         if self.random_seed is not None and self.random_seed < 0:
             raise ValueError("random_seed: must not be negative")
+
+    @property
+    def callbacks(self) -> CallbackParam:
+        """Return what happens between iterations, wherever it was written."""
+        own = self.callback_param
+        older = {PERFORMANCE: self.validation_freqs, EARLY_STOPPING: self.early_stopping_rounds}
+        implied = [name for name, value in older.items() if value is not None]
+        return CallbackParam(
+            callbacks=list(dict.fromkeys((*own.callbacks, *implied))),
+            validation_freqs=own.validation_freqs or self.validation_freqs,
+            early_stopping_rounds=own.early_stopping_rounds or self.early_stopping_rounds,
+            metrics=own.metrics or self.metrics,
+            use_first_metric_only=own.use_first_metric_only or self.use_first_metric_only,
+            save_freq=own.save_freq,
+        )
 
     @property
     def penalty_kind(self) -> str:
@@ -224,13 +275,6 @@ def _switched_on(params: HeteroLRParams) -> Iterator[str]:
         yield "stepwise_param.need_stepwise"
     if params.optimizer_kind == "sqn":
         yield "optimizer 'sqn'"
-    if params.callback_param.callbacks:
-        yield f"callback_param.callbacks {params.callback_param.callbacks}"
-    for name, holder in (("", params), ("callback_param.", params.callback_param)):
-        if holder.validation_freqs is not None:
-            yield f"{name}validation_freqs"
-        if holder.early_stopping_rounds is not None:
-            yield f"{name}early_stopping_rounds"
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

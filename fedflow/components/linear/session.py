@@ -3,6 +3,8 @@
 | message | from -> to | value |
 |---|---|---|
 | paillier_pubkey | arbiter -> guest, hosts | {n: hexadecimal} |
+| callbacks | guest -> hosts, arbiter | `Plan`: when to validate, to save, to stop early |
+| checkpoint_steps, checkpoint_step | -> guest -> | in a repeated attempt: stored, chosen steps |
 | batch_info | guest -> hosts, arbiter | `BatchInfo` |
 | sample_ids | guest <-> hosts | {rows, digest}; tag = type of data |
 | model_shape | guest, hosts -> arbiter | {size}: number of own weights |
@@ -13,7 +15,8 @@
 | guest_gradient, host_gradient | -> arbiter | packed sums; the guest's with half the loss |
 | guest_optim_gradient, host_optim_gradient | arbiter -> | float64 update |
 | converge_flag | arbiter -> guest, hosts | {converged, stop}, after each iteration |
-| host_prob | host -> guest | z_h in clear, for prediction |
+| host_prob | host -> guest | z_h in clear, for prediction and at each validation |
+| validation_status | guest -> hosts, arbiter | {stop, best}, with early stopping |
 
 Tags are `iteration.batch`. [[x]] is x encrypted with the arbiter's key.
 Source: FATE's protocol, after Hardy et al. 2017 (arXiv:1711.10677) and Yang et al. 2019
@@ -31,10 +34,13 @@ from numpy.typing import NDArray
 from fedflow.base.errors import BadParameter, CodecError, NotEncodable
 from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.linear.params import HeteroLRParams
+from fedflow.components.linear.share import Progress
 from fedflow.sdk import Context, Diverged, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from fedflow.components.linear.callbacks import Callbacks
 
 Floats = NDArray[np.float64]
 
@@ -82,6 +88,22 @@ def receive_shapes(ctx: Context) -> list[int]:
             raise CodecError(reason=f"{site} sent no number of weights")
         shapes.append(size)
     return shapes
+
+
+def follow_arbiter(
+    ctx: Context, iterate: Callable[[int], None], *, callbacks: Callbacks, start: Progress
+) -> Progress:
+    """Run the iterations of a data party until training ends, and return how it went."""
+    iteration, converged = start.iterations, start.converged
+    while iteration < ctx.params.max_iter:
+        iterate(iteration)
+        converged, stop = receive_flag(ctx, iteration)
+        show_progress(ctx, iteration)
+        stop = callbacks.after(iteration) or stop
+        iteration += 1
+        if stop:
+            break
+    return Progress(iterations=iteration, converged=converged, best_iteration=callbacks.finish())
 
 
 def receive_flag(ctx: Context, iteration: int) -> tuple[bool, bool]:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
+from fedflow.base.reading import read_as
 from fedflow.components.linear.optimizer import initial_weights, penalty_norm, shrink
 from fedflow.components.linear.params import HeteroLRParams
-from fedflow.sdk import BadData, Diverged, Model
+from fedflow.sdk import BadData, Diverged, Model, NotSupportedYet
 
 Floats = NDArray[np.float64]
 
@@ -26,17 +27,34 @@ class WeightShare:
     """The weights of one party, changed by the arbiter's updates."""
 
     def __init__(
-        self, params: HeteroLRParams, *, columns: tuple[str, ...], intercept: bool
+        self,
+        params: HeteroLRParams,
+        *,
+        columns: tuple[str, ...],
+        intercept: bool,
+        start: FittedShare | None = None,
     ) -> None:
         self.columns = columns
         self.has_intercept = intercept
         self._params = params
-        self._weights = initial_weights(params.init_param, len(columns) + intercept)
+        if start is None:
+            self._weights = initial_weights(params.init_param, len(columns) + intercept)
+        else:
+            self._weights = np.append(start.coef, [start.intercept] * intercept)
 
     @property
     def size(self) -> int:
         """Return the number of weights, the intercept included."""
         return len(self._weights)
+
+    @property
+    def weights(self) -> Floats:
+        """All weights, the intercept last; replaced, never changed in place."""
+        return self._weights
+
+    @weights.setter
+    def weights(self, weights: Floats) -> None:
+        self._weights = weights
 
     @property
     def coef(self) -> Floats:
@@ -101,6 +119,8 @@ class Progress:
     iterations: int
     converged: bool
     losses: tuple[float, ...] = ()  #: per iteration; only the arbiter knows them
+    best_iteration: int = -1  #: which iteration's weights the model has, from 0; -1 = the last's
+    optimizer: Mapping[str, Any] = field(default_factory=dict)  #: `Optimizer.state`, at the arbiter
 
 
 class _StoredShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +130,11 @@ class _StoredShare(msgspec.Struct, frozen=True, kw_only=True):
     weight: dict[str, float]
     intercept: float = 0.0
     classes: list[int | float | str | bool] = field(default_factory=lambda: [0, 1])
+    iters: int = 0
+    is_converged: bool = False
+    loss_history: list[float] = field(default_factory=list)
+    need_one_vs_rest: bool = False
+    optimizer_state: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,18 +156,22 @@ class FittedShare:
             "coef": dict(zip(self.columns, self.coef.tolist(), strict=True)),
             "intercept": self.intercept,
             "is_converged": progress.converged,
-            "best_iteration": -1,
+            "best_iteration": progress.best_iteration,
             "one_vs_rest": False,
         }
 
     @staticmethod
     def from_model(model: Model, *, where: str) -> FittedShare:
-        """Return the share that `store_model` stored. Raises: BadData: not one of HeteroLR."""
+        """Return the share that `store_model` stored.
+
+        Raises: BadData: not one of HeteroLR. NotSupportedYet: one of several classes.
+        """
+        stored = _read(model, where=where)
         try:
-            stored = msgspec.convert(dict(model.param), _StoredShare, strict=True)
             coef = np.array([stored.weight[name] for name in stored.header], dtype=np.float64)
-        except (msgspec.ValidationError, KeyError) as exc:
-            raise BadData(where=where, reason=f"the model is not one of HeteroLR ({exc})") from exc
+        except KeyError as exc:
+            reason = f"the model is not one of HeteroLR: no weight of {exc}"
+            raise BadData(where=where, reason=reason) from exc
         if not (np.isfinite(coef).all() and math.isfinite(stored.intercept)):
             raise BadData(where=where, reason="the model has weights that are not finite")
         return FittedShare(
@@ -153,10 +182,43 @@ class FittedShare:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """Where a training begins: anew, or where an earlier one ended."""
+
+    progress: Progress = Progress(iterations=0, converged=False)
+    share: FittedShare | None = None  #: None: initial weights; the arbiter has none
+
+    @staticmethod
+    def from_model(model: Model, *, where: str) -> Start:
+        """Return where a stored model's training ended. Raises: as `FittedShare.from_model`."""
+        stored = _read(model, where=where)
+        if stored.iters < 0:
+            raise BadData(where=where, reason="the model has a negative number of iterations")
+        progress = Progress(
+            iterations=stored.iters,
+            converged=stored.is_converged,
+            losses=tuple(stored.loss_history),
+            optimizer=stored.optimizer_state,
+        )
+        return Start(progress=progress, share=FittedShare.from_model(model, where=where))
+
+
+def _read(model: Model, *, where: str) -> _StoredShare:
+    try:
+        stored = read_as(dict(model.param), _StoredShare)
+    except msgspec.ValidationError as exc:
+        raise BadData(where=where, reason=f"the model is not one of HeteroLR ({exc})") from exc
+    if stored.need_one_vs_rest:
+        raise NotSupportedYet(what="HeteroLR with a model of several classes (one_vs_rest)")
+    return stored
+
+
 def store_model(params: HeteroLRParams, progress: Progress, *, share: FittedShare | None) -> Model:
     """Return the model object; the arbiter has no share, its header and weights are empty.
 
-    Source: components.md section 8; `classes` (the two label values) is fedflow's addition.
+    Source: components.md section 8; `classes` (the two label values) and, at the arbiter,
+    `optimizer_state` are fedflow's additions.
     """
     columns = share.columns if share else ()
     coef = share.coef.tolist() if share else []
@@ -169,10 +231,12 @@ def store_model(params: HeteroLRParams, progress: Progress, *, share: FittedShar
         "header": list(columns),
         "need_one_vs_rest": False,
         "one_vs_rest_result": {"completed_models": [], "one_vs_rest_classes": []},
-        "best_iteration": -1,
+        "best_iteration": progress.best_iteration,
         "encrypted_weight": {},
         "classes": list(share.classes) if share else [],
     }
+    if share is None:
+        param["optimizer_state"] = dict(progress.optimizer)
     return Model(meta_name=META_NAME, param_name=PARAM_NAME, meta=_meta(params), param=param)
 
 

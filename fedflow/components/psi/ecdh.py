@@ -5,7 +5,8 @@ decisional Diffie-Hellman assumption on curve25519 and with the hash as a random
 point tells nothing about an id that the other side does not have. X25519 secrets are multiples of
 8, which removes small-order components, so a wicked point reveals no bit of the secret. What
 stays: both sides learn the sizes of both sets, and a party that adds guessed ids to its set learns
-which of them the other side has. A secret serves one attempt and one pair of parties only.
+which of them the other side has. A secret serves one pair of parties only, and one attempt unless
+the parties keep it in a cache.
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedflow.components.psi.caching import guests_points, hosts_secret, make_cache
 from fedflow.components.psi.exchange import Positions, intersect_at_guest, intersect_at_host
 from fedflow.components.psi.params import IntersectionParams
 from fedflow.sdk import (
     BadData,
+    BadParameter,
     ComponentFailed,
     Context,
     NoCommonIds,
@@ -28,6 +30,7 @@ WRITE_ROWS = 65_536
     "Intersection",
     roles=("guest", "host"),
     params=IntersectionParams,
+    param_name="IntersectParam",
     outputs=("data", "cache"),
 )
 class Intersection:
@@ -35,13 +38,17 @@ class Intersection:
 
     One guest, one or more hosts. The output has this party's own columns, and the common rows stand
     in the guest's order at every party, so they are aligned for HeteroLR. Repeated ids and empty
-    tables are refused; no common id at all is an error (`NoCommonIds`). Declared `cache` outputs
-    stay empty.
+    tables are refused; no common id at all is an error (`NoCommonIds`).
+
+    With `run_cache` the hosts blind their ids once and both sides keep that as the cache output;
+    there is no other output. Later jobs between the same parties take it as cache input, through a
+    CacheLoader, as long as the hosts' ids are the same. A host's share holds its secret: it never
+    leaves the host. The guest can link what jobs with the same cache exchange.
 
     Summary: `intersect_num`, `intersect_rate`, `unique_id_num`; metric `train` / `intersection`.
     Rates are relative to the party's own rows.
 
-    Not yet: RSA and DH, the size alone, pruning by a Bloom filter, caches, left joins, match ids.
+    Not yet: RSA and DH, the size alone, pruning by a Bloom filter, left joins, match ids.
 
     Unlike FATE: ECDH is the default, not RSA. Ids are hashed onto the curve; the hash covers job,
     attempt, parties and salt, so what two jobs exchange cannot be linked; blinded ids travel
@@ -51,7 +58,8 @@ class Intersection:
     def run(self, ctx: Context) -> Outputs:
         """Return this party's rows of the intersection, in the guest's row order.
 
-        A host that is not told the result (`sync_intersect_ids` off) has no output. Raises:
+        With `run_cache` return a cache instead. A host that is not told the result
+        (`sync_intersect_ids` off) has no output. Raises:
         NoCommonIds, BadData, NotSupportedYet, BadParameter, CodecError, PeerFailed.
         """
         params: IntersectionParams = ctx.params
@@ -63,8 +71,9 @@ class Intersection:
             raise BadData(where=ctx.component, reason="there is no input table at this party")
         ids = _own_ids(ctx, table)
         ctx.log.info("%s own ids, %s host(s)", len(ids), len(ctx.sites_of(Role.HOST)))
-        guest = ctx.site.role is Role.GUEST
-        rows = intersect_at_guest(ctx, ids) if guest else intersect_at_host(ctx, ids)
+        if params.run_cache:
+            return _make_cache(ctx, ids)
+        rows = _common_rows(ctx, ids)
         if rows is None:
             ctx.log.info("the guest keeps the result for itself: no output here")
             return Outputs()
@@ -73,6 +82,31 @@ class Intersection:
         ctx.log.info("%s ids in common", len(rows))
         kept = _write(ctx, table, rows)
         return Outputs(data=(kept,), summary=_record(ctx, common=len(rows), own=len(ids)))
+
+
+def _common_rows(ctx: Context, ids: pa.Array) -> Positions | None:
+    """Return the own rows that all parties have, None if this host is not told."""
+    cache = next(iter(ctx.inputs.cache.values()), None)
+    guest = ctx.site.role is Role.GUEST
+    if cache is None:
+        return intersect_at_guest(ctx, ids) if guest else intersect_at_host(ctx, ids)
+    ctx.log.info("the hosts' blinded ids come from a cache")
+    if guest:
+        return intersect_at_guest(ctx, ids, cached=guests_points(ctx, cache))
+    return intersect_at_host(ctx, ids, cached=hosts_secret(ctx, cache, ids))
+
+
+def _make_cache(ctx: Context, ids: pa.Array) -> Outputs:
+    if ctx.inputs.cache:
+        raise BadParameter(path="run_cache", reason="a cache is an input already")
+    cache = make_cache(ctx, ids)
+    ctx.tracker.metric(
+        "train",
+        "intersection_cache_meta",
+        metric_type="INTERSECTION",
+        meta={"name": "intersection_cache_meta", "metric_type": "INTERSECTION", **cache.meta},
+    )
+    return Outputs(cache=(cache,))
 
 
 def _check_supported(ctx: Context, params: IntersectionParams) -> None:

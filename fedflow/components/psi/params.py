@@ -75,7 +75,7 @@ class IntersectionParams(Params, frozen=True, kw_only=True):
     cardinality_method: Literal["ecdh", "dh", "rsa"] = "ecdh"  #: without effect
     run_preprocess: bool = False  #: true is not supported yet
     intersect_preprocess_params: PreprocessParams = PreprocessParams()  #: table below
-    run_cache: bool = False  #: true is not supported yet
+    run_cache: bool = False  #: make a cache for later jobs, and nothing else
     rsa_params: RsaParams = RsaParams()  #: table below
     dh_params: DhParams = DhParams()  #: table below
     ecdh_params: EcdhParams = EcdhParams()  #: table below
@@ -118,7 +118,6 @@ class IntersectionParams(Params, frozen=True, kw_only=True):
         asked = {
             "cardinality_only": self.cardinality_only,
             "run_preprocess": self.run_preprocess,
-            "run_cache": self.run_cache,
             "join_method left_join": self.join_method == "left_join",
             "new_sample_id (match ids)": self.new_sample_id,
             "with_sample_id (match ids)": bool(self.with_sample_id),

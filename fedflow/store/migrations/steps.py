@@ -12,6 +12,7 @@ from fedflow.store.migrations import (
     m0003_administration,
     m0004_tables,
     m0005_jobs,
+    m0006_caches,
 )
 from fedflow.store.schema import Schema
 
@@ -31,4 +32,5 @@ STEPS: Final[tuple[Step, ...]] = (
     Step(number=3, name="administration", up=m0003_administration.up),
     Step(number=4, name="tables", up=m0004_tables.up),
     Step(number=5, name="jobs", up=m0005_jobs.up),
+    Step(number=6, name="caches", up=m0006_caches.up),
 )

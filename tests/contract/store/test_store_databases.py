@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from fedflow.base.errors import BadRequest, SchemaTooNew, StoreUnavailable
-from fedflow.domain.records import JobFilter, Moved, ScheduledSite, TaskFilter
+from fedflow.domain.records import JobFilter, Moved, Order, ScheduledSite, TaskFilter
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
+from fedflow.store.codec import to_json
 from fedflow.store.connect import open_mysql, open_sqlite, open_store
 from fedflow.store.migrate import migrate
 from fedflow.store.migrations.steps import STEPS, Step
@@ -95,6 +96,54 @@ def test_a_later_step_runs_on_old_data_once(database, make):
             assert [tuple(r) for r in done][-1] == (later.number, "priority", 1234)
 
 
+def _insert(schema, table, **values):
+    columns = ", ".join(values)
+    marks = ", ".join("?" * len(values))
+    schema.run(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(values.values()))
+
+
+def test_attempts_and_jobs_of_an_old_store_are_listed_counted_and_searched(database, make):
+    from fedflow.store.sql import SqlTx
+
+    site = {"f_role": "guest", "f_party_id": "9999"}
+    initiator = {"f_initiator_role": "guest", "f_initiator_party_id": "9999"}
+    times = {"f_create_time": 5, "f_update_time": 5}
+    with database.schema() as schema:
+        migrate(schema, Clock(), steps=STEPS[:4])
+        for number, count in (("j1", 3), ("j2", 200)):
+            parties = [str(10000 + i) for i in range(count)]
+            _insert(
+                schema, "t_job", f_job_id=number, **site, **initiator, **times, f_is_initiator=1,
+                f_status="success", f_epoch=0, f_dsl="{}", f_runtime_conf="{}", f_cores=1,
+                f_roles=to_json({"guest": ["9999"], "host": parties}), f_resource_in_use=0,
+                f_progress=100, f_description="note " * count, f_user_id="", f_tag="",
+                f_warnings="[]",
+            )  # fmt: skip
+        for task, version in (("a", 0), ("a", 2), ("b", 0), ("a", 1)):
+            _insert(
+                schema, "t_task", f_job_id="j1", f_task_id=f"j1_{task}", f_task_version=version,
+                **site, **initiator, **times, f_component_name=task, f_component_module="Empty",
+                f_status="success", f_party_status="success", f_component_parameters="{}",
+                f_progress=1, f_error_report="",
+            )  # fmt: skip
+        migrate(schema, Clock())
+    with database.session(write=True) as session:
+        tx = SqlTx(session)
+        assert tx.tasks.count(TaskFilter()) == 2
+        latest = tx.tasks.find(TaskFilter(order=Order(descending=False)))
+        assert [(t.key.component, t.key.version) for t in latest] == [("a", 2), ("b", 0)]
+        tx.tasks.add([make.task(make.task_key("c"))])
+        assert tx.tasks.count(TaskFilter(party_id="9999")) == 3
+
+        def found(**which):
+            return {job.key.job_id for job in tx.jobs.find(JobFilter(**which))}
+
+        assert found(partner_part="10002") == {"j1", "j2"}
+        assert found(partner_part="10199") == {"j2"}
+        assert found(description_part="e n") == {"j1", "j2"}
+        assert found(description_part="note " * 4) == {"j2"}
+
+
 def test_a_newer_schema_is_refused(database):
     later = Step(number=99, name="future", up=_with_priority)
     with database.schema() as schema:
@@ -154,6 +203,9 @@ def test_a_store_of_every_released_version_opens_with_its_data(tmp_path, make, d
         assert tx.engines.get("local").remaining_cores == 6
         assert [t.key.component for t in tx.tasks.find(TaskFilter())] == ["b", "a"]
         assert tx.tasks.live()[0].handle.pid == 4711
+        assert tx.tasks.count(TaskFilter()) == 2
+        assert tx.jobs.find(JobFilter(partner_part="0", description_part="🦊"))[0] == job
+        assert tx.jobs.count(JobFilter(partner_part="9999")) == 0
         schedule = tx.schedules.get("j1")
         assert [t.component for t in schedule.tasks] == ["b", "a"]
         assert [s.phase for s in schedule.sites] == [SitePhase.GRANTED, SitePhase.CREATING]

@@ -16,6 +16,7 @@ def test_a_full_record_comes_back_equal(store, make):
     job = make.job(
         reason=make.reason(), progress=7, applied_ms=4, returned_ms=5, started_ms=2, ended_ms=9,
         description="d", user="u", tag="t", warnings=("one", "two"), epoch=3, cores=0,
+        train_conf={"role": {"guest": [1]}},
     )  # fmt: skip
     with store.transaction() as tx:
         tx.jobs.add(job)
@@ -265,3 +266,63 @@ def test_of_threads_that_race_to_move_a_job_exactly_one_wins(store, make):
     with store.read() as tx:
         for job_id in ids:
             assert moved[job_id] == [tx.jobs.get(make.job_key(job_id)).status]
+
+
+# --- reruns ---------------------------------------------------------------------------------------
+
+
+def test_an_ended_job_is_reopened_as_new_but_keeps_what_people_wrote(store, make):
+    with store.transaction() as tx:
+        tx.jobs.add(
+            make.job(
+                status=JobStatus.FAILED, reason=make.reason(), progress=40, started_ms=5,
+                ended_ms=9, tag="job_end", description="notes", user="ann",
+            )
+        )  # fmt: skip
+        key = make.job_key()
+        moved = tx.jobs.reopen(
+            key, seen=JobStatus.FAILED, epoch=1, conf={"new": 1}, parameters={"timeout": 7},
+            cores=3, now_ms=20,
+        )  # fmt: skip
+        assert moved == Moved(JobStatus.WAITING)
+        job = tx.jobs.get(key)
+        assert (job.status, job.epoch, job.conf, job.cores) == (
+            JobStatus.WAITING, 1, {"new": 1}, 3,
+        )  # fmt: skip
+        assert (job.progress, job.reason, job.started_ms, job.ended_ms, job.tag) == (
+            0, None, None, None, "",
+        )  # fmt: skip
+        assert (job.description, job.user, job.parameters) == ("notes", "ann", {"timeout": 7})
+        tx.jobs.move(key, JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=25)
+        assert tx.jobs.get(key).started_ms == 25
+
+
+def test_a_job_that_holds_cores_or_has_moved_on_is_not_reopened(store, make):
+    again = {"epoch": 1, "conf": {}, "parameters": {}, "cores": 1, "now_ms": 9}
+    with store.transaction() as tx:
+        tx.engines.put("local", 8, now_ms=1)
+        tx.jobs.add(make.job(status=JobStatus.FAILED))
+        key = make.job_key()
+        assert tx.jobs.reopen(key, seen=JobStatus.SUCCESS, **again) == Stale()
+        tx.jobs.take_cores(key, "local", now_ms=2)
+        assert tx.jobs.reopen(key, seen=JobStatus.FAILED, **again) == Stale()
+        with pytest.raises(IllegalMove):
+            tx.jobs.reopen(key, seen=JobStatus.RUNNING, **again)
+
+
+def test_a_refused_submit_is_hidden_from_those_who_ask_so(store, make):
+    with store.transaction() as tx:
+        tx.jobs.add(make.job("j1"))
+        tx.jobs.add(make.job("j2"))
+        tx.jobs.set_tag(make.job_key("j2"), "submit_failed", now_ms=2)
+        assert tx.jobs.count(JobFilter()) == 2
+        assert [j.key.job_id for j in tx.jobs.find(JobFilter(refused=False))] == ["j1"]
+        assert tx.jobs.count(JobFilter(refused=False)) == 1
+
+
+def test_a_changed_conf_replaces_the_old_one(store, make):
+    with store.transaction() as tx:
+        tx.jobs.add(make.job(parameters={"timeout": 1}))
+        tx.jobs.set_conf(make.job_key(), {"a": [1]}, {"timeout": 2}, now_ms=5)
+        job = tx.jobs.get(make.job_key())
+        assert (job.conf, job.parameters, job.updated_ms) == ({"a": [1]}, {"timeout": 2}, 5)

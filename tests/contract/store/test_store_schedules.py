@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fedflow.base.errors import IllegalMove
@@ -199,3 +201,44 @@ def test_only_the_latest_attempt_is_shown_and_takes_reports(store, make):
             TaskStatus.RUNNING
         )
         assert tx.schedules.tasks("j1")[1].parties[1].status is TaskStatus.RUNNING
+
+
+# --- reruns ---------------------------------------------------------------------------------------
+
+
+def test_a_rerun_forgets_how_the_job_ended_and_begins_an_epoch(store, make):
+    ended = make.schedule(
+        status=JobStatus.FAILED, reason=make.reason(), started_ms=3, ended_ms=9,
+        stop=StopRequest(status=JobStatus.FAILED, reason=make.reason()),
+    )  # fmt: skip
+    with store.transaction() as tx:
+        tx.schedules.add(ended)
+        moved = tx.schedules.rerun("j1", seen=JobStatus.FAILED, epoch=1, now_ms=50)
+        assert moved == Moved(JobStatus.READY)
+        job = tx.schedules.get("j1")
+        assert (job.epoch, job.stop, job.reason, job.started_ms, job.ended_ms) == (
+            1, None, None, None, None,
+        )  # fmt: skip
+        assert (job.created_ms, job.rerun_ms, job.began_ms) == (1000, 50, 50)
+        assert tx.schedules.active() == ["j1"]
+        assert tx.schedules.epoch("j1") == 1
+        assert tx.schedules.rerun("j1", seen=JobStatus.FAILED, epoch=2, now_ms=60) == Stale()
+        assert tx.schedules.epoch("nope") is None
+
+
+def test_a_further_attempt_takes_its_tasks_place_and_older_reports_are_stale(store, make):
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule(components=("b", "a")))
+        attempt = replace(make.scheduled_task("b", 1), epoch=2, retries=1)
+        assert tx.schedules.add_attempt("j1", attempt)
+        assert not tx.schedules.add_attempt("j1", attempt)
+        assert not tx.schedules.add_attempt("j1", make.scheduled_task("zzz", 0))
+        assert not tx.schedules.add_attempt("nope", attempt)
+        assert [(t.component, t.version) for t in tx.schedules.tasks("j1")] == [("b", 1), ("a", 0)]
+        assert tx.schedules.get("j1").tasks[0] == attempt
+        late = tx.schedules.report(
+            "j1", "b", 0, make.host, TaskStatus.FAILED, reason=None, progress=None, now_ms=5
+        )
+        assert late == Stale()
+        tx.schedules.set_conf("j1", {"new": 1}, now_ms=6)
+        assert tx.schedules.get("j1").conf == {"new": 1}

@@ -146,3 +146,22 @@ def test_tables_are_found_newest_first(store, make):
         assert [t.name for t in tx.tables.find("x")] == ["d", "a", "b"]
         assert [t.name for t in tx.tables.find("x", limit=1)] == ["d"]
         assert tx.tables.find("none") == []
+
+
+def test_metrics_of_an_older_attempt_can_be_asked_for_and_all_be_dropped(store, make):
+    with store.transaction() as tx:
+        for version in (0, 1):
+            key = make.task_key(version=version)
+            tx.tracking.add_metric(
+                key, Metric(namespace="n", name="m", points=((version, 1),)), now_ms=1
+            )
+        tx.tracking.add_metric(
+            make.task_key("b"), Metric(namespace="n", name="m", points=((7, 1),)), now_ms=1
+        )
+        old = tx.tracking.metrics("j1", "a", make.guest, version=0)
+        assert [m.points for m in old] == [((0, 1),)]
+        assert tx.tracking.metrics("j1", "a", make.guest, version=5) == []
+        assert tx.tracking.drop_metrics("j1", "a", make.guest) == 2
+        assert tx.tracking.metrics("j1", "a", make.guest) == []
+        assert tx.tracking.drop_metrics("j1", None, make.host) == 0
+        assert tx.tracking.drop_metrics("j1", None, make.guest) == 1

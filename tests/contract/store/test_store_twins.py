@@ -12,8 +12,10 @@ from fedflow.domain.records import (
     Handle,
     JobFilter,
     Metric,
+    Order,
     Reply,
     ScheduledSite,
+    Sort,
     TaskFilter,
 )
 from fedflow.domain.schedule import SitePhase, StopRequest
@@ -23,6 +25,7 @@ from fedflow.store.memory import MemoryStore
 
 JOBS = ("j1", "j2", "j3")
 COMPONENTS = ("b", "a")
+ORDERS = tuple((by, down) for by in Sort for down in (True, False))
 
 
 class Undo(Exception):
@@ -57,6 +60,10 @@ class Script:
              {"seen": status, "reason": reason, **now}),
             ("jobs", "set_progress", (job, rng.randrange(100)), now),
             ("jobs", "set_description", (job, "text"), now),
+            ("jobs", "set_tag", (job, rng.choice(("", "submit_failed"))), now),
+            ("jobs", "set_conf", (job, {"n": rng.randrange(9)}, {"timeout": 1}), now),
+            ("jobs", "reopen", (job,), {"seen": status, "epoch": rng.randrange(3), "conf": {},
+             "parameters": {}, "cores": rng.randrange(4), **now}),
             ("jobs", "take_cores", (job, "e"), now),
             ("jobs", "return_cores", (job, "e"), now),
             ("tasks", "add", ([make.task(key, created_ms=self.now_ms)],), {}),
@@ -72,6 +79,11 @@ class Script:
             ("schedules", "move", (job_id, rng.choice(list(JobEvent))),
              {"seen": status, "reason": reason, **now}),
             ("schedules", "set_reason", (job_id, reason), now),
+            ("schedules", "rerun", (job_id,),
+             {"seen": status, "epoch": rng.randrange(3), **now}),
+            ("schedules", "set_conf", (job_id, {"n": rng.randrange(9)}), now),
+            ("schedules", "add_attempt", (job_id, make.scheduled_task(component, version + 1)),
+             {}),
             ("schedules", "set_site", (job_id, ScheduledSite(site=site, phase=rng.choice(
                 list(SitePhase)), reason=reason)), {"seen": rng.choice(list(SitePhase))}),
             ("schedules", "ask_stop", (job_id, StopRequest(status=JobStatus.FAILED,
@@ -90,6 +102,8 @@ class Script:
             ("leases", "release", (rng.choice("xy"), rng.choice("ab")), {}),
             ("tracking", "add_metric", (key, Metric(namespace="n", name=rng.choice("pq"),
              points=((rng.random(), 1),), meta={rng.choice("ab"): 1})), now),
+            ("tracking", "drop_metrics", (job_id, rng.choice((None, component)), site), {}),
+            ("tracking", "metrics", (job_id, component, site), {"version": version}),
             ("tracking", "put_output", (make.output(key, rng.choice("vw"), rng.randrange(2)),),
              now),
             ("tracking", "put_summary", (key, rng.random()), now),
@@ -135,6 +149,15 @@ def _everything(tx, make, now_ms):
         "engine": tx.engines.get("e"),
         "jobs": tx.jobs.find(JobFilter()),
         "open": tx.jobs.find(JobFilter(statuses=tuple(set(JobStatus) - JOB_FINAL), limit=3)),
+        "shown": tx.jobs.find(JobFilter(refused=False)),
+        "job_orders": [
+            tx.jobs.find(JobFilter(order=Order(by=by, descending=down))) for by, down in ORDERS
+        ],
+        "task_orders": [
+            tx.tasks.find(TaskFilter(order=Order(by=by, descending=down), limit=5, offset=2))
+            for by, down in ORDERS
+        ],
+        "task_counts": [tx.tasks.count(TaskFilter(component=c)) for c in (None, *COMPONENTS)],
         "guests": tx.jobs.count(JobFilter(roles=(Role.GUEST,), limit=1)),
         "unfinished": tx.jobs.unfinished(),
         "tasks": tx.tasks.find(TaskFilter(all_versions=True)),
@@ -155,7 +178,11 @@ def _everything(tx, make, now_ms):
             )
         seen[party_id] = tx.outbox.next_due_ms(party_id)
     for job_id in JOBS:
-        seen[job_id] = (tx.schedules.get(job_id), tx.schedules.tasks(job_id))
+        seen[job_id] = (
+            tx.schedules.epoch(job_id),
+            tx.schedules.get(job_id),
+            tx.schedules.tasks(job_id),
+        )
         for site in (make.guest, make.host):
             seen[job_id, site] = (
                 tx.tracking.outputs(job_id, None, site),

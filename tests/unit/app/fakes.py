@@ -32,6 +32,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.store.memory import MemoryStore
+from fedflow.testing.blobs import MemoryBlobs
 from fedflow.wire import paths
 
 CORES = 8
@@ -73,6 +74,11 @@ class FakeCatalog:
             "reader": _module("Reader", Role.GUEST, Role.HOST, ports=()),
             "keys": _module("Keys", *everywhere),
             "upload": _module("Upload", Role.LOCAL, ports=()),
+            "modelloader": _module("ModelLoader", *everywhere, ports=()),
+            "modelstore": _module("ModelStore", Role.LOCAL, ports=()),
+            "modelrestore": _module("ModelRestore", Role.LOCAL, ports=()),
+            "download": _module("Download", Role.LOCAL, ports=()),
+            "writer": _module("Writer", Role.LOCAL, ports=()),
         }
 
     def modules(self) -> Mapping[str, ModuleInfo]:
@@ -193,6 +199,7 @@ class OneServer:
     party_id: str | None  #: None: standalone
     parties: FakeParties
     store: MemoryStore = field(default_factory=MemoryStore)
+    blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
     clock: FakeClock = field(default_factory=FakeClock)
     catalog: FakeCatalog = field(default_factory=FakeCatalog)
     executor: FakeExecutor = field(default_factory=FakeExecutor)
@@ -216,6 +223,7 @@ class OneServer:
         self.wakeup.notify = self.changes.notify
         ports = Ports(
             store=self.store,
+            blobs=self.blobs,
             catalog=self.catalog,
             parties=self.parties,
             executor=self.executor,

@@ -10,7 +10,7 @@ from fedflow.base.errors import PartyUnreachable, WrongSite
 from fedflow.domain.records import Handle, JobKey, Reply, TaskKey
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
-from tests.unit.app.fakes import CORES, HOST, OneServer, conf, dsl
+from tests.unit.app.fakes import ARBITER, CORES, HOST, OneServer, conf, create_body, dsl
 
 KEY = JobKey(job_id="1", site=HOST)
 
@@ -167,6 +167,17 @@ def test_a_silent_initiator_ends_the_job_here_and_its_cores_come_back(host: OneS
     assert host.free_cores() == CORES
 
 
+def test_the_end_of_one_share_does_not_end_the_lease_of_another_one_here(host: OneServer) -> None:
+    host.clock.ms += host.timing.lease_ms * 2
+    roles = {"guest": [9999], "host": [10000], "arbiter": [10000]}
+    for site in (HOST, ARBITER):
+        body = create_body(dsl_=dsl(k="Keys"), conf_=conf(**roles))
+        host.ask("job_create", JobKey(job_id="1", site=site), body=body)
+    host.ask("job_stop", JobKey(job_id="1", site=HOST), status="failed")
+    host.core.detector.tick()
+    assert host.job("1", ARBITER).status is JobStatus.WAITING
+
+
 def test_a_server_that_was_away_gives_the_initiator_a_full_lease(host: OneServer) -> None:
     host.create()
     host.clock.ms += 10 * host.timing.lease_ms
@@ -188,10 +199,12 @@ def test_a_share_that_missed_the_end_of_its_own_servers_job_is_ended(alone: OneS
 def test_old_replies_are_forgotten_once_in_a_while(host: OneServer) -> None:
     host.create()
     host.core.detector.tick()
+    with host.store.read() as tx:
+        assert tx.received.get("9999/create-1") is not None
     host.clock.ms += host.timing.received_keep_ms + 1
     host.core.detector.tick()
     with host.store.read() as tx:
-        assert tx.received.get("create-1") is None
+        assert tx.received.get("9999/create-1") is None
 
 
 # --- heartbeats -----------------------------------------------------------------------------------

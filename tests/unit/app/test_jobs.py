@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from fedflow.base.errors import (
     NoRoute,
     SubmitRefused,
 )
-from fedflow.domain.records import JobFilter, Reply, TaskFilter, TaskKey
+from fedflow.domain.records import JobFilter, Order, Reply, TaskFilter, TaskKey
 from fedflow.domain.site import Role
 from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus
 from tests.unit.app.fakes import ARBITER, CORES, GUEST, HOST, OneServer, conf, dsl
@@ -21,7 +22,8 @@ from tests.unit.app.fakes import ARBITER, CORES, GUEST, HOST, OneServer, conf, d
 
 def nothing_is_stored(server: OneServer) -> bool:
     with server.store.read() as tx:
-        return not tx.schedules.active() and not tx.outbox.size() and not tx.jobs.find(JobFilter())
+        jobs = tx.jobs.find(JobFilter(refused=False))  # a refused one leaves a note of itself
+        return not tx.schedules.active() and not tx.outbox.size() and not jobs
 
 
 def finish(server: OneServer, job_id: str, component: str, status: str = "success") -> None:
@@ -91,7 +93,7 @@ def test_what_is_no_document_is_refused(alone: OneServer, value: Any) -> None:
 def test_a_party_without_a_route_is_named(guest: OneServer) -> None:
     with pytest.raises(NoRoute) as caught:
         guest.core.submissions.submit(dsl(), conf(guest=[9999], host=[10000, 10777]))
-    assert caught.value.fields == {"party_id": "10777"}
+    assert caught.value.fields["party_id"] == "10777"
     assert nothing_is_stored(guest)
 
 
@@ -249,6 +251,34 @@ def test_the_initiator_shows_the_tasks_of_all_sites(guest: OneServer) -> None:
     assert remote.party_status is TaskStatus.FAILED
     assert remote.reason is not None
     assert remote.reason.message == "no label"
+
+
+def test_pages_of_the_tasks_of_a_job_are_cut_from_those_of_all_sites(guest: OneServer) -> None:
+    guest.live()
+    job_id = guest.core.submissions.submit(dsl(), conf()).job_id
+    guest.work()
+    jobs, which = guest.core.jobs, TaskFilter(job_id=job_id, order=Order(), limit=3)
+    first, count = jobs.task_page(which)
+    rest, again = jobs.task_page(replace(which, offset=3))
+    assert (len(first), len(rest), count, again) == (3, 1, 4, 4)
+    shown = [(t.key.component, t.key.site) for t in first + rest]
+    assert set(shown) == {(c, s) for c in "ab" for s in (GUEST, HOST)}
+    assert jobs.task_page(replace(which, roles=(Role.HOST,), component="a"))[1] == 1
+    own, count = jobs.task_page(TaskFilter(order=Order(), limit=1))
+    assert (len(own), count) == (1, 2)
+
+
+def test_a_page_of_jobs_tells_how_many_there_are(alone: OneServer) -> None:
+    for _ in range(3):
+        alone.core.submissions.begin(dsl(), conf())
+    alone.work()
+    jobs, which = alone.core.jobs, JobFilter(limit=2)
+    every, count = jobs.page(JobFilter())
+    assert count == len(every) >= 3
+    for offset in range(0, count + 2):
+        found, counted = jobs.page(replace(which, offset=offset))
+        assert found == every[offset : offset + 2]
+        assert counted == count
 
 
 def test_a_view_of_a_job_says_where_each_task_stands(alone: OneServer) -> None:

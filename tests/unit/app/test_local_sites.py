@@ -20,6 +20,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.job_spec import ModuleInfo
 from fedflow.domain.site import Role, Site
 from fedflow.store.memory import MemoryStore
+from fedflow.testing.blobs import MemoryBlobs
 
 JOB_ID = "202611201000000000000"
 DSL = {"components": {"upload_0": {"module": "Upload"}}}
@@ -67,8 +68,8 @@ def core(tmp_path: Path, store: MemoryStore) -> Core:
     outside: Any = Outside()
     clock = Clock()
     ports = Ports(
-        store=store, catalog=outside, parties=outside, executor=outside, processes=Processes(),
-        sessions=outside, wakeup=outside, clock=clock, rng=Random(1), salt=1,
+        store=store, blobs=MemoryBlobs(), catalog=outside, parties=outside, executor=outside,
+        processes=Processes(), sessions=outside, wakeup=outside, clock=clock, rng=Random(1), salt=1,
     )  # fmt: skip
     settings = WorkerSettings(
         server_socket=tmp_path, federation_socket=tmp_path, tables_root=tmp_path,

@@ -15,6 +15,7 @@ from fedflow.base.errors import (
     BadTableName,
     FileNotAllowed,
     MissingArgument,
+    NotSupportedYet,
     TableExists,
 )
 from fedflow.base.ids import PartyId
@@ -78,6 +79,9 @@ def test_all_missing_parameters_are_named_at_once(uploads: Uploads) -> None:
         ("namespace", "x" * 101, BadTableName),
         ("table_name", "a\nb", BadTableName),
         ("table_name", "\x00", BadTableName),
+        ("namespace", "__replaced__", BadTableName),
+        ("id_delimiter", 7, BadRequest),
+        ("head", "1" * 5000, BadRequest),
     ],
 )
 def test_a_wrong_parameter_is_refused(
@@ -94,6 +98,8 @@ def test_a_table_is_replaced_only_on_demand(alone: OneServer, uploads: Uploads) 
             uploads.check({**GOOD, "drop": drop})
     for drop in (1, "1", True):
         assert uploads.check({**GOOD, "drop": drop})["drop"] == 1
+    for destroy in (1, True, "true"):
+        assert uploads.check({**GOOD, "destroy": destroy})["drop"] == 1
 
 
 def test_an_upload_is_a_local_job_that_reads_the_file(
@@ -109,6 +115,47 @@ def test_an_upload_is_a_local_job_that_reads_the_file(
     parameters = alone.task(launch.task).parameters
     assert parameters["file"] == str(folder / "x.csv")
     assert parameters["delete_file"] is False
+    assert alone.job(submitted.job_id, LOCAL).dsl["components"]["upload_0"]["module"] == "Upload"
+
+
+def test_cores_and_party_of_an_upload_are_taken(
+    alone: OneServer, uploads: Uploads, folder: Path
+) -> None:
+    alone.live()
+    given = {**GOOD, "task_cores": "2", "party_id": 9999}
+    submitted = uploads.submit(given, folder / "x.csv", keep_file=True)
+    job = alone.job(submitted.job_id, Site(Role.LOCAL, PartyId("9999")))
+    assert job.cores == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"task_cores": 0}, {"task_cores": "many"}, {"task_cores": 10**6}, {"party_id": "../x"},
+     {"party_id": ""}, {"party_id": "9" * 40}],
+)  # fmt: skip
+def test_wrong_cores_and_parties_are_refused(
+    uploads: Uploads, folder: Path, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(BadRequest):
+        uploads.submit({**GOOD, **wrong}, folder / "x.csv")
+
+
+def test_meta_and_schema_may_be_json_text(uploads: Uploads) -> None:
+    given = {**GOOD, "with_meta": "true", "meta": '{"with_label": true}', "schema": {"sid": "id"}}
+    checked = uploads.check(given)
+    assert (checked["with_meta"], checked["meta"]) == (1, {"with_label": True})
+    assert checked["schema"] == {"sid": "id"}
+    for wrong in ("{", "[]", 7, [1]):
+        with pytest.raises(BadRequest):
+            uploads.check({**GOOD, "meta": wrong})
+
+
+def test_the_own_storage_has_many_names_and_others_are_not_there_yet(uploads: Uploads) -> None:
+    for engine in ("", "STANDALONE", "eggroll", "LOCALFS", None):
+        assert "storage_engine" not in uploads.check({**GOOD, "storage_engine": engine})
+    for engine in ("MYSQL", "HIVE", "PATH", "x" * 1000):
+        with pytest.raises(NotSupportedYet, match=engine.upper()[:50]):
+            uploads.check({**GOOD, "storage_engine": engine})
 
 
 def test_only_files_in_allowed_folders_may_be_read(
@@ -155,7 +202,7 @@ def test_the_history_shows_uploads_whose_table_is_there(
     assert uploads.history(0, None) == []
     alone.put_table("n", "t1")
     alone.put_table("n", "t2")
-    assert [list(entry) for entry in uploads.history(0, None)] == [[job_ids[1]], [job_ids[0]]]
-    assert [list(entry) for entry in uploads.history(1, None)] == [[job_ids[1]]]
-    (entry,) = uploads.history(0, job_ids[0])
-    assert entry[job_ids[0]]["upload_info"]["table_name"] == "t1"
+    assert [job.key.job_id for job, _ in uploads.history(0, None)] == job_ids[::-1]
+    assert [job.key.job_id for job, _ in uploads.history(1, None)] == job_ids[1:]
+    ((_, table),) = uploads.history(0, job_ids[0])
+    assert table.name == "t1"

@@ -6,10 +6,11 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from fedflow.base.log import JsonLines, set_up_logging
+from fedflow.base.log import JobLogFiles, JsonLines, set_up_logging
 
 logger = logging.getLogger("fedflow.tests.log")
 
@@ -76,3 +77,47 @@ def test_names_of_log_records_that_the_formatter_knows_are_not_repeated() -> Non
     record = logging.makeLogRecord({"msg": "hello %s", "args": ("you",), "job_id": "1"})
     line = json.loads(JsonLines().format(record))
     assert line.keys() == {"time_ms", "level", "logger", "message", "job_id"}
+
+
+def test_what_is_said_about_a_job_goes_to_its_own_files(tmp_path: Path) -> None:
+    handler = JobLogFiles(lambda job_id: tmp_path / job_id)
+    log = logging.Logger("x")
+    log.addHandler(handler)
+    log.info("it %s", "starts", extra={"job_id": "1"})
+    log.error("it failed: \ud800", extra={"job_id": "1"})
+    log.debug("not said", extra={"job_id": "1"})
+    log.info("about no job")
+    for odd in ("..", "a/b", "", "x" * 65, 7):
+        log.info("no job has this id", extra={"job_id": odd})
+    assert [p.name for p in tmp_path.iterdir()] == ["1"]
+    texts = {p.name: p.read_text() for p in (tmp_path / "1").iterdir()}
+    assert sorted(texts) == ["fate_flow_schedule.log", "fate_flow_schedule_error.log"]
+    assert texts["fate_flow_schedule.log"].splitlines()[0].endswith("- it starts")
+    assert len(texts["fate_flow_schedule.log"].splitlines()) == 2
+    assert texts["fate_flow_schedule_error.log"].startswith("[ERROR]")
+
+
+def test_a_full_disk_loses_a_line_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    (tmp_path / "file").write_text("")
+    handler = JobLogFiles(lambda job_id: tmp_path / "file" / job_id)
+    handler.handle(logging.makeLogRecord({"msg": "x", "levelno": 20, "job_id": "1"}))
+
+
+def test_what_another_party_sent_neither_makes_lines_nor_steers_a_terminal(tmp_path: Path) -> None:
+    hostile = "refused: x\n[INFO] - Job 2 succeeded\r\x1b[2J\x9b31m\u2028\x00\x7f\tend"
+    shown = r"refused: x\n[INFO] - Job 2 succeeded\r\x1b[2J\x9b31m\u2028\x00\x7f"
+    stream = io.StringIO()
+    set_up_logging(level="INFO", style="console", stream=stream)
+    handler = JobLogFiles(lambda job_id: tmp_path / job_id)
+    logging.getLogger().addHandler(handler)
+    try:
+        raise ValueError("kept")
+    except ValueError:
+        logger.exception("Job 1 was %s", hostile, extra={"job_id": "1"})
+    for text in (stream.getvalue(), (tmp_path / "1" / "fate_flow_schedule.log").read_text()):
+        first, *rest = text.splitlines()
+        assert first.endswith(f"{shown}\tend")
+        assert rest[0] == "Traceback (most recent call last):"

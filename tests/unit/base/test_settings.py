@@ -90,6 +90,9 @@ def test_whole_numbers_are_good_where_seconds_are_asked_for() -> None:
     [
         ({"nope": 1}, "nope", "no such key"),
         ({"fateflow": {"prot": 1}}, "fateflow.prot", "no such key"),
+        ({"x": 1, "fateflow": {"prot": 1}, 7: 1}, "x, fateflow.prot, 7", "no such keys"),
+        ({"servers": {"a": {"host": "h", "port": 1, "x": 1}}}, "servers[...].x", "no such key"),
+        ({"database": {"user": "fate", "host": "db"}}, "database.engine", "mysql"),
         ({"authentication": {"client": {"x": 1}}}, "authentication.client.x", "no such key"),
         ({"fateflow": {"http_port": "9380"}}, "fateflow.http_port", "got `str`"),
         ({"fateflow": {"http_port": 65536}}, "fateflow.http_port", "<= 65535"),
@@ -131,6 +134,12 @@ def test_a_wrong_setting_is_named_by_its_path(
 @pytest.mark.parametrize("address", ["127.0.0.1:9361", "host-1.example:1", "[::1]:65535"])
 def test_routes_may_be_names_and_addresses_of_both_kinds(address: str) -> None:
     assert parse_settings({"routes": {"10000": address}}).routes == {"10000": address}
+
+
+def test_a_text_that_is_left_blank_is_the_default() -> None:
+    keys = {"switch": False, "http_app_key": None, "http_secret_key": None}
+    values = {"authentication": {"client": keys}, "fateflow": {"host": None}}
+    assert parse_settings(values) == Settings()
 
 
 def test_parsing_leaves_what_it_was_given_alone() -> None:

@@ -13,6 +13,12 @@ from fedflow.cli.main import cli
 from fedflow.testing.rest import Answer, RestServer
 from fedflow.wire.envelope import failure
 
+NO_KEYS = {
+    "FEDFLOW_APP_KEY": "",
+    "FEDFLOW_SECRET_KEY": "",
+    "XDG_CONFIG_HOME": "/nonexistent",  # nothing that this machine's user stored
+}
+
 
 class Shell:
     """Runs commands against `server`."""
@@ -22,7 +28,7 @@ class Shell:
 
     def __call__(self, *words, reachable=True, env=None, text=None):
         url = self.server.url if reachable else "http://127.0.0.1:1"
-        settings = {"FEDFLOW_SERVER": url, "FEDFLOW_APP_KEY": "", "FEDFLOW_SECRET_KEY": ""}
+        settings = {"FEDFLOW_SERVER": url, **NO_KEYS}
         runner = CliRunner(env={**settings, **(env or {})})
         return runner.invoke(cli, [str(word) for word in words], input=text)
 

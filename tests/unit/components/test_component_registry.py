@@ -28,11 +28,19 @@ def test_the_built_in_components_load_without_a_problem(registry: Registry) -> N
     assert {s.module for s in registry.specs} == {
         "Reader",
         "Upload",
+        "Writer",
+        "Download",
         "DataTransform",
         "Intersection",
         "HeteroLR",
         "Evaluation",
         "Empty",
+        "SecureAddExample",
+        "CacheLoader",
+        "ModelRestore",
+        "ModelStore",
+        "ModelLoader",
+        "DataIO",
     }
 
 
@@ -49,6 +57,8 @@ def test_every_description_is_plain_json_with_the_parameters_schema(registry: Re
         assert described["module"] == spec.module
         assert described["summary"]
         assert described["parameters"] is not None
+        assert described["param_name"].endswith("Param")
+        assert set(described["defaults"]) <= set(spec.params.__struct_fields__)
 
 
 def test_other_packages_add_components_by_an_entry_point() -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import BadData, BadParameter, FedflowError, NotSupportedYet
-from fedflow.components.features.data_transform import DataTransform
+from fedflow.components.features.data_transform import DataIO, DataTransform
 from fedflow.components.features.data_transform_params import DataTransformParams
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Model, Outputs, Table, TableKind, TableSchema, check_params
@@ -27,8 +27,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "data"
 class Bench:
     """A store of local tables, and a way to run DataTransform on CSV text."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, module: type[Any] = DataTransform) -> None:
         self.folder = folder
+        self._module = module
         self.store = local_store(folder / "tables")
         self._number = 0
 
@@ -45,7 +46,7 @@ class Bench:
             model={} if model is None else {"data_transform_0": model},
         )
         return run_component(
-            DataTransform,
+            self._module,
             sites=[GUEST],
             work_dir=self.folder,
             params={GUEST: params},
@@ -375,6 +376,20 @@ def test_transforming_uses_the_fitted_order_values_and_parameters(bench: Bench) 
     assert rows == [("p", 1, 3, 10.0), ("q", 0, 5, 7.0)]
     again = bench.run("id,y,b,a\np,1,1,1\n", model)
     assert again.model == model
+
+
+def test_the_older_module_does_the_same_under_its_own_names(tmp_path: Path) -> None:
+    older = Bench(tmp_path, DataIO)
+    fitted = older.run("id,y,a,b\nu,1,2,3\n", with_label=True).model
+    assert fitted is not None
+    assert (fitted.meta_name, fitted.param_name) == ("DataIOMeta", "DataIOParam")
+    assert "with_match_id" not in fitted.meta
+    assert "anonymous_header" not in fitted.param
+    assert older.rows("id,y,b,a\np,0,3,2\n", through_json(fitted)) == [("p", 0, 2.0, 3.0)]
+    with pytest.raises(BadData, match="not DataTransformParam"):
+        Bench(tmp_path).run("id,y,b,a\np,0,3,2\n", through_json(fitted))
+    with pytest.raises(BadParameter, match="with_match_id"):
+        older.run("id,a\nu,1\n", with_match_id=False)
 
 
 def test_transforming_without_the_label_column_stays_unlabelled(bench: Bench) -> None:

@@ -244,7 +244,6 @@ def test_tables_with_match_ids_are_not_taken_for_others(tmp_path: Path) -> None:
         {"intersect_method": "rsa"},
         {"intersect_method": "DH"},
         {"cardinality_only": True},
-        {"run_cache": True},
         {"join_method": "left_join"},
         {"new_sample_id": True},
         {"with_sample_id": True},

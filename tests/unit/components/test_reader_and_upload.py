@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedflow.base.errors import BadData, BadParameter, NotSupportedYet, TableExists, TableNotFound
+from fedflow.components.features.data_transform import DataTransform
+from fedflow.components.io.download import Download, DownloadParams
 from fedflow.components.io.reader import Reader, ReaderParams
 from fedflow.components.io.upload import Upload, UploadParams
+from fedflow.components.io.writer import Writer, WriterParams
 from fedflow.domain.site import Role, Site
-from fedflow.sdk import Table, TableStore, check_params, spec_of
+from fedflow.sdk import (
+    Inputs,
+    Table,
+    TableKind,
+    TableSchema,
+    TableStore,
+    check_params,
+    spec_of,
+)
+from fedflow.tables.catalog import Origin, TableEntry
 from fedflow.tables.local import LocalTableStore
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, run_component
-from fedflow.testing.tables import local_store
+from fedflow.testing.tables import MemoryCatalog, local_store
 
 LOCAL = Site(Role.LOCAL, "0")  # type: ignore[arg-type]
 GUEST = Site(Role.GUEST, "9999")  # type: ignore[arg-type]
 ARBITER = Site(Role.ARBITER, "10000")  # type: ignore[arg-type]
+NAMES = {"namespace": "experiment", "name": "guest"}
 GUEST_CSV = Path(__file__).parents[3] / "examples" / "data" / "breast_hetero_guest.csv"
 
 
@@ -115,12 +129,97 @@ def test_a_wrong_file_fails_the_upload_and_keeps_nothing(
 
 
 @pytest.mark.parametrize(
-    "params", [{"with_meta": True}, {"schema": {"header": "a"}}, {"storage_address": {"path": "x"}}]
+    "params",
+    [
+        {"meta": {"input_format": "tag"}},
+        {"meta": {"input_format": "sparse"}},
+        {"meta": {"with_match_id": True}},
+        {"meta": {"id_list": ["id"]}},
+        {"meta": {"id_range": 1}},
+        {"extend_sid": 1},
+    ],
 )
-def test_upload_options_of_a_later_version_say_so(
+def test_meta_of_a_later_version_says_so(
     store: LocalTableStore, tmp_path: Path, params: dict[str, Any]
 ) -> None:
-    assert isinstance(upload(store, tmp_path, **params).error, NotSupportedYet)
+    result = upload(store, tmp_path, with_meta=1, **params)
+    assert isinstance(result.error, NotSupportedYet)
+    assert list((tmp_path / "tables").iterdir()) == []
+
+
+def test_meta_goes_before_the_parameters_of_data_transform(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    meta = {"with_label": True, "label_name": "y", "data_type": "float64"}
+    assert upload(store, tmp_path, with_meta=1, meta=meta).error is None
+    entry = store.open("experiment", "guest").entry
+    assert entry.extra is not None
+    assert entry.extra["label_name"] == "y"
+    assert entry.extra["header"][0] == "x0"
+    assert entry.extra["meta"]["label_type"] == "int"
+    raw = output(run(Reader, store, tmp_path, GUEST, table=NAMES))
+    assert raw is not None
+    inputs = {GUEST: Inputs(data={"data": [("reader_0", raw)]}, model={})}
+    done = run_component(
+        DataTransform, sites=[GUEST], work_dir=tmp_path, inputs=inputs, tables={GUEST: store},
+        params={GUEST: {"with_label": False, "label_name": "nothing"}},
+    )[GUEST]  # fmt: skip
+    table = output(done)
+    assert table is not None
+    assert table.schema.label == "y"
+    assert "y" not in table.schema.columns
+    assert done.outputs is not None
+    assert done.outputs.model is not None
+    assert done.outputs.model.meta["with_label"] is True
+
+
+def test_meta_that_somebody_broke_is_told_by_data_transform(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    upload(store, tmp_path)
+    entry = store.open("experiment", "guest").entry
+    broken = store.table_of(replace(entry, extra={"meta": {"data_type": ["x"]}}))
+    inputs = {GUEST: Inputs(data={"data": [("reader_0", broken)]}, model={})}
+    result = run_component(
+        DataTransform, sites=[GUEST], work_dir=tmp_path, inputs=inputs, tables={GUEST: store}
+    )[GUEST]
+    assert isinstance(result.error, BadParameter)
+
+
+def test_meta_without_its_label_column_is_refused(store: LocalTableStore, tmp_path: Path) -> None:
+    result = upload(store, tmp_path, with_meta=1, meta={"with_label": True, "label_name": "z"})
+    assert isinstance(result.error, BadData)
+
+
+@pytest.mark.parametrize("header", ["a;b", ["a", "b"]])
+def test_a_schema_names_the_columns_of_a_file_without_a_head(
+    store: LocalTableStore, tmp_path: Path, header: object
+) -> None:
+    source = tmp_path / "d.csv"
+    source.write_text("1;2;3\n")
+    given = {"file": str(source), "head": 0, "id_delimiter": ";"}
+    made = upload(store, tmp_path, **given, schema={"sid": "key", "header": header})
+    assert made.error is None
+    assert store.open("experiment", "guest").schema.names == ("key", "a", "b")
+
+
+@pytest.mark.parametrize(
+    "schema", [{"sid": "k"}, {"header": "a"}, {"sid": "k", "header": "a"}, {"sid": 1, "header": []},
+               {"sid": "k", "header": ["a", "a"]}, {"sid": "k", "header": ["a", ""]}]
+)  # fmt: skip
+def test_a_schema_that_does_not_fit_is_refused(
+    store: LocalTableStore, tmp_path: Path, schema: dict[str, Any]
+) -> None:
+    source = tmp_path / "d.csv"
+    source.write_text("1,2,3\n")
+    result = upload(store, tmp_path, file=str(source), head=0, schema=schema)
+    assert isinstance(result.error, BadData)
+
+
+def test_a_file_that_became_a_link_is_not_read(store: LocalTableStore, tmp_path: Path) -> None:
+    link = tmp_path / "d.csv"
+    link.symlink_to(GUEST_CSV)
+    assert isinstance(upload(store, tmp_path, file=str(link)).error, BadData)
 
 
 def test_an_engine_without_csv_import_says_so(tmp_path: Path) -> None:
@@ -144,6 +243,10 @@ def test_a_relative_path_is_refused(store: LocalTableStore, tmp_path: Path) -> N
         {"drop": -1},
         {"extend_sid": "yes"},
         {"unknown": 1},
+        {"schema": {"sid": "id", "header": "x"}},
+        {"meta": {"data_type": "complex"}},
+        {"meta": {"with_label": True, "label_name": ""}},
+        {"meta": {"unknown": 1}},
     ],
 )
 def test_wrong_upload_parameters_are_refused(params: dict[str, Any]) -> None:
@@ -163,12 +266,163 @@ def test_reader_needs_a_table_except_at_an_arbiter(store: LocalTableStore, tmp_p
     assert output(run(Reader, store, tmp_path, ARBITER)) is None
 
 
-def test_reader_by_job_id_says_it_is_not_done_yet(store: LocalTableStore, tmp_path: Path) -> None:
+def test_reader_takes_an_output_of_an_earlier_job(tmp_path: Path) -> None:
+    catalog = MemoryCatalog()
+    store = local_store(tmp_path / "tables", catalog=catalog)
+    upload(store, tmp_path)
+    catalog.put_output("2026", "a_0", "data", store.open("experiment", "guest").entry)
     table = {"job_id": "2026", "component_name": "a_0", "data_name": "data"}
-    assert isinstance(run(Reader, store, tmp_path, GUEST, table=table).error, NotSupportedYet)
+    read = run(Reader, store, tmp_path, GUEST, table=table)
+    found = output(read)
+    assert found is not None
+    assert found.count == 569
+    assert read.metrics["reader_namespace", "reader_name"].meta["table_name"] == "guest"
+    unknown = run(Reader, store, tmp_path, GUEST, table={**table, "data_name": "model"})
+    assert isinstance(unknown.error, TableNotFound)
+    other = run(Reader, MemoryTableStore(), tmp_path, GUEST, table=table)
+    assert isinstance(other.error, NotSupportedYet)
 
 
-@pytest.mark.parametrize("table", [{}, {"name": "t"}, {"namespace": "n"}, {"nam": "t"}, "t"])
+def bound(source: Path, **changes: Any) -> TableEntry:
+    schema = TableSchema(kind=TableKind.RAW, id="id", columns=("x",))
+    entry = TableEntry(
+        namespace="n", name="b", address="f" * 32, schema=schema, count=0, partitions=3,
+        id_delimiter=",", have_head=True, extend_sid=False, origin=Origin.BIND, preview=(),
+        created_ms=1, engine="PATH", source=str(source),
+    )  # fmt: skip
+    return replace(entry, **changes)
+
+
+def test_reader_copies_a_bound_file(tmp_path: Path) -> None:
+    source = tmp_path / "d.csv"
+    source.write_text("id,x\n1,2\n3,4\n")
+    catalog = MemoryCatalog()
+    catalog.register(bound(source))
+    store = local_store(tmp_path / "tables", catalog=catalog)
+    read = run(Reader, store, tmp_path, GUEST, table={"namespace": "n", "name": "b"})
+    table = output(read)
+    assert table is not None
+    assert table.read().to_pydict() == {"id": ["1", "3"], "x": ["2", "4"]}
+    shown = read.metrics["reader_namespace", "reader_name"].meta
+    assert (shown["namespace"], shown["table_name"], shown["count"]) == ("n", "b", 2)
+    assert shown["partitions"] == 3
+
+
+@pytest.mark.parametrize("text", [None, "id,y\n1,2\n", "id,x\n1,2\n1,3\n", "", "id,x\n"])
+def test_a_bound_file_that_has_changed_fails_the_reader(tmp_path: Path, text: str | None) -> None:
+    source = tmp_path / "d.csv"
+    if text is not None:
+        source.write_text(text)
+    catalog = MemoryCatalog()
+    catalog.register(bound(source))
+    store = local_store(tmp_path / "tables", catalog=catalog)
+    read = run(Reader, store, tmp_path, GUEST, table={"namespace": "n", "name": "b"})
+    assert isinstance(read.error, BadData)
+    assert list((tmp_path / "tables").iterdir()) == []
+
+
+def test_a_bound_file_that_became_a_link_is_not_read(tmp_path: Path) -> None:
+    link = tmp_path / "link.csv"
+    link.symlink_to(GUEST_CSV)
+    catalog = MemoryCatalog()
+    catalog.register(bound(link))
+    store = local_store(tmp_path / "tables", catalog=catalog)
+    read = run(Reader, store, tmp_path, GUEST, table={"namespace": "n", "name": "b"})
+    assert isinstance(read.error, BadData)
+
+
+# --- Download, Writer -----------------------------------------------------------------------------
+
+
+def test_a_table_is_written_as_the_file_that_it_came_from(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    upload(store, tmp_path)
+    target = tmp_path / "new" / "out.csv"
+    given = {"namespace": "experiment", "table_name": "guest", "output_path": str(target)}
+    result = run(Download, store, tmp_path, LOCAL, **given)
+    assert result.error is None
+    assert target.read_text() == GUEST_CSV.read_text()
+    assert result.metrics["download", "data_access"].points == [("count", 569)]
+    assert [p.name for p in target.parent.iterdir()] == ["out.csv"]
+    assert target.stat().st_mode & 0o077 == 0
+    assert run(Download, store, tmp_path, LOCAL, **given, delimiter=";").error is None
+    assert target.read_text().startswith("id;y;x0;")
+
+
+def test_a_download_follows_no_link(store: LocalTableStore, tmp_path: Path) -> None:
+    upload(store, tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "precious").write_text("keep")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "file").symlink_to(tmp_path / "real" / "precious")
+    for path in (tmp_path / "link" / "precious", tmp_path / "file", Path("relative.csv")):
+        given = {"namespace": "experiment", "table_name": "guest", "output_path": str(path)}
+        result = run(Download, store, tmp_path, LOCAL, **given)
+        assert isinstance(result.error, BadParameter)
+    assert (tmp_path / "real" / "precious").read_text() == "keep"
+
+
+def test_a_failed_download_leaves_no_file(store: LocalTableStore, tmp_path: Path) -> None:
+    given = {"namespace": "n", "table_name": "t", "output_path": str(tmp_path / "d" / "o.csv")}
+    assert isinstance(run(Download, store, tmp_path, LOCAL, **given).error, TableNotFound)
+    assert not (tmp_path / "d").exists()
+    upload(store, tmp_path)
+    entry = store.open("experiment", "guest").entry
+    (tmp_path / "tables" / entry.address / "rows.arrow").write_bytes(b"damaged")
+    given |= {"namespace": "experiment", "table_name": "guest"}
+    assert isinstance(run(Download, store, tmp_path, LOCAL, **given).error, BadData)
+    assert list((tmp_path / "d").iterdir()) == []
+
+
+def test_a_written_table_lives_on_without_the_first_one(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    upload(store, tmp_path, partition=7)
+    given = {
+        "namespace": "experiment", "table_name": "guest", "output_namespace": "o",
+        "output_name": "copy",
+    }  # fmt: skip
+    result = run(Writer, store, tmp_path, LOCAL, **given)
+    made = output(result)
+    assert made is not None
+    assert (made.namespace, made.name, made.count) == ("o", "copy", 569)
+    assert isinstance(run(Writer, store, tmp_path, LOCAL, **given).error, TableExists)
+    assert run(Writer, store, tmp_path, LOCAL, **given, drop=1).error is None
+    store.drop("experiment", "guest")
+    copy = store.open("o", "copy")
+    assert copy.read().num_rows == 569
+    assert copy.partitions == 7
+    names = sorted(p.name for p in (tmp_path / "tables").iterdir())
+    assert names == [copy.entry.address]
+
+
+def test_an_unknown_table_is_neither_written_nor_downloaded(
+    store: LocalTableStore, tmp_path: Path
+) -> None:
+    given = {"namespace": "n", "table_name": "t", "output_namespace": "o", "output_name": "c"}
+    assert isinstance(run(Writer, store, tmp_path, LOCAL, **given).error, TableNotFound)
+    memory = MemoryTableStore()
+    assert isinstance(run(Writer, memory, tmp_path, LOCAL, **given).error, NotSupportedYet)
+
+
+@pytest.mark.parametrize("kind", [DownloadParams, WriterParams])
+def test_wrong_parameters_of_transfers_are_refused(kind: type[Any]) -> None:
+    good = {"namespace": "n", "table_name": "t"}
+    good |= {"output_path": "/x"} if kind is DownloadParams else {
+        "output_namespace": "o", "output_name": "u",
+    }  # fmt: skip
+    check_params(kind, good, path="$")
+    for wrong in ({"table_name": None}, {"unknown": 1}, {"namespace": None}, {"delimiter": "ab"}):
+        with pytest.raises(BadParameter):
+            check_params(kind, good | wrong, path="$")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [{}, {"name": "t"}, {"namespace": "n"}, {"nam": "t"}, "t", {"job_id": "1"},
+     {"job_id": "1", "component_name": "a"}, {"job_id": "1", "data_name": "data"}],
+)  # fmt: skip
 def test_wrong_reader_parameters_are_refused(table: object) -> None:
     with pytest.raises(BadParameter):
         check_params(ReaderParams, {"table": table}, path="$")

@@ -9,7 +9,7 @@ import pytest
 
 from fedflow.base.errors import NotEnoughResources
 from fedflow.base.ids import PartyId
-from fedflow.domain.conf import Conf, parse_conf, readable_conf
+from fedflow.domain.conf import Conf, mode_of, parse_conf, readable_conf
 from fedflow.domain.document import Report
 from fedflow.domain.job_parameters import JobParameters, merge_job_parameters
 from fedflow.domain.resources import Capacity, check_ceiling, demand_at
@@ -94,24 +94,51 @@ def test_version_2_may_be_a_number_or_text(version: object) -> None:
 
 
 @pytest.mark.parametrize("version", [1, "1"])
-def test_version_1_is_the_only_problem_reported(version: object) -> None:
+def test_another_version_is_the_only_problem_reported(version: object) -> None:
     conf, report = read({"dsl_version": version})
     assert conf is None
     (problem,) = report.problems
-    assert (problem.rule, problem.path) == ("NotSupportedYet", "$.conf.dsl_version")
-    assert "version 1 is not supported yet" in problem.message
+    assert (problem.rule, problem.path) == ("DSLVersionError", "$.conf.dsl_version")
+    assert problem.message.startswith("must be 2, not")
 
 
 def test_a_missing_version_means_1() -> None:
     conf = {k: v for k, v in CONF.items() if k != "dsl_version"}
     (problem,) = read(conf)[1].problems
-    assert "missing, which means 1" in problem.message
+    assert "a missing one means 1" in problem.message
 
 
 @pytest.mark.parametrize("path", ["job_parameters/job_type", "job_parameters/common/job_type"])
-def test_predict_jobs_are_not_supported_yet(path: str) -> None:
-    where = "$.conf." + path.replace("/", ".")
-    assert problems(changed(path, "predict")) == [("NotSupportedYet", where)]
+def test_a_predict_job_is_known_by_its_type_in_either_place(path: str) -> None:
+    predict = changed(path, "predict")
+    assert (mode_of(CONF), mode_of(predict), mode_of([1])) == ("train", "predict", "train")
+    conf, report = read(predict)
+    assert conf is not None
+    assert report.problems == ()
+    assert conf.job_parameters.common["job_type"] == "predict"
+
+
+def test_model_members_beside_common_count_but_common_wins() -> None:
+    conf = changed("job_parameters/model_id", "beside")
+    conf["job_parameters"]["model_version"] = "7"
+    conf["job_parameters"]["common"]["model_version"] = "8"
+    parsed, report = read(conf)
+    assert parsed is not None
+    assert parsed.job_parameters.common["model_id"] == "beside"
+    assert parsed.job_parameters.common["model_version"] == "8"
+    assert [w.split(": ")[0] for w in report.warnings] == [
+        "$.conf.job_parameters.model_id",
+        "$.conf.job_parameters.model_version",
+    ]
+
+
+def test_a_predict_job_carries_parameters_of_components_that_it_does_not_have() -> None:
+    conf = changed("job_parameters/common/job_type", "predict")
+    conf["component_parameters"]["common"]["gone_0"] = {"x": 1}
+    parsed, report = read(conf)
+    assert parsed is not None
+    assert (report.problems, report.warnings) == ((), ())
+    assert "gone_0" not in parsed.component_parameters.common
 
 
 @pytest.mark.parametrize(
@@ -232,7 +259,13 @@ def test_predict_jobs_are_not_supported_yet(path: str) -> None:
         (
             "job_parameters/common/inheritance_info",
             {"job_id": "1"},
-            "NotSupportedYet",
+            "JobParameterError",
+            "job_parameters.common.inheritance_info",
+        ),
+        (
+            "job_parameters/common/inheritance_info",
+            {"job_id": "1", "component_list": [7]},
+            "JobParameterError",
             "job_parameters.common.inheritance_info",
         ),
         (
@@ -244,7 +277,7 @@ def test_predict_jobs_are_not_supported_yet(path: str) -> None:
         (
             "job_parameters/role/host/0",
             {"job_type": "predict"},
-            "NotSupportedYet",
+            "JobParameterError",
             'job_parameters.role.host["0"].job_type',
         ),
     ],
@@ -275,6 +308,7 @@ def test_a_conf_that_is_no_object_is_one_problem() -> None:
         ("job_parameters/common/work_mode", 1, "$.conf.job_parameters.common.work_mode"),
         ("job_parameters/common/backend", 0, "$.conf.job_parameters.common.backend"),
         ("job_parameters/common/task_core", 3, "$.conf.job_parameters.common.task_core"),
+        ("job_parameters/common/task_memory", 3, "$.conf.job_parameters.common.task_memory"),
         (
             "job_parameters/common/computing_engine",
             "eggroll",
@@ -287,7 +321,9 @@ def test_a_conf_that_is_no_object_is_one_problem() -> None:
         ),
     ],
 )
-def test_what_has_no_effect_is_a_warning(path: str, value: object, where: str) -> None:
+def test_what_has_no_or_a_surprising_effect_is_a_warning(
+    path: str, value: object, where: str
+) -> None:
     conf, report = read(changed(path, value))
     assert conf is not None
     assert report.problems == ()
@@ -300,10 +336,12 @@ def test_what_clients_always_send_is_not_even_a_warning(member: str) -> None:
     assert (report.problems, report.warnings) == ((), ())
 
 
-def test_a_component_name_in_the_place_of_an_index_has_no_effect() -> None:
+def test_a_component_name_in_the_place_of_an_index_counts_for_all_parties_of_the_role() -> None:
     conf, _ = read(changed("component_parameters/role/host", {"lr_0": {"x": 9}}))
     assert conf is not None
-    assert conf.component_parameters.at(Role.HOST, 0) == ({"lr_0": {"max_iter": 5}},)
+    for index in (0, 1):
+        layers = conf.component_parameters.at(Role.HOST, index)
+        assert layers == ({"lr_0": {"max_iter": 5}}, {"lr_0": {"x": 9}})
 
 
 def test_null_sections_and_null_parameters_are_absent_ones() -> None:
@@ -319,6 +357,19 @@ def job_parameters_at(conf: dict[str, Any], role: Role, index: int) -> JobParame
     return merge_job_parameters(
         parsed.job_parameters.at(role, index), defaults=JobParameters(task_cores=8)
     )
+
+
+def test_what_is_taken_over_from_an_earlier_job_is_typed() -> None:
+    conf = changed("job_parameters/common/inheritance_info", {"job_id": "1", "component_list": []})
+    inherits = job_parameters_at(conf, Role.GUEST, 0).inherits
+    assert inherits is not None
+    assert (inherits.job_id, inherits.component_list) == ("1", [])
+    assert job_parameters_at(CONF, Role.GUEST, 0).inherits is None
+
+
+def test_a_model_version_may_be_a_number() -> None:
+    conf = changed("job_parameters/common/model_version", 2026)
+    assert job_parameters_at(conf, Role.GUEST, 0).model_version == "2026"
 
 
 def test_job_parameters_merge_deeply_and_later_wins() -> None:

@@ -67,7 +67,7 @@ def test_a_good_dsl_gives_its_components_in_order() -> None:
     reader, intersection, trained, applied = components
     assert (reader.provider, trained.provider) == ("fate_flow", "fate@1.11.4")
     assert intersection.cache_outputs == ("cache",)
-    assert (intersection.need_deploy, trained.need_deploy) == (False, True)
+    assert (intersection.need_deploy, trained.need_deploy) == (False, None)
     assert trained.data == {
         "train_data": (Ref("intersection_0", "data"),),
         "validate_data": (Ref("reader_0", "data"),),

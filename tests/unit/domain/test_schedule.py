@@ -11,6 +11,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.dag import Dag
 from fedflow.domain.schedule import (
     FOLLOW_ON,
+    PERMANENT,
     ApplyAt,
     EndJob,
     JobView,
@@ -18,6 +19,7 @@ from fedflow.domain.schedule import (
     QueueJob,
     Reason,
     ReleaseAt,
+    RetryTask,
     SettleTask,
     SitePhase,
     SiteView,
@@ -333,3 +335,72 @@ def test_errors_that_follow_others_are_named_as_their_classes() -> None:
     from fedflow.base import errors
 
     assert all(hasattr(errors, code) for code in FOLLOW_ON)
+
+
+# --- retries and reruns ---------------------------------------------------------------------------
+
+
+def failed(code: str = "ExecutorDied", *, settled: bool = True, **more: object) -> TaskView:
+    """Return a failed attempt with two retries left."""
+    reason = Reason(code=code, message="gone", site=HOST)
+    parties = {
+        GUEST: PartyTaskView(status=C, since_ms=NOW_MS),
+        HOST: PartyTaskView(status=F, reason=reason, since_ms=NOW_MS),
+    }
+    base = TaskView(
+        version=1, status=F if settled else R, parties=parties, ended_ms=NOW_MS, retries_left=2
+    )
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def test_a_failed_task_is_settled_before_it_is_tried_again() -> None:
+    actions = decide(view(tasks={"a": failed(settled=False)}), NOW_MS)
+    assert [type(a) for a in actions] == [SettleTask]
+
+
+def test_a_retry_waits_for_its_delay_and_the_job_waits_with_it() -> None:
+    waiting = view(tasks={"a": failed()}, retry_delay_ms=3_000)
+    assert decide(waiting, NOW_MS + 2_999) == []
+    assert decide(waiting, NOW_MS + 3_000) == [RetryTask(component="a", version=1)]
+
+
+def test_others_start_while_a_task_waits_for_its_retry() -> None:
+    waiting = view(dag=FAN, tasks={"a": failed()}, parallelism=3, retry_delay_ms=3_000)
+    assert [a.component for a in decide(waiting, NOW_MS) if isinstance(a, StartTask)] == [
+        "b", "c", "d",
+    ]  # fmt: skip
+
+
+def test_without_retries_left_the_job_fails() -> None:
+    actions = decide(view(tasks={"a": failed(retries_left=0)}), NOW_MS)
+    assert [a.status for a in actions if isinstance(a, EndJob)] == [JobStatus.FAILED]
+
+
+@pytest.mark.parametrize("code", sorted(PERMANENT))
+def test_an_error_that_cannot_change_is_not_tried_again(code: str) -> None:
+    actions = decide(view(tasks={"a": failed(code)}), NOW_MS)
+    assert [type(a) for a in actions] == [EndJob]
+
+
+@pytest.mark.parametrize("status", [C, T])
+def test_a_canceled_or_timed_out_task_is_not_tried_again(status: TaskStatus) -> None:
+    ended = replace(task(status, S, status=status), retries_left=2, ended_ms=NOW_MS)
+    assert [type(a) for a in decide(view(tasks={"a": ended}), NOW_MS)] == [EndJob]
+
+
+def test_another_failure_ends_the_job_without_the_retry() -> None:
+    tasks = {"a": failed(), "b": task(F, S, status=F)}
+    actions = decide(view(dag=FAN, tasks=tasks), NOW_MS)
+    assert [type(a) for a in actions] == [EndJob]
+
+
+def test_a_failure_that_a_rerun_left_alone_stops_nothing_but_counts_at_the_end() -> None:
+    tasks = {"a": failed(kept=True), "b": task(W, W, status=W)}
+    dag = Dag(names=("a", "b"), edges=())
+    starts = decide(view(dag=dag, tasks=tasks), NOW_MS)
+    assert starts == [StartTask(component="b", version=0)]
+    done = {**tasks, "b": task(S, S, status=S)}
+    ends = decide(view(dag=dag, tasks=done), NOW_MS)
+    assert [(type(a), a.status) for a in ends if isinstance(a, EndJob)] == [
+        (EndJob, JobStatus.FAILED)
+    ]

@@ -21,6 +21,7 @@ from fedflow.domain.schedule import (
     QueueJob,
     Reason,
     ReleaseAt,
+    RetryTask,
     SettleTask,
     SitePhase,
     SiteView,
@@ -29,6 +30,7 @@ from fedflow.domain.schedule import (
     StopRequest,
     TaskView,
     decide,
+    may_retry,
 )
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import (
@@ -103,10 +105,14 @@ def views(draw: st.DrawFn, status: JobStatus | None = None) -> JobView:
                 parties=draw(
                     st.dictionaries(st.sampled_from(sites), shares, min_size=1, max_size=3)
                 ),
+                ended_ms=NOW_MS - draw(st.integers(0, 2_000)),
+                retries_left=draw(st.sampled_from((0, 0, 1, 2))),
+                kept=draw(st.sampled_from((False, False, True))),
             )
             for name in dag.names
         },
         parallelism=draw(st.integers(1, 4)),
+        retry_delay_ms=draw(st.sampled_from((0, 1_000))),
         created_ms=NOW_MS - (0 if calm else draw(st.integers(0, 110_000))),
         timeout_ms=100_000,
         create_timeout_ms=10_000,
@@ -200,8 +206,30 @@ def test_settles_each_task_once_and_only_what_has_not_ended(view: JobView) -> No
 def test_after_a_failure_nothing_starts(view: JobView) -> None:
     actions = decide(view, NOW_MS)
     statuses = after_settling(view, actions)
-    if any(s in TASK_FINAL and s not in TASK_SUCCEEDED for s in statuses.values()):
+    if any(stops(view.tasks[name], status) for name, status in statuses.items()):
         assert not only(StartTask, actions)
+        assert not only(RetryTask, actions)
+
+
+def stops(task: TaskView, status: TaskStatus) -> bool:
+    """Tell whether a task's status is a failure that nothing makes up for."""
+    failed = status in TASK_FINAL and status not in TASK_SUCCEEDED
+    return failed and not task.kept and not may_retry(task, status)
+
+
+@quick
+@given(views(JobStatus.RUNNING))
+def test_only_a_settled_failure_of_this_epoch_is_tried_again_and_not_too_soon(
+    view: JobView,
+) -> None:
+    actions = decide(view, NOW_MS)
+    for retry in only(RetryTask, actions):
+        task = view.tasks[retry.component]
+        assert (task.status, task.kept) == (TaskStatus.FAILED, False)
+        assert task.retries_left > 0
+        assert NOW_MS - (task.ended_ms or 0) >= view.retry_delay_ms
+        assert retry.version == task.version
+        assert not only(EndJob, actions)
 
 
 @quick
@@ -221,7 +249,8 @@ def test_a_job_succeeds_only_if_every_task_did(view: JobView) -> None:
 def test_a_running_job_never_waits_for_nothing(view: JobView) -> None:
     actions = decide(view, NOW_MS)
     if not actions:
-        assert TaskStatus.RUNNING in {t.status for t in view.tasks.values()}
+        running = TaskStatus.RUNNING in {t.status for t in view.tasks.values()}
+        assert running or any(may_retry(t, t.status) for t in view.tasks.values())
 
 
 @quick
@@ -256,6 +285,8 @@ class Model:
     now_ms: int = NOW_MS
     status: JobStatus = JobStatus.READY
     stop: StopRequest | None = None
+    retries: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
     phases: dict[Site, tuple[SitePhase, int]] = field(default_factory=dict)
     tasks: dict[str, TaskStatus] = field(default_factory=dict)
     shares: dict[str, dict[Site, PartyTaskView]] = field(default_factory=dict)
@@ -263,6 +294,7 @@ class Model:
     def __post_init__(self) -> None:
         self.phases = dict.fromkeys(self.sites, (SitePhase.CREATING, 0))
         self.tasks = dict.fromkeys(self.dag.names, TaskStatus.WAITING)
+        self.versions = dict.fromkeys(self.dag.names, 0)
         waiting = PartyTaskView(status=TaskStatus.WAITING)
         self.shares = {
             c: dict.fromkeys(self.rng.sample(self.sites, self.rng.randint(1, len(self.sites))))
@@ -281,7 +313,13 @@ class Model:
                 for s, (p, retry) in self.phases.items()
             ),
             tasks={
-                c: TaskView(version=0, status=self.tasks[c], parties=dict(self.shares[c]))
+                c: TaskView(
+                    version=self.versions[c],
+                    status=self.tasks[c],
+                    parties=dict(self.shares[c]),
+                    ended_ms=NOW_MS,
+                    retries_left=self.retries - self.versions[c],
+                )
                 for c in self.dag.names
             },
             parallelism=self.parallelism,
@@ -312,6 +350,13 @@ class Model:
             case SettleTask(component=component, status=status):
                 assert self.tasks[component] not in TASK_FINAL
                 self.tasks[component] = status
+            case RetryTask(component=component, version=version):
+                assert self.tasks[component] is TaskStatus.FAILED
+                assert self.versions[component] == version < self.retries
+                self.versions[component] += 1
+                self.tasks[component] = TaskStatus.WAITING
+                waiting = PartyTaskView(status=TaskStatus.WAITING)
+                self.shares[component] = dict.fromkeys(self.shares[component], waiting)
             case EndJob(status=status):
                 self.status = status
 
@@ -351,12 +396,14 @@ class Model:
     st.integers(1, 3),
     st.integers(0, 15),
     st.booleans(),
+    st.integers(0, 2),
 )
 def test_every_job_comes_to_an_end_whatever_its_sites_say_and_wherever_a_pass_is_cut_off(
-    dag: Dag, sites: list[Site], rng: Random, parallelism: int, unfair: int, stops: bool
-) -> None:
-    model = Model(dag=dag, sites=tuple(sites), rng=rng, parallelism=parallelism)
-    bound = unfair + 12 + 3 * len(sites) + 4 * len(dag.names)
+    dag: Dag, sites: list[Site], rng: Random, parallelism: int, unfair: int, stops: bool,
+    retries: int,
+) -> None:  # fmt: skip
+    model = Model(dag=dag, sites=tuple(sites), rng=rng, parallelism=parallelism, retries=retries)
+    bound = unfair + 12 + 3 * len(sites) + 4 * len(dag.names) * (1 + retries)
     for turn in range(bound):
         if stops and turn == unfair // 2 and model.status not in JOB_FINAL:
             reason = Reason(code="Stopped", message="m")

@@ -9,7 +9,7 @@ import pytest
 
 from fedflow.base.errors import BadSetting, ListenerNotSafe
 from fedflow.base.settings import Settings
-from fedflow.server.build import timing_of
+from fedflow.server.adapters import timing_of
 from fedflow.server.configuration import load_settings
 
 TLS = {"ca": "ca.pem", "certificate": "c.pem", "key": "k.pem"}

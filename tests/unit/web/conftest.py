@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from fedflow.app.bindings import Binding
 from fedflow.app.commands import Incoming
+from fedflow.app.folders import Folders
+from fedflow.app.provenance import Source
+from fedflow.app.providers import Providers
 from fedflow.app.submissions import Submitted
+from fedflow.app.submitted_files import files_of
 from fedflow.base.errors import (
     FedflowError,
     FileNotAllowed,
     JobNotFound,
     NoData,
     TableNotFound,
+    TableNotTracked,
     TaskNotFound,
 )
 from fedflow.base.ids import PartyId
+from fedflow.domain.lists import fits_job, fits_task, job_page, task_page
 from fedflow.domain.records import (
+    Connector,
     JobFilter,
     JobKey,
     JobRecord,
@@ -95,12 +104,15 @@ def make_table(**changes: Any) -> TableRecord:
     return replace(table, **changes)
 
 
+SITE = Site(Role.GUEST, PartyId("9999"))
 SUBMITTED = Submitted(
     job_id=JOB_ID,
     model_id="guest-9999#host-10000#model",
     model_version=JOB_ID,
     logs_directory="/srv/logs",
     warnings=("w",),
+    initiator=SITE,
+    files=files_of(Folders(Path("/srv")), JOB_ID, SITE),
 )
 
 
@@ -125,9 +137,13 @@ class FakeServices:
         self.is_ready = True
         self.spool_dir = home / "spool"
         self.commands = self.workers = self.jobs = self.submissions = self.tracking = self
-        self.uploads = _Uploads(self)
-        self.tables = _Tables(self)
+        self.documents = _Documents(self)
+        self.data = SimpleNamespace(
+            uploads=_Uploads(self), bindings=_Bindings(self), transfers=_Transfers(self),
+            provenance=_Provenance(), table_schemas=_TableSchemas(self), tables=_Tables(self),
+        )  # fmt: skip
         self.info = self.modules = self
+        self.administration = SimpleNamespace(providers=Providers(self))
 
     def note(self, *call: Any) -> None:
         self.calls.append(call)
@@ -166,18 +182,11 @@ class FakeServices:
 
     def find(self, which: JobFilter) -> list[JobRecord]:
         self.note("find", which)
-        found = [
-            j
-            for j in self.jobs_known
-            if which.job_id in (None, j.key.job_id)
-            and (which.roles is None or j.key.site.role in which.roles)
-            and which.party_id in (None, j.key.site.party_id)
-            and (which.statuses is None or j.status in which.statuses)
-        ]
-        return found[which.offset : which.offset + which.limit]
+        return job_page([j for j in self.jobs_known if fits_job(which, j)], which)
 
-    def count(self, which: JobFilter) -> int:
-        return len(self.find(replace(which, limit=10**9, offset=0)))
+    def page(self, which: JobFilter) -> tuple[list[JobRecord], int]:
+        self.note("page", which)
+        return self.find(which), len(self.find(replace(which, limit=10**9, offset=0)))
 
     def job(self, job_id: str) -> JobRecord:
         for job in self.jobs_known:
@@ -198,7 +207,12 @@ class FakeServices:
 
     # tracking (and `tasks` of jobs)
     def tasks(self, which: TaskFilter) -> list[TaskRecord]:
-        return [t for t in self.tasks_known if which.job_id in (None, t.key.job_id)]
+        return task_page([t for t in self.tasks_known if fits_task(which, t)], which)
+
+    def task_page(self, which: TaskFilter) -> tuple[list[TaskRecord], int]:
+        self.note("task_page", which)
+        found = self.tasks(replace(which, limit=10**9, offset=0))
+        return self.tasks(which), len(found)
 
     def default_site(self, job_id: str) -> Site:
         return self.job(job_id).initiator
@@ -254,6 +268,30 @@ class FakeServices:
         return self.is_ready, {"store": self.is_ready}
 
 
+class _Documents:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def job_dependencies(self, job_id: str, site: Site) -> dict[str, Any]:
+        self._all.note("job_dependencies", job_id, site)
+        return {"component_list": ["reader_0"]}
+
+    def dependencies(
+        self, dsl: object, conf: object, site: Site, *, train_conf: object = None
+    ) -> dict[str, Any]:
+        self._all.note("dependencies", dsl, conf, site, train_conf)
+        return {"component_list": []}
+
+    def predict_dsl(
+        self, train_dsl: object, components: Any, *, version: int
+    ) -> Mapping[str, object]:
+        self._all.note("predict_dsl", train_dsl, components, version)
+        return {"components": {}}
+
+    def check_component(self, name: str, module: str, conf: Mapping[str, Any]) -> None:
+        self._all.note("check_component", name, module, conf)
+
+
 class _Uploads:
     def __init__(self, all_: FakeServices) -> None:
         self._all = all_
@@ -271,13 +309,92 @@ class _Uploads:
             raise FileNotAllowed(path=path)
         return Path(path)
 
-    def history(self, limit: int, job_id: str | None) -> list[dict[str, Any]]:
-        return [{"j": limit}]
+    def history(self, limit: int, job_id: str | None) -> list[tuple[JobRecord, TableRecord]]:
+        self._all.note("history", limit, job_id)
+        return [(make_job(description="my notes"), make_table())]
+
+
+class _Bindings:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def bind(self, given: Binding) -> TableRecord:
+        self._all.note("bind", given)
+        return make_table(namespace=given.namespace, name=given.name)
+
+    def put_connector(self, name: str, engine: str, info: Mapping[str, Any]) -> None:
+        self._all.note("put_connector", name, engine, dict(info))
+
+    def connector(self, name: str) -> Connector:
+        info = {"host": "h", "port": 3306, "user": "root", "passwd": "pw", "db": "u:p@h"}
+        return Connector(name=name, engine="MYSQL", info=info, created_ms=1)
+
+
+class _Transfers:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def download(self, *names: str, delimiter: str | None = None) -> Submitted:
+        self._all.note("download", *names, delimiter)
+        return SUBMITTED
+
+    def write(self, *names: str, **more: Any) -> Submitted:
+        self._all.note("write", *names, more)
+        return SUBMITTED
+
+
+class _Provenance:
+    def sources(self, namespace: str, name: str) -> list[Source]:
+        if name != "g":
+            raise TableNotTracked(namespace=namespace, name=name)
+        return [Source(parent=("exp", "raw"), source=("old", "first"))]
+
+    def jobs(self, namespace: str, name: str) -> list[str]:
+        return ["1", "2"]
+
+
+class _TableSchemas:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def update(self, namespace: str, name: str, schema: Mapping[str, Any]) -> TableRecord:
+        self._all.note("update_schema", namespace, name, dict(schema))
+        return make_table(extra={"meta": {"with_label": True}})
+
+    def migrate(
+        self, namespace: str, name: str, *, role: str, party_id: str, mapping: Mapping[str, Any]
+    ) -> TableRecord:
+        self._all.note("migrate", namespace, name, role, party_id, dict(mapping))
+        return make_table(extra={"anonymous_header": ["guest_1_x0"]})
 
 
 class _Tables:
     def __init__(self, all_: FakeServices) -> None:
         self._all = all_
+
+    def write_archive(self, namespace: str, name: str, target: IO[bytes], *, head: bool) -> None:
+        if self.get(namespace, name) is None:
+            raise NoData(reason="no table")
+        target.write(b"archive" if head else b"bare")
+
+    def drop_outputs(
+        self, job_id: str, *, site: Site | None = None, component: str | None = None
+    ) -> list[TableRecord]:
+        self._all.note("drop_outputs", job_id, site, component)
+        if job_id != JOB_ID:
+            raise JobNotFound(job_id=job_id)
+        return [] if component == "none" else [make_table(namespace="out", name="a")]
+
+    def set_disabled(
+        self, namespace: str | None, name: str | None, *, disabled: bool
+    ) -> list[TableRecord]:
+        self._all.note("set_disabled", namespace, name, disabled)
+        if name == "none":
+            raise TableNotFound(namespace=namespace, name=name, party_id="0")
+        return [make_table(disabled=disabled)]
+
+    def drop_disabled(self) -> list[TableRecord]:
+        return [t for t in self._all.tables_known.values() if t.disabled]
 
     def get(self, namespace: str, name: str) -> TableRecord | None:
         return self._all.tables_known.get((namespace, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedflow.base.errors import TableExists
 from fedflow.domain.records import StoredModel, TaskKey
 from fedflow.web.app import create_app
 from fedflow.web.settings import WebSettings
+from tests.unit.web.conftest import make_table
 
 JOB_ID = "202611201000000000000"
 SHARE = {"job_id": JOB_ID, "component_name": "reader_0", "role": "guest", "party_id": "9999"}
@@ -117,8 +119,63 @@ def test_a_server_file_is_read_only_from_allowed_folders(
         assert client.post("/v1/data/upload", json={**ask, **wrong}).json["retcode"] == 101
 
 
-def test_the_upload_history_takes_a_limit(client: FlaskClient) -> None:
-    assert client.post("/v1/data/upload/history", json={"limit": 10}).json["data"] == [{"j": 10}]
+def test_the_upload_history_has_fates_shape(client: FlaskClient, services: Any) -> None:
+    (entry,) = client.post("/v1/data/upload/history", json={"limit": "10"}).json["data"]
+    assert services.calls[-1] == ("history", 10, None)
+    info = {"table_name": "g", "namespace": "exp", "partition": 4, "upload_count": 3}
+    schema = {"header": "y,x0", "sid": "id"}
+    assert entry == {JOB_ID: {"upload_info": info, "notes": "my notes", "schema": schema}}
+    client.post("/v1/data/upload/history", json={"limit": -3, "job_id": "j"})
+    assert services.calls[-1] == ("history", 0, "j")
+
+
+def test_a_full_disk_is_told_and_leaves_no_file(
+    client: FlaskClient, services: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_args: Any, **_more: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("fedflow.web.spool.os.open", full)
+    body = send(client, "namespace=e").json
+    assert (body["retcode"], body["error"]["name"]) == (100, "DiskFull")
+    assert spooled(services) == []
+
+
+def test_a_packed_body_is_refused(client: FlaskClient, services: Any) -> None:
+    headers = {"Content-Encoding": "gzip"}
+    answer = client.post("/v1/data/upload?namespace=e", data=b"\x1f\x8b", headers=headers)
+    assert answer.json["retcode"] == 101
+    assert "Content-Encoding" in answer.json["retmsg"]
+    assert services.calls == []
+
+
+def test_a_part_of_another_name_is_taken_as_the_file(client: FlaskClient, services: Any) -> None:
+    data = {"upload": (io.BytesIO(CSV), "../../x/../passwd")}
+    assert client.post("/v1/data/upload?namespace=e", data=data).json["retcode"] == 0
+    ((path,),) = [list(folder.iterdir()) for folder in spooled(services)]
+    assert path.parent.parent == services.spool_dir
+    assert path.read_bytes() == CSV
+
+
+# --- out of the server ----------------------------------------------------------------------------
+
+
+def test_a_download_is_a_job(client: FlaskClient, services: Any) -> None:
+    ask = {"namespace": "exp", "table_name": "g", "output_path": "g.csv", "delimiter": ";"}
+    body = client.post("/v1/data/download", json=ask).json
+    assert (body["retcode"], body["jobId"], body["data"]["table_name"]) == (0, JOB_ID, "g")
+    assert services.calls == [("download", "exp", "g", "g.csv", ";")]
+    for member in ("namespace", "table_name", "output_path"):
+        body = client.post("/v1/data/download", json={**ask, member: None}).json
+        assert body["retmsg"].startswith(f"required argument are missing: {member};")
+    assert client.post("/v1/data/download", json={**ask, "output_path": 7}).json["retcode"] == 101
+
+
+def test_a_second_name_is_given_by_a_job(client: FlaskClient, services: Any) -> None:
+    ask = {"namespace": "exp", "table_name": "g", "output_namespace": "o", "output_name": 7}
+    assert client.post("/v1/data/writer", json=ask).json["jobId"] == JOB_ID
+    more = {"output_namespace": "o", "output_name": "7", "storage_engine": None, "drop": False}
+    assert services.calls == [("write", "exp", "g", more)]
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -142,6 +199,124 @@ def test_a_second_delete_has_fates_sentence(client: FlaskClient) -> None:
     body = client.post("/v1/table/delete", json=ask).json
     assert (body["retcode"], body["retmsg"]) == (101, "no find table")
     assert body["error"]["name"] == "TableNotFound"
+
+
+def test_the_outputs_of_a_job_are_deleted_at_once(client: FlaskClient, services: Any) -> None:
+    ask = {"job_id": JOB_ID, "role": "guest", "party_id": 9999, "component_name": "a_0"}
+    row = {"table_name": "a", "namespace": "out"}
+    body = client.post("/v1/table/delete", json=ask).json
+    assert body["data"] == {**row, "tables": [row]}
+    assert services.calls[-1][1:] == (JOB_ID, services.default_site(JOB_ID), "a_0")
+    for more in ({"component_name": "none"}, {"job_id": "unknown"}):
+        body = client.post("/v1/table/delete", json={**ask, **more}).json
+        assert (body["retcode"], body["retmsg"]) == (101, "no find table")
+
+
+def test_missing_names_are_told_for_every_table_route(client: FlaskClient) -> None:
+    for word in ("table_info", "delete", "disable", "enable"):
+        body = client.post(f"/v1/table/{word}", json={"x": 1}).json
+        assert body["retmsg"].startswith("required argument are missing: table_name,namespace;")
+
+
+def test_any_other_word_is_a_success_as_in_fate(client: FlaskClient) -> None:
+    assert client.post("/v1/table/anything").json == {"retcode": 0, "retmsg": "success"}
+    assert client.post("/v1/table/anything", data=b"{").json["retcode"] == 0
+    assert client.post("/v1/table/any/thing").json["retcode"] == 100
+    assert client.get("/v1/table/anything").json["retcode"] == 100
+
+
+def test_table_info_tells_all_of_a_table(client: FlaskClient, services: Any) -> None:
+    services.tables_known["exp", "g"] = make_table(
+        engine="PATH", source="/data/g.csv", disabled=True, extend_sid=True, origin="table_bind",
+        extra={"meta": {"with_label": True}, "header": ["x0"], "label_name": "y"},
+    )  # fmt: skip
+    body = client.post("/v1/table/table_info", json={"name": "g", "namespace": "exp"}).json
+    assert body["data"] == {
+        "table_name": "g", "namespace": "exp", "exist": 1, "count": 3, "partition": 4,
+        "schema": {"header": ["x0"], "sid": "id", "label_name": "y", "meta": {"with_label": True}},
+        "enable": False, "origin": "table_bind", "extend_sid": True,
+        "address": {"path": "/data/g.csv"},
+    }  # fmt: skip
+
+
+def test_a_table_is_downloaded_as_an_archive(client: FlaskClient) -> None:
+    ask = {"name": "g", "namespace": "exp"}
+    answer = client.get("/v1/table/download", json=ask)
+    assert (answer.status_code, answer.data) == (200, b"archive")
+    disposition = answer.headers["Content-Disposition"]
+    assert disposition == "attachment; filename=table_exp_g.tar.gz"
+    answer.close()
+    bare = client.get("/v1/table/download", json={**ask, "head": False})
+    assert bare.data == b"bare"
+    bare.close()
+    for wrong, status in (({"name": "no"}, 210), ({"name": None}, 400), ({"head": []}, 400)):
+        assert client.get("/v1/table/download", json={**ask, **wrong}).status_code == status
+
+
+def test_tables_are_disabled_enabled_and_swept(client: FlaskClient, services: Any) -> None:
+    row = {"table_name": "g", "namespace": "exp"}
+    assert client.post("/v1/table/disable", json=row).json["data"] == [row]
+    assert services.calls[-1] == ("set_disabled", "exp", "g", True)
+    assert client.post("/v1/table/enable", json={"namespace": "exp"}).json["data"] == [row]
+    assert services.calls[-1] == ("set_disabled", "exp", None, False)
+    assert client.post("/v1/table/disable", json={"name": "none"}).json["retcode"] == 101
+    assert client.post("/v1/table/disable/delete").json["retcode"] == 101
+    services.tables_known["exp", "g"] = make_table(disabled=True)
+    assert client.post("/v1/table/disable/delete").json["data"] == [row]
+
+
+@pytest.mark.parametrize("word", ["add", "bind"])
+def test_binding_takes_what_the_sdk_sends(client: FlaskClient, services: Any, word: str) -> None:
+    ask = {
+        "engine": "PATH", "name": "g", "namespace": "e", "address": {"path": "/d/g.csv"},
+        "drop": True,
+    }  # fmt: skip
+    body = client.post(f"/v1/table/{word}", json=ask).json
+    assert body == {
+        "retcode": 0, "retmsg": "success", "data": {"table_name": "g", "namespace": "e"},
+    }  # fmt: skip
+    given = services.calls[-1][1]
+    assert (given.engine, given.drop, given.head, given.id_delimiter) == ("PATH", True, True, ",")
+    body = client.post(f"/v1/table/{word}", json={}).json
+    assert "engine,address,namespace,name;" in body["retmsg"]
+
+
+def test_a_connector_is_shown_without_credentials(client: FlaskClient, services: Any) -> None:
+    ask = {"connector_name": "c", "engine": "MYSQL", "connector_info": {"passwd": "pw"}}
+    assert client.post("/v1/table/connector/create", json=ask).json["retcode"] == 0
+    assert services.calls[-1] == ("put_connector", "c", "MYSQL", {"passwd": "pw"})
+    data = client.post("/v1/table/connector/query", json={"connector_name": "c"}).json["data"]
+    hidden = "******"
+    info = {"host": "h", "port": 3306, "user": hidden, "passwd": hidden, "db": hidden}
+    assert data == {"connector_name": "c", "engine": "MYSQL", "connector_info": info}
+
+
+def test_provenance_has_fates_words(client: FlaskClient) -> None:
+    ask = {"table_name": "g", "namespace": "exp"}
+    (row,) = client.post("/v1/table/tracking/source", json=ask).json["data"]
+    assert row == {
+        "parent_table_name": "raw", "parent_table_namespace": "exp",
+        "source_table_name": "first", "source_table_namespace": "old",
+    }  # fmt: skip
+    body = client.post("/v1/table/tracking/source", json={**ask, "table_name": "x"}).json
+    assert (body["retcode"], body["error"]["name"]) == (100, "TableNotTracked")
+    data = client.post("/v1/table/tracking/job", json=ask).json["data"]
+    assert data == {"count": 2, "job": ["1", "2"]}
+
+
+def test_schema_changes_answer_the_new_schema(client: FlaskClient, services: Any) -> None:
+    ask = {"namespace": "exp", "name": "g", "schema": {"meta": {}}}
+    data = client.post("/v1/table/schema/update", json=ask).json["data"]
+    assert data == {"header": "y,x0", "sid": "id", "meta": {"with_label": True}}
+    ask = {
+        "namespace": "exp", "name": "g", "role": "guest", "party_id": 9999,
+        "migrate_mapping": {"guest": {"9999": 1}},
+    }  # fmt: skip
+    data = client.post("/v1/table/schema/anonymous/migrate", json=ask).json["data"]
+    assert data["anonymous_header"] == ["guest_1_x0"]
+    assert services.calls[-1] == (
+        "migrate", "exp", "g", "guest", "9999", {"guest": {"9999": 1}},
+    )  # fmt: skip
 
 
 def test_missing_members_are_named_together(client: FlaskClient) -> None:

@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from fedflow.app.commands import Incoming
-from fedflow.base.errors import FedflowError, LaunchRefused
+from fedflow.base.errors import FedflowError, LaunchRefused, StoreUnavailable
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
@@ -49,7 +49,7 @@ def test_a_wrong_method_is_an_unknown_url(client: FlaskClient) -> None:
 
 
 def test_a_route_of_fate_that_is_not_served_says_so(client: FlaskClient) -> None:
-    answer = client.post("/v1/model/deploy/", json={})
+    answer = client.post("/v1/component/hetero/merge/", json={})
     assert answer.json["error"]["name"] == "NotSupportedYet"
 
 
@@ -127,10 +127,20 @@ def test_the_relay_serves_every_party_command(relay: Relay, services: Any, name:
     assert incoming.source_party == "10000"
     assert incoming.request_id == "abc-1"
     assert incoming.body == {"a": 1}
-    if name != "heartbeat":
+    if "<job_id>" in PARTY_COMMANDS[name]:
         assert (incoming.job_id, incoming.site) == (JOB.job_id, GUEST)
     if "<task_id>" in PARTY_COMMANDS[name]:
         assert (incoming.component, incoming.version) == ("lr_0", 2)
+
+
+def test_another_party_is_not_told_why_the_store_cannot_be_used(
+    relay: Relay, services: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    services.fail = StoreUnavailable(reason="/srv/fedflow/fedflow.sqlite: no such column")
+    _, body = relay(party_path("job_start"), HEADERS, b"{}")
+    assert json.loads(body)["error"]["name"] == "StoreUnavailable"
+    assert b"/srv" not in body
+    assert "/srv/fedflow" in caplog.text
 
 
 @pytest.mark.parametrize("name", sorted(PARTY_COMMANDS))
@@ -247,4 +257,11 @@ def test_an_executor_saves_metrics(client: FlaskClient, services: Any) -> None:
 def test_two_applications_do_not_share_anything(app: Flask, services: Any, tmp_path: Any) -> None:
     other = create_app(type(services)(tmp_path), WebSettings())
     other.test_client().post("/v1/job/stop", json={"job_id": "j"})
+    assert services.calls == []
+
+
+@pytest.mark.parametrize("source", ["1/2", "a" * 33, "10000 ", "model/x", "\u0664"])
+def test_a_call_of_what_is_no_party_id_is_refused(relay: Relay, services: Any, source: str) -> None:
+    _, body = relay(party_path("job_create"), {**HEADERS, "SRC-PARTY-ID": source}, b"{}")
+    assert "is not a party id" in json.loads(body)["retmsg"]
     assert services.calls == []

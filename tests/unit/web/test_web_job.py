@@ -12,9 +12,9 @@ from flask.testing import FlaskClient
 
 from fedflow.base.errors import InvalidJobSpec, Problem
 from fedflow.base.ids import PartyId
-from fedflow.domain.records import JobFilter, JobKey
+from fedflow.domain.records import JobFilter, JobKey, Order, Sort, TaskFilter
 from fedflow.domain.site import Role, Site
-from fedflow.domain.states import JobStatus
+from fedflow.domain.states import JobStatus, TaskStatus
 
 JOB_ID = "202611201000000000000"
 
@@ -120,12 +120,44 @@ def many_jobs(services: Any, count: int) -> None:
     ]
 
 
-def test_a_list_is_paged_by_the_store_when_it_can(client: FlaskClient, services: Any) -> None:
+def test_a_list_is_filtered_sorted_and_paged_by_the_store(
+    client: FlaskClient, services: Any
+) -> None:
     many_jobs(services, 25)
     data = client.post("/v1/job/list/job", json={"limit": 10, "page": 3}).json["data"]
     assert (len(data["jobs"]), data["count"]) == (5, 25)
-    asked = services.calls[0][1]
-    assert asked == JobFilter(limit=10, offset=20)
+    assert services.calls[0] == ("page", JobFilter(limit=10, offset=20, refused=False))
+    ask = {
+        "job_id": "j", "description": "d", "party_id": 9, "partner": "", "role": "guest",
+        "status": ["waiting"], "order_by": "elapsed", "order": "ASC",
+    }  # fmt: skip
+    services.calls.clear()
+    client.post("/v1/job/list/job", json=ask)
+    (asked,) = [call[1] for call in services.calls if call[0] == "page"]
+    assert asked == JobFilter(
+        job_id_part="j", description_part="d", party_id_part="9", roles=(Role.GUEST,),
+        statuses=(JobStatus.WAITING, JobStatus.READY), refused=False, limit=10_000,
+        order=Order(by=Sort.ELAPSED, descending=False),
+    )  # fmt: skip
+
+
+def test_pages_of_a_list_of_tasks_are_cut_by_the_store(client: FlaskClient, services: Any) -> None:
+    ask = {"limit": 20_000, "page": 2, "component_name": "c", "status": "failed", "role": "host"}
+    data = client.post("/v1/job/list/task", json=ask).json["data"]
+    assert data == {"tasks": [], "count": 0}
+    assert services.calls[0][1] == TaskFilter(
+        component="c", statuses=(TaskStatus.FAILED,), roles=(Role.HOST,), order=Order(),
+        limit=10_000, offset=10_000,
+    )  # fmt: skip
+
+
+def test_ranges_of_times_are_looked_for_by_the_store(client: FlaskClient, services: Any) -> None:
+    ask = {"create_time": [5, "2026-01-01 00:00:00"], "end_time": ["x", 1], "cores": [1, 2]}
+    client.post("/v1/job/query", json=ask)
+    (between,) = services.calls[0][1].between
+    assert (between.by, between.low) == (Sort.CREATED, 5.0)
+    assert between.high > 1.7e12
+    assert services.calls[0][1].limit == 10_000
 
 
 def test_a_list_is_filtered_by_parts_and_sorted(client: FlaskClient, services: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,7 @@ def test_a_name_that_the_server_has_is_taken_unless_it_is_replaced(
     link.data = table_of(entry("n", "a"))
     with pytest.raises(TableExists):
         catalog.register(entry("n", "a"))
-    assert catalog.drop("n", "a") == entry("n", "a")
+    assert catalog.drop("n", "a") is None, "the server deletes its files when nobody uses them"
     catalog.register(entry("n", "a", count=2))
     assert link.calls[-1][1]["drop"] is True
     found = catalog.find("n", "a")
@@ -287,6 +288,35 @@ def test_a_record_goes_to_its_level_and_all_below(tmp_path: Path) -> None:
         True,
     ]
     assert [w in texts["ERROR"] for w in ("two", "three", "four")] == [False, True, True]
+
+
+def test_workers_of_a_site_append_to_its_files_line_by_line(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    handlers = []
+    for name in ("a", "b"):
+        folder = site / name
+        folder.mkdir(parents=True)
+        handlers.append((name, LevelFiles(folder, level=logging.INFO, shared=site)))
+    assert sorted(p.name for p in site.iterdir()) == ["ERROR.log", "INFO.log", "a", "b"]
+    assert (site / "ERROR.log").read_bytes() == b""
+
+    def write(name: str, handler: LevelFiles) -> None:
+        log = logging.Logger(name)
+        log.addHandler(handler)
+        for number in range(200):
+            log.info("%s-%d-%s-end", name, number, name * 9_000)
+
+    threads = [threading.Thread(target=write, args=pair) for pair in handlers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    for name, handler in handlers:
+        handler.close()
+        assert len((site / name / "INFO.log").read_text().splitlines()) == 200
+    lines = (site / "INFO.log").read_text().splitlines()
+    assert len(lines) == 400
+    assert all(line.endswith("-end") for line in lines)
 
 
 def test_tracebacks_are_bounded_and_name_no_local_folder() -> None:

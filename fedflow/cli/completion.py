@@ -1,0 +1,24 @@
+"""`fedflow completion`: the script with which a shell completes commands and options."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.option("--program", type=click.Choice(["fedflow", "flow"]), default="fedflow",
+              show_default=True, help="For which of the two commands.")  # fmt: skip
+def command(shell: str, program: str) -> None:
+    """Print a shell's script that completes commands and options.
+
+    bash: add `eval "$(fedflow completion bash)"` to ~/.bashrc; zsh the same to ~/.zshrc; fish:
+    `fedflow completion fish > ~/.config/fish/completions/fedflow.fish`.
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"this version of click has no completion for {shell}")
+    variable = f"_{program.upper()}_COMPLETE"
+    root = click.get_current_context().find_root().command
+    click.echo(kind(root, {}, program, variable).source())

@@ -1,0 +1,42 @@
+"""`fedflow resource`: the cores of a server."""
+
+from __future__ import annotations
+
+import click
+
+from fedflow.cli import session
+from fedflow.cli.groups import Nouns
+from fedflow.cli.session import Session, asks_server
+
+
+@click.group(cls=Nouns)
+def command() -> None:
+    """The cores of a server."""
+
+
+@command.command()
+@asks_server
+def query(at: Session) -> None:
+    """Show the cores, and the jobs that hold them."""
+    found = at.client.resources.get()
+    rows = [(j.job_id, f"{j.role} {j.party_id}", j.core) for j in found.jobs]
+
+    def text() -> None:
+        at.out.note(f"{found.free} of {found.cores} cores are free.")
+        if rows:
+            at.out.table(("job", "site", "cores"), rows)
+
+    at.out.result(found, text)
+
+
+@command.command("return")
+@session.job_id
+@asks_server
+def return_(at: Session, job_id: str) -> None:
+    """Give back the cores of an ended job that none of its processes uses."""
+    found = at.client.resources.give_back(job_id)
+    rows = [
+        (f"{one.role} {one.party_id}", "yes" if one.resource_return_status else "no")
+        for one in found
+    ]
+    at.out.listing(found, ("site", "returned"), rows, none="The job holds no cores here.")

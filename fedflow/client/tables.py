@@ -1,0 +1,134 @@
+"""`client.tables`: the tables of this party."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedflow.client.archive import unpack
+from fedflow.client.connection import Connection
+from fedflow.client.documents import Document, read_document
+from fedflow.client.results import Preview, TableInfo, TableSource
+
+
+class TableCalls:
+    """What can be asked about tables."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def info(self, namespace: str, name: str) -> TableInfo:
+        """Return what the server knows of a table, also if it does not exist."""
+        row: dict[str, Any] = self._connection.look_up(
+            "table/table_info", _table(namespace, name), dict[str, Any]
+        )
+        found: TableInfo = self._connection.typed(
+            {
+                "namespace": row.get("namespace"),
+                "name": row.get("table_name"),
+                "exists": bool(row.get("exist")),
+                "count": row.get("count") or 0,
+                "partitions": row.get("partition") or 0,
+                "schema": row.get("schema") or {},
+                "origin": row.get("origin") or "",
+                "enabled": bool(row.get("enable", True)),
+            },
+            TableInfo,
+            command="table/table_info",
+        )
+        return found
+
+    def preview(self, namespace: str, name: str, *, limit: int = 20) -> Preview:
+        """Return the first rows of a table, at most 100. Raises: NoData, TableNotFound."""
+        row: dict[str, Any] = self._connection.look_up(
+            "table/preview", {**_table(namespace, name), "limit": limit}, dict[str, Any]
+        )
+        found: Preview = self._connection.typed(
+            {"header": row.get("header") or (), "rows": row.get("data") or (), "name": name},
+            Preview,
+            command="table/preview",
+        )
+        return found
+
+    def delete(self, namespace: str, name: str) -> None:
+        """Delete a table and its files. Raises: ClientError: there is no such table."""
+        self._connection.envelope(
+            "/v1/table/delete",
+            {"namespace": namespace, "table_name": name},
+            command="table/delete",
+        )
+
+    def delete_outputs(self, job_id: str, *, component: str | None = None) -> list[Any]:
+        """Delete the tables that a job made, or one component of it; return their names."""
+        body = {"job_id": job_id}
+        if component is not None:
+            body["component_name"] = component
+        row: dict[str, Any] = self._connection.do("table/delete", body, dict[str, Any])
+        return list(row.get("tables") or ())
+
+    def download(self, namespace: str, name: str, target: Path, *, head: bool = True) -> list[Path]:
+        """Unpack `table.csv` and `table.meta` of a table into the folder `target`; return them.
+
+        Raises: NoData, TableNotFound; BadData: the archive is not acceptable.
+        """
+        command = "table/download"
+        with tempfile.TemporaryDirectory(prefix="fedflow-") as folder:
+            archive = Path(folder) / "table.tar.gz"
+            with archive.open("wb") as file:
+                self._connection.fetch(
+                    f"/v1/{command}", {**_table(namespace, name), "head": head}, file,
+                    command=command, method="GET",
+                )  # fmt: skip
+            return unpack(archive, target)
+
+    def bind(self, conf: Document, *, drop: bool = False) -> None:
+        """Give a name to data that lie elsewhere: a file on the server, or another table.
+
+        `conf`: `engine`, `address`, `namespace`, `name`, ... as FATE's. Raises: TableExists.
+        """
+        body = dict(read_document(conf))
+        self._connection.do("table/bind", {**body, "drop": True} if drop else body)
+
+    def disable(self, namespace: str, name: str) -> None:
+        """Let no job read a table any more, until `enable`."""
+        self._connection.do("table/disable", _table(namespace, name))
+
+    def enable(self, namespace: str, name: str) -> None:
+        """Let jobs read a disabled table again."""
+        self._connection.do("table/enable", _table(namespace, name))
+
+    def delete_disabled(self) -> int:
+        """Delete all disabled tables; return how many."""
+        found: list[Any] = self._connection.do("table/disable/delete", {}, list[Any])
+        return len(found)
+
+    def sources(self, namespace: str, name: str) -> list[TableSource]:
+        """Return which tables a table was made from."""
+        found: list[TableSource] = self._connection.look_up(
+            "table/tracking/source", _table(namespace, name), list[TableSource]
+        )
+        return found
+
+    def used_by(self, namespace: str, name: str) -> list[str]:
+        """Return the ids of the jobs that made or read a table."""
+        row: dict[str, Any] = self._connection.look_up(
+            "table/tracking/job", _table(namespace, name), dict[str, Any]
+        )
+        return [str(job_id) for job_id in row.get("job") or ()]
+
+    def create_connector(self, conf: Document) -> None:
+        """Store how an external source is reached: `connector_name`, `engine`, `connector_info`."""
+        self._connection.do("table/connector/create", read_document(conf))
+
+    def connector(self, name: str) -> Mapping[str, Any]:
+        """Return a stored connector; what could be a credential is masked."""
+        found: Mapping[str, Any] = self._connection.look_up(
+            "table/connector/query", {"connector_name": name}, dict[str, Any]
+        )
+        return found
+
+
+def _table(namespace: str, name: str) -> dict[str, Any]:
+    return {"namespace": namespace, "name": name, "table_name": name}

@@ -1,0 +1,350 @@
+"""What happens between the iterations of a training: measures, early stopping, checkpoints.
+
+All parties take the same steps at the same iterations: the guest announces its plan, the others
+compare it with their own parameters. Validating shows the guest every host's part of the scores as
+it is at that iteration, as prediction does at the end; the arbiter sees nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.base.errors import CodecError
+from fedflow.base.reading import read_as
+from fedflow.components.evaluation.binary import BinaryScores
+from fedflow.components.evaluation.recorder import Recorder, record_binary
+from fedflow.components.linear.instances import Instances
+from fedflow.components.linear.params import (
+    CHECKPOINT,
+    EARLY_STOPPING,
+    PERFORMANCE,
+    CallbackParam,
+    HeteroLRParams,
+)
+from fedflow.components.linear.scoring import send_scores, total_scores
+from fedflow.components.linear.share import WeightShare
+from fedflow.sdk import BadData, BadParameter, Context, Model, Role, Site
+
+Floats = NDArray[np.float64]
+
+SCALARS = ("auc", "ks")  #: measures of one value, which a summary lists; larger is better
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """Rows to measure on: `train` or `validate`."""
+
+    kind: str
+    data: Instances
+    positive: NDArray[np.bool_] | None = None  #: at the guest: which rows have the second class
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """When to do what; message `callbacks`, so that all parties do it together."""
+
+    every: int | None  #: validate after every so many iterations
+    at: list[int]  #: or after these, counted from 0
+    patience: int | None  #: validations without a better value, then training stops
+    save_every: int | None  #: store a checkpoint after every so many iterations
+    parts: list[str]  #: what is measured: train, validate
+    start: int  #: iterations that the model has had before
+
+    @staticmethod
+    def of(ctx: Context, *, start: int) -> Plan:
+        """Return the plan of this party's parameters and ports.
+
+        Raises: BadParameter: early stopping without validation data.
+        """
+        params: HeteroLRParams = ctx.params
+        asked: CallbackParam = params.callbacks
+        names = set(asked.callbacks)
+        freqs = asked.validation_freqs if names & {PERFORMANCE, EARLY_STOPPING} else None
+        validated = bool({"validate_data", "eval_data"} & set(ctx.inputs.data))
+        if EARLY_STOPPING in names and not validated:
+            raise BadParameter(
+                path="callback_param.callbacks", reason="EarlyStopping needs validate_data"
+            )
+        return Plan(
+            every=freqs if isinstance(freqs, int) else None,
+            at=sorted(freqs) if isinstance(freqs, list) else [],
+            patience=asked.early_stopping_rounds if EARLY_STOPPING in names else None,
+            save_every=asked.save_freq if CHECKPOINT in names else None,
+            parts=["train", "validate"] if validated else ["train"],
+            start=start,
+        )
+
+    def validates_after(self, iteration: int) -> bool:
+        """Tell whether to measure after `iteration` (from 0)."""
+        return iteration in self.at or (
+            self.every is not None and (iteration + 1) % self.every == 0
+        )
+
+    def saves_after(self, iteration: int) -> bool:
+        """Tell whether to store a checkpoint after `iteration` (from 0)."""
+        return self.save_every is not None and (iteration + 1) % self.save_every == 0
+
+    @property
+    def validates(self) -> bool:
+        """Tell whether anything is ever measured."""
+        return self.every is not None or bool(self.at)
+
+
+def agree_on_plan(ctx: Context, plan: Plan) -> None:
+    """Do nothing if all parties have the same plan; all of them call this.
+
+    Raises: BadParameter: this party's differs from the guest's. CodecError.
+    """
+    if ctx.site.role is Role.GUEST:
+        others = (*ctx.sites_of(Role.HOST), *ctx.sites_of(Role.ARBITER))
+        ctx.federation.send("callbacks", msgspec.to_builtins(plan), to=others)
+        return
+    guest = ctx.only(Role.GUEST)
+    try:
+        told = read_as(ctx.federation.recv("callbacks", from_=guest), Plan)
+    except msgspec.ValidationError as exc:
+        raise CodecError(reason=f"callbacks of {guest}: {exc}") from exc
+    if told.start != plan.start:
+        raise BadParameter(
+            path="input.model",
+            reason=f"the model at {guest} has had {told.start} iterations, {plan.start} here",
+        )
+    if told != plan:
+        raise BadParameter(
+            path="callback_param", reason=f"{guest} validates, stops or saves at other iterations"
+        )
+
+
+def common_step(ctx: Context, plan: Plan) -> int | None:
+    """Return the latest checkpoint that an earlier attempt left at all sites; all call this.
+
+    Raises: CodecError.
+    """
+    if plan.save_every is None or not ctx.task_version:
+        return None
+    own = [index for index, _ in ctx.checkpoints.steps()]
+    guest = ctx.only(Role.GUEST)
+    if ctx.site.role is not Role.GUEST:
+        ctx.federation.send("checkpoint_steps", own, to=guest)
+        told = ctx.federation.recv("checkpoint_step", from_=guest)
+        if told is not None and told not in own:
+            raise CodecError(reason="checkpoint_step: the guest names one that is not here")
+        return told  # type: ignore[no-any-return]
+    others = (*ctx.sites_of(Role.HOST), *ctx.sites_of(Role.ARBITER))
+    common = set(own)
+    for site, steps in zip(others, ctx.federation.recv_all("checkpoint_steps", from_=others)):
+        if not isinstance(steps, list):
+            raise CodecError(reason=f"{site} sent no list of checkpoint_steps")
+        common &= {step for step in steps if type(step) is int}
+    chosen = max(common, default=None)
+    ctx.federation.send("checkpoint_step", chosen, to=others)
+    return chosen
+
+
+class Callbacks(Protocol):
+    """One party's share of what happens between iterations."""
+
+    def after(self, iteration: int) -> bool:
+        """Do what is due after `iteration` (from 0); tell whether training stops early."""
+
+    def finish(self) -> int:
+        """Return which iteration gave the model to keep, -1 for the last; weights are then its."""
+
+
+class ArbiterCallbacks:
+    """Follows the guest; stores the arbiter's checkpoints."""
+
+    def __init__(self, ctx: Context, plan: Plan, *, model: Callable[[int], Model]) -> None:
+        self._ctx = ctx
+        self._plan = plan
+        self._model = model
+        self._best = -1
+
+    def after(self, iteration: int) -> bool:
+        """See `Callbacks`. Raises: CodecError."""
+        stop = False
+        if self._plan.validates_after(iteration):
+            stop = self._measure(iteration)
+        if self._plan.saves_after(iteration):
+            self._ctx.checkpoints.save(iteration, f"round_{iteration}", self._model(iteration + 1))
+        return stop
+
+    def finish(self) -> int:
+        """See `Callbacks`."""
+        return self._best
+
+    def _measure(self, iteration: int) -> bool:
+        """Hear from the guest whether to stop, if that may be."""
+        if self._plan.patience is None:
+            return False
+        guest = self._ctx.only(Role.GUEST)
+        told = self._ctx.federation.recv("validation_status", from_=guest, tag=str(iteration))
+        if not isinstance(told, dict) or type(told.get("best")) is not int:
+            raise CodecError(reason=f"{guest} sent no validation_status")
+        self._best = told["best"]
+        return told.get("stop") is True
+
+
+class HostCallbacks(ArbiterCallbacks):
+    """Gives the guest this party's scores, and keeps the weights of the best iteration."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        plan: Plan,
+        *,
+        model: Callable[[int], Model],
+        share: WeightShare,
+        parts: Sequence[Part],
+    ) -> None:
+        super().__init__(ctx, plan, model=model)
+        self._parts = parts
+        self._kept = _Kept(share)
+
+    def finish(self) -> int:
+        """See `Callbacks`. Raises: CodecError: the guest named an iteration it never measured."""
+        self._kept.restore(self._best)
+        return self._best
+
+    def _measure(self, iteration: int) -> bool:
+        for part in self._parts:
+            tag = _tag(part, iteration)
+            send_scores(self._ctx, self._kept.share, part.data, tag=tag)
+        stop = super()._measure(iteration)
+        self._kept.keep(iteration, patience=self._plan.patience)
+        return stop
+
+
+class GuestCallbacks(ArbiterCallbacks):
+    """Measures, and decides when to stop."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        plan: Plan,
+        *,
+        model: Callable[[int], Model],
+        share: WeightShare,
+        parts: Sequence[Part],
+    ) -> None:
+        super().__init__(ctx, plan, model=model)
+        asked: CallbackParam = ctx.params.callbacks
+        self._parts = parts
+        self._kept = _Kept(share)
+        self._chosen = set(asked.measures)
+        self._others: tuple[Site, ...] = (*ctx.sites_of(Role.HOST), ctx.only(Role.ARBITER))
+        self._history: dict[str, dict[str, list[float]]] = {}
+        watched = [name for name in asked.measures if name in SCALARS]
+        self._watch = _Watch(watched[:1] if asked.use_first_metric_only else watched)
+        if plan.patience is not None and not watched:
+            raise BadParameter(
+                path="callback_param.metrics",
+                reason=f"EarlyStopping needs one of {', '.join(SCALARS)}",
+            )
+
+    @property
+    def history(self) -> Mapping[str, Mapping[str, Sequence[float]]]:
+        """Return part -> measure -> its value at each validation."""
+        return self._history
+
+    def finish(self) -> int:
+        """See `Callbacks`."""
+        self._kept.restore(self._best)
+        return self._best
+
+    def _measure(self, iteration: int) -> bool:
+        for part in self._parts:
+            self._measure_part(part, iteration)
+        patience = self._plan.patience
+        if patience is None:
+            return False
+        values = {name: values[-1] for name, values in self._history["validate"].items()}
+        stop = self._watch.stops(values, iteration, patience=patience)
+        self._best = self._watch.best
+        self._kept.keep(iteration, patience=patience)
+        status = {"stop": stop, "best": self._best}
+        self._ctx.federation.send("validation_status", status, to=self._others, tag=str(iteration))
+        if stop:
+            self._ctx.log.info("no better value in %s validations: training stops", patience)
+        return stop
+
+    def _measure_part(self, part: Part, iteration: int) -> None:
+        tag = _tag(part, iteration)
+        scores = total_scores(self._ctx, self._kept.share, part.data, tag=tag)
+        if part.positive is None:
+            raise BadData(where=f"{part.kind} data of {self._ctx.component}", reason="no labels")
+        recorder = Recorder(self._ctx, f"iteration_{iteration}", part.kind)
+        values = record_binary(recorder, self._chosen, BinaryScores(part.positive, scores))
+        if self._plan.patience is not None and part.kind == "validate" and not values:
+            raise BadData(
+                where=f"validate data of {self._ctx.component}",
+                reason="the labels are of one class, so EarlyStopping has nothing to look at",
+            )
+        if values:
+            recorder.scalars(values)
+        measured = self._history.setdefault(part.kind, {})
+        for name, value in values.items():
+            measured.setdefault(name, []).append(value)
+
+
+class _Watch:
+    """The best value of each measure so far, and how long ago it was."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._values: dict[str, float] = {}
+        self._iterations: dict[str, int] = {}
+        self._waits: dict[str, int] = {}
+        self.best = -1  #: the iteration whose model to keep
+
+    def stops(self, values: Mapping[str, float], iteration: int, *, patience: int) -> bool:
+        """Take new values; tell whether one measure was no better `patience` times in a row.
+
+        Its best iteration counts then, else that of the first measure.
+        """
+        for name in self._names:
+            known = self._values.get(name)
+            if known is None or values[name] > known:
+                self._values[name] = values[name]
+                self._iterations[name] = iteration
+                self._waits[name] = 0
+            else:
+                self._waits[name] += 1
+        tired = [name for name in self._names if self._waits[name] >= patience]
+        self.best = self._iterations[(tired or self._names)[0]]
+        return bool(tired)
+
+
+class _Kept:
+    """The weights of the iterations that may still turn out to be the best."""
+
+    def __init__(self, share: WeightShare) -> None:
+        self.share = share
+        self._weights: dict[int, Floats] = {}
+
+    def keep(self, iteration: int, *, patience: int | None) -> None:
+        """Remember the weights after `iteration`, with early stopping.
+
+        A best value is at most `patience` validations old, or training has stopped.
+        """
+        if patience is not None:
+            self._weights[iteration] = self.share.weights
+            recent = sorted(self._weights)[-(patience + 1) :]
+            self._weights = {i: self._weights[i] for i in recent}
+
+    def restore(self, iteration: int) -> None:
+        """Take back the weights after `iteration`, none for -1. Raises: CodecError."""
+        if iteration == -1:
+            return
+        if iteration not in self._weights:
+            raise CodecError(reason=f"validation_status: iteration {iteration} was not measured")
+        self.share.weights = self._weights[iteration]
+
+
+def _tag(part: Part, iteration: int) -> str:
+    return f"{part.kind}.{iteration}"

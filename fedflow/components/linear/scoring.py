@@ -1,0 +1,44 @@
+"""Scores of rows whose columns the parties share: hosts send their parts, the guest adds up."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.base.errors import CodecError
+from fedflow.components.linear.instances import Instances
+from fedflow.components.linear.predictions import sigmoid
+from fedflow.sdk import Context, Role
+
+Floats = NDArray[np.float64]
+
+
+class Weighted(Protocol):
+    """One party's weights, in training or afterwards."""
+
+    def scores(self, features: Floats) -> Floats:
+        """Return this party's part of every row's score."""
+
+
+def send_scores(ctx: Context, share: Weighted, data: Instances, *, tag: str) -> None:
+    """Give the guest this host's part of the scores, in clear."""
+    scores = share.scores(data.features)
+    ctx.federation.send("host_prob", scores, to=ctx.only(Role.GUEST), tag=tag)
+
+
+def total_scores(ctx: Context, share: Weighted, data: Instances, *, tag: str) -> Floats:
+    """Return the probability of the second class per row, at the guest.
+
+    Raises: CodecError: a host sent no finite number per row.
+    """
+    total = share.scores(data.features)
+    for host in ctx.sites_of(Role.HOST):
+        part = ctx.federation.recv("host_prob", from_=host, tag=tag)
+        if not isinstance(part, np.ndarray) or part.shape != total.shape:
+            raise CodecError(reason=f"{host} sent no score per row")
+        if part.dtype != np.float64 or not np.isfinite(part).all():
+            raise CodecError(reason=f"{host} sent scores that are no finite numbers")
+        total = total + part
+    return sigmoid(total)

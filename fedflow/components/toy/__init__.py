@@ -1,0 +1,1 @@
+"""Components that try out a deployment with two parties' real messages."""

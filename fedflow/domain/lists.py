@@ -1,0 +1,107 @@
+"""Lists of jobs and tasks: what fits a filter, and in which order it is shown.
+
+Every list has an order of its own (jobs: newest first; attempts: as they were added). Asked for
+another one, records with the same value follow that order in the direction asked for, and records
+without a value come last, whatever the direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from fedflow.domain.records import (
+    SUBMIT_FAILED,
+    Between,
+    JobFilter,
+    JobRecord,
+    Order,
+    Sort,
+    TaskFilter,
+    TaskRecord,
+)
+
+R = TypeVar("R", JobRecord, TaskRecord)
+
+
+def fits_job(which: JobFilter, job: JobRecord) -> bool:
+    """Tell whether a share of a job is one of those asked for, whatever the page."""
+    site = job.key.site
+    return (
+        (which.job_id is None or job.key.job_id == which.job_id)
+        and (which.roles is None or site.role in which.roles)
+        and (which.party_id is None or site.party_id == which.party_id)
+        and (which.statuses is None or job.status in which.statuses)
+        and (which.refused or job.tag != SUBMIT_FAILED)
+        and _has(which.job_id_part, job.key.job_id)
+        and _has(which.party_id_part, site.party_id)
+        and _has(which.description_part, job.description)
+        and (which.partner_part is None or any(which.partner_part in p for p in job.partners))
+        and all(_is_between(job, one) for one in which.between)
+    )
+
+
+def fits_task(which: TaskFilter, task: TaskRecord) -> bool:
+    """Tell whether an attempt is one of those asked for; whether it is the latest is not asked."""
+    key = task.key
+    return (
+        (which.job_id is None or key.job_id == which.job_id)
+        and (which.component is None or key.component == which.component)
+        and (which.roles is None or key.site.role in which.roles)
+        and (which.party_id is None or key.site.party_id == which.party_id)
+        and (which.statuses is None or task.status in which.statuses)
+    )
+
+
+def job_page(jobs: Iterable[JobRecord], which: JobFilter) -> list[JobRecord]:
+    """Return the part of `jobs`, in whatever order they are, that the filter's page shows."""
+    ordered = sorted(jobs, key=lambda j: (j.key.site.role.value, j.key.site.party_id), reverse=True)
+    ordered.sort(key=lambda j: (j.created_ms, j.key.job_id))
+    ordered = _sorted(ordered, which.order)
+    return ordered[which.offset : which.offset + which.limit]
+
+
+def task_page(tasks: Sequence[TaskRecord], which: TaskFilter) -> list[TaskRecord]:
+    """Return the part of `tasks`, in the order of their adding, that the filter's page shows."""
+    ordered = list(tasks) if which.order is None else _sorted(tasks, which.order)
+    return ordered[which.offset : which.offset + which.limit]
+
+
+def _sorted(records: Sequence[R], order: Order) -> list[R]:
+    """Return records, of which those that go first if nothing else counts stand first."""
+    have, lack = [], []
+    for place, record in enumerate(records):
+        value = _value(record, order.by)
+        if value is None:
+            lack.append(place)
+        else:
+            have.append((value, place))
+    have.sort(reverse=order.descending)
+    lack.sort(reverse=order.descending)
+    return [records[place] for _, place in have] + [records[place] for place in lack]
+
+
+def _value(record: JobRecord | TaskRecord, by: Sort) -> int | str | None:
+    match by:
+        case Sort.JOB_ID:
+            return record.key.job_id
+        case Sort.VERSION:
+            return record.key.version if isinstance(record, TaskRecord) else None
+        case Sort.CREATED:
+            return record.created_ms
+        case Sort.STARTED:
+            return record.started_ms
+        case Sort.ENDED:
+            return record.ended_ms
+        case Sort.ELAPSED:
+            started, ended = record.started_ms, record.ended_ms
+            return None if started is None or ended is None else ended - started
+
+
+def _is_between(job: JobRecord, one: Between) -> bool:
+    value = _value(job, one.by)
+    return isinstance(value, int) and one.low <= value <= one.high
+
+
+def _has(part: str | None, text: str) -> bool:
+    return part is None or part in text

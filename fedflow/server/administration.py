@@ -1,0 +1,112 @@
+"""Wires the use cases of administrators, and puts reloaded settings in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedflow.app.administration import Administration
+from fedflow.app.core import Core
+from fedflow.app.folders import Folders
+from fedflow.app.info import Info
+from fedflow.app.job_files import JobFiles
+from fedflow.app.keys import Keys
+from fedflow.app.log_files import LogFiles
+from fedflow.app.modules import Modules
+from fedflow.app.neighbours import Neighbours
+from fedflow.app.permissions import PermissionRules
+from fedflow.app.ports import PartyClient, Store
+from fedflow.app.providers import Providers
+from fedflow.app.registry import Registry
+from fedflow.app.templates import Templates
+from fedflow.base.clock import Clock
+from fedflow.base.errors import BadSetting
+from fedflow.base.examples import examples_folder
+from fedflow.base.settings import Settings
+from fedflow.domain.administration import RegisteredServer
+from fedflow.federation.settings import MIB
+from fedflow.transport.http import HttpServers
+from fedflow.transport.routes import RouteTable, make_routes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbourhood:
+    """What the use cases of administrators need of the rest of the server."""
+
+    store: Store
+    folders: Folders
+    clock: Clock
+    core: Core
+    modules: Modules
+    info: Info
+    parties: PartyClient
+    keys: Keys
+    routes: RouteTable
+
+
+def build_administration(
+    settings: Settings, given: Neighbourhood, *, reread: Callable[[], Settings] | None
+) -> Administration:
+    """Return the use cases; `reread` returns the settings as the conf has them now."""
+    registry = Registry(
+        store=given.store,
+        clock=given.clock,
+        parties=given.parties,
+        caller=HttpServers(),
+        listed=listed_servers(settings),
+    )
+    neighbours = Neighbours(
+        info=given.info,
+        parties=given.parties,
+        call_timeout_s=settings.scheduling.call_timeout_s,
+    )
+    given.core.commands.add("info_common", neighbours.answer)
+
+    def read_again() -> None:
+        if reread is not None:
+            _put_in_force(settings, reread(), given, registry)
+
+    return Administration(
+        permissions=given.core.permissions,
+        keys=given.keys,
+        logs=LogFiles(store=given.store, folders=given.folders),
+        providers=Providers(given.modules),
+        registry=registry,
+        templates=Templates(examples=examples_folder(), clock=given.clock),
+        job_files=JobFiles(store=given.store, folders=given.folders),
+        neighbours=neighbours,
+        call_timeout_s=settings.scheduling.call_timeout_s,
+        upload_max_bytes=settings.upload.max_mib * MIB,
+        read_again=read_again if reread is not None else None,
+    )
+
+
+def own_parties(settings: Settings) -> tuple[str, ...] | None:
+    """Return the parties that this server hosts; None = all, in standalone mode."""
+    return None if settings.party_id is None else (settings.party_id,)
+
+
+def permission_rules(settings: Settings) -> PermissionRules:
+    """Return what is checked when other parties create jobs."""
+    given = settings.permission
+    return PermissionRules(switch=given.switch, component=given.component, dataset=given.dataset)
+
+
+def listed_servers(settings: Settings) -> dict[str, RegisteredServer]:
+    """Return the servers of the conf by upper-case name."""
+    return {
+        name.upper(): RegisteredServer(
+            name=name.upper(), host=one.host, port=one.port, protocol=one.protocol
+        )
+        for name, one in settings.servers.items()
+    }
+
+
+def _put_in_force(old: Settings, new: Settings, given: Neighbourhood, registry: Registry) -> None:
+    """Use new routes, permissions and servers. Raises: BadSetting: a restart is needed."""
+    if new.party_id != old.party_id:
+        raise BadSetting(path="party_id", reason="it changes with a restart only")
+    routes = make_routes(own_parties(new), new.routes, tls=old.tls.on)
+    given.routes.replace(routes)
+    given.core.permissions.rules = permission_rules(new)
+    registry.listed = listed_servers(new)

@@ -1,0 +1,60 @@
+"""Puts the use cases of data and tables together: which folders of this machine they may touch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedflow.app.allowed_folders import AllowedFolders
+from fedflow.app.bindings import Bindings
+from fedflow.app.folders import Folders
+from fedflow.app.ports import Store
+from fedflow.app.provenance import Provenance
+from fedflow.app.services import DataServices
+from fedflow.app.submissions import Submissions
+from fedflow.app.table_schemas import TableSchemas
+from fedflow.app.tables import Tables
+from fedflow.app.transfers import Transfers
+from fedflow.app.uploads import Uploads
+from fedflow.base.clock import Clock
+from fedflow.base.ids import new_request_id
+from fedflow.base.settings import Settings
+from fedflow.tables.archives import LocalArchives
+from fedflow.tables.binding import LocalFiles
+
+
+def build_data(
+    settings: Settings, *, store: Store, submissions: Submissions, folders: Folders, clock: Clock
+) -> DataServices:
+    """Return the use cases, wired to the server's store and folders."""
+    own_party = settings.party_id or "0"
+    readable = tuple(Path(f) for f in settings.upload.allowed_folders)
+    writable = (folders.downloads, *(Path(f) for f in settings.download.allowed_folders))
+    return DataServices(
+        bindings=Bindings(
+            store=store,
+            folders=folders,
+            sources=AllowedFolders(readable),
+            files=LocalFiles(),
+            clock=clock,
+            new_address=new_request_id,
+            own_party=own_party,
+        ),
+        provenance=Provenance(store=store),
+        table_schemas=TableSchemas(store=store, own_party=own_party),
+        tables=Tables(
+            store=store,
+            folders=folders,
+            archives=LocalArchives(folders.tables),
+            clock=clock,
+            own_party=own_party,
+        ),
+        transfers=Transfers(
+            store=store,
+            submissions=submissions,
+            targets=AllowedFolders(writable),
+            own_party=own_party,
+        ),
+        uploads=Uploads(
+            store=store, submissions=submissions, folders=folders, allowed_folders=readable
+        ),
+    )

@@ -1,0 +1,74 @@
+"""Puts the use cases of models together: repository, archives, the external store, tags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedflow.app.core import Core
+from fedflow.app.folders import Folders
+from fedflow.app.model_exchange import ModelExchange
+from fedflow.app.model_store import ModelStoring
+from fedflow.app.model_tags import ModelTags
+from fedflow.app.ports import ExternalModels, ModelBlobs, PartyClient, Store
+from fedflow.app.services import ModelServices
+from fedflow.app.worker_models import WorkerModels
+from fedflow.base.clock import Clock
+from fedflow.base.settings import Settings
+from fedflow.models.archive import ZipArchives
+from fedflow.models.external import FolderModels, MySqlAddress, MySqlModels
+
+
+def build_models(
+    settings: Settings,
+    core: Core,
+    *,
+    store: Store,
+    blobs: ModelBlobs,
+    parties: PartyClient,
+    folders: Folders,
+    clock: Clock,
+) -> ModelServices:
+    """Return the use cases, wired to the server's store and folders."""
+    exchange = ModelExchange(
+        store=store,
+        repository=core.models,
+        blobs=blobs,
+        archives=ZipArchives(),
+        parties=parties,
+        clock=clock,
+        folder=folders.model_archives,
+    )
+    return ModelServices(
+        repository=core.models,
+        deployment=core.deployment,
+        migrations=core.migrations,
+        exchange=exchange,
+        storing=ModelStoring(
+            store=store,
+            submissions=core.submissions,
+            workers=core.workers,
+            exchange=exchange,
+            external=external_models(settings),
+        ),
+        tags=ModelTags(store=store, clock=clock),
+        workers=WorkerModels(store=store, workers=core.workers, models=core.models),
+    )
+
+
+def external_models(settings: Settings) -> ExternalModels | None:
+    """Return the external model store that the settings name, None if they name none."""
+    given = settings.model_store_address
+    if given.storage == "folder":
+        return FolderModels(Path(given.folder))
+    if given.storage == "mysql":
+        return MySqlModels(
+            MySqlAddress(
+                host=given.host,
+                port=given.port,
+                user=given.user,
+                password=given.passwd,
+                database=given.name,
+                timeout_s=given.timeout,
+            )
+        )
+    return None

@@ -1,0 +1,180 @@
+"""What a CSV file says of itself before its rows are read: its columns, and that it is text.
+
+Needs no Arrow, so that the server can look at a file that somebody binds as a table.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Final
+
+from fedflow.base.errors import BadData
+from fedflow.domain.table_names import has_control
+from fedflow.sdk.table import TableKind, TableSchema
+from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS
+
+LINE_BYTES: Final = 4 << 20  #: the first line must be shorter
+COLUMN_LIMIT: Final = 100_000
+_BOM: Final = b"\xef\xbb\xbf"
+_PACKED: Final = {
+    b"\x1f\x8b": "a gzip archive",
+    b"PK\x03\x04": "a zip archive",
+    b"BZh": "a bzip2 archive",
+    b"\xfd7zXZ\x00": "an xz archive",
+    b"(\xb5/\xfd": "a zstd archive",
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+}
+"""First bytes of files that people send instead of text; nothing is ever unpacked."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CsvOptions:
+    """How a file is to be read.
+
+    `extend_sid` makes ids of an own random prefix and the row's index, `auto_increasing_sid` of the
+    index alone; the file's first column is then an ordinary one.
+    """
+
+    head: bool = True  #: the first line names the columns
+    id_delimiter: str = ","  #: one ASCII character
+    extend_sid: bool = False
+    auto_increasing_sid: bool = False
+    names: tuple[str, ...] | None = None  #: of all columns, for a file without a head
+
+    @property
+    def makes_ids(self) -> bool:
+        """Tell whether ids are made instead of read."""
+        return self.extend_sid or self.auto_increasing_sid
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CsvHeader:
+    """The columns of a file, and where its rows begin."""
+
+    names: tuple[str, ...]  #: of the file's columns
+    schema: TableSchema  #: of the table; with made ids it has one column more
+    first_bytes: int  #: length of the first line
+    rows_at: int  #: position of the first row
+
+
+def read_header(path: Path, options: CsvOptions) -> CsvHeader:
+    """Return the columns of a file.
+
+    Raises: BadData: it is no file, empty, packed, no text, or its header is wrong.
+    """
+    where = f"file {path.name}"
+    delimiter = options.id_delimiter
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        reason = f"id_delimiter {delimiter!r} is not one ASCII character"
+        raise BadData(where=where, reason=reason)
+    if not path.is_file():
+        raise BadData(where=where, reason="there is no such file")
+    try:
+        first, begin, end = _first_line(path)
+    except OSError as exc:
+        reason = f"it cannot be read ({exc.strerror or type(exc).__name__})"
+        raise BadData(where=where, reason=reason) from exc
+    names = _names(first, options, where)
+    return CsvHeader(
+        names=names,
+        schema=_schema(names, options, where),
+        first_bytes=len(first),
+        rows_at=end if options.head else begin,
+    )
+
+
+def first_rows(path: Path, header: CsvHeader, options: CsvOptions) -> tuple[tuple[str, ...], ...]:
+    """Return the first rows as text, within the bounds of a preview; it ends at the first one that
+    is wrong. Rows of files whose ids are made get the index alone.
+    """
+    rows: list[tuple[str, ...]] = []
+    left = PREVIEW_CHARACTERS
+    with path.open("rb") as file:
+        file.seek(header.rows_at)
+        for line in islice(_lines(file), PREVIEW_ROWS):
+            try:
+                (cells,) = csv.reader([line.decode()], delimiter=options.id_delimiter, strict=True)
+            except (csv.Error, ValueError):
+                break
+            left -= sum(map(len, cells))
+            if left < 0 or len(cells) != len(header.names):
+                break
+            rows.append((str(len(rows)), *cells) if options.makes_ids else tuple(cells))
+    return tuple(rows)
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines that are not blank; it ends at one that is too long."""
+    while line := file.readline(LINE_BYTES):
+        if len(line) >= LINE_BYTES:
+            return
+        if stripped := line.rstrip(b"\r\n"):
+            yield stripped
+
+
+def _first_line(path: Path) -> tuple[bytes, int, int]:
+    """Return the first line that is not blank, and where it begins and where the next one does.
+
+    A file without one gives an empty line; a longer line than `LINE_BYTES` is cut there.
+    """
+    with path.open("rb") as file:
+        begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+        file.seek(begin)
+        while line := file.readline(LINE_BYTES):
+            if line.strip(b"\r\n"):
+                return line.rstrip(b"\r\n"), begin, file.tell()
+            begin = file.tell()
+        return b"", begin, begin
+
+
+def _names(first: bytes, options: CsvOptions, where: str) -> tuple[str, ...]:
+    """Return the names of the file's columns, from its first line."""
+
+    def bad(reason: str) -> BadData:
+        return BadData(where=where, reason=reason)
+
+    if not first:
+        raise bad("it is empty")
+    for begin, what in _PACKED.items():
+        if first.startswith(begin):
+            raise bad(f"it is {what}; unpack it, and send the text itself")
+    if len(first) >= LINE_BYTES:
+        raise bad(f"its first line is longer than {LINE_BYTES} bytes")
+    try:
+        line = first.decode("utf-8")
+    except UnicodeDecodeError:
+        raise bad("its first line is not UTF-8 text") from None
+    try:
+        (cells,) = csv.reader([line], delimiter=options.id_delimiter, strict=True)
+    except (csv.Error, ValueError) as exc:
+        raise bad(f"its first line is not CSV ({exc})") from None
+    if len(cells) > COLUMN_LIMIT:
+        raise bad(f"it has more than {COLUMN_LIMIT} columns")
+    if options.head:
+        names = tuple(cell.strip() for cell in cells)
+        place = "in the header"
+    elif options.names is not None:
+        names, place = options.names, "in the given schema"
+        if len(names) != len(cells):
+            raise bad(f"its first row has {len(cells)} cells, the given schema {len(names)} names")
+    else:
+        made = tuple(f"x{i}" for i in range(len(cells)))
+        return made if options.makes_ids else ("id", *made[:-1])
+    for number, name in enumerate(names, start=1):
+        if not name or has_control(name):
+            raise bad(f"column {number} has no usable name {place}")
+    return names
+
+
+def _schema(names: tuple[str, ...], options: CsvOptions, where: str) -> TableSchema:
+    names = ("extend_sid", *names) if options.makes_ids else names
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise BadData(where=where, reason=f"the header names {twice[0]!r} more than once")
+    return TableSchema(kind=TableKind.RAW, id=names[0], columns=names[1:])

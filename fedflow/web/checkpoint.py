@@ -1,0 +1,83 @@
+"""`/v1/checkpoint`: states of models while they were trained.
+
+Source: `reference/flow-rest-api.md` section 2.6.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TypedDict
+
+from flask import Blueprint, Response
+
+from fedflow.base.errors import BadRequest
+from fedflow.domain.models import StepChoice
+from fedflow.web.answers import success
+from fedflow.web.auth import require_client
+from fedflow.web.bodies import Text, Whole
+from fedflow.web.current import services
+from fedflow.web.model_bodies import ShareBody
+from fedflow.web.routes import Style, route
+from fedflow.wire.model_fields import checkpoint_content_row, checkpoint_row
+
+checkpoint = Blueprint("checkpoint", __name__, url_prefix="/checkpoint")
+checkpoint.before_request(require_client)
+
+
+class Digest(TypedDict):
+    """One object of a model."""
+
+    sha1: str
+    buffer_name: str
+
+
+class Step(TypedDict):
+    """A checkpoint; `create_time` in UTC."""
+
+    step_index: int
+    step_name: str
+    create_time: str
+    models: dict[str, Digest]
+
+
+class StepContent(TypedDict):
+    """A checkpoint with the base64 of its objects' canonical JSON."""
+
+    step_index: int
+    step_name: str
+    create_time: str
+    models: dict[str, str]
+
+
+class StepsBody(ShareBody, frozen=True):
+    """Whose checkpoints: a component of one site's share of a version, also of a running job."""
+
+    component_name: Text
+
+
+class StepBody(StepsBody, frozen=True):
+    """Which checkpoint: one of the two is needed."""
+
+    step_index: Whole | None = None
+    step_name: Text | None = None
+
+
+@route(checkpoint, "/list", body=StepsBody, data=list[Step], style=Style.STATUS)
+def checkpoint_list(body: StepsBody) -> Response:
+    """Return the checkpoints of a component by step; an empty list if there are none."""
+    found = services().models.repository.checkpoints(body.key, body.component_name)
+    return success([checkpoint_row(step) for step in found])
+
+
+@route(checkpoint, "/get", body=StepBody, data=StepContent, style=Style.STATUS)
+def checkpoint_get(body: StepBody) -> Response:
+    """Return one checkpoint with its contents; HTTP 404 if there is none."""
+    if (body.step_index is None) == (body.step_name is None):
+        raise BadRequest(reason="give either step_index or step_name")
+    choice = StepChoice(step_index=body.step_index, step_name=body.step_name)
+    step = services().models.repository.checkpoint(body.key, body.component_name, choice)
+    contents = {
+        part.name: base64.b64encode(services().models.repository.raw(step, part)).decode("ascii")
+        for part in (step.meta, step.param)
+    }
+    return success(checkpoint_content_row(step, contents))

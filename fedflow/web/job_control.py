@@ -1,0 +1,176 @@
+"""`/v1/job`: running a job again, changing its parameters, tidying up, a job's report and page.
+
+Source: `reference/flow-rest-api.md` section 2.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import msgspec
+from flask import Blueprint, Response
+
+from fedflow.base.errors import BadRequest, JobNotFound
+from fedflow.base.ids import PartyId
+from fedflow.domain.records import JobFilter
+from fedflow.domain.site import Role
+from fedflow.web.answers import answer, board_url, refusal, success
+from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Flag, NoBody, Text, Words, site_of
+from fedflow.web.current import services
+from fedflow.web.routes import route
+from fedflow.wire import envelope
+
+job_control = Blueprint("job_control", __name__, url_prefix="/job")
+job_control.before_request(require_client)
+
+
+class RerunBody(Body, frozen=True):
+    """Which job, and which of its components: all that did not succeed, if none is named."""
+
+    job_id: Text
+    component_name: Words | None = None
+    force: Flag = Flag(0)  #: also what succeeded
+
+
+class ParametersBody(Body, frozen=True):
+    """Sections of a runtime conf (`common`, `role`), which are laid over the job's own."""
+
+    job_id: Text
+    job_parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    component_parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class CleanBody(Body, frozen=True):
+    """Which job, and whose share of it."""
+
+    job_id: Text
+    role: Text | None = None
+    party_id: Text | None = None
+    component_name: Text | None = None
+
+
+class ReportBody(Body, frozen=True):
+    """Which job, at which site, which component; the initiator's share by default."""
+
+    job_id: Text
+    role: Text | None = None
+    party_id: Text | None = None
+    component_name: Text | None = None
+
+
+class PageBody(Body, frozen=True):
+    """One site's share of a job."""
+
+    job_id: Text
+    role: Text
+    party_id: Text
+
+
+class ChangedSections(TypedDict):
+    """The sections after a change, and the components that it concerns."""
+
+    job_parameters: Any
+    component_parameters: Any
+    components: list[str]
+
+
+class CleanedUp(TypedDict):
+    """What was deleted; `kept` are outputs that other jobs took over. Tables: `namespace.name`."""
+
+    tables: list[str]
+    kept: list[str]
+    metrics: int
+
+
+class ReportRow(TypedDict):
+    """How one component went. Times are in ms since the epoch, `index` its depth in the DAG."""
+
+    component_name: str
+    index: int
+    status: str
+    start_time: int | None
+    end_time: int | None
+    elapsed: int | None
+
+
+class JobPages(TypedDict):
+    """Where people can look at a job."""
+
+    board_url: list[str]
+
+
+@route(job_control, "/rerun", body=RerunBody)
+def rerun(body: RerunBody) -> Response:
+    """Run an ended job again: what did not succeed, and everything that depends on it.
+
+    Answers when all sites have agreed.
+    """
+    services().reruns.rerun(body.job_id, components=body.component_name, force=bool(body.force))
+    return answer(envelope.envelope(0, "rerun job success"))
+
+
+@route(job_control, "/parameter/update", body=ParametersBody, data=ChangedSections)
+def parameter_update(body: ParametersBody) -> Response:
+    """Change parameters of an ended job, for its next rerun; all sites must accept them."""
+    if not body.job_parameters and not body.component_parameters:
+        raise BadRequest(reason="give job_parameters or component_parameters")
+    changed = services().parameter_updates.update(
+        body.job_id,
+        job_parameters=body.job_parameters,
+        component_parameters=body.component_parameters,
+    )
+    return success(
+        {
+            "job_parameters": changed.job_parameters,
+            "component_parameters": changed.component_parameters,
+            "components": list(changed.components),
+        }
+    )
+
+
+@route(job_control, "/clean", body=CleanBody, data=CleanedUp)
+def clean(body: CleanBody) -> Response:
+    """Delete the output tables and metrics that an ended job left at this server.
+
+    Outputs that other jobs took over are kept.
+    """
+    done = services().cleaning.clean(
+        body.job_id, role=_role(body.role), party_id=body.party_id, component=body.component_name
+    )
+    return success({"tables": list(done.tables), "kept": list(done.kept), "metrics": done.metrics})
+
+
+@route(job_control, "/clean/queue", data=dict[str, int])
+def clean_queue(_: NoBody) -> Response:
+    """Cancel the jobs that wait for cores; returns 0 for each that is canceled."""
+    return success(services().cleaning.clean_queue())
+
+
+@route(job_control, "/report", body=ReportBody, data=list[ReportRow])
+def report(body: ReportBody) -> Response:
+    """Return how the components of a job went, in topological order."""
+    rows = services().jobs.report(
+        body.job_id, role=_role(body.role), party_id=body.party_id, component=body.component_name
+    )
+    if not rows:
+        return refusal(envelope.ARGUMENT_ERROR, "no task could be found")
+    return success(rows)
+
+
+@route(job_control, "/url/get", body=PageBody, data=JobPages)
+def url_get(body: PageBody) -> Response:
+    """Return the address of a job's page."""
+    site = site_of(body.role, body.party_id)
+    which = JobFilter(
+        job_id=body.job_id, roles=(Role(site.role),), party_id=PartyId(site.party_id), limit=1
+    )
+    if not services().jobs.find(which):
+        missing = JobNotFound(job_id=body.job_id)
+        return refusal(envelope.ARGUMENT_ERROR, f"{missing.message} {missing.hint}", error=missing)
+    return success({"board_url": [board_url(body.job_id, site)]})
+
+
+def _role(name: str | None) -> Role | None:
+    """Return the role that a body names, if any. Raises: BadRequest."""
+    return None if name is None else site_of(name, "0").role

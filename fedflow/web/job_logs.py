@@ -1,0 +1,71 @@
+"""`/v1/job/log...`: a job's logs as an archive. Source: reference section 2.1."""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from flask import Blueprint, Response
+
+from fedflow.base.errors import BadRequest, JobNotFound, NoData
+from fedflow.web.answers import download, status_refusal, success
+from fedflow.web.auth import require_client
+from fedflow.web.current import services
+from fedflow.web.job import JobBody
+from fedflow.web.records import LogsDirectory
+from fedflow.web.routes import Style, route
+
+job_logs = Blueprint("job_logs", __name__, url_prefix="/job")
+job_logs.before_request(require_client)
+
+
+@route(job_logs, "/log/download", body=JobBody, style=Style.STATUS, produces="application/gzip")
+def log_download(body: JobBody) -> Response:
+    """Return a job's logs as tar.gz, members relative to its log folder."""
+    return _logs(body.job_id)
+
+
+@route(
+    job_logs, "/log", body=JobBody, methods=("GET",), style=Style.STATUS,
+    produces="application/gzip",
+)  # fmt: skip
+def log_of_1_6(body: JobBody) -> Response:
+    """Return a job's logs as clients of FATE 1.6 ask for them; HTTP 210 if there are none."""
+    try:
+        return _logs(body.job_id)
+    except JobNotFound:
+        return status_refusal(NoData.http, "no log")
+
+
+@route(job_logs, "/log/path", body=JobBody, data=LogsDirectory, style=Style.STATUS)
+def log_path(body: JobBody) -> Response:
+    """Return the folder of a job's logs on the server."""
+    return success({"logs_directory": str(services().jobs.log_dir(body.job_id))})
+
+
+def _logs(job_id: str) -> Response:
+    folder = services().jobs.log_dir(job_id)
+    if not folder.is_dir():
+        raise JobNotFound(job_id=job_id)
+    content = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it was sent
+    try:
+        _pack(folder, content)
+    except OSError as exc:
+        content.close()
+        raise BadRequest(reason=f"the logs cannot be read: {exc.strerror}") from exc
+    return download(content, f"job_{job_id}_log.tar.gz")
+
+
+def _pack(folder: Path, target: IO[bytes]) -> None:
+    """Write the regular files below `folder`; a log that grows meanwhile is cut where it was."""
+    with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as tar:
+        for path in sorted(folder.rglob("*")):
+            if path.is_symlink() or not path.is_file():
+                continue
+            with path.open("rb") as log:
+                info = tar.gettarinfo(arcname=str(path.relative_to(folder)), fileobj=log)
+                info.uid = info.gid = 0
+                info.uname = info.gname = ""
+                tar.addfile(info, log)

@@ -1,0 +1,335 @@
+"""`/v1/model`: what models there are, and models to and from other servers.
+
+Deploy, migrate and their like are in `web/model_deploy.py`, tags in `web/model_tag.py`.
+Source: `reference/flow-rest-api.md` section 2.5.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn, TypedDict
+
+from flask import Blueprint, Response, request, send_file
+
+from fedflow.base.errors import BadRequest, MissingArgument, ModelNotFound, NotSupportedYet
+from fedflow.domain.models import ModelFilter, ModelKey
+from fedflow.domain.site import Role
+from fedflow.web import queries
+from fedflow.web.answers import answer, submitted, success
+from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Flag, OpenBody, Text, read_body
+from fedflow.web.current import built, services
+from fedflow.web.model_bodies import PartyModelBody, ShareBody, named_share
+from fedflow.web.routes import Style, route
+from fedflow.web.spool import Spool
+from fedflow.wire import envelope
+from fedflow.wire.model_fields import dag_rows, model_row
+
+model = Blueprint("model", __name__, url_prefix="/model")
+model.before_request(require_client)
+
+MAX_MODELS: Final = 1000  #: rows that one query answers
+
+
+class ModelRow(TypedDict, total=False):
+    """A MODEL record: one site's share of one version. Times are in ms since the epoch."""
+
+    f_role: str
+    f_party_id: str
+    f_roles: dict[str, list[int | str]]
+    f_job_id: str
+    f_model_id: str
+    f_model_version: str
+    f_size: int
+    f_initiator_role: str
+    f_initiator_party_id: str
+    f_train_dsl: Any
+    f_train_runtime_conf: Any
+    f_runtime_conf_on_party: Any
+    f_inference_dsl: Any
+    f_fate_version: str
+    f_parent: bool
+    f_parent_info: Any
+    f_loaded_times: int
+    f_imported: int
+    f_archive_sha256: str | None
+    f_archive_from_ip: str | None
+    f_create_time: int
+    f_create_date: str | None
+    f_update_time: int
+    f_update_date: str | None
+
+
+class ComponentInfo(TypedDict):
+    """A component of a DSL; `index` is its depth."""
+
+    component_name: str
+    module: str
+    index: int
+
+
+class ModelDetail(TypedDict):
+    """What a version was trained with, and what it predicts with."""
+
+    runtime_conf: Any
+    dsl: Any
+    inference_dsl: Any
+    component_info: list[ComponentInfo]
+    inference_component_info: list[ComponentInfo]
+
+
+class Imported(TypedDict):
+    """The share that is here now."""
+
+    job_id: str
+    role: str
+    party_id: str
+    model_id: str
+    model_version: str
+
+
+class Packed(TypedDict):
+    """An archive on this server."""
+
+    party_model_id: str
+    model_version: str
+    path: str
+    hash: str
+
+
+# --- look -----------------------------------------------------------------------------------------
+
+
+class QueryBody(OpenBody, frozen=True):
+    """Filters: any column of the record without `f_`. Without a known one nothing is found."""
+
+    model_id: Text | None = None
+    model_version: Text | None = None
+    role: Any = None
+    party_id: Any = None
+    query_filters: list[str] | None = None  #: columns to answer, without `f_`
+    file_only: Flag = Flag(0)  #: only versions whose contents are all there
+
+
+@route(model, "/query", body=QueryBody, data=list[ModelRow])
+def query(body: QueryBody) -> Response:
+    """Return the shares of models that fit, newest first; retcode 100 and an empty list if none."""
+    columns = {"f_" + name for name in body.query_filters or ()}
+    filters = {n: v for n, v in body.given.items() if n not in ("query_filters", "file_only")}
+    found = services().models.repository.find(_filter(body))
+    if body.file_only:
+        found = [v for v in found if services().models.repository.is_whole(v.key)]
+    rows = [row for row in map(model_row, found) if queries.matches(row, filters)]
+    if not rows:
+        sentence = "no model fits; `model/query` knows the columns of the MODEL record"
+        return answer(envelope.envelope(envelope.EXCEPTION, sentence, data=[]))
+    chosen = columns & rows[0].keys()
+    if chosen:
+        rows = [{n: v for n, v in row.items() if n in chosen} for row in rows]
+    return success(rows)
+
+
+def _filter(body: QueryBody) -> ModelFilter:
+    """Return the part of a query that the store answers."""
+    role = body.role if isinstance(body.role, str) and body.role in set(Role) else None
+    single = isinstance(body.party_id, str | int) and not isinstance(body.party_id, bool)
+    return ModelFilter(
+        model_id=body.model_id,
+        model_version=body.model_version,
+        role=None if role is None else Role(role),
+        party_id=str(body.party_id) if single else None,
+        limit=MAX_MODELS,
+    )
+
+
+class VersionBody(Body, frozen=True):
+    """Which version."""
+
+    model_id: Text
+    model_version: Text
+
+
+@route(model, "/query/detail", body=VersionBody, data=ModelDetail)
+def query_detail(body: VersionBody) -> Response:
+    """Return a version's confs and DSLs, and the components of these with their depth."""
+    which = ModelFilter(model_id=body.model_id, model_version=body.model_version)
+    found = services().models.repository.find(which)
+    if not found:
+        raise ModelNotFound(model=f"model {body.model_id} version {body.model_version}")
+    version = next((v for v in found if v.key.site.role is Role.GUEST), found[0])
+    return success(
+        {
+            "runtime_conf": version.train_conf,
+            "dsl": version.train_dsl,
+            "inference_dsl": version.inference_dsl,
+            "component_info": dag_rows(version.train_dsl),
+            "inference_component_info": dag_rows(version.inference_dsl),
+        }
+    )
+
+
+# --- archives -------------------------------------------------------------------------------------
+
+
+@route(
+    model, "/export", body=ShareBody, methods=("GET", "POST"), style=Style.STATUS,
+    produces="application/zip",
+)  # fmt: skip
+def export(body: ShareBody) -> Response:
+    """Return a share as a zip, as `model/import` takes it; HTTP 404 if there is none."""
+    key = body.key
+    content = services().models.exchange.export(key)
+    response = send_file(content, mimetype="application/zip")
+    # the clients read what follows `filename=` up to the end, so it must not be quoted
+    name = f"{key.party_model_id}_{key.model_version}.zip"
+    response.headers["Content-Disposition"] = f"attachment; filename={name}"
+    return response
+
+
+class ImportBody(ShareBody, frozen=True):
+    """Which share the archive must hold; these are text fields beside the part `file`."""
+
+    force_update: Flag = Flag(0)  #: replace the share if it is here
+    hash: Text | None = None  #: sha256 of the archive
+
+
+@route(model, "/import", body=ImportBody, data=Imported, style=Style.STATUS, form=True)
+def import_() -> Response:
+    """Store the share that an archive holds; HTTP 409 if it is here and `force_update` is not set.
+
+    The archive must be of the named model, version and site, and undamaged; nothing is stored else.
+    """
+    if request.mimetype != "multipart/form-data":
+        raise BadRequest(reason="send a multipart form with the archive in the part `file`")
+    spool = Spool(services().data.uploads.spool_dir, max_bytes=built().settings.upload_bytes)
+    try:
+        form = spool.receive()
+        body = read_body(ImportBody, {**request.args.to_dict(), **form})
+        if spool.path is None:
+            raise MissingArgument(names="file")
+        with spool.path.open("rb") as archive:
+            version = services().models.exchange.import_archive(
+                body.key, archive, sha256=body.hash or None, force=bool(body.force_update),
+                from_ip=request.remote_addr,
+            )  # fmt: skip
+    finally:
+        spool.discard()
+    return success(
+        {
+            "job_id": version.job_id,
+            "role": version.key.site.role.value,
+            "party_id": version.key.site.party_id,
+            "model_id": version.key.model_id,
+            "model_version": version.key.model_version,
+        },
+        job_id=version.job_id,
+    )
+
+
+@route(model, "/archive/packaging", body=PartyModelBody, data=Packed, style=Style.STATUS)
+def archive_packaging(body: PartyModelBody) -> Response:
+    """Put a share's archive into a folder of this server, for other programs of its machine."""
+    path, sha256 = services().models.exchange.package(body.key)
+    return success(
+        {
+            "party_model_id": body.party_model_id,
+            "model_version": body.model_version,
+            "path": str(path),
+            "hash": sha256,
+        }
+    )
+
+
+# --- the external store ---------------------------------------------------------------------------
+
+
+class StoreBody(ShareBody, frozen=True):
+    """Which share."""
+
+    force_update: Flag = Flag(0)  #: replace another copy in the external store
+
+
+@route(model, "/store", body=StoreBody, data=dict[str, Any])
+def store(body: StoreBody) -> Response:
+    """Start the local job that copies a share to the external model store."""
+    storing = services().models.storing
+    return submitted(storing.submit_store(body.key, force=bool(body.force_update)))
+
+
+class RestoreBody(ShareBody, frozen=True):
+    """Which share."""
+
+    sha256: Text | None = None  #: refuse a copy with another digest
+
+
+@route(model, "/restore", body=RestoreBody, data=dict[str, Any])
+def restore(body: RestoreBody) -> Response:
+    """Start the local job that brings a share back from the external model store."""
+    return submitted(services().models.storing.submit_restore(body.key, sha256=body.sha256))
+
+
+# --- for serving systems --------------------------------------------------------------------------
+
+
+class TransferBody(Body, frozen=True):
+    """One site's share of one version, as serving systems name it."""
+
+    namespace: Text  #: `<role>#<party id>#<model id>`
+    name: Text  #: the model version
+
+
+@route(model, "/transfer", body=TransferBody, data=dict[str, str], style=Style.STATUS)
+def transfer(body: TransferBody) -> Response:
+    """Return the contents of a share, base64 by `<component>.<alias>:<model name>`."""
+    return success(services().models.exchange.contents(named_share(body.namespace, body.name)))
+
+
+@route(model, "/transfer/<party_model_id>/<model_version>", data=dict[str, str], style=Style.STATUS)
+def transfer_of(_body: Body, party_model_id: str, model_version: str) -> Response:
+    """Return the same; in the path `~` stands for `#`."""
+    key = named_share(party_model_id.replace("~", "#"), model_version)
+    return success(services().models.exchange.contents(key))
+
+
+@route(model, "/service/register", body=PartyModelBody, data=dict[str, str])
+def service_register(body: PartyModelBody) -> Response:
+    """Answer that models cannot be registered: this version has no service registry for them."""
+    services().models.repository.version(body.key)
+    raise NotSupportedYet(what="Registering models in a service registry")
+
+
+# --- homogeneous models ---------------------------------------------------------------------------
+
+
+class HomoConvertBody(ShareBody, frozen=True):
+    """Which share, and the format to convert it to."""
+
+    framework_name: Text | None = None
+
+
+@route(model, "/homo/convert", body=HomoConvertBody)
+def homo_convert(body: HomoConvertBody) -> Response:
+    """Answer that models of homogeneous components cannot be converted: there are none yet."""
+    _refuse_homo(body.key)
+
+
+class HomoDeployBody(ShareBody, frozen=True):
+    """Which share, and where it shall serve."""
+
+    service_id: Text
+    component_name: Text
+    deployment_type: Text
+    deployment_parameters: dict[str, Any]
+    framework_name: Text | None = None
+
+
+@route(model, "/homo/deploy", body=HomoDeployBody)
+def homo_deploy(body: HomoDeployBody) -> Response:
+    """Answer that models of homogeneous components cannot be deployed: there are none yet."""
+    if body.deployment_type != "kfserving":
+        raise BadRequest(reason="`deployment_type` must be kfserving")
+    _refuse_homo(body.key)
+
+
+def _refuse_homo(key: ModelKey) -> NoReturn:
+    services().models.repository.version(key)
+    raise NotSupportedYet(what="Converting and deploying models of homogeneous components")

@@ -1,0 +1,176 @@
+"""`/v1/model/tag` and `/v1/model/model_tag`: names that people give to versions of models.
+
+Source: `reference/flow-rest-api.md` section 2.5.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from flask import Blueprint, Response
+
+from fedflow.web.answers import success
+from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Flag, Text, Whole
+from fedflow.web.current import services
+from fedflow.web.routes import route
+from fedflow.wire.model_fields import tag_row, tagged_model_row
+
+model_tag = Blueprint("model_tag", __name__, url_prefix="/model")
+model_tag.before_request(require_client)
+
+
+class Tag(TypedDict):
+    """A tag."""
+
+    name: str
+    description: str
+
+
+class CountedTag(Tag):
+    """A tag, and how many versions have it."""
+
+    model_count: int
+
+
+class TagList(TypedDict):
+    """Tags, newest first."""
+
+    tags: list[CountedTag]
+
+
+class VersionTags(TypedDict):
+    """The tags of a version."""
+
+    tags: list[Tag]
+    count: int
+
+
+class TaggedModel(TypedDict):
+    """A share of a version that has the tag; `model_size` in KiB."""
+
+    model_id: str
+    model_version: str
+    model_size: int
+    role: str
+    party_id: str
+
+
+class Retrieved(TypedDict, total=False):
+    """Tags that fit, or the models of one tag."""
+
+    tags: list[Tag]
+    models: list[TaggedModel]
+    count: int
+
+
+# --- tags of a version ----------------------------------------------------------------------------
+
+
+class VersionBody(Body, frozen=True):
+    """Which version: the job that trained it, or the id that a deploy gave."""
+
+    job_id: Text
+
+
+class VersionTagBody(VersionBody, frozen=True):
+    """A version and a tag."""
+
+    tag_name: Text
+
+
+@route(model_tag, "/model_tag/create", body=VersionTagBody)
+def model_tag_create(body: VersionTagBody) -> Response:
+    """Give a tag to a model version; it is made if there is none of this name."""
+    services().models.tags.attach(body.tag_name, body.job_id)
+    return success()
+
+
+@route(model_tag, "/model_tag/remove", body=VersionTagBody)
+def model_tag_remove(body: VersionTagBody) -> Response:
+    """Take a tag from a model version."""
+    services().models.tags.detach(body.tag_name, body.job_id)
+    return success()
+
+
+@route(model_tag, "/model_tag/retrieve", body=VersionBody, data=VersionTags)
+def model_tag_retrieve(body: VersionBody) -> Response:
+    """Return the tags of a model version."""
+    tags = [tag_row(tag) for tag in services().models.tags.of_version(body.job_id)]
+    return success({"tags": tags, "count": len(tags)})
+
+
+# --- tags -----------------------------------------------------------------------------------------
+
+
+class CreateBody(Body, frozen=True):
+    """A new tag."""
+
+    tag_name: Text
+    tag_desc: Text = Text("")
+
+
+@route(model_tag, "/tag/create", body=CreateBody)
+def tag_create(body: CreateBody) -> Response:
+    """Make a tag; retcode 100 if there is one of this name."""
+    services().models.tags.create(body.tag_name, body.tag_desc)
+    return success()
+
+
+class ListBody(Body, frozen=True):
+    """How many."""
+
+    limit: Whole
+
+
+@route(model_tag, "/tag/list", body=ListBody, data=TagList)
+def tag_list(body: ListBody) -> Response:
+    """Return tags, newest first."""
+    found = services().models.tags.newest(max(0, min(body.limit, 10_000)))
+    return success({"tags": [{**tag_row(t), "model_count": t.model_count} for t in found]})
+
+
+class RetrieveBody(Body, frozen=True):
+    """Which tags, or the models of which tag."""
+
+    tag_name: Text
+    with_model: Flag = Flag(0)
+
+
+@route(model_tag, "/tag/retrieve", body=RetrieveBody, data=Retrieved)
+def tag_retrieve(body: RetrieveBody) -> Response:
+    """Return the tags whose name has this part, or with `with_model` the models of this tag."""
+    if not body.with_model:
+        return success({"tags": [tag_row(t) for t in services().models.tags.find(body.tag_name)]})
+    models = [tagged_model_row(v) for v in services().models.tags.models(body.tag_name)]
+    return success({"models": models, "count": len(models)})
+
+
+class UpdateBody(Body, frozen=True):
+    """A tag, and what to change of it."""
+
+    tag_name: Text
+    new_tag_name: Text | None = None
+    new_tag_desc: Text | None = None
+
+
+@route(model_tag, "/tag/update", body=UpdateBody)
+def tag_update(body: UpdateBody) -> Response:
+    """Rename or describe a tag."""
+    services().models.tags.update(
+        body.tag_name, new_name=body.new_tag_name or None, description=body.new_tag_desc
+    )
+    return success()
+
+
+class TagBody(Body, frozen=True):
+    """Which tag."""
+
+    tag_name: Text
+
+
+@route(model_tag, "/tag/destroy", body=TagBody)
+def tag_destroy(body: TagBody) -> Response:
+    """Delete a tag, also from the versions that have it."""
+    services().models.tags.drop(body.tag_name)
+    return success()

@@ -1,0 +1,172 @@
+"""`/v1/permission`: what other parties may use here. Source: reference sections 1.5 and 2.7."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypedDict
+
+import msgspec
+from flask import Blueprint, Response
+
+from fedflow.app.permissions import Permissions
+from fedflow.base.errors import BadRequest
+from fedflow.domain.administration import ANY, GrantKind
+from fedflow.web.answers import success
+from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Text, Words
+from fedflow.web.current import services
+from fedflow.web.routes import route
+
+permission = Blueprint("permission", __name__, url_prefix="/permission")
+permission.before_request(require_client)
+
+_ALL: Final = "all"  #: the older form's word for `ANY`
+
+
+class Dataset(msgspec.Struct, frozen=True):
+    """A table."""
+
+    name: Text
+    namespace: Text
+
+
+class GrantBody(Body, frozen=True):
+    """A party, and what it may use: components `a,b` or `*`, tables; `*` for all in `delete`."""
+
+    party_id: Text
+    component: Words | None = None
+    dataset: Dataset | list[Dataset] | str | None = None
+
+
+class PartyBody(Body, frozen=True):
+    """A party."""
+
+    party_id: Text
+
+
+class PrivilegeBody(Body, frozen=True):
+    """A party in a role, and what it may use then: `a,b`, or `all`."""
+
+    src_party_id: Text
+    src_role: Text
+    privilege_role: Words | None = None
+    privilege_command: Words | None = None
+    privilege_component: Words | None = None
+
+
+class DatasetRow(TypedDict):
+    name: str
+    namespace: str
+
+
+class GrantsRow(TypedDict):
+    component: list[str]
+    dataset: list[DatasetRow]
+
+
+class PrivilegesRow(TypedDict):
+    src_party_id: str
+    role: str
+    privilege_role: list[str]
+    privilege_command: list[str]
+    privilege_component: list[str]
+
+
+# --- grants ---------------------------------------------------------------------------------------
+
+
+@route(permission, "/grant", body=GrantBody)
+def grant(body: GrantBody) -> Response:
+    """Let another party's jobs use components and tables here."""
+    if body.dataset == ANY:
+        raise BadRequest(reason="grant tables one by one; `*` is for `permission/delete`")
+    _permissions().grant(body.party_id, components=_names(body.component), datasets=_datasets(body))
+    return success()
+
+
+@route(permission, "/delete", body=GrantBody)
+def delete(body: GrantBody) -> Response:
+    """Take back what was granted."""
+    everything = body.dataset == ANY
+    _permissions().delete(
+        body.party_id,
+        components=_names(body.component),
+        datasets=[] if everything else _datasets(body),
+        all_datasets=everything,
+    )
+    return success()
+
+
+@route(permission, "/query", body=PartyBody, data=GrantsRow)
+def query(body: PartyBody) -> Response:
+    """Return what was granted to a party."""
+    components, datasets = _permissions().query(body.party_id)
+    return success(
+        {
+            "component": components,
+            "dataset": [{"name": name, "namespace": space} for space, name in datasets],
+        }
+    )
+
+
+# --- the form of clients of FATE 1.5 to 1.8 -------------------------------------------------------
+
+
+@route(permission, "/grant/privilege", body=PrivilegeBody)
+def grant_privilege(body: PrivilegeBody) -> Response:
+    """Let another party that has a role use roles, commands and components here."""
+    _permissions().grant_privileges(body.src_party_id, body.src_role, _privileges(body))
+    return success()
+
+
+@route(permission, "/delete/privilege", body=PrivilegeBody)
+def delete_privilege(body: PrivilegeBody) -> Response:
+    """Take privileges back."""
+    _permissions().delete_privileges(body.src_party_id, body.src_role, _privileges(body))
+    return success()
+
+
+@route(permission, "/query/privilege", body=PrivilegeBody, data=PrivilegesRow)
+def query_privilege(body: PrivilegeBody) -> Response:
+    """Return the privileges of a party in a role."""
+    found = _permissions().privileges(body.src_party_id, body.src_role)
+    return success(
+        {
+            "src_party_id": body.src_party_id,
+            "role": body.src_role,
+            "privilege_role": found[GrantKind.ROLE],
+            "privilege_command": found[GrantKind.COMMAND],
+            "privilege_component": found[GrantKind.COMPONENT],
+        }
+    )
+
+
+def _permissions() -> Permissions:
+    return services().administration.permissions
+
+
+def _names(given: Words | None) -> list[str]:
+    """Return the names of `a,b` or of a list."""
+    parts = (part.strip() for word in given or () for part in word.split(","))
+    return [part for part in parts if part]
+
+
+def _datasets(body: GrantBody) -> list[tuple[str, str]]:
+    """Return namespace and name of each table. Raises: BadRequest: a text other than `*`."""
+    given = body.dataset
+    if given is None:
+        return []
+    if isinstance(given, str):
+        raise BadRequest(reason="dataset must be {name, namespace} or a list of them")
+    tables = given if isinstance(given, list) else [given]
+    return [(table.namespace, table.name) for table in tables]
+
+
+def _privileges(body: PrivilegeBody) -> Iterator[tuple[GrantKind, str]]:
+    for kind, given in (
+        (GrantKind.ROLE, body.privilege_role),
+        (GrantKind.COMMAND, body.privilege_command),
+        (GrantKind.COMPONENT, body.privilege_component),
+    ):
+        for name in _names(given):
+            yield kind, ANY if name == _ALL else name

@@ -1,0 +1,99 @@
+"""`/v1/resource`: the cores of this server. Source: `reference/flow-rest-api.md` section 2.7."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from flask import Blueprint, Response
+
+from fedflow.web.answers import success
+from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Flag, Text
+from fedflow.web.current import services
+from fedflow.web.routes import route
+from fedflow.wire import fields
+
+resource = Blueprint("resource", __name__, url_prefix="/resource")
+resource.before_request(require_client)
+
+
+class ResourceBody(Body, frozen=True):
+    """Which engine, and whether to list the jobs that hold cores or those that wait for them."""
+
+    resource_in_use: Flag = Flag(1)
+    engine_name: Text | None = None
+
+
+class JobBody(Body, frozen=True):
+    """Which job."""
+
+    job_id: Text
+
+
+class JobCores(TypedDict):
+    """The cores of one share of a job."""
+
+    job_id: str
+    role: str
+    party_id: str
+    core: int
+    memory: int
+
+
+class EngineRow(TypedDict):
+    """A computing engine and its free cores."""
+
+    f_engine_name: str
+    f_engine_type: str
+    f_engine_entrance: str
+    f_engine_config: dict[str, Any]
+    f_cores: int
+    f_remaining_cores: int
+    f_memory: int
+    f_remaining_memory: int
+    f_nodes: int
+
+
+class ResourceView(TypedDict):
+    """Who holds the cores of this server."""
+
+    use_resource_job: list[JobCores]
+    computing_engine_resource: EngineRow
+
+
+class ReturnRow(TypedDict):
+    """What became of the cores of one share of a job."""
+
+    job_id: str
+    role: str
+    party_id: str
+    resource_in_use: bool  #: before
+    resource_return_status: bool
+
+
+@route(resource, "/query", body=ResourceBody, data=ResourceView)
+def query(body: ResourceBody) -> Response:
+    """Return the computing engine, and the jobs that hold cores of it."""
+    engine, jobs = services().resources.query(
+        in_use=bool(body.resource_in_use), engine_name=body.engine_name
+    )
+    rows = [fields.job_cores_row(job) for job in jobs]
+    return success(
+        {"use_resource_job": rows, "computing_engine_resource": fields.engine_row(engine)}
+    )
+
+
+@route(resource, "/return", body=JobBody, data=list[ReturnRow])
+def give_back(body: JobBody) -> Response:
+    """Give back the cores of an ended job that none of its processes uses any more."""
+    rows = [
+        {
+            "job_id": one.job.key.job_id,
+            "role": one.job.key.site.role.value,
+            "party_id": one.job.key.site.party_id,
+            "resource_in_use": one.job.in_use,
+            "resource_return_status": one.returned,
+        }
+        for one in services().resources.give_back(body.job_id)
+    ]
+    return success(rows)

@@ -1,0 +1,237 @@
+"""`/v1/server` and `/v1/service`: programs of this party and what they offer.
+
+Source: reference section 2.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import msgspec
+from flask import Blueprint, Response
+
+from fedflow.app.registry import Registry
+from fedflow.base.errors import BadRequest
+from fedflow.base.reading import read_as
+from fedflow.domain.administration import RegisteredServer, RegisteredService
+from fedflow.web.answers import success
+from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, NoBody, OpenBody, Text, Whole
+from fedflow.web.current import services
+from fedflow.web.routes import route
+
+server = Blueprint("server", __name__)
+server.before_request(require_client)
+
+
+class RegisterBody(Body, frozen=True):
+    """Where a server listens."""
+
+    host: Text
+    port: Whole
+    protocol: Text = Text("http")
+
+
+class ServiceBody(Body, frozen=True):
+    """Which service."""
+
+    service_name: Text
+    server_name: Text | None = None
+
+
+class RegistryBody(OpenBody, frozen=True):
+    """A service of a registered server; or `{server: {host, port, api: {service: {uri, ...}}}}`."""
+
+    server_name: Text | None = None
+    service_name: Text | None = None
+    uri: Text | None = None
+    method: Text | None = None
+    params: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None
+    headers: dict[str, Any] | None = None
+    protocol: Text | None = None
+
+
+class ServerRow(TypedDict):
+    host: str
+    port: int
+    protocol: str
+
+
+class InstanceRow(TypedDict):
+    instance_id: str
+    timestamp: int
+    version: str
+    host: str
+    grpc_port: int
+    http_port: int
+
+
+class ReloadRow(TypedDict):
+    job_default_config: dict[str, Any]
+    server_registry: None
+
+
+class ServiceRow(TypedDict):
+    f_server_name: str
+    f_service_name: str
+    f_url: str
+    f_method: str
+    f_params: dict[str, Any]
+    f_data: dict[str, Any]
+    f_headers: dict[str, Any]
+
+
+class ServicesRow(TypedDict):
+    service_info: list[ServiceRow]
+
+
+class _Api(msgspec.Struct, frozen=True, kw_only=True):
+    """One service in the second form of `service/registry`."""
+
+    uri: str
+    method: str = "POST"
+    params: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    headers: dict[str, Any] = {}
+
+
+class _Server(msgspec.Struct, frozen=True, kw_only=True):
+    """One server in the second form of `service/registry`."""
+
+    host: str
+    port: int
+    protocol: str | None = None
+    api: dict[str, _Api] = {}
+
+
+# --- servers --------------------------------------------------------------------------------------
+
+
+@route(server, "/server/get", data=dict[str, ServerRow])
+@route(server, "/server/service/get", data=dict[str, ServerRow])
+def servers(_body: NoBody) -> Response:
+    """Return the servers of the conf and those that were registered, by upper-case name."""
+    return success({name: _row(one) for name, one in _registry().servers().items()})
+
+
+@route(server, "/server/<name>/get", data=ServerRow)
+@route(server, "/server/service/<name>/get", data=ServerRow)
+def one_server(_body: NoBody, name: str) -> Response:
+    """Return where one server listens; no data if it is not known."""
+    found = _registry().server(name)
+    return success(_row(found) if found is not None else None)
+
+
+@route(server, "/server/<name>/register", body=RegisterBody)
+@route(server, "/server/service/<name>/register", body=RegisterBody)
+def register(body: RegisterBody, name: str) -> Response:
+    """Store where a server listens, for others to look up; this server itself never calls it."""
+    _registry().register(name, body.host, body.port, body.protocol)
+    return success()
+
+
+@route(server, "/server/fateflow/info", data=dict[str, InstanceRow])
+def instances(_body: NoBody) -> Response:
+    """Return the servers of this party: this one."""
+    info = services().info
+    about = info.common()
+    row = {
+        "instance_id": info.instance_id(),
+        "timestamp": info.now_ms(),
+        **{name: about[name] for name in ("version", "host", "grpc_port", "http_port")},
+    }
+    return success({info.instance_id(): row})
+
+
+@route(server, "/server/reload", data=ReloadRow)
+def reload(_body: NoBody) -> Response:
+    """Read the conf again: routes to parties, permissions and servers change at once."""
+    defaults = services().administration.reload()
+    return success({"job_default_config": defaults, "server_registry": None})
+
+
+@route(server, "/server/config/job/default", data=dict[str, Any])
+def job_defaults(_body: NoBody) -> Response:
+    """Return the defaults of job parameters."""
+    return success(services().administration.job_defaults())
+
+
+# --- services -------------------------------------------------------------------------------------
+
+
+@route(server, "/service/registry", body=RegistryBody, data=dict[str, Any])
+def register_service(body: RegistryBody) -> Response:
+    """Store a service of a registered server, or servers with their services."""
+    if body.server_name is not None:
+        if body.service_name is None or body.uri is None:
+            raise BadRequest(reason="a service needs server_name, service_name and uri")
+        service = RegisteredService(
+            server=body.server_name.upper(),
+            name=body.service_name,
+            url="",
+            method=body.method or "POST",
+            params=body.params or {},
+            data=body.data or {},
+            headers=body.headers or {},
+        )
+        _registry().register_service(service, body.uri, body.protocol)
+        return success({})
+    for name, one in _servers(body.given).items():
+        services_of = {
+            service: (
+                RegisteredService(
+                    server=name.upper(),
+                    name=service,
+                    url="",
+                    method=api.method,
+                    params=api.params,
+                    data=api.data,
+                    headers=api.headers,
+                ),
+                api.uri,
+            )
+            for service, api in one.api.items()
+        }
+        _registry().register_server(name, one.host, one.port, one.protocol, services_of)
+    return success({})
+
+
+@route(server, "/service/query", body=ServiceBody, data=ServicesRow)
+def query_service(body: ServiceBody) -> Response:
+    """Return the services of a name."""
+    wanted = body.server_name.upper() if body.server_name is not None else None
+    found = _registry().services(body.service_name, wanted)
+    return success({"service_info": [_service_row(one) for one in found]})
+
+
+def _registry() -> Registry:
+    return services().administration.registry
+
+
+def _servers(given: Mapping[str, Any]) -> dict[str, _Server]:
+    """Return the servers of the second form. Raises: BadRequest."""
+    try:
+        return read_as(
+            {name: value for name, value in given.items() if isinstance(value, dict)},
+            dict[str, _Server],
+        )
+    except msgspec.ValidationError as exc:
+        raise BadRequest(reason=str(exc)) from exc
+
+
+def _row(one: RegisteredServer) -> ServerRow:
+    return {"host": one.host, "port": one.port, "protocol": one.protocol}
+
+
+def _service_row(one: RegisteredService) -> ServiceRow:
+    return {
+        "f_server_name": one.server,
+        "f_service_name": one.name,
+        "f_url": one.url,
+        "f_method": one.method,
+        "f_params": dict(one.params),
+        "f_data": dict(one.data),
+        "f_headers": dict(one.headers),
+    }

@@ -1,0 +1,124 @@
+"""Models, their tags and checkpoints in the field names of FATE's clients.
+
+Source: `reference/flow-rest-api.md` sections 1.8, 2.5 and 2.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fedflow.domain.models import Checkpoint, ModelTag, ModelVersion
+from fedflow.wire.fields import date_text, roles_as_numbers
+
+Row = dict[str, Any]
+
+
+def model_row(version: ModelVersion) -> Row:
+    """Return a version as FATE's MODEL record; `f_size` is in KiB."""
+    site = version.key.site
+    return {
+        "f_role": site.role.value,
+        "f_party_id": site.party_id,
+        "f_roles": roles_as_numbers(version.roles),
+        "f_job_id": version.job_id,
+        "f_model_id": version.key.model_id,
+        "f_model_version": version.key.model_version,
+        "f_size": _kib(version.size_bytes),
+        "f_initiator_role": version.initiator.role.value,
+        "f_initiator_party_id": version.initiator.party_id,
+        "f_runtime_conf": {},
+        "f_train_dsl": version.train_dsl,
+        "f_train_runtime_conf": version.train_conf,
+        "f_runtime_conf_on_party": version.conf_on_party,
+        "f_inference_dsl": version.inference_dsl,
+        "f_fate_version": version.fate_version,
+        "f_parent": version.parent,
+        "f_parent_info": version.parent_info,
+        "f_loaded_times": version.loaded_times,
+        "f_imported": int(version.imported),
+        "f_archive_sha256": version.archive_sha256,
+        "f_archive_from_ip": version.archive_from_ip,
+        "f_create_time": version.created_ms,
+        "f_create_date": date_text(version.created_ms),
+        "f_update_time": version.updated_ms,
+        "f_update_date": date_text(version.updated_ms),
+    }
+
+
+def tagged_model_row(version: ModelVersion) -> Row:
+    """Return what `tag/retrieve` shows of a model."""
+    return {
+        "model_id": version.key.model_id,
+        "model_version": version.key.model_version,
+        "model_size": _kib(version.size_bytes),
+        "role": version.key.site.role.value,
+        "party_id": version.key.site.party_id,
+    }
+
+
+def tag_row(tag: ModelTag) -> Row:
+    """Return a tag without the number of its versions."""
+    return {"name": tag.name, "description": tag.description}
+
+
+def checkpoint_row(step: Checkpoint) -> Row:
+    """Return a checkpoint with the digests of its objects."""
+    models = {
+        part.name: {"sha1": part.sha1, "buffer_name": part.name} for part in (step.meta, step.param)
+    }
+    return {**_step(step), "models": models}
+
+
+def checkpoint_content_row(step: Checkpoint, contents: Mapping[str, str]) -> Row:
+    """Return a checkpoint with the base64 of its objects, by name."""
+    return {**_step(step), "models": dict(contents)}
+
+
+def dag_rows(dsl: Any) -> list[Row]:
+    """Return the components of a stored DSL with their depth in the DAG, by depth, then name.
+
+    A component's depth is 0 if it takes nothing of another, else one more than the greatest of
+    those that it takes from. References to stored models are not counted.
+    """
+    given = dsl.get("components") if isinstance(dsl, dict) else None
+    components = given if isinstance(given, dict) else {}
+    upstream = {
+        name: {u for u in _sources(one.get("input")) if u in components and u != name}
+        for name, one in components.items()
+        if isinstance(one, dict)
+    }
+    depths: dict[str, int] = {}
+    while len(depths) < len(upstream):
+        ready = [n for n, up in upstream.items() if n not in depths and up <= depths.keys()]
+        if not ready:  # a cycle: no stored DSL has one
+            break
+        for name in ready:
+            depths[name] = max((depths[u] + 1 for u in upstream[name]), default=0)
+    rows = [
+        {"component_name": name, "module": components[name].get("module"), "index": depth}
+        for name, depth in depths.items()
+    ]
+    return sorted(rows, key=lambda row: (row["index"], row["component_name"]))
+
+
+def _sources(value: Any) -> list[str]:
+    """Return the components that are named in an `input` member."""
+    if isinstance(value, str):
+        return [value.partition(".")[0]]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [source for one in inner for source in _sources(one)]
+
+
+def _step(step: Checkpoint) -> Row:
+    moment = datetime.fromtimestamp(step.created_ms / 1000, tz=UTC)
+    return {
+        "step_index": step.step_index,
+        "step_name": step.step_name,
+        "create_time": moment.replace(tzinfo=None).isoformat(timespec="seconds"),
+    }
+
+
+def _kib(size_bytes: int) -> int:
+    return -(-size_bytes // 1024)

@@ -1,0 +1,46 @@
+"""Caches between a component, which sees tables, and the server, which knows their descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fedflow.sdk.outputs import Cache
+from fedflow.tables.catalog import TableEntry
+from fedflow.tables.local import LocalTable, LocalTableStore
+from fedflow.worker.catalog import WorkerCatalog, table_of
+from fedflow.worker.spec import CacheShare
+
+
+def cache_of(share: CacheShare, *, catalog: WorkerCatalog, tables: LocalTableStore) -> Cache:
+    """Return a cache that the server handed over. Raises: BadData: a table is none."""
+    opened = {name: tables.table_of(catalog.know(t)) for name, t in share.tables.items()}
+    return Cache(tables=opened, meta=share.meta, private=share.private)
+
+
+def own_tables(cache: Cache, own: Mapping[tuple[str, str], TableEntry]) -> list[TableEntry]:
+    """Return the tables of a cache that this run made."""
+    entries = [table.entry for table in cache.tables.values() if isinstance(table, LocalTable)]
+    return [entry for entry in entries if own.get((entry.namespace, entry.name)) == entry]
+
+
+def cache_to_wire(
+    cache: Cache, *, name: str, namespace: str, made: list[TableEntry]
+) -> dict[str, Any]:
+    """Return the report of a cache; tables that were `made` in this run move to `namespace`.
+
+    Raises: TypeError: a table is none of this engine.
+    """
+    tables = {}
+    for key, table in cache.tables.items():
+        if not isinstance(table, LocalTable):
+            raise TypeError(f"a {type(table).__name__}, no table of this engine")
+        entry = table.entry
+        tables[key] = table_of(replace(entry, namespace=namespace) if entry in made else entry)
+    return {
+        "name": name,
+        "tables": tables,
+        "meta": dict(cache.meta),
+        "private": dict(cache.private),
+    }

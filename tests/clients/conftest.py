@@ -1,0 +1,108 @@
+"""Real servers for FATE's clients, standalone and one per party, with a job that was trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from tests.clients.environments import Environment, Json
+from tests.e2e.jobs import example
+from tests.e2e.servers import (
+    DATA,
+    QUICK,
+    Pair,
+    standalone,
+    two_parties,
+    wait_for,
+)
+
+FINAL = {"success", "failed", "canceled", "timeout"}
+SETTINGS = {**QUICK, "FEDFLOW__UPLOAD__ALLOWED_FOLDERS": json.dumps([str(DATA)])}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Servers outlive a test here; `Party.close` sees that nothing is left."""
+    return
+
+
+@dataclass
+class Deployment:
+    """Servers, and FATE's client pointed at them."""
+
+    mode: str
+    pair: Pair
+    client: Environment
+
+    @property
+    def guest(self) -> Environment:
+        """Return the client, pointed at the guest's server."""
+        return self.client.at(self.pair.guest.url)
+
+    def upload(self) -> None:
+        """Upload each party's table through its own server, with `flow data upload`."""
+        for party, table in ((self.pair.guest, "guest"), (self.pair.host, "host")):
+            client = self.client.at(party.url)
+            conf = {
+                "file": str(DATA / f"breast_hetero_{table}.csv"), "head": 1, "partition": 4,
+                "work_mode": 0, "namespace": "experiment", "table_name": f"breast_hetero_{table}",
+            }  # fmt: skip
+            words = ("data", "upload", "-c", client.file("upload.json", conf), "--drop")
+            answer = client.flow(*words)
+            assert answer["retcode"] == 0, answer
+            assert self.wait(client, answer["jobId"], role="local")["f_status"] == "success"
+
+    def submit(self, dsl: Json, conf: Json) -> str:
+        """Submit a job with `flow job submit` and return its id."""
+        client = self.guest
+        words = ("-d", client.file("dsl.json", dsl), "-c", client.file("conf.json", conf))
+        answer = client.flow("job", "submit", *words)
+        assert answer["retcode"] == 0, answer
+        return str(answer["jobId"])
+
+    def wait(self, client: Environment, job_id: str, *, role: str = "guest") -> Json:
+        """Return the job's row once it has ended, as `flow job query` shows it."""
+
+        def look() -> Json | None:
+            rows = client.ok("job", "query", "-j", job_id, "-r", role)
+            return rows[0] if rows and rows[0]["f_status"] in FINAL else None
+
+        return wait_for(look, f"the end of {job_id}", within_s=45.0)
+
+    def trained(self, dsl: Json, conf: Json) -> str:
+        """Submit a job, wait for its success, and return its id."""
+        job_id = self.submit(dsl, conf)
+        row = self.wait(self.guest, job_id)
+        assert row["f_status"] == "success", self.pair.guest.client.job(job_id)
+        return job_id
+
+
+@pytest.fixture(scope="session", params=["standalone", "federated"])
+def deployment(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    """Give servers with the example's tables, in both ways to deploy."""
+    folder = tmp_path_factory.mktemp(f"clients_{request.param}")
+    with ExitStack() as stack:
+        start = standalone if request.param == "standalone" else two_parties
+        store = {
+            "FEDFLOW__MODEL_STORE_ADDRESS__STORAGE": "folder",
+            "FEDFLOW__MODEL_STORE_ADDRESS__FOLDER": str(folder / "models"),
+        }
+        (folder / "models").mkdir()
+        pair = stack.enter_context(start(folder, settings={**SETTINGS, **store}))
+        work = folder / "work"
+        work.mkdir()
+        found = Deployment(request.param, pair, Environment("fate-client", work))
+        found.upload()
+        yield found
+
+
+@pytest.fixture(scope="session")
+def job_id(deployment: Deployment) -> str:
+    """Return a job that was trained: the shipped example with few iterations."""
+    return deployment.trained(*example(iterations=3))

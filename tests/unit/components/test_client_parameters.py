@@ -1,0 +1,85 @@
+"""What the clients of FATE 1.x send as parameters of a component is accepted.
+
+`data/sdk_parameters.json` has every parameter of the SDK's components with the SDK's own default
+(but for Intersection's method, whose default is not offered, and its `random_bit`, which FATE
+refuses beside that in `rsa_params`).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflow.components.linear.params import HeteroLRParams, reject_unsupported
+from fedflow.components.psi.params import IntersectionParams
+from fedflow.components.registry import Registry, load_registry
+from fedflow.sdk import check_params
+
+SENT: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "data" / "sdk_parameters.json").read_text()
+)
+MIN_TEST_LEARNER = {
+    "penalty": "L2",
+    "tol": 0.0001,
+    "alpha": 0.01,
+    "optimizer": "rmsprop",
+    "batch_size": -1,
+    "learning_rate": 0.15,
+    "init_param": {"init_method": "zeros", "fit_intercept": True},
+    "max_iter": 30,
+    "early_stop": "diff",
+    "encrypt_param": {"key_length": 1024},
+    "cv_param": {"n_splits": 5, "shuffle": False, "random_seed": 103, "need_cv": False},
+    "validation_freqs": 3,
+}  #: what `flow test min` sends for HeteroLR
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return load_registry(found=[])
+
+
+@pytest.mark.parametrize("module", sorted(SENT))
+def test_every_parameter_of_the_sdk_is_known_with_its_default(
+    module: str, registry: Registry
+) -> None:
+    spec = registry.find(module)
+    check_params(spec.params, SENT[module], path=module)
+    for name, value in SENT[module].items():  # alone too: the SDK sends what a script names
+        if name not in {"job_id", "component_name"}:
+            rest = {k: v for k, v in SENT[module].items() if k in {"job_id", "component_name"}}
+            check_params(spec.params, {**rest, name: value}, path=module)
+
+
+def test_the_min_test_asks_for_nothing_that_is_missing() -> None:
+    params = check_params(HeteroLRParams, MIN_TEST_LEARNER, path="hetero_lr_0")
+    reject_unsupported(params)
+    assert params.callbacks.callbacks == ["PerformanceEvaluate"]
+    assert params.callbacks.validation_freqs == 3
+    assert params.callbacks.measures == ["auc", "ks"]
+
+
+def test_the_sdks_defaults_ask_for_nothing_that_is_missing() -> None:
+    reject_unsupported(check_params(HeteroLRParams, SENT["HeteroLR"], path="$"))
+    assert check_params(IntersectionParams, SENT["Intersection"], path="$").unsupported() is None
+    rsa = check_params(
+        IntersectionParams, {**SENT["Intersection"], "intersect_method": "rsa"}, path="$"
+    )
+    assert rsa.unsupported() == "intersect_method 'rsa' (use 'ecdh')"
+
+
+def test_every_module_names_its_parameters_as_fate_does(registry: Registry) -> None:
+    names = {
+        "Reader": "ReaderParam",
+        "SecureAddExample": "SecureAddExampleParam",
+        "DataTransform": "DataTransformParam",
+        "DataIO": "DataIOParam",
+        "Intersection": "IntersectParam",
+        "HeteroLR": "HeteroLogisticParam",
+        "Evaluation": "EvaluateParam",
+        "CacheLoader": "CacheLoaderParam",
+    }
+    assert {module: registry.find(module).param_name for module in SENT} == names
