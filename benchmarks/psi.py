@@ -30,6 +30,7 @@ from fedflow.components.psi import ecdh, exchange
 from fedflow.components.psi.intersection import Intersection
 from fedflow.components.psi.params import IntersectionParams
 from fedflow.sdk import Context, Inputs, Role, Site
+from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.tracker import RecordingTracker
 
@@ -121,6 +122,7 @@ def party(site: Site, count: int, cores: int, pipe: Connection, report: Connecti
             inputs=Inputs(data={"data": [("reader_0", table)]}, model={}),
             federation=federation,
             tracker=RecordingTracker(),
+            checkpoints=MemoryCheckpoints(),
             tables=store,
             work_dir=Path(folder),
             cores=cores,
@@ -154,6 +156,7 @@ def main() -> None:
         ]
         for process in parties:
             process.start()
+        report.close()  # so that the end of both parties ends the wait
         for _ in parties:
             if not receive.poll(3600):
                 raise TimeoutError("a party did not report within an hour")

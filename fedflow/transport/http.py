@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from typing import Any, Final
-
-import requests
+from typing import TYPE_CHECKING, Any, Final
 
 from fedflow.app.registry import Forwarded
 from fedflow.base.errors import ServerCallFailed
 from fedflow.domain.administration import RegisteredServer
+
+if TYPE_CHECKING:
+    import requests
 
 TIMEOUT_S: Final = 10.0  #: to connect, and between two bytes of the answer
 MAX_ANSWER: Final = 8 * 1024 * 1024  #: bytes of an answer
@@ -25,6 +26,8 @@ class HttpServers:
         self, server: RegisteredServer, method: str, endpoint: str, body: Mapping[str, Any]
     ) -> Forwarded:
         """Send JSON and return the answer. Raises: ServerCallFailed."""
+        import requests  # few servers call others, and it would slow the start of all
+
         host = f"[{server.host}]" if ":" in server.host else server.host
         url = f"{server.protocol}://{host}:{server.port}{endpoint}"
         try:
@@ -64,6 +67,8 @@ def _content(answer: requests.Response, server: RegisteredServer) -> bytes:
 
 def _why(exc: requests.RequestException) -> str:
     """Return in a few words why a call failed, without addresses."""
+    import requests
+
     if isinstance(exc, requests.Timeout):
         return f"no answer within {TIMEOUT_S:g} s"
     if isinstance(exc, requests.ConnectionError):
