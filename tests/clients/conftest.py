@@ -90,6 +90,7 @@ def deployment(
     with ExitStack() as stack:
         start = standalone if request.param == "standalone" else two_parties
         store = {
+            "FEDFLOW__DOWNLOAD__ALLOWED_FOLDERS": json.dumps([str(folder)]),
             "FEDFLOW__MODEL_STORE_ADDRESS__STORAGE": "folder",
             "FEDFLOW__MODEL_STORE_ADDRESS__FOLDER": str(folder / "models"),
         }
