@@ -8,7 +8,7 @@ effects happen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedflow.app.effects import Effects
@@ -56,6 +56,7 @@ class Incoming:
 
 Handler = Callable[[Tx, Incoming, Effects], Reply]
 Prepare = Callable[[Incoming], None]
+Look = Callable[[Incoming], Reply]
 
 
 class Commands:
@@ -66,22 +67,41 @@ class Commands:
         self._clock = clock
         self._handlers: dict[str, Handler] = {}
         self._prepare: dict[str, Prepare] = {}
+        self._looks: dict[str, Look] = {}
+        self._repeatable: set[str] = set()
 
-    def add(self, name: str, handler: Handler, *, prepare: Prepare | None = None) -> None:
-        """Register a handler; `prepare` runs before the transaction and may take its time."""
+    def add(
+        self, name: str, handler: Handler, *, prepare: Prepare | None = None,
+        repeatable: bool = False,
+    ) -> None:  # fmt: skip
+        """Register a handler; `prepare` runs before the transaction and may take its time.
+
+        What is `repeatable` may be carried out again: no reply is kept, which may be long and many.
+        """
         self._handlers[name] = handler
+        if repeatable:
+            self._repeatable.add(name)
         if prepare is not None:
             self._prepare[name] = prepare
 
+    def add_look(self, name: str, look: Look) -> None:
+        """Register a handler that changes nothing: it gets no transaction and may take its time."""
+        self._looks[name] = look
+
     def handle(self, incoming: Incoming) -> Reply:
-        """Carry a command out, at most once per request id, and return the answer.
+        """Carry a command out, at most once per request id unless it is repeatable; return the
+        answer.
 
         Raises: FedflowError: it was refused; nothing was changed.
         """
+        if incoming.name in self._looks:
+            return self._looks[incoming.name](incoming)
         handler = self._handlers.get(incoming.name)
         if handler is None:
             raise RouteNotFound(method="POST", path=incoming.name)
         effects = Effects()
+        if incoming.name in self._repeatable:
+            incoming = replace(incoming, request_id=None)
         if incoming.name in self._prepare:
             with self._store.read() as tx:
                 known = _known(tx, incoming)

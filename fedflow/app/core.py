@@ -4,50 +4,62 @@ simulations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from random import Random
 
-from fedflow.app.acceptance import Acceptance
+from fedflow.app.administration.permissions import PermissionRules, Permissions
 from fedflow.app.commands import Commands
-from fedflow.app.delivery import Delivery
-from fedflow.app.deployment import DeployHere, Deployment
-from fedflow.app.detector import Detector
-from fedflow.app.documents import Documents
 from fedflow.app.folders import Folders
-from fedflow.app.hearing import Hearing
-from fedflow.app.inheritance import Inheritance
-from fedflow.app.initiator import Initiator
-from fedflow.app.jobs import Jobs
-from fedflow.app.launcher import Launcher, WorkerSettings
-from fedflow.app.migration import MigrateHere, Migrations
-from fedflow.app.model_changes import ModelChanges, PreparedModels
-from fedflow.app.models import ModelRepository
-from fedflow.app.outgoing import Outgoing
-from fedflow.app.parameter_updates import ParameterUpdates
-from fedflow.app.party_jobs import PartyJobs
-from fedflow.app.party_reruns import PartyReruns
-from fedflow.app.party_tasks import PartyTasks
-from fedflow.app.permissions import PermissionRules, Permissions
+from fedflow.app.jobs.documents import Documents
+from fedflow.app.jobs.explain import Explanations
+from fedflow.app.jobs.jobs import Jobs
+from fedflow.app.models.deployment import DeployHere, Deployment
+from fedflow.app.models.migration import MigrateHere, Migrations
+from fedflow.app.models.model_changes import ModelChanges, PreparedModels
+from fedflow.app.models.models import ModelRepository
+from fedflow.app.models.predict import Predictions
+from fedflow.app.party.acceptance import Acceptance
+from fedflow.app.party.detector import Detector
+from fedflow.app.party.launcher import Launcher, WorkerSettings
+from fedflow.app.party.party_jobs import PartyJobs
+from fedflow.app.party.party_reruns import PartyReruns
+from fedflow.app.party.party_reuse import PartyReuse
+from fedflow.app.party.party_tasks import PartyTasks
+from fedflow.app.party.processes import Processes
+from fedflow.app.party.workers import Workers
 from fedflow.app.ports import (
     Catalog,
     Executor,
     ModelBlobs,
     PartyClient,
+    PartyServers,
     Sessions,
     Store,
     Wakeup,
 )
-from fedflow.app.predict import Predictions
-from fedflow.app.processes import Processes
-from fedflow.app.reruns import Reruns
-from fedflow.app.scheduler import Scheduler
-from fedflow.app.specs import Specs
-from fedflow.app.submissions import Submissions
+from fedflow.app.scheduling.circuits import CheckedParties, Circuits
+from fedflow.app.scheduling.collecting import Collecting
+from fedflow.app.scheduling.control import JobControl
+from fedflow.app.scheduling.delivery import Delivery
+from fedflow.app.scheduling.hearing import Hearing
+from fedflow.app.scheduling.heartbeats import Heartbeats
+from fedflow.app.scheduling.inheritance import Inheritance
+from fedflow.app.scheduling.initiator import Initiator
+from fedflow.app.scheduling.leadership import OnlyServer
+from fedflow.app.scheduling.outgoing import Outgoing
+from fedflow.app.scheduling.parameter_updates import ParameterUpdates
+from fedflow.app.scheduling.preflight import Preflight, PreflightHere
+from fedflow.app.scheduling.queue import Queue
+from fedflow.app.scheduling.reruns import Reruns
+from fedflow.app.scheduling.reuse import Reuse
+from fedflow.app.scheduling.scheduler import Scheduler
+from fedflow.app.scheduling.specs import Specs
+from fedflow.app.scheduling.submissions import Submissions
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
-from fedflow.app.workers import Workers
 from fedflow.base.clock import Clock
 from fedflow.base.ids import JobIds, new_request_id, new_token
+from fedflow.wire.versions import OURS, Speaks
 
 ENGINE = "STANDALONE"
 
@@ -67,15 +79,22 @@ class Ports:
     clock: Clock
     rng: Random
     salt: int  #: of this server's job ids, 0 to 999
+    speaks: Speaks = OURS  #: what this server accepts of others
+    servers: PartyServers = field(default_factory=OnlyServer)  #: of this party
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Core:
     """The inside of one server: what its threads and doors call."""
 
+    circuits: Circuits
+    parties: PartyClient  #: that of `Ports`, asking the circuits first
+    preflight: Preflight
     scheduler: Scheduler
     delivery: Delivery
     detector: Detector
+    heartbeats: Heartbeats
+    queue: Queue
     commands: Commands
     jobs: Jobs
     submissions: Submissions
@@ -84,7 +103,9 @@ class Core:
     permissions: Permissions
     deployment: Deployment
     documents: Documents
+    explanations: Explanations
     migrations: Migrations
+    control: JobControl
     reruns: Reruns
     parameter_updates: ParameterUpdates
 
@@ -100,10 +121,13 @@ class _Shared:
     job_ids: JobIds
     specs: Specs
     outgoing: Outgoing
+    queue: Queue
+    preflight: Preflight
     hearing: Hearing
     models: ModelRepository
     predictions: Predictions
     inheritance: Inheritance
+    collecting: Collecting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +139,7 @@ class _PartyHalf:
     tasks: PartyTasks
     jobs: PartyJobs
     reruns: PartyReruns
+    reuse: PartyReuse
     workers: Workers
 
 
@@ -125,7 +150,9 @@ class _InitiatorHalf:
     initiator: Initiator
     scheduler: Scheduler
     submissions: Submissions
+    control: JobControl
     reruns: Reruns
+    parameter_updates: ParameterUpdates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,9 +178,13 @@ def build_core(
     rules: PermissionRules | None = None,
 ) -> Core:
     """Return the use cases, wired to each other and to the ports."""
+    outside = ports
     store, clock, wakeup = ports.store, ports.clock, ports.wakeup
+    circuits = Circuits(clock=clock, timing=timing, rng=ports.rng, speaks=ports.speaks)
+    ports = replace(ports, parties=CheckedParties(outside.parties, circuits, clock=clock))
     models = ModelRepository(store=store, blobs=ports.blobs, clock=clock)
     specs = Specs(ports.catalog)
+    preflight = Preflight(parties=ports.parties, circuits=circuits, clock=clock, timing=timing)
     shared = _Shared(
         ports=ports,
         folders=folders,
@@ -162,30 +193,58 @@ def build_core(
         job_ids=JobIds(salt=ports.salt),
         specs=specs,
         outgoing=Outgoing(clock=clock, timing=timing, new_request_id=new_request_id),
+        preflight=preflight,
+        queue=Queue(store=store, parties=ports.parties, clock=clock, timing=timing, engine=ENGINE),
         hearing=Hearing(store=store, parties=ports.parties, clock=clock, timing=timing),
         models=models,
         predictions=Predictions(store=store, repository=models),
         inheritance=Inheritance(store=store, specs=specs),
+        collecting=Collecting(specs=specs, parties=ports.parties),
     )
     party = _party_half(
         shared, worker_settings=worker_settings, host=host, rules=rules or PermissionRules()
     )
+    explanations = Explanations(
+        store=store,
+        specs=specs,
+        hearing=shared.hearing,
+        parties=ports.parties,
+        clock=clock,
+        timing=timing,
+        folders=folders,
+        queue=shared.queue,
+        circuits=circuits,
+    )
     ports.processes.connect(workers=party.workers, executor=ports.executor)
     own = _initiator_half(shared)
     of_models = _model_half(shared)
+    there = PreflightHere(
+        parties=ports.parties,
+        circuits=circuits,
+        catalog=ports.catalog,
+        permissions=party.permissions,
+        timing=timing,
+    )
     return Core(
+        circuits=circuits,
+        parties=ports.parties,
+        preflight=preflight,
         scheduler=own.scheduler,
         delivery=Delivery(
-            store=store,
+            store=ports.servers.guarded(store),
             initiator=own.initiator,
             model_changes=of_models.changes,
-            parties=ports.parties,
+            parties=outside.parties,
+            circuits=circuits,
+            wakeup=wakeup,
             clock=clock,
             timing=timing,
             rng=ports.rng,
         ),
-        detector=_detector(shared, party, own),
-        commands=_commands(shared, party, own, of_models),
+        detector=_detector(shared, party, host=host),
+        heartbeats=_heartbeats(shared, own),
+        queue=shared.queue,
+        commands=_commands(shared, party, own, of_models, preflight=there),
         jobs=Jobs(
             store=store,
             specs=specs,
@@ -196,22 +255,18 @@ def build_core(
             clock=clock,
             timing=timing,
             folders=folders,
+            collecting=shared.collecting,
+            explanations=explanations,
         ),
         submissions=own.submissions,
         workers=party.workers,
         models=models,
         permissions=party.permissions,
+        control=own.control,
         reruns=own.reruns,
-        parameter_updates=ParameterUpdates(
-            store=store,
-            specs=specs,
-            parties=ports.parties,
-            clock=clock,
-            timing=timing,
-            folders=folders,
-            new_request_id=new_request_id,
-        ),
+        parameter_updates=own.parameter_updates,
         deployment=of_models.deployment,
+        explanations=explanations,
         documents=Documents(store=store, specs=specs, catalog=ports.catalog),
         migrations=of_models.migrations,
     )
@@ -241,11 +296,16 @@ def _party_half(
         wakeup=wakeup,
         clock=clock,
         timing=shared.timing,
+        servers=ports.servers,
+        collecting=shared.collecting,
         new_token=new_token,
     )
     permissions = Permissions(store=store, catalog=ports.catalog, clock=clock, rules=rules)
     acceptance = Acceptance(
-        catalog=ports.catalog, permissions=permissions, models=shared.models, engine=ENGINE
+        catalog=ports.catalog,
+        permissions=permissions,
+        models=shared.models,
+        queue=shared.queue,
     )
     jobs = PartyJobs(
         store=store,
@@ -256,10 +316,12 @@ def _party_half(
         wakeup=wakeup,
         clock=clock,
         engine=ENGINE,
+        queue=shared.queue,
         acceptance=acceptance,
         predictions=shared.predictions,
         models=shared.models,
         inheritance=shared.inheritance,
+        collecting=shared.collecting,
     )
     reruns = PartyReruns(
         store=store,
@@ -286,6 +348,7 @@ def _party_half(
         tasks=tasks,
         jobs=jobs,
         reruns=reruns,
+        reuse=PartyReuse(acceptance=acceptance),
         workers=workers,
     )
 
@@ -293,10 +356,19 @@ def _party_half(
 def _initiator_half(shared: _Shared) -> _InitiatorHalf:
     ports, timing = shared.ports, shared.timing
     store, clock, wakeup = ports.store, ports.clock, ports.wakeup
+    parameter_updates = ParameterUpdates(
+        store=store,
+        specs=shared.specs,
+        parties=ports.parties,
+        clock=clock,
+        timing=timing,
+        folders=shared.folders,
+        new_request_id=new_request_id,
+    )
     return _InitiatorHalf(
         initiator=Initiator(hearing=shared.hearing, wakeup=wakeup, clock=clock, timing=timing),
         scheduler=Scheduler(
-            store=store,
+            store=ports.servers.guarded(store),
             specs=shared.specs,
             outgoing=shared.outgoing,
             hearing=shared.hearing,
@@ -304,14 +376,16 @@ def _initiator_half(shared: _Shared) -> _InitiatorHalf:
             wakeup=wakeup,
             clock=clock,
             timing=timing,
-            engine=ENGINE,
+            queue=shared.queue,
         ),
         submissions=Submissions(
             store=store,
+            queue=shared.queue,
             specs=shared.specs,
             catalog=ports.catalog,
             outgoing=shared.outgoing,
             parties=ports.parties,
+            preflight=shared.preflight,
             wakeup=wakeup,
             changes=shared.changes,
             clock=clock,
@@ -319,19 +393,38 @@ def _initiator_half(shared: _Shared) -> _InitiatorHalf:
             folders=shared.folders,
             predictions=shared.predictions,
             inheritance=shared.inheritance,
+            reuse=Reuse(
+                store=store,
+                specs=shared.specs,
+                parties=ports.parties,
+                timing=timing,
+                new_request_id=new_request_id,
+            ),
             new_job_id=shared.job_ids.next,
+        ),
+        control=JobControl(
+            store=store,
+            specs=shared.specs,
+            parties=ports.parties,
+            wakeup=wakeup,
+            clock=clock,
+            timing=timing,
+            new_request_id=new_request_id,
         ),
         reruns=Reruns(
             store=store,
             specs=shared.specs,
             outgoing=shared.outgoing,
             parties=ports.parties,
+            preflight=shared.preflight,
             wakeup=wakeup,
             changes=shared.changes,
             clock=clock,
             timing=timing,
+            parameters=parameter_updates,
             new_request_id=new_request_id,
         ),
+        parameter_updates=parameter_updates,
     )
 
 
@@ -363,13 +456,12 @@ def _model_half(shared: _Shared) -> _ModelHalf:
     )
 
 
-def _detector(shared: _Shared, party: _PartyHalf, own: _InitiatorHalf) -> Detector:
+def _detector(shared: _Shared, party: _PartyHalf, *, host: str) -> Detector:
     ports = shared.ports
     return Detector(
         store=ports.store,
         specs=shared.specs,
         hearing=shared.hearing,
-        initiator=own.initiator,
         jobs=party.jobs,
         tasks=party.tasks,
         workers=party.workers,
@@ -377,6 +469,22 @@ def _detector(shared: _Shared, party: _PartyHalf, own: _InitiatorHalf) -> Detect
         executor=ports.executor,
         processes=ports.processes,
         parties=ports.parties,
+        clock=ports.clock,
+        timing=shared.timing,
+        servers=ports.servers,
+        host=host,
+    )
+
+
+def _heartbeats(shared: _Shared, own: _InitiatorHalf) -> Heartbeats:
+    ports = shared.ports
+    return Heartbeats(
+        store=ports.store,
+        hearing=shared.hearing,
+        initiator=own.initiator,
+        parties=ports.parties,
+        servers=ports.servers,
+        collecting=shared.collecting,
         wakeup=ports.wakeup,
         clock=ports.clock,
         timing=shared.timing,
@@ -385,14 +493,18 @@ def _detector(shared: _Shared, party: _PartyHalf, own: _InitiatorHalf) -> Detect
 
 
 def _commands(
-    shared: _Shared, party: _PartyHalf, own: _InitiatorHalf, of_models: _ModelHalf
-) -> Commands:
+    shared: _Shared, party: _PartyHalf, own: _InitiatorHalf, of_models: _ModelHalf,
+    *, preflight: PreflightHere,
+) -> Commands:  # fmt: skip
     """Return the table of `wire/paths.py` with its handlers."""
     jobs, tasks, reruns, prepared = party.jobs, party.tasks, party.reruns, of_models.prepared
     deploy, migrate = of_models.deploy_here, of_models.migrate_here
-    commands = Commands(store=shared.ports.store, clock=shared.ports.clock)
-    commands.add("heartbeat", jobs.heartbeat)
+    ports = shared.ports
+    commands = Commands(store=ports.servers.guarded(ports.store), clock=ports.clock)
+    commands.add("heartbeat", jobs.heartbeat, repeatable=True)
+    commands.add_look("preflight", preflight.answer)
     commands.add("job_create", jobs.create, prepare=jobs.prepare_create)
+    commands.add("job_reuse", party.reuse.answer, repeatable=True)
     commands.add("job_apply", jobs.apply_cores)
     commands.add("job_return", jobs.return_cores)
     commands.add("job_start", jobs.start)
@@ -402,13 +514,19 @@ def _commands(
     commands.add("job_parameters", reruns.change_parameters, prepare=reruns.prepare)
     commands.add("task_create", tasks.create)
     commands.add("task_start", tasks.start)
-    commands.add("task_collect", tasks.collect)
+    commands.add("task_collect", tasks.collect, repeatable=True)
     commands.add("task_status", tasks.settle)
     commands.add("task_stop", tasks.settle)
-    commands.add("output_table", tasks.output_tables)
+    commands.add("output_table", tasks.output_tables, repeatable=True)
     commands.add("initiator_stop", own.initiator.stop)
     commands.add("initiator_report", own.initiator.report)
-    commands.add("initiator_rerun", own.reruns.asked)
+    commands.add("initiator_rerun", own.reruns.asked, prepare=own.reruns.check_asked)
+    commands.add(
+        "initiator_parameters",
+        own.parameter_updates.asked,
+        prepare=own.parameter_updates.check_asked,
+    )
+    commands.add("initiator_control", own.control.asked)
     commands.add("model_deploy", deploy.prepare, prepare=deploy.check)
     commands.add("model_migrate", migrate.prepare, prepare=migrate.check)
     commands.add("model_commit", prepared.commit)

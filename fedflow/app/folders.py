@@ -12,8 +12,11 @@
 | `uploads` | files being uploaded |
 | `downloads` | files that jobs wrote for people |
 | `models` | contents of models, and archives made for other programs |
-| `run` | sockets, pid file |
+| `run` | sockets, pid file, who this server is |
 | `keys` | this party's own key pair, for signing |
+
+`spool`, `run` and `logs/server` are a server's own. All others lie below `shared`, which several
+servers of one party have in common; for a server alone that is its home.
 """
 
 from __future__ import annotations
@@ -29,10 +32,25 @@ class Folders:
     """The layout of one home folder. Ids in paths were checked when they were parsed."""
 
     home: Path
+    common: Path | None = None  #: folder that servers of one party share; None: the home
+
+    @property
+    def shared(self) -> Path:
+        return self.common or self.home
+
+    @property
+    def instance(self) -> Path:
+        """Return the file with the id of this server among those of its party."""
+        return self.run / "instance"
+
+    @property
+    def shared_mark(self) -> Path:
+        """Return the file by which servers see that they share a folder."""
+        return self.shared / ".fedflow-shared"
 
     @property
     def tables(self) -> Path:
-        return self.home / "tables"
+        return self.shared / "tables"
 
     @property
     def spool(self) -> Path:
@@ -40,21 +58,21 @@ class Folders:
 
     @property
     def uploads(self) -> Path:
-        return self.home / "uploads"
+        return self.shared / "uploads"
 
     @property
     def downloads(self) -> Path:
-        return self.home / "downloads"
+        return self.shared / "downloads"
 
     @property
     def model_blobs(self) -> Path:
         """Return the folder with the contents of models, by digest."""
-        return self.home / "models" / "blobs"
+        return self.shared / "models" / "blobs"
 
     @property
     def model_archives(self) -> Path:
         """Return the folder with archives that were made for other programs of this machine."""
-        return self.home / "models" / "archives"
+        return self.shared / "models" / "archives"
 
     @property
     def run(self) -> Path:
@@ -63,7 +81,7 @@ class Folders:
     @property
     def site_key(self) -> Path:
         """Return the file with this party's private key."""
-        return self.home / "keys" / "site.pem"
+        return self.shared / "keys" / "site.pem"
 
     @property
     def server_logs(self) -> Path:
@@ -71,7 +89,7 @@ class Folders:
 
     def job_logs(self, job_id: str) -> Path:
         """Return the folder with everything that was logged for a job."""
-        return self.home / "logs" / job_id
+        return self.shared / "logs" / job_id
 
     def party_logs(self, key: JobKey) -> Path:
         """Return the log folder of one site's share of a job."""
@@ -83,17 +101,18 @@ class Folders:
 
     def job_files(self, job_id: str) -> Path:
         """Return the folder with what was submitted as a job."""
-        return self.home / "jobs" / job_id
+        return self.shared / "jobs" / job_id
 
     def work(self, key: TaskKey) -> Path:
         """Return the work folder of one attempt; one level, since making folders is dear."""
         name = f"{key.site.key}-{key.component}-{key.version}"
-        return self.home / "jobs" / key.job_id / name
+        return self.shared / "jobs" / key.job_id / name
 
     def all(self) -> tuple[Path, ...]:
         """Return the folders that must exist before the server starts."""
         return (
             self.home,
+            self.shared,
             self.tables,
             self.spool,
             self.uploads,

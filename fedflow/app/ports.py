@@ -4,6 +4,8 @@ The store is used in transactions: `with store.transaction() as tx:` writes (one
 SQLite), `with store.read() as tx:` only reads. Everything done on one `tx` happens together or not
 at all; nothing on the network is called inside. Status changes are compare-and-set and answer
 `Moved` or `Stale`; an impossible move raises IllegalMove.
+
+Long, as it is a list: first the parts of the store, up to `Tx` and `Store`, then all else.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import IO, Any, Protocol
 from fedflow.base.errors import FedflowError
 from fedflow.domain.administration import Grant, RegisteredServer, RegisteredService, SiteKey
 from fedflow.domain.caches import CacheFilter, StoredCache
+from fedflow.domain.control import Control
+from fedflow.domain.history import Event, EventFilter
 from fedflow.domain.models import (
     Checkpoint,
     ModelComponent,
@@ -49,9 +53,12 @@ from fedflow.domain.records import (
     TaskRecord,
     WaitingJob,
 )
+from fedflow.domain.resources import Amount
 from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.servers import Instance
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
+from fedflow.domain.submits import SubmitKey
 
 
 class Jobs(Protocol):
@@ -101,14 +108,21 @@ class Jobs(Protocol):
         parameters: Json,
         cores: int,
         now_ms: int,
+        memory: int = 0,
     ) -> Moved | Stale:
         """Begin a new epoch of an ended job that holds no cores; its times and progress restart."""
 
     def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
-        """Take the job's cores from the engine; False if too few are free. Twice has no effect."""
+        """Take the cores and memory of a share from the engine. Twice has no effect.
+
+        False if too little is free for all shares that the job does not hold here yet.
+        """
 
     def return_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
-        """Give the job's cores back; False if it holds none."""
+        """Give the cores and memory of a share back; False if it holds none."""
+
+    def shares(self, job_id: str) -> list[JobRecord]:
+        """Return all shares of a job at this server, in the order of their sites."""
 
     def unfinished(self) -> list[JobRecord]:
         """Return the jobs that have not ended, and ended ones that still hold cores."""
@@ -117,9 +131,12 @@ class Jobs(Protocol):
 class Engines(Protocol):
     """Computing engines and their free cores (`t_engine_registry`)."""
 
-    def put(self, name: str, cores: int, *, now_ms: int) -> None:
-        """Register an engine; if known, the remaining cores change by the difference of the
-        totals.
+    def put(
+        self, name: str, cores: int, *, now_ms: int, memory: int = 0, cores_percent: float = 1.0
+    ) -> None:
+        """Register an engine, memory in MiB (0 = not counted).
+
+        If it is known, what remains changes by the difference of the totals.
         """
 
     def get(self, name: str) -> Engine | None: ...
@@ -132,6 +149,9 @@ class Tasks(Protocol):
         """Store new attempts. Rows with the same key are kept as they are."""
 
     def get(self, key: TaskKey) -> TaskRecord | None: ...
+
+    def statuses(self, key: JobKey) -> dict[str, tuple[int, TaskStatus]]:
+        """Return version and federated status of a share's latest attempts, by component."""
 
     def find(self, which: TaskFilter) -> list[TaskRecord]:
         """Return a page of matching attempts, in the filter's order."""
@@ -154,8 +174,17 @@ class Tasks(Protocol):
     def set_status(self, key: TaskKey, status: TaskStatus, *, now_ms: int) -> None:
         """Store the federated status that the initiator told."""
 
-    def set_launch(self, key: TaskKey, launch_id: str, token: str, *, now_ms: int) -> None:
-        """Name the process that may run this attempt; clears an older handle."""
+    def set_launch(
+        self, key: TaskKey, launch_id: str, token: str, *, seen: str | None, now_ms: int,
+        instance_id: str = "",
+    ) -> bool:  # fmt: skip
+        """Name the process that may run this attempt, and whose server.
+
+        False if `seen` is not the launch that it has now, or the process of that exists.
+        """
+
+    def set_absent(self, key: TaskKey, components: Sequence[str]) -> None:
+        """Store which upstream components an attempt gets no outputs of."""
 
     def set_handle(self, key: TaskKey, launch_id: str, handle: Handle) -> bool:
         """Store the process of `launch_id`; False if another launch has replaced it."""
@@ -170,6 +199,9 @@ class Tasks(Protocol):
         not ended.
         """
 
+    def placed(self) -> dict[tuple[str, Site], str]:
+        """Return, by session and site, which server runs the attempts that `live` returns."""
+
 
 class Schedules(Protocol):
     """The schedule half: jobs that this server initiated."""
@@ -181,11 +213,11 @@ class Schedules(Protocol):
     def epoch(self, job_id: str) -> int | None:
         """Return the current epoch of a job; cheaper than `get`."""
 
+    def status(self, job_id: str) -> JobStatus | None:
+        """Return how a job stands; cheaper than `get`."""
+
     def active(self) -> list[str]:
         """Return the ids of jobs that have not ended, oldest first."""
-
-    def waiting(self) -> list[WaitingJob]:
-        """Return waiting jobs: higher priority first, then older first, then smaller id."""
 
     def move(
         self,
@@ -206,14 +238,28 @@ class Schedules(Protocol):
     def set_conf(self, job_id: str, conf: Json, *, now_ms: int) -> None:
         """Store a changed runtime conf."""
 
-    def add_attempt(self, job_id: str, task: ScheduledTask) -> bool:
+    def add_attempt(self, job_id: str, task: ScheduledTask, *, now_ms: int) -> bool:
         """Store a further attempt in its task's place; False if it exists."""
 
-    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
+    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase, now_ms: int) -> bool:
         """Replace one site's state if its phase is still `seen`."""
 
     def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
         """Store that the job shall end; False if it has ended or was asked before."""
+
+    def set_control(
+        self,
+        job_id: str,
+        control: Control,
+        *,
+        seen: Control,
+        now_ms: int,
+        told: Reason | None = None,
+    ) -> bool:
+        """Replace how far a job may go, if it is still `seen` and the job has not ended.
+
+        A job whose control has `held_ms` is none of the queue's. `told` goes into the history.
+        """
 
     def start_task(self, job_id: str, component: str, version: int, *, now_ms: int) -> bool:
         """Move a waiting task to running; False if it is not waiting."""
@@ -244,7 +290,101 @@ class Schedules(Protocol):
     ) -> Moved | Stale:
         """Store what a site reports about its share. A late or repeated report is Stale."""
 
-    def tasks(self, job_id: str) -> tuple[ScheduledTask, ...]: ...
+    def made(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
+        """Return job, component and cache key of tasks that succeeded with one of some keys.
+
+        Newest jobs first, at most `limit`; attempts that were replaced do not count.
+        """
+
+
+class Queue(Protocol):
+    """Who waits for cores and memory, at the initiator and at a site; and what to look at.
+
+    It reads what `Schedules` and `Jobs` write. Everything it returns is bounded by `limit`, or by
+    how much runs, never by how many jobs wait.
+    """
+
+    def enter(
+        self, job_id: str, need: Amount, *, queued_ms: int, deadline_ms: int, look_ms: int
+    ) -> None:
+        """Store what a waiting job needs of this server's own engine, and when to look at it."""
+
+    def look_later(self, job_id: str, look_ms: int) -> None:
+        """Look at a waiting job again at `look_ms`, as nothing could be done with it now."""
+
+    def ask_later(self, job_id: str, ask_ms: int) -> None:
+        """A waiting job was denied: it may ask again from `ask_ms` on."""
+
+    def get(self, job_id: str) -> WaitingJob | None:
+        """Return a job that waits, None if it does not."""
+
+    def moving(self) -> list[str]:
+        """Return the jobs that do more than wait: they are ready or run, or ask a site for cores,
+        hold some, or were denied.
+        """
+
+    def due(self, now_ms: int, *, limit: int) -> list[str]:
+        """Return waiting jobs whose look time has come, the longest ago first."""
+
+    def of_lost(self, party_id: str, *, limit: int) -> list[str]:
+        """Return jobs that have not ended and need a party."""
+
+    def oldest(self, *, limit: int) -> list[WaitingJob]:
+        """Return the jobs that wait longest, that one first."""
+
+    def first(self, free: Amount, now_ms: int, *, limit: int, offset: int = 0) -> list[WaitingJob]:
+        """Return jobs that may ask now and fit into what is free: by priority, then age."""
+
+    def needing(self, job_ids: Collection[str], parties: Collection[str]) -> set[str]:
+        """Return those of some jobs that need any of some parties."""
+
+    def under_way(self) -> list[WaitingJob]:
+        """Return waiting jobs that ask a site, or hold a grant; `need` is what they still need of
+        this server's own engine.
+        """
+
+    def denied(self) -> dict[str, int]:
+        """Return how many waiting jobs were denied at each party."""
+
+    def page(self, *, starving_before_ms: int, limit: int, offset: int = 0) -> list[WaitingJob]:
+        """Return waiting jobs in the order in which they go (see `domain/queue.py`)."""
+
+    def unstopped(self, *, limit: int) -> list[WaitingJob]:
+        """Return waiting jobs that nobody has stopped yet."""
+
+    def count(self) -> int:
+        """Return how many jobs of this initiator wait."""
+
+    def parties(self) -> list[str]:
+        """Return the parties of jobs that have not ended, each once."""
+
+    def moving_with(self, party_id: str, now_ms: int) -> list[str]:
+        """Return the jobs that a party must hear of each time: all that do more than wait, and
+        those that wait beyond their deadline, as held ones do.
+        """
+
+    def waiting_with(self, party_id: str, *, after: str, limit: int) -> list[str]:
+        """Return ids of waiting jobs that need a party, in the order of their ids, after one."""
+
+    def deny(self, key: JobKey, *, now_ms: int) -> None:
+        """Note that a share asked for cores here in vain."""
+
+    def claims(self, *, asked_since_ms: int, queued_before_ms: int) -> list[WaitingJob]:
+        """Return the jobs that were denied here since a moment and wait since before another.
+
+        `need` is what they need here in all, `initiator` whose they are.
+        """
+
+    def moving_shares(self) -> list[JobRecord]:
+        """Return the shares at this server that do more than wait: they run, hold cores, or have
+        ended and still hold some.
+        """
+
+    def waiting_shares(self, *, after: str, limit: int) -> list[JobRecord]:
+        """Return waiting shares that hold nothing, in the order of job ids, after one."""
+
+    def began_ms(self) -> int | None:
+        """Return when the oldest job that has not ended here was created, None if all have."""
 
 
 class Outbox(Protocol):
@@ -271,12 +411,35 @@ class Outbox(Protocol):
         Jobs in `skip` are left out, as in `heads`.
         """
 
+    def of_job(self, job_id: str, parties: Collection[str]) -> list[Command]:
+        """Return what waits of one job for some parties, oldest first."""
+
     def remove(self, number: int) -> None: ...
 
     def retry(self, number: int, *, due_ms: int, error: str) -> None:
         """Count a failed attempt and try again at `due_ms`."""
 
+    def release(self, destination: str | None, *, now_ms: int) -> None:
+        """Let all commands for a party, or for all of them, be due now if they are due later."""
+
+    def overdue(
+        self, destination: str, *, now_ms: int, create_within_ms: int, skip: frozenset[str],
+        limit: int,
+    ) -> list[Command]:  # fmt: skip
+        """Return, as `heads` does but due or not, those whose deadline has passed.
+
+        A command to create a job is overdue `create_within_ms` after it was made, at the latest.
+        """
+
+    def next_deadline_ms(
+        self, destination: str, *, create_within_ms: int, skip: frozenset[str] = frozenset()
+    ) -> int | None:  # fmt: skip
+        """Return when the next command for a party will be `overdue`, None if there is none."""
+
     def size(self) -> int: ...
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many commands wait, by party."""
 
 
 class Received(Protocol):
@@ -298,7 +461,31 @@ class Leases(Protocol):
 
     def get(self, name: str) -> Lease | None: ...
 
+    def holds(self, name: str, token: int) -> bool:
+        """Tell whether a claim is still that of `token`; if so, nobody takes it over before this
+        transaction has ended.
+        """
+
     def release(self, name: str, owner: str) -> None: ...
+
+
+class Instances(Protocol):
+    """The servers of this party (`t_server_instance`)."""
+
+    def now_ms(self) -> int:
+        """Return the time of the database, which is the same for all servers that use it."""
+
+    def beat(self, instance: Instance) -> int:
+        """Store a server with the database's time as its beat, and return that time.
+
+        `started_ms` 0 means now.
+        """
+
+    def all(self) -> list[Instance]:
+        """Return all servers, the one that started first is the first."""
+
+    def prune(self, older_than_ms: int) -> int:
+        """Forget the servers that did not beat since a moment; return how many."""
 
 
 class Tracking(Protocol):
@@ -385,6 +572,9 @@ class Permissions(Protocol):
 
     def of(self, party_id: str) -> list[Grant]:
         """Return what a party may use, sorted."""
+
+    def parties(self) -> list[str]:
+        """Return the parties that may use anything, sorted."""
 
 
 class SiteKeys(Protocol):
@@ -495,16 +685,47 @@ class Caches(Protocol):
         """Forget matching caches of all attempts, and return them."""
 
 
+class Submits(Protocol):
+    """Idempotency keys of submits (`t_submit_key`)."""
+
+    def get(self, key: str) -> SubmitKey | None: ...
+
+    def put(self, used: SubmitKey, *, instead_of: str | None = None) -> bool:
+        """Store a key; False if it is used, unless for the job `instead_of`, which it replaces."""
+
+    def prune(self, older_than_ms: int) -> int:
+        """Forget keys stored before a moment; return how many."""
+
+
+class Events(Protocol):
+    """The history of jobs (`t_job_event`). The store itself adds an event with every change of a
+    status, in the transaction of that change.
+    """
+
+    def add(self, *events: Event) -> None:
+        """Add what is no change of a status; later transactions see it."""
+
+    def find(self, which: EventFilter) -> list[Event]:
+        """Return matching events, each with the epoch of the job that it fell into."""
+
+    def drop(self, job_id: str) -> int:
+        """Forget the history of a job; return how many events it had."""
+
+
 class Tx(Protocol):
     """One transaction on the store."""
+
+    events: Events
 
     jobs: Jobs
     engines: Engines
     tasks: Tasks
     schedules: Schedules
+    queue: Queue
     outbox: Outbox
     received: Received
     leases: Leases
+    instances: Instances
     tracking: Tracking
     tables: Tables
     caches: Caches
@@ -514,6 +735,7 @@ class Tx(Protocol):
     permissions: Permissions
     site_keys: SiteKeys
     registry: Registry
+    submits: Submits
 
 
 class Store(Protocol):
@@ -526,6 +748,34 @@ class Store(Protocol):
         """Return a context for reads."""
 
     def close(self) -> None: ...
+
+
+class PartyServers(Protocol):
+    """The servers of this party, as this one of them sees them; see `domain/servers.py`."""
+
+    @property
+    def own_id(self) -> str:
+        """Return what this server is called among them."""
+
+    @property
+    def leads(self) -> bool:
+        """Tell whether this server is the one that schedules."""
+
+    @property
+    def has_others(self) -> bool:
+        """Tell whether another server is alive."""
+
+    def is_here(self, instance_id: str) -> bool:
+        """Tell whether this server looks after an attempt that names a server."""
+
+    def lost_for_s(self, instance_id: str) -> int | None:
+        """Return for how many seconds a server has been lost, None if it is not."""
+
+    def look(self, instance_id: str) -> None:
+        """Let another server look at its executors now."""
+
+    def guarded(self, store: Store) -> Store:
+        """Return the store for what only the leader does: its transactions raise NotLeading."""
 
 
 class PartyClient(Protocol):
@@ -569,7 +819,7 @@ class Executor(Protocol):
 
 
 class Launch(Protocol):
-    """What the executor needs to start a party task; see `app/launcher.py`."""
+    """What the executor needs to start a party task; see `app/party/launcher.py`."""
 
     @property
     def launch_id(self) -> str: ...

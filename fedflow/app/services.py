@@ -4,32 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedflow.app.administration import Administration
-from fedflow.app.bindings import Bindings
-from fedflow.app.cleaning import Cleaning
+from fedflow.app.administration.administration import Administration
+from fedflow.app.administration.info import Info
+from fedflow.app.administration.modules import Modules
+from fedflow.app.administration.servers import Servers
 from fedflow.app.commands import Commands
-from fedflow.app.deployment import Deployment
-from fedflow.app.documents import Documents
-from fedflow.app.info import Info
-from fedflow.app.jobs import Jobs
-from fedflow.app.migration import Migrations
-from fedflow.app.model_exchange import ModelExchange
-from fedflow.app.model_store import ModelStoring
-from fedflow.app.model_tags import ModelTags
-from fedflow.app.models import ModelRepository
-from fedflow.app.modules import Modules
-from fedflow.app.parameter_updates import ParameterUpdates
-from fedflow.app.provenance import Provenance
-from fedflow.app.reruns import Reruns
-from fedflow.app.resources import Resources
-from fedflow.app.submissions import Submissions
-from fedflow.app.table_schemas import TableSchemas
-from fedflow.app.tables import Tables
-from fedflow.app.tracking import Tracking
-from fedflow.app.transfers import Transfers
-from fedflow.app.uploads import Uploads
-from fedflow.app.worker_models import WorkerModels
-from fedflow.app.workers import Workers
+from fedflow.app.data.bindings import Bindings
+from fedflow.app.data.provenance import Provenance
+from fedflow.app.data.table_schemas import TableSchemas
+from fedflow.app.data.tables import Tables
+from fedflow.app.data.transfers import Transfers
+from fedflow.app.data.uploads import Uploads
+from fedflow.app.jobs.cleaning import Cleaning
+from fedflow.app.jobs.documents import Documents
+from fedflow.app.jobs.explain import Explanations
+from fedflow.app.jobs.history import Histories
+from fedflow.app.jobs.jobs import Jobs
+from fedflow.app.jobs.resources import Resources
+from fedflow.app.jobs.tracking import Tracking
+from fedflow.app.models.deployment import Deployment
+from fedflow.app.models.migration import Migrations
+from fedflow.app.models.model_exchange import ModelExchange
+from fedflow.app.models.model_store import ModelStoring
+from fedflow.app.models.model_tags import ModelTags
+from fedflow.app.models.models import ModelRepository
+from fedflow.app.party.worker_models import WorkerModels
+from fedflow.app.party.workers import Workers
+from fedflow.app.scheduling.control import JobControl
+from fedflow.app.scheduling.parameter_updates import ParameterUpdates
+from fedflow.app.scheduling.queue import Queue
+from fedflow.app.scheduling.reruns import Reruns
+from fedflow.app.scheduling.submissions import Submissions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,15 +69,20 @@ class Services:
     administration: Administration
     cleaning: Cleaning
     commands: Commands
+    control: JobControl
     data: DataServices
     documents: Documents
+    explanations: Explanations
+    histories: Histories
     info: Info
     jobs: Jobs
     models: ModelServices
     modules: Modules
     parameter_updates: ParameterUpdates
+    queue: Queue
     reruns: Reruns
     resources: Resources
+    servers: Servers
     submissions: Submissions
     tracking: Tracking
     workers: Workers

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -25,6 +27,74 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         return time.monotonic()
+
+
+HOLD_S: Final = 5.0  #: a server whose heart is silent for longer stands still
+_RATE: Final = 0.25  #: how much faster or slower than real time a steady clock may run
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a heartbeat of a `SteadyClock` found."""
+
+    still_s: float  #: seconds that do not count, as the server stood still
+    behind_ms: int  #: how far the steady time is behind the wall clock; negative: ahead
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    """The steady time at a moment, and how it goes on from there."""
+
+    source_s: float  #: monotonic
+    now_ms: float
+    rate: float  #: how much faster than real time it runs
+    hold_s: float = HOLD_S  #: it stands still after this time
+
+
+class SteadyClock:
+    """Time as a server lived through it: the wall clock without steps and without standstills.
+
+    Something calls `beat` about every second, as long as the server works. The time goes on for
+    `HOLD_S` seconds after the last beat and then waits for the next: a server that was stopped, or
+    whose database hung, takes none of that for the silence of others, and no deadline passes
+    meanwhile. A step of the wall clock has no effect at once either. Both are made up for by
+    running at most a quarter faster or slower than real time, until wall and steady time agree.
+    `now_ms` never goes back. Until the first beat it is the source's; `monotonic_s` always is.
+    """
+
+    def __init__(self, source: Clock) -> None:
+        self._source = source
+        self._since: _Since | None = None
+
+    def now_ms(self) -> int:
+        since = self._since
+        if since is None:
+            return self._source.now_ms()
+        return int(_at(since, self._source.monotonic_s()))
+
+    def monotonic_s(self) -> float:
+        return self._source.monotonic_s()
+
+    def beat(self) -> Beat:
+        """Let time go on. One thread calls it."""
+        since, source_s = self._since, self._source.monotonic_s()
+        if since is None:
+            self._since = _Since(source_s, self._source.now_ms(), 0.0)
+            return Beat(0.0, 0)
+        now_ms = _at(since, source_s)
+        behind_ms = self._source.now_ms() - now_ms
+        rate = max(-_RATE, min(_RATE, behind_ms / 1000))
+        self._since = _Since(source_s, now_ms, rate)
+        return Beat(max(0.0, source_s - since.source_s - since.hold_s), int(behind_ms))
+
+    def run_freely(self) -> None:
+        """Let time go on without beats: the server ends."""
+        if self._since is not None:
+            self._since = replace(self._since, hold_s=inf)
+
+
+def _at(since: _Since, source_s: float) -> float:
+    return since.now_ms + min(source_s - since.source_s, since.hold_s) * 1000 * (1 + since.rate)
 
 
 def is_older(since_ms: int, limit_ms: int, now_ms: int) -> bool:

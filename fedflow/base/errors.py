@@ -250,13 +250,17 @@ class JobEnded(FedflowError):
 
 
 class NotEnoughResources(FedflowError):
-    """{what} needs {need} cores, but {where} has {total} in all."""
+    """{what} = {need}; {where} has {total}: lower one, or raise {key} there."""
 
     code, retcode, http = 1107, 103, 409
-    hint = (
-        "Lower task_cores or task_parallelism in job_parameters, or raise"
-        " fate_on_standalone.standalone.cores_per_node in the conf."
-    )
+    hint = "`fedflow resource query` at that party shows what its engine has."
+
+
+class Reserved(FedflowError):
+    """{need} at {where} are kept for job {job_id}, which has waited for {seconds} seconds."""
+
+    code, retcode, http = 1119, 103, 409
+    hint = "The job asks again by itself. `fedflow queue list` shows who goes first."
 
 
 class InitiatorLost(FedflowError):
@@ -270,7 +274,7 @@ class JobTimedOut(FedflowError):
     """The job ran longer than its timeout of {seconds} seconds."""
 
     code, retcode, http = 1109, 103, 504
-    hint = "Raise job_parameters.common.timeout, or find out what it waited for with `job query`."
+    hint = "Raise job_parameters.common.timeout, or see what it waited for: `fedflow job events`."
 
 
 class WrongSite(FedflowError):
@@ -319,7 +323,7 @@ class ParametersRefused(FedflowError):
     """The parameters of job {job_id} cannot be changed: {reason}."""
 
     code, retcode, http = 1116, 103, 409
-    hint = "Only a job that has ended takes new parameters, for its next rerun."
+    hint = "Only a job that has ended takes new parameters, and all its sites must accept them."
 
     @property
     def data(self) -> Any:
@@ -334,11 +338,53 @@ class JobFilesNotWritten(FedflowError):
     hint = "Free space below the server's home folder, and see that the server may write there."
 
 
+class TaskTimedOut(FedflowError):
+    """{component} has run for {seconds} seconds, and its timeout is {limit} seconds."""
+
+    code, retcode, http = 1135, 103, 409
+    hint = "Raise job_parameters.common.task_conf.<component>.timeout, or see what it waits for."
+
+
+class HeldTooLong(FedflowError):
+    """The job was held for more than {hours} hours, and nobody let it go on."""
+
+    code, retcode, http = 1131, 103, 409
+    hint = "Run it again; scheduling.hold_limit_s in the conf says how long a job may be held."
+
+
+class PauseRefused(FedflowError):
+    """Job {job_id} was not paused: {reason}."""
+
+    code, retcode, http = 1132, 103, 409
+    hint = "Only a job that has not ended, and is not paused already, can be paused."
+
+
+class ContinueRefused(FedflowError):
+    """Job {job_id} does not continue: {reason}."""
+
+    code, retcode, http = 1133, 103, 409
+    hint = "Only a job that is paused, or waits for its next step, can be continued."
+
+
+class BadSteps(FedflowError):
+    """{given} is no number of steps: {reason}."""
+
+    code, retcode, http = 1134, 101, 400
+    hint = "Give a whole number from 1 to 1000000, or let all go on (`all`)."
+
+
 class CleaningRefused(FedflowError):
     """Job {job_id} cannot be cleaned: {reason}."""
 
     code, retcode, http = 1118, 103, 409
     hint = "Stop the job, or wait for its end."
+
+
+class IdempotencyKeyReused(FedflowError):
+    """The idempotency key {key!r} stands for job {earlier_job}, which was submitted otherwise."""
+
+    code, retcode, http = 1130, 103, 409
+    hint = "Give another job another key; a repeated submit must be the same DSL and conf."
 
 
 # --- 1200: DSL and runtime conf -----------------------------------------------------------------
@@ -424,6 +470,32 @@ class BadPacket(FedflowError):
 
     code, retcode, http = 1305, 101, 400
     hint = "The sender's version or settings do not match; compare `fedflow server status` of both."
+
+
+class IncompatibleVersions(FedflowError):
+    """Party {party_id} speaks {theirs}, this server {ours}: they have none in common."""
+
+    code, retcode, http = 1306, 107, 409
+    hint = "Upgrade the older server: each release works with the one before it."
+
+
+class PartyTooOld(FedflowError):
+    """Party {party_id} speaks {theirs}, which has no `{command}`; protocol {needed} has it."""
+
+    code, retcode, http = 1307, 107, 409
+    hint = "Upgrade that party's server, or ask its administrator to do it there."
+
+
+class PartiesNotReady(FedflowError):
+    """The job was not accepted: {reason}."""
+
+    code, retcode, http = 1308, 103, 409
+    hint = "Nothing was started at any party. `fedflow party ping PARTY` tries one party both ways."
+
+    @property
+    def data(self) -> Any:
+        """Return every broken hop: from, to, and why."""
+        return self.fields.get("hops")
 
 
 # --- 1400: tables and data ----------------------------------------------------------------------
@@ -554,6 +626,13 @@ class OutOfMemory(FedflowError):
 
     code, retcode, http = 1505, 100, 507
     hint = "Use less data, raise the executor's memory limit, or free memory on this machine."
+
+
+class ServerLost(FedflowError):
+    """The server that ran {task} is not there any more: {reason}."""
+
+    code, retcode, http = 1506, 100, 502
+    hint = "`fedflow server list` shows this party's servers; the task is tried again at another."
 
 
 # --- 1600: data plane ---------------------------------------------------------------------------
@@ -703,6 +782,32 @@ class ServerNotStarted(FedflowError):
 
     code, retcode, http = 1806, 100, 500
     hint = "`fedflow server run` with the same options shows in the foreground what is wrong."
+
+
+class NotLeading(FedflowError):
+    """This server does not lead the servers of its party: {reason}."""
+
+    code, retcode, http = 1807, 105, 503
+    hint = "Another server of the party takes over within seconds; `fedflow server list` shows it."
+
+
+class SharedHomeDiffers(FedflowError):
+    """Shared folders differ: {folder} is not the one that server {server} of this party uses."""
+
+    code, retcode, http = 1808, 100, 500
+    hint = (
+        "Let `shared_home` be one common folder, for example on NFS, in the conf of every server."
+    )
+
+
+class NoOtherServer(FedflowError):
+    """This server cannot hand over: no other server of its party is up."""
+
+    code, retcode, http = 1809, 103, 409
+    hint = (
+        "Start another one with the same database and `shared_home`; or just stop this one, "
+        "its executors live on until it is started again."
+    )
 
 
 # --- 1900: store --------------------------------------------------------------------------------

@@ -74,6 +74,8 @@ class JobLogFiles(logging.Handler):
             for name, level in _JOB_LOGS.items():
                 if record.levelno >= level:
                     _append(folder / name, line)
+        except OSError:
+            return  # a full disk, say: the server's own log has the line
         except Exception:  # noqa: BLE001  logging's own way to handle it
             self.handleError(record)
 

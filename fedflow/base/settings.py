@@ -35,6 +35,7 @@ class Fateflow(_Section, frozen=True, kw_only=True):
     grpc_host: str | None = None  #: address for calls of other parties, if it is another one
     http_port: Port = 9380  #: REST API and board; 0 = any free port
     grpc_port: Port = 9360  #: calls and data of other parties; 0 = any free port
+    address: str | None = None  #: host under which other servers of this party reach this one
     http_behind_tls_proxy: bool = False  #: a proxy on this machine terminates TLS for the REST API
 
     @property
@@ -111,6 +112,10 @@ class Engine(_Section, frozen=True, kw_only=True):
 
     cores_per_node: Count = 20  #: cores that jobs may hold together
     nodes: Count = 1
+    #: memory that jobs may hold together, MiB; 0: it is not counted
+    memory_per_node: Annotated[int, Meta(ge=0, le=2_000_000_000)] = 0
+    #: share of the cores that one job may hold, more than 0 and at most 1
+    max_cores_percent_per_job: Annotated[float, Meta(gt=0, le=1)] = 1.0
 
 
 class Engines(_Section, frozen=True, kw_only=True):
@@ -120,13 +125,16 @@ class Engines(_Section, frozen=True, kw_only=True):
 class Scheduling(_Section, frozen=True, kw_only=True):
     """How often the threads look, and how long things may take."""
 
+    starving_after_s: Positive = 300.0  #: a job that waits for longer goes before all others
     tick_interval_s: Positive = 2.0  #: pause between two repair passes of the scheduler
     detect_interval_s: Positive = 5.0  #: pause between two passes of the detector
     create_timeout_s: Positive = 10.0  #: all sites must have accepted a job within this time
     lease_s: Positive = 60.0  #: a party that is silent for longer is lost
     heartbeat_s: Positive = 5.0  #: pause between two heartbeats to a party
     call_timeout_s: Positive = 10.0  #: deadline of one call to another party
+    preflight_timeout_s: Positive = 3.0  #: at a submit all parties answer within this time
     retry_cap_s: Positive = 5.0  #: longest pause before a command is sent again
+    hold_limit_s: Positive = 604_800.0  #: a job that is paused, or awaits a step, for longer ends
     launch_grace_s: Positive = 5.0  #: a launch without a process is repeated after this time
     stop_grace_s: Positive = 3.0  #: pause between SIGTERM and SIGKILL of an executor
 
@@ -179,9 +187,12 @@ class Settings(_Section, frozen=True, kw_only=True):
 
     party_id: str | None = None  #: the party that this server is; null = standalone, hosts every id
     insecure: bool = False  #: allow listeners without TLS and authentication on other addresses
+    #: absolute folder of tables, models, jobs and logs, for all servers of this party; null: home
+    shared_home: str | None = None
     fateflow: Fateflow = Fateflow()
     database: Database = Database()
-    routes: Mapping[str, str] = {}  #: party id -> host:port of its gRPC listener
+    #: party id -> host:port of its gRPC listener; several servers: addresses with commas between
+    routes: Mapping[str, str] = {}
     tls: Tls = Tls()
     authentication: Authentication = Authentication()
     permission: Permission = Permission()
@@ -223,6 +234,7 @@ def parse_settings(values: Mapping[str, Any]) -> Settings:
     _check_tls(settings)
     _check_servers(settings)
     _check_model_store(settings)
+    _check_place(settings)
     return settings
 
 
@@ -288,11 +300,20 @@ def _check_parties(settings: Settings) -> None:
         path = f"routes.{party}"
         if not _PARTY.fullmatch(party):
             raise BadSetting(path=path, reason=f"{party!r} is not a party id")
-        found = _ROUTE.fullmatch(address)
-        if found is None or not 0 < int(found[2]) < 65536:
-            raise BadSetting(path=path, reason=f"{address!r} is not host:port")
+        for one in address.split(","):
+            found = _ROUTE.fullmatch(one.strip())
+            if found is None or not 0 < int(found[2]) < 65536:
+                raise BadSetting(path=path, reason=f"{one.strip()!r} is not host:port")
         if party == settings.party_id:
             raise BadSetting(path=path, reason="this is the server's own party")
+
+
+def _check_place(settings: Settings) -> None:
+    shared, address = settings.shared_home, settings.fateflow.address
+    if shared is not None and not shared.startswith("/"):
+        raise BadSetting(path="shared_home", reason="it must be an absolute path")
+    if address is not None and not _HOST.fullmatch(address):
+        raise BadSetting(path="fateflow.address", reason=f"{address!r} is no host")
 
 
 def _check_servers(settings: Settings) -> None:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from fedflow.base.errors import NoData
-from fedflow.cli import session
+from fedflow.cli import job_history, session
 from fedflow.cli.files import JsonFile
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_changes import COMMANDS
@@ -29,7 +29,7 @@ def command() -> None:
     """Submit jobs, watch and stop them."""
 
 
-for _one in COMMANDS:
+for _one in (*COMMANDS, *job_history.COMMANDS):
     command.add_command(_one)
 
 
@@ -40,11 +40,21 @@ for _one in COMMANDS:
 @click.option(
     "-d", "--dsl", "dsl", type=JsonFile(), help="DSL, as for FATE; a predict job needs none."
 )
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Names this submit for a week: made again, it gives the same job.",
+)
 @click.option("--wait", "wait_", is_flag=True, help="Wait for its end; exit code 3 if it fails.")
 @asks_server
-def submit(at: Session, conf: dict[str, Any], dsl: dict[str, Any] | None, wait_: bool) -> None:
+def submit(
+    at: Session, *, conf: dict[str, Any], dsl: dict[str, Any] | None,
+    idempotency_key: str | None, wait_: bool,
+) -> None:  # fmt: skip
     """Submit a job."""
-    made = at.client.submit(dsl or {}, conf)
+    made = at.client.submit(dsl or {}, conf, idempotency_key=idempotency_key)
+    for name, job_id in made.reused.items():
+        click.echo(f"{clean(name)} is taken over from job {clean(job_id)}.", err=True)
     for warning in made.warnings:
         click.echo(f"Warning: {clean(warning)}", err=True)
     if wait_:
@@ -111,10 +121,15 @@ def list_(at: Session, limit: int, page: int, status: str | None) -> None:
 @asks_server
 def stop(at: Session, job_id: str) -> None:
     """Stop a job at all its parties."""
-    status = at.client.stop(job_id)
-    at.out.result(
-        {"job_id": job_id, "status": status}, lambda: click.echo(f"Job {job_id} is {status}.")
-    )
+    stopped = at.client.stop(job_id)
+    said = f"is {clean(stopped.status)}"
+    if stopped.had_ended:
+        said = f"had ended before: {clean(stopped.status)}"
+    elif not stopped.is_final:
+        said = (
+            f"is being stopped, and still {clean(stopped.status)}: `fedflow job explain` says why"
+        )
+    at.out.result(stopped, lambda: click.echo(f"Job {job_id} {said}."))
 
 
 @command.command()
@@ -124,19 +139,6 @@ def stop(at: Session, job_id: str) -> None:
 def wait(at: Session, job_id: str, timeout: float | None) -> None:
     """Wait until a job has ended; exit code 3 if it did not succeed."""
     wait_for(at.client, at.out, job_id, timeout_s=timeout)
-
-
-@command.command()
-@session.job_id
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Longest wait, seconds.")
-@asks_server
-def events(at: Session, job_id: str, timeout: float | None) -> None:
-    """Print what happens to a job until its end; with `--json` one object per line."""
-    for event in at.client.events(job_id, timeout_s=timeout):
-        if at.out.as_json:
-            click.echo(msgspec.json.encode(event))
-        else:
-            at.out.note(str(event))
 
 
 @command.command()

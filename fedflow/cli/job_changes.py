@@ -1,4 +1,4 @@
-"""Commands of `fedflow job` about an ended job: run it again, change it, look at its documents."""
+"""Commands of `fedflow job` that change a job, or show its documents."""
 
 from __future__ import annotations
 
@@ -26,15 +26,52 @@ from fedflow.domain.site import Site
     help="Only this component and what depends on it; may be given several times.",
 )
 @click.option("--force", is_flag=True, help="Also what succeeded.")
+@click.option("--failed-only", is_flag=True, help="Only what failed, not what never ran.")
+@click.option(
+    "-p",
+    "--parameters",
+    "conf",
+    type=JsonFile(),
+    help="Sections of a conf that change with the rerun, or not at all.",
+)
 @click.option("--wait", "wait_", is_flag=True, help="Wait for its end; exit code 3 if it fails.")
 @asks_server
-def rerun(at: Session, job_id: str, components: tuple[str, ...], force: bool, wait_: bool) -> None:
+def rerun(
+    at: Session, *, job_id: str, components: tuple[str, ...], force: bool, failed_only: bool,
+    conf: dict[str, Any] | None, wait_: bool,
+) -> None:  # fmt: skip
     """Run an ended job again: what did not succeed, and all that depends on it."""
-    at.client.rerun(job_id, components=components or None, force=force)
+    if force and failed_only:
+        raise click.UsageError("`--force` and `--failed-only` exclude each other")
+    at.client.rerun(
+        job_id, components=components or None, force=force, failed_only=failed_only, conf=conf
+    )
     if wait_:
         wait_for(at.client, at.out, job_id)
         return
     at.out.done({"job_id": job_id, "rerun": True}, f"Job {job_id} runs again.")
+
+
+@click.command()
+@session.job_id
+@asks_server
+def pause(at: Session, job_id: str) -> None:
+    """Let nothing new of a job start; what runs goes on, then the job gives its cores back."""
+    at.client.pause(job_id)
+    at.out.done({"job_id": job_id, "paused": True}, f"Job {job_id} is paused.")
+
+
+@click.command("continue")
+@session.job_id
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Begin N components.")
+@click.option("--all", "all_", is_flag=True, help="Begin all; wait for no further step.")
+@asks_server
+def proceed(at: Session, job_id: str, steps: int | None, all_: bool) -> None:
+    """Let a job go on that is paused, or that waits for its next step."""
+    if steps is not None and all_:
+        raise click.UsageError("give `--steps` or `--all`")
+    at.client.proceed(job_id, steps=steps, all_=all_)
+    at.out.done({"job_id": job_id, "continued": True}, f"Job {job_id} goes on.")
 
 
 @click.command()
@@ -128,11 +165,11 @@ def dsl(at: Session, train_dsl: dict[str, Any], components: tuple[str, ...]) -> 
 @session.yes
 @asks_server
 def clean(at: Session, job_id: str, yes: bool) -> None:
-    """Delete the output tables and metrics that an ended job left at this server."""
+    """Delete what an ended job left at this server: output tables, metrics and its history."""
     session.confirm(at, f"Delete the outputs and metrics of job {job_id}?", yes=yes)
     done = at.client.clean(job_id)
     kept = f", {len(done.kept)} that other jobs use were kept" if done.kept else ""
     at.out.done(done, f"{len(done.tables)} tables and {done.metrics} metrics were deleted{kept}.")
 
 
-COMMANDS = (rerun, update, config, view, dag, dsl, clean)
+COMMANDS = (pause, proceed, rerun, update, config, view, dag, dsl, clean)

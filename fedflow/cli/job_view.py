@@ -36,6 +36,8 @@ def show_job(out: Output, view: JobStatusView) -> None:
     click.echo(f"created    {moment(view.created_ms)}")
     if view.started_ms is not None and view.ended_ms is not None:
         click.echo(f"took       {duration((view.ended_ms - view.started_ms) / 1000)}")
+    for component, job_id in view.reused.items():
+        click.echo(f"reused     {clean(component)} of job {clean(job_id)}")
     for warning in view.warnings:
         click.echo(f"warning    {clean(warning)}")
     click.echo()
@@ -57,5 +59,6 @@ def show_first_error(view: JobStatusView) -> None:
     if error is None or error.reason is None:
         return
     click.echo()
-    click.echo(f"First error: {error.component} at {place(error.site)}, {clean(error.reason.code)}")
+    what = "First error, which does not count:" if view.succeeded else "First error:"
+    click.echo(f"{what} {error.component} at {place(error.site)}, {clean(error.reason.code)}")
     click.echo(f"  {clean(error.reason.message)}")

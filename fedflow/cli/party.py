@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.groups import Nouns
+from fedflow.cli.output import moment
 from fedflow.cli.session import Session, asks_server
-from fedflow.client.site_results import PartyInfo
+from fedflow.client.site_results import Neighbour, PartyInfo
 
 
 @click.group(cls=Nouns)
@@ -14,11 +16,57 @@ def command() -> None:
     """Other parties: can they be reached?"""
 
 
+@command.command("list")
+@asks_server
+def list_(at: Session) -> None:
+    """Show all other parties: whether they can be reached, and what waits for them."""
+    found = at.client.parties.all()
+    rows = [
+        (n.party_id, _state(n), moment(n.since), moment(n.last_heard), n.waiting,
+         moment(n.next_try), _round_trip(n), n.version, n.last_error if n.failures else None)
+        for n in found
+    ]  # fmt: skip
+    at.out.listing(
+        found,
+        ("party", "state", "since", "last heard", "waiting", "next try", "round trip", "version",
+         "last error"),
+        rows,
+        none="This server knows no other party.",
+    )  # fmt: skip
+
+
+@command.command()
+@click.argument("party_id")
+@asks_server
+def show(at: Session, party_id: str) -> None:
+    """Show how the calls to one party go."""
+    found = at.client.parties.get(party_id)
+    at.out.result(found, lambda: _facts(at, found))
+
+
+@command.command()
+@click.argument("party_id")
+@asks_server
+def ping(at: Session, party_id: str) -> None:
+    """Call a party now and let it call back: tests both ways."""
+    found = at.client.parties.ping(party_id)
+
+    def text() -> None:
+        at.out.note(f"Party {party_id} can be reached, and reaches this server.")
+        _facts(at, found.party)
+
+    if found.ok:
+        at.out.result(found, text)
+        return
+    at.out.result(found, lambda: at.out.note("\n".join(found.broken)))
+    raise SystemExit(ExitCode.ERROR)
+
+
 @command.command()
 @click.argument("party_id")
 @asks_server
 def check(at: Session, party_id: str) -> None:
-    """Ask another party's server through this one: tests the way there and back."""
+    """Ask another party's server what it says about itself, through this one."""
     found = at.client.parties.check(party_id)
     at.out.result(found, lambda: _show(at, found, f"Party {party_id} answers."))
 
@@ -29,6 +77,31 @@ def own(at: Session) -> None:
     """Show what this server tells others about itself."""
     found = at.client.parties.own()
     at.out.result(found, lambda: _show(at, found, ""))
+
+
+def _facts(at: Session, n: Neighbour) -> None:
+    at.out.facts(
+        (("party", n.party_id), ("address", n.address), ("state", _state(n)),
+         ("since", moment(n.since)), ("last heard", moment(n.last_heard)),
+         ("failures in a row", n.failures or None), ("last failure", moment(n.last_failure)),
+         ("last error", n.last_error or None), ("next try", moment(n.next_try)),
+         ("commands waiting", n.waiting), ("round trip", _round_trip(n)),
+         ("protocol", n.protocol), ("version", n.version))
+    )  # fmt: skip
+
+
+def _state(n: Neighbour) -> str:
+    """Return the state for people; a party that was never called has none."""
+    if n.address is None:
+        return "no route"
+    if n.last_heard is None and n.last_failure is None:
+        return "not called yet"
+    words = {"closed": "reachable", "open": "unreachable", "half_open": "being tried"}
+    return words.get(n.state, n.state)
+
+
+def _round_trip(n: Neighbour) -> str | None:
+    return None if n.round_trip_ms is None else f"{n.round_trip_ms:.1f} ms"
 
 
 def _show(at: Session, found: PartyInfo, headline: str) -> None:

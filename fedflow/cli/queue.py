@@ -1,4 +1,4 @@
-"""`fedflow queue`: jobs that wait for cores."""
+"""`fedflow queue`: jobs that wait for cores and memory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,28 @@ from fedflow.cli.session import Session, asks_server
 
 @click.group(cls=Nouns)
 def command() -> None:
-    """Jobs that wait for cores."""
+    """Jobs that wait for cores and memory."""
 
 
 @command.command("list")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, help="How many to show.")
 @asks_server
-def list_(at: Session) -> None:
-    """List the jobs that wait, newest first."""
-    found = at.client.jobs(0, status="waiting")
-    rows = [(j.job_id, f"{j.role} {j.party_id}", moment(j.create_time)) for j in found.jobs]
-    at.out.listing(found, ("job", "site", "created"), rows, none="No job waits.")
+def list_(at: Session, limit: int) -> None:
+    """List the jobs that wait, in the order in which they go, and what each waits for."""
+    found = at.client.queue(limit=limit)
+    rows = [
+        (
+            j.position,
+            j.job_id,
+            f"{j.role} {j.party_id}",
+            f"{j.priority}{' (starving)' if j.starving else ''}",
+            moment(j.since),
+            j.reason.message if j.reason else "",
+        )
+        for j in found.jobs
+    ]
+    columns = ("place", "job", "site", "priority", "since", "waits for")
+    at.out.listing(found, columns, rows, none="No job waits.")
 
 
 @command.command()

@@ -1,4 +1,4 @@
-"""`fedflow resource`: the cores of a server."""
+"""`fedflow resource`: the cores and the memory of a server."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from fedflow.cli.session import Session, asks_server
 
 @click.group(cls=Nouns)
 def command() -> None:
-    """The cores of a server."""
+    """The cores and the memory of a server."""
 
 
 @command.command()
 @asks_server
 def query(at: Session) -> None:
-    """Show the cores, and the jobs that hold them."""
+    """Show cores and memory, and the jobs that hold them."""
     found = at.client.resources.get()
-    rows = [(j.job_id, f"{j.role} {j.party_id}", j.core) for j in found.jobs]
+    rows = [(j.job_id, f"{j.role} {j.party_id}", j.core, j.memory) for j in found.jobs]
 
     def text() -> None:
         at.out.note(f"{found.free} of {found.cores} cores are free.")
+        if found.memory:
+            at.out.note(f"{found.free_memory} of {found.memory} MiB of memory are free.")
         if rows:
-            at.out.table(("job", "site", "cores"), rows)
+            at.out.table(("job", "site", "cores", "MiB"), rows)
 
     at.out.result(found, text)
 

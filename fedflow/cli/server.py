@@ -16,16 +16,18 @@ from fedflow.base.errors import ServerNotReachable
 from fedflow.cli import session
 from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.groups import Nouns
-from fedflow.cli.output import Output
+from fedflow.cli.output import Output, duration
 from fedflow.cli.server_process import (
     STOP_GRACE_S,
     find_server,
     log_file,
     spawn,
     stop_server,
+    wait_for,
     wait_until_up,
 )
 from fedflow.cli.session import Session
+from fedflow.client.site_results import PartyServer
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+):(?P<port>\d{1,5})")
 
@@ -243,6 +245,66 @@ def reload(at: Session) -> None:
     """Let a running server read its conf again: routes, permissions and servers change."""
     at.client.servers.reload()
     at.out.done({"reloaded": True}, "The conf was read again.")
+
+
+@command.command("list")
+@session.asks_server
+def list_(at: Session) -> None:
+    """List the servers of this party that share its database."""
+    found = at.client.servers.party_servers()
+    at.out.result(found, lambda: _show_servers(at, found))
+
+
+@command.command()
+@click.option(
+    "--timeout", type=click.FloatRange(0), default=3600.0, show_default=True,
+    help="Seconds to wait for its tasks.",
+)  # fmt: skip
+@session.asks_server
+def drain(at: Session, timeout: float) -> None:
+    """Prepare a server for its stop: another one leads, and its running tasks may end.
+
+    From then on it starts no tasks; its doors stay open until it is stopped. A restart ends this.
+    """
+    own = _own(at.client.servers.drain())
+
+    def is_idle() -> bool:
+        nonlocal own
+        own = _own(at.client.servers.party_servers())
+        return own.executors == 0
+
+    idle = wait_for(is_idle, timeout_s=timeout)
+    text = (
+        "The server is drained: it can be stopped."
+        if idle
+        else f"{own.executors} tasks still run at the server; it starts no others."
+    )
+    at.out.done({"drained": idle, "executors": own.executors}, text)
+    if not idle:
+        raise click.exceptions.Exit(ExitCode.ERROR)
+
+
+def _own(servers: list[PartyServer]) -> PartyServer:
+    return next(one for one in servers if one.is_this)
+
+
+def _show_servers(at: Session, servers: list[PartyServer]) -> None:
+    columns = ("id", "REST", "parties", "state", "leads", "heard", "tasks", "version", "machine")
+    rows = [
+        (
+            one.instance_id,
+            one.http,
+            one.grpc,
+            one.state,
+            "yes" if one.leads else "",
+            f"{duration(one.beat_age / 1000)} ago",
+            one.executors,
+            one.version,
+            one.host,
+        )
+        for one in servers
+    ]
+    at.out.table(columns, rows)
 
 
 @command.command("job-defaults")

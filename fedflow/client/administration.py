@@ -11,7 +11,10 @@ from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
 from fedflow.client.site_results import (
     Grants,
+    Neighbour,
     PartyInfo,
+    PartyServer,
+    Ping,
     Provider,
     Resources,
     ReturnedCores,
@@ -133,6 +136,8 @@ class ResourceCalls(_Calls):
                 "name": engine.get("f_engine_name"),
                 "cores": engine.get("f_cores"),
                 "free": engine.get("f_remaining_cores"),
+                "memory": engine.get("f_memory") or 0,
+                "free_memory": engine.get("f_remaining_memory") or 0,
                 "jobs": row.get("use_resource_job") or (),
             },
             Resources,
@@ -166,6 +171,19 @@ class ServerCalls(_Calls):
         found: dict[str, Any] = self._connection.look_up(
             "server/config/job/default", {}, dict[str, Any]
         )
+        return found
+
+    def party_servers(self) -> list[PartyServer]:
+        """Return the servers of this party, the one that answers first."""
+        found: list[PartyServer] = self._connection.look_up("server/list", {}, list[PartyServer])
+        return found
+
+    def drain(self) -> list[PartyServer]:
+        """Let this server start no executors any more, and another one lead.
+
+        Raises: NoOtherServer.
+        """
+        found: list[PartyServer] = self._connection.do("server/drain", {}, list[PartyServer])
         return found
 
     def all(self) -> dict[str, ServerAddress]:
@@ -206,6 +224,22 @@ class PartyCalls(_Calls):
     def own(self) -> PartyInfo:
         """Return what this server tells about itself."""
         found: PartyInfo = self._connection.look_up("info/common", {}, PartyInfo)
+        return found
+
+    def all(self) -> list[Neighbour]:
+        """Return all other parties that this server knows, and how the calls to them go."""
+        found: list[Neighbour] = self._connection.look_up("party/list", {}, list[Neighbour])
+        return found
+
+    def get(self, party_id: int | str) -> Neighbour:
+        """Return how the calls to a party go. Raises: NoRoute."""
+        body = {"party_id": str(party_id)}
+        found: list[Neighbour] = self._connection.look_up("party/list", body, list[Neighbour])
+        return found[0]
+
+    def ping(self, party_id: int | str) -> Ping:
+        """Let this server call a party, and that one call back. Raises: NoRoute."""
+        found: Ping = self._connection.look_up("party/ping", {"party_id": str(party_id)}, Ping)
         return found
 
     def check(self, party_id: int | str) -> PartyInfo:

@@ -1,7 +1,8 @@
 """One server's REST API as calls that return typed values or raise the server's own error.
 
-A call that changes nothing (`safe`) is sent again when the connection broke or none could be made,
-as while a server restarts; any other call is sent once, because it may have arrived.
+A call that changes nothing, or that the server knows again by its key (`safe`), is sent again when
+the connection broke or none could be made, as while a server restarts; any other call is sent once,
+because it may have arrived.
 """
 
 from __future__ import annotations

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.base.clock import Clock, SystemClock, pause
-from fedflow.base.errors import ServerNotReachable, StillRunning
+from fedflow.base.errors import BadDocument, ServerNotReachable, StillRunning
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
 from fedflow.client.events import JobEvent, events_between
-from fedflow.client.made_jobs import make_job
+from fedflow.client.history import Explanation, HistoryEvent, HistoryPage
+from fedflow.client.made_jobs import submit_job
+from fedflow.client.queue import Queue
 from fedflow.client.results import (
     ChangedParameters,
     CleanedUp,
@@ -23,6 +25,7 @@ from fedflow.client.results import (
     JobPage,
     JobStatusView,
     OutputTable,
+    Stopped,
     Submitted,
     TaskPage,
 )
@@ -31,8 +34,10 @@ from fedflow.domain.site import Site
 
 OnChange = Callable[[JobStatusView], None]
 
+_SECTIONS = ("job_parameters", "component_parameters")  #: of a conf, that may change
 _POLL_S = 0.2  #: pause between two looks at a job, at first
 _SLOW_POLL_S = 1.0  #: and when it has run for a minute
+_LATE_EVENTS = 50  #: how far back events are asked for again, to miss none
 _OUTAGE_S = 60.0  #: for so long a server may be away while somebody waits: it may be restarting
 
 
@@ -43,17 +48,23 @@ class JobCalls:
         self._connection = connection
         self._clock = clock or SystemClock()
 
-    def submit(self, dsl: Document, conf: Document) -> Submitted:
+    def submit(
+        self, dsl: Document, conf: Document, *, idempotency_key: str | None = None
+    ) -> Submitted:
         """Submit a job, a DSL and a runtime conf as FATE writes them, and return its id.
 
-        Both are objects or paths of JSON files; a predict job has the DSL `{}`.
+        Both are objects or paths of JSON files; a predict job has the DSL `{}`. The call is made
+        again if the connection breaks, and makes one job: the server knows it by its key, which is
+        a new one unless it is given (1 to 255 characters; for the same job again, for a week).
 
         Raises: InvalidJobSpec: every mistake with its path. NoRoute. SubmitRefused. BadDocument.
+        IdempotencyKeyReused: another job was submitted with the key.
         """
-        return make_job(
+        return submit_job(
             self._connection,
-            "job/submit",
-            {"job_dsl": read_document(dsl), "job_runtime_conf": read_document(conf)},
+            read_document(dsl),
+            read_document(conf),
+            idempotency_key=idempotency_key,
         )
 
     def job(self, job_id: str) -> JobStatusView:
@@ -123,17 +134,47 @@ class JobCalls:
         return found
 
     def rerun(
-        self, job_id: str, *, components: Sequence[str] | None = None, force: bool = False
-    ) -> None:
+        self, job_id: str, *, components: Sequence[str] | None = None, force: bool = False,
+        failed_only: bool = False, conf: Document | None = None,
+    ) -> None:  # fmt: skip
         """Run an ended job again: what did not succeed and all that depends on it.
 
-        `components` narrows that down, `force` also repeats what succeeded. Returns when all sites
-        have agreed. Raises: JobNotFound, RerunRefused.
+        `components` narrows that down, `force` also repeats what succeeded, `failed_only` leaves
+        out what never ran. `conf` has new `job_parameters` or `component_parameters`, as for
+        `update_parameters`; they change with the rerun or not at all. Returns when all sites have
+        agreed. Raises: JobNotFound, RerunRefused, InvalidJobSpec, ParametersRefused, BadDocument.
         """
         body: dict[str, Any] = {"job_id": job_id, "force": force}
+        if failed_only:
+            body["failed_only"] = True
+        if conf is not None:
+            sections = read_document(conf)
+            given = {name: sections[name] for name in _SECTIONS if sections.get(name)}
+            if not given:
+                reason = f"it must hold {' or '.join(_SECTIONS)}"
+                raise BadDocument(where="the parameters of a rerun", reason=reason)
+            body |= given
         if components:
             body["component_name"] = list(components)
         self._connection.do("job/rerun", body)
+
+    def pause(self, job_id: str) -> None:
+        """Let nothing new of a job start; what runs goes on, then it gives its cores back.
+
+        Raises: JobNotFound. PauseRefused: it has ended, or is paused.
+        """
+        self._connection.do("job/pause", {"job_id": job_id})
+
+    def proceed(self, job_id: str, *, steps: int | None = None, all_: bool = False) -> None:
+        """Let a job go on that is paused, or waits for its next step.
+
+        `steps` is how many components may begin, `all_` lets all; without either a pause ends, and
+        a job that waits for a step begins one. Raises: JobNotFound, BadSteps, ContinueRefused.
+        """
+        body: dict[str, Any] = {"job_id": job_id, "all": all_}
+        if steps is not None:
+            body["steps"] = steps
+        self._connection.do("job/continue", body)
 
     def update_parameters(self, job_id: str, conf: Document) -> ChangedParameters:
         """Change parameters of an ended job for its next rerun.
@@ -155,15 +196,22 @@ class JobCalls:
         found: CleanedUp = self._connection.do("job/clean", {"job_id": job_id}, CleanedUp)
         return found
 
+    def queue(self, *, limit: int = 100, offset: int = 0) -> Queue:
+        """Return the jobs that wait, in the order in which they go, and what each waits for."""
+        sent = {"limit": limit, "offset": offset}
+        found: Queue = self._connection.look_up("job/queue", sent, Queue)
+        return found
+
     def clean_queue(self) -> list[str]:
         """Cancel every job that waits for cores; return their ids."""
         found: dict[str, int] = self._connection.do("job/clean/queue", {}, dict[str, int])
         return list(found)
 
-    def stop(self, job_id: str) -> str:
-        """Stop a job at all its sites and return its status. Raises: JobNotFound."""
-        self._connection.envelope("/v1/job/stop", {"job_id": job_id}, command="job/stop")
-        return self.job(job_id).status
+    def stop(self, job_id: str) -> Stopped:
+        """Stop a job at all its sites; one that has ended stays as it is. Raises: JobNotFound."""
+        answer = self._connection.envelope("/v1/job/stop", {"job_id": job_id}, command="job/stop")
+        had_ended = str(answer.get("retmsg", "")).startswith("nothing to stop")
+        return Stopped(job_id=job_id, status=self.job(job_id).status, had_ended=had_ended)
 
     def wait(
         self, job_id: str, *, timeout_s: float | None = None, on_change: OnChange | None = None
@@ -190,27 +238,72 @@ class JobCalls:
             yield from events_between(before, view)
             before = view
 
+    def explain(self, job_id: str) -> Explanation:
+        """Return what a job waits for, where, since when, and what helps; or why it ended.
+
+        Raises: JobNotFound.
+        """
+        found: Explanation = self._connection.look_up(
+            "job/explain", {"job_id": job_id}, Explanation
+        )
+        return found
+
+    def history(
+        self, job_id: str, *, component: str | None = None, since: int = 0
+    ) -> Iterator[HistoryEvent]:
+        """Yield what happened to a job after the event `since`, as the server knows it, oldest
+        first. Raises: JobNotFound.
+        """
+        more = True
+        while more:
+            body = _given(job_id=job_id, component_name=component, since=since)
+            page: HistoryPage = self._connection.look_up("job/events", body, HistoryPage)
+            yield from page.events
+            since, more = page.next, page.more
+
+    def follow_history(
+        self, job_id: str, *, component: str | None = None, timeout_s: float | None = None
+    ) -> Iterator[HistoryEvent]:
+        """Yield what happened to a job and what happens until its end. Raises: as `wait`."""
+        told: set[int] = set()
+        for view in self.looks(job_id, timeout_s=timeout_s):
+            # transactions that end late may bring numbers before the last one
+            since = max(0, max(told, default=0) - _LATE_EVENTS)
+            try:
+                for event in self.history(job_id, component=component, since=since):
+                    if event.number not in told:
+                        told.add(event.number)
+                        yield event
+            except ServerNotReachable:  # `looks` judges for how long it may be away
+                if view.is_final:
+                    raise
+
     def views(self, job_id: str, *, timeout_s: float | None = None) -> Iterator[JobStatusView]:
         """Yield how a job stands whenever that changed; the last one is final. Raises: as `wait`.
 
         `timeout_s` counts from the first look; what the caller does meanwhile counts too.
         """
+        before: JobStatusView | None = None
+        for view in self.looks(job_id, timeout_s=timeout_s):
+            if view != before:
+                before = view
+                yield view
+
+    def looks(self, job_id: str, *, timeout_s: float | None = None) -> Iterator[JobStatusView]:
+        """Yield how a job stands at each look, changed or not. Raises: as `wait`."""
         begin_s = heard_s = self._clock.monotonic_s()
         view: JobStatusView | None = None
         never = threading.Event()
         while True:
             now_s = self._clock.monotonic_s()
-            seen = view
             try:
-                seen = self.job(job_id)
+                view = self.job(job_id)
                 heard_s = now_s
             except ServerNotReachable:
                 if view is None or now_s - heard_s > _OUTAGE_S:
                     raise
-            if seen is not None and seen != view:
-                view = seen
-                yield view
-            if view is None or view.is_final:
+            yield view
+            if view.is_final:
                 return
             waited_s = self._clock.monotonic_s() - begin_s
             if timeout_s is not None and waited_s >= timeout_s:

@@ -5,13 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedflow.base.ids import new_request_id
 from fedflow.client.connection import Connection
 from fedflow.client.results import Submitted
+from fedflow.domain.submits import key_in_conf
 
 
-def make_job(connection: Connection, command: str, body: Mapping[str, Any]) -> Submitted:
-    """Make the call and return the job. Raises: what the server says went wrong."""
-    envelope = connection.envelope(f"/v1/{command}", body, command=command)
+def submit_job(
+    connection: Connection, dsl: Any, conf: Any, *, idempotency_key: str | None = None
+) -> Submitted:
+    """Submit a job under a key, by default a new one, so that a call whose answer was lost may be
+    made again without making a second job. Raises: what the server says went wrong.
+    """
+    key = key_in_conf(conf) if idempotency_key is None else idempotency_key
+    key = new_request_id() if key is None else key
+    body = {"job_dsl": dsl, "job_runtime_conf": conf, "idempotency_key": key}
+    return make_job(connection, "job/submit", body, safe=True)
+
+
+def make_job(
+    connection: Connection, command: str, body: Mapping[str, Any], *, safe: bool = False
+) -> Submitted:
+    """Make the call and return the job; a `safe` one is made again if the connection broke.
+
+    Raises: what the server says went wrong.
+    """
+    envelope = connection.envelope(f"/v1/{command}", body, command=command, safe=safe)
     found: Submitted = connection.typed(_members(envelope), Submitted, command=command)
     return found
 
@@ -28,5 +47,6 @@ def _members(envelope: Mapping[str, Any]) -> dict[str, Any]:
         "model_version": model.get("model_version"),
         "logs_directory": data.get("logs_directory"),
         "warnings": data.get("warnings"),
+        "reused": data.get("reused"),
     }
     return {name: value for name, value in members.items() if value is not None}

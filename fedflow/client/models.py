@@ -11,7 +11,7 @@ from fedflow.base.errors import BadDocument
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
 from fedflow.client.downloads import keep, named_in
-from fedflow.client.made_jobs import make_job
+from fedflow.client.made_jobs import make_job, submit_job
 from fedflow.client.model_results import (
     Archive,
     Checkpoint,
@@ -121,7 +121,7 @@ class ModelCalls:
         conf = filled_conf(self.predict_conf(model_id, version), tables)
         common = conf.setdefault("job_parameters", {}).setdefault("common", {})
         common.update(job_parameters or {})
-        return make_job(self._connection, "job/submit", {"job_dsl": {}, "job_runtime_conf": conf})
+        return submit_job(self._connection, {}, conf)
 
     def export(self, model_id: str, version: str, site: Site, target: Path) -> Path:
         """Save a site's share as an archive in the folder `target`; return the file.

@@ -22,9 +22,27 @@ class Submitted:
     model_version: str = ""
     logs_directory: str = ""  #: at the server
     warnings: tuple[str, ...] = ()
+    reused: Mapping[str, str] = field(default_factory=dict)  #: component -> job that made it
 
     def __repr__(self) -> str:
         return f"<Submitted job {self.job_id}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stopped:
+    """How a job stands after it was stopped."""
+
+    job_id: str
+    status: str
+    had_ended: bool = False  #: there was nothing to stop
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether the job has ended: else a party was not reached yet, or stops it now."""
+        return self.status in {status.value for status in JOB_FINAL}
+
+    def __repr__(self) -> str:
+        return f"<Stopped job {self.job_id}: {self.status}>"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +85,8 @@ class TaskView:
     started_ms: int | None = None
     ended_ms: int | None = None
     reason: Reason | None = None
+    since_ms: int | None = None  #: since when it is as it is, as far as known
+    deadline_ms: int | None = None  #: when it ends by itself, if it has not ended
 
     @property
     def elapsed_s(self) -> float | None:
@@ -92,9 +112,12 @@ class JobStatusView:
     started_ms: int | None = None
     ended_ms: int | None = None
     reason: Reason | None = None
+    since_ms: int | None = None  #: since when it is as it is
+    deadline_ms: int | None = None  #: when it ends by itself, if it has not ended
     warnings: tuple[str, ...] = ()
     components: tuple[str, ...] = ()  #: in the order in which they run
     tasks: tuple[TaskView, ...] = ()  #: the latest attempt of each, in that order
+    reused: Mapping[str, str] = field(default_factory=dict)  #: component -> job that made it
 
     @property
     def is_final(self) -> bool:

@@ -24,6 +24,41 @@ class PartyInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """Another party, as a server sees it. Times in ms since the epoch, None: never or not known."""
+
+    party_id: str
+    address: str | None = None  #: None: there is no route
+    state: str = "closed"  #: of its circuit: closed, open or half_open
+    since: int | None = None
+    failures: int = 0  #: calls in a row that nobody answered
+    last_heard: int | None = None
+    last_failure: int | None = None
+    last_error: str = ""
+    waiting: int = 0  #: commands in the outbox
+    next_try: int | None = None
+    round_trip_ms: float | None = None
+    protocol: int | None = None  #: that both speak
+    version: str | None = None  #: of its fedflow
+
+    def __repr__(self) -> str:
+        return f"<Party {self.party_id}: {self.state}, {self.waiting} commands wait>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ping:
+    """What a call to a party and its call back met."""
+
+    party: Neighbour
+    broken: tuple[str, ...] = ()  #: a sentence per hop that does not work
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether both ways work."""
+        return not self.broken
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TableName:
     """A table."""
 
@@ -58,6 +93,8 @@ class Resources:
     cores: int
     free: int
     jobs: tuple[JobCores, ...] = ()
+    memory: int = 0  #: MiB; 0: it is not counted
+    free_memory: int = 0  #: MiB
 
     def __repr__(self) -> str:
         return f"<Resources {self.name}: {self.free} of {self.cores} cores free>"
@@ -92,6 +129,23 @@ class Provider:
 
     def __repr__(self) -> str:
         return f"<Provider {self.name} {self.version}>"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartyServer:
+    """One of the servers of a party that share its database."""
+
+    instance_id: str
+    http: str  #: host:port of its REST API
+    grpc: str  #: host:port for other servers
+    host: str  #: the machine
+    version: str
+    state: str  #: up, draining, stopped or lost
+    leads: bool  #: it schedules
+    is_this: bool  #: it is the one that answered
+    start_time: int  #: milliseconds since the epoch
+    beat_age: int  #: milliseconds since it was last heard of
+    executors: int  #: processes of tasks that it looks after
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

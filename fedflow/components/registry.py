@@ -80,9 +80,9 @@ def load_registry(*, found: Iterable[EntryPoint] | None = None) -> Registry:
 def describe(spec: ComponentSpec) -> dict[str, Any]:
     """Return what a server needs to know of a component, as plain JSON.
 
-    Members: module, roles, data_ports, needs_input, outputs, aliases, summary; `parameters`, the
-    JSON schema of its parameters (None if they have none); `param_name`, what FATE calls them; and
-    `defaults`, the values of those that may be left out.
+    Members: module, roles, data_ports, needs_input, outputs, repeatable, aliases, summary;
+    `parameters`, the JSON schema of its parameters (None if they have none); `param_name`, what
+    FATE calls them; and `defaults`, the values of those that may be left out.
     """
     try:
         parameters: dict[str, Any] | None = msgspec.json.schema(spec.params)
@@ -94,6 +94,7 @@ def describe(spec: ComponentSpec) -> dict[str, Any]:
         "data_ports": list(spec.data_ports),
         "needs_input": spec.needs_input,
         "outputs": list(spec.outputs),
+        "repeatable": spec.repeatable,
         "aliases": list(spec.aliases),
         "summary": spec.summary,
         "parameters": parameters,

@@ -286,9 +286,28 @@ class _Sections:
             if checked.get("job_type", self.mode) != self.mode:
                 message = "is the same at all sites: set it in `common`"
                 self.report.problem(f"{path}.job_type", message, rule="JobParameterError")
+            self._check_components(checked, path)
             return checked
 
         return self._layers("job_parameters", read, beside_common=MODEL_MEMBERS)
+
+    def _check_components(self, parameters: JsonObject, path: str) -> None:
+        """Record components that job parameters name and the DSL does not have."""
+        if self.names is None or self.mode == "predict":
+            return
+        options, run_to = parameters.get("task_conf"), parameters.get("run_to")
+        named = [
+            (child(f"{path}.task_conf", name), name)
+            for name in (options if isinstance(options, dict) else ())
+        ]
+        if isinstance(run_to, list):
+            named += [(f"{path}.run_to[{i}]", name) for i, name in enumerate(run_to)]
+        elif run_to:
+            named.append((f"{path}.run_to", str(run_to)))
+        for at, name in named:
+            if name not in self.names:
+                message = f"there is no component {shown(name)} in the DSL"
+                self.report.problem(at, message, rule="UnknownComponentName")
 
     def by_component(self, section: str, read_value: _ReadValue) -> Layers:
         """Return a section with members by component, each value read by `read_value`."""

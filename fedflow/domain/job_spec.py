@@ -24,6 +24,8 @@ from fedflow.domain.document import (
 )
 from fedflow.domain.dsl import Component, Mode, edges_of, parse_dsl
 from fedflow.domain.job_parameters import JobParameters, merge_job_parameters
+from fedflow.domain.resources import Demand, demand_at
+from fedflow.domain.rules import Rules, make_rules
 from fedflow.domain.site import Role, Site
 
 _GUARDED_MODULES: Final = frozenset({"heterolr", "heterolinr", "heteropoisson"})
@@ -39,6 +41,7 @@ class ModuleInfo:
     data_ports: tuple[str, ...]  #: that it understands
     needs_input: bool  #: at least one data port must be connected
     outputs: tuple[str, ...]  #: kinds that it may write: data, model, cache
+    repeatable: bool = True  #: the same inputs and parameters give results that are as good
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,10 +62,33 @@ class JobSpec:
     defaults: JobParameters = field(repr=False)
     _by_name: Mapping[str, Component] = field(init=False, compare=False, repr=False)
     _parameters: dict[Site, JobParameters] = field(init=False, compare=False, repr=False)
+    _rules: list[Rules] = field(init=False, compare=False, repr=False)  #: once they were asked for
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {c.name: c for c in self.components})
         object.__setattr__(self, "_parameters", {})
+        object.__setattr__(self, "_rules", [])
+
+    @property
+    def rules(self) -> Rules:
+        """Return how the tasks are run."""
+        if not self._rules:
+            rules = make_rules(
+                self.dag,
+                {name: self.sites_of(name) for name in self.dag.names},
+                {site: self.job_parameters_at(site) for site in self._with_own_options()},
+                initiator=self.initiator,
+            )
+            self._rules.append(rules)
+        return self._rules[0]
+
+    def _with_own_options(self) -> tuple[Site, ...]:
+        """Return the sites whose parameters count for the rules: all, if any has `task_conf`."""
+        given = self.settings.job_parameters
+        layers = (given.common, *(overlay.values for overlay in given.overlays))
+        if self.defaults.task_conf or any("task_conf" in layer for layer in layers):
+            return self.sites
+        return (self.initiator,)
 
     def component(self, name: str) -> Component:
         """Return a component. Raises: KeyError: there is none of this name."""
@@ -147,7 +173,7 @@ def parse_job(
             _check_model_named(settings, report=report)
     if settings is None or report.found:
         raise InvalidJobSpec(report.problems)
-    return JobSpec(
+    spec = JobSpec(
         initiator=settings.initiator,
         sites=settings.sites,
         roles=settings.roles,
@@ -161,6 +187,9 @@ def parse_job(
         settings=settings,
         defaults=defaults or JobParameters(),
     )
+    _check_shares(spec, report=report)
+    report.raise_if_any()
+    return spec
 
 
 def model_id(spec: JobSpec) -> str:
@@ -307,6 +336,33 @@ def _check_model_named(settings: Conf, *, report: Report) -> None:
             path = f"$.conf.job_parameters.common.{member}"
             message = "a predict job names the deployed model that it uses"
             report.problem(path, message, rule="ModelNotNamed")
+
+
+def _check_shares(spec: JobSpec, *, report: Report) -> None:
+    """Check that no task takes more of a site than the whole job has there."""
+    if not spec.rules.shares:  # all its tasks take the same
+        return
+    for site in spec.sites:
+        parameters = spec.job_parameters_at(site)
+        share = demand_at(site, parameters)
+        for name in parameters.task_conf:
+            if name not in spec.modules or site not in spec.sites_of(name):
+                continue
+            task = demand_at(site, parameters, component=name)
+            for what, need, has in _resources(task, share):
+                if need > has:
+                    message = (
+                        f"{name} would take {need} at {site}, where the whole job has {has}"
+                        f" (task_{what} x task_parallelism): raise one of these, or lower it"
+                    )
+                    at = child("$.conf.job_parameters.common.task_conf", name)
+                    report.problem(f"{at}.task_{what}", message, rule="JobParameterError")
+
+
+def _resources(task: Demand, share: Demand) -> Iterator[tuple[str, int, int]]:
+    """Yield (what, what the task takes, what the job has)."""
+    yield "cores", task.of_task.cores, share.of_job.cores
+    yield "memory", task.of_task.memory, share.of_job.memory
 
 
 def _check_folds(components: Iterable[Component], settings: Conf, *, report: Report) -> None:

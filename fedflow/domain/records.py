@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from fedflow.domain.control import FREE, Control
+from fedflow.domain.resources import NOTHING, UNCOUNTED, Amount, Capacity
 from fedflow.domain.schedule import Reason, SitePhase, StopRequest
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
@@ -63,7 +65,9 @@ JOB_END = "job_end"  #: tag of a job that ended, as FATE shows it
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """A job as one of its sites knows it. `cores` is what the job holds here while `in_use`."""
+    """A job as one of its sites knows it. `cores` and `memory` (MiB) are what it holds here while
+    `in_use`.
+    """
 
     key: JobKey
     initiator: Site
@@ -82,16 +86,32 @@ class JobRecord:
     returned_ms: int | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
+    memory: int = 0  #: MiB
+    queued_ms: int = 0  #: when it began to wait here, in this epoch
     description: str = ""
     user: str = ""
     tag: str = ""
     warnings: tuple[str, ...] = ()
     parameters: Json = field(default_factory=dict)  #: this site's job parameters, under FATE's keys
     train_conf: Json = field(default_factory=dict)  #: of a predict job: its model's training conf
+    deadline_ms: int | None = None  #: when it ends by itself, as its initiator says; never stored
 
     @property
     def is_initiator(self) -> bool:
         return self.initiator == self.key.site
+
+    @property
+    def need(self) -> Amount:
+        """Return what it holds here while `in_use`."""
+        return Amount(cores=self.cores, memory=self.memory)
+
+    @property
+    def since_ms(self) -> int:
+        """Return since when it has its status."""
+        if self.ended_ms is not None:
+            return self.ended_ms
+        running = self.started_ms if self.status is JobStatus.RUNNING else None
+        return running or self.queued_ms or self.created_ms
 
     @property
     def partners(self) -> frozenset[str]:
@@ -138,7 +158,14 @@ class TaskRecord:
     auto_retries: int = 0  #: how often it will be tried again if it fails
     auto_retry_delay_s: int = 0
     inherited_from: str = ""  #: id of the job that really ran it, empty if it is this one
+    instance_id: str = ""  #: the server of this party that runs it, see `domain/servers.py`
+    absent: tuple[str, ...] = ()  #: upstream components without outputs, as the initiator says
     here: bool = True  #: False: another party's share as it reported it, never stored
+
+    @property
+    def since_ms(self) -> int:
+        """Return since when it has its party status."""
+        return self.ended_ms or self.started_ms or self.requested_ms or self.created_ms
 
 
 # --- the schedule half --------------------------------------------------------------------------
@@ -179,6 +206,9 @@ class ScheduledTask:
     ended_ms: int | None = None
     epoch: int = 0  #: of the job, when the attempt was made
     retries: int = 0  #: how many automatic retries of this epoch led to it
+    infrastructure_retries: int = 0  #: those of them that a server's failure caused
+    cache_key: str | None = None  #: of what its results depend on, see `domain/reuse.py`
+    inherited_from: str = ""  #: id of the job that really ran it, empty if it is this one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,6 +231,7 @@ class ScheduledJob:
     started_ms: int | None = None
     ended_ms: int | None = None
     rerun_ms: int | None = None  #: when its epoch began, None in the first one
+    control: Control = FREE  #: how far people let it go in this epoch
 
     @property
     def began_ms(self) -> int:
@@ -217,13 +248,18 @@ class WaitingJob:
     created_ms: int
     initiator: Site
     reason: Reason | None
+    queued_ms: int = 0  #: since when it waits
+    ask_ms: int = 0  #: it was denied, and asks again then
+    need: Amount = NOTHING  #: of this server's own engine
 
 
 # --- between parties ----------------------------------------------------------------------------
 
 
 class CommandKind(StrEnum):
-    """The commands that travel through the outbox; `app/initiator.py` applies their replies."""
+    """The commands that travel through the outbox; `app/scheduling/initiator.py` applies their
+    replies.
+    """
 
     CREATE_JOB = "create_job"
     RERUN_JOB = "rerun_job"
@@ -269,6 +305,7 @@ class Reply:
     retmsg: str = "success"
     data: Json = None
     error: str = ""  #: class name in `base/errors.py`, empty if it is none
+    speaks: str | None = None  #: protocols of the answering server (`wire/versions.py`), if told
 
 
 # --- resources, leases --------------------------------------------------------------------------
@@ -276,11 +313,25 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """A computing engine of this server and its cores."""
+    """A computing engine of this server, its cores and its memory (MiB, 0 = not counted)."""
 
     name: str
     cores: int
     remaining_cores: int
+    memory: int = 0
+    remaining_memory: int = 0
+    cores_percent: float = 1.0  #: share of the cores that one job may hold
+
+    @property
+    def capacity(self) -> Capacity:
+        """Return what there is in all."""
+        return Capacity(cores=self.cores, memory=self.memory, cores_percent=self.cores_percent)
+
+    @property
+    def free(self) -> Amount:
+        """Return what may be taken now; what is not counted is always there."""
+        memory = self.remaining_memory if self.memory else UNCOUNTED
+        return Amount(cores=self.remaining_cores, memory=memory)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

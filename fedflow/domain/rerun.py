@@ -6,7 +6,7 @@ here everything that depends on a new result does, so no component keeps a stale
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from fedflow.domain.dag import Dag
@@ -23,16 +23,21 @@ def choose(
     *,
     components: Sequence[str] | None,
     force: bool,
+    selected: Collection[str] | None = None,
 ) -> tuple[str, ...]:
     """Return the components that a rerun repeats, in topological order.
 
     Those that did not succeed, with `force` all; `components` limits them, and adds what these
-    still need from upstream. Always with everything downstream. Raises: KeyError: an unknown name.
+    still need from upstream. Always with everything downstream. Of what `selected` (None: all)
+    leaves out only results that would be stale are made void. Raises: KeyError: an unknown name.
     """
     wanted = list(dag.order)
     if components and WHOLE_JOB not in components:
         wanted = [name for name in components if statuses[name] is not None]
-    chosen = {name for name in wanted if force or statuses[name] not in TASK_SUCCEEDED}
+    runs = set(dag.order if selected is None else selected)
+    chosen = {
+        name for name in wanted if name in runs and (force or statuses[name] not in TASK_SUCCEEDED)
+    }
     stack = list(chosen)
     while stack:
         missing = [
@@ -42,12 +47,21 @@ def choose(
         ]
         chosen.update(missing)
         stack.extend(missing)
-    chosen.update(dag.descendants(*chosen))
+    chosen.update(
+        name
+        for name in dag.descendants(*chosen)
+        if name in runs or statuses[name] in TASK_SUCCEEDED
+    )
     return tuple(name for name in dag.order if name in chosen)
 
 
 def next_attempt(
-    task: ScheduledTask, sites: Sequence[Site], *, epoch: int, retries: int = 0
+    task: ScheduledTask,
+    sites: Sequence[Site],
+    *,
+    epoch: int,
+    retries: int = 0,
+    infrastructure_retries: int = 0,
 ) -> ScheduledTask:
     """Return a further attempt of a task, which waits to be started."""
     return ScheduledTask(
@@ -57,4 +71,6 @@ def next_attempt(
         parties=tuple(ScheduledPartyTask(site=s, status=TaskStatus.WAITING) for s in sites),
         epoch=epoch,
         retries=retries,
+        cache_key=task.cache_key if epoch == task.epoch else None,  # a rerun may change parameters
+        infrastructure_retries=infrastructure_retries,
     )

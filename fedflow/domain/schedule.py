@@ -2,26 +2,35 @@
 
 The scheduler of the initiator looks at a frozen snapshot of one job and names the next steps.
 Decisions are level-triggered: computed from what is stored, so a lost event costs one tick and
-deciding twice gives the same answer. `app/apply.py` carries the actions out; each may be applied
-twice without harm.
+deciding twice gives the same answer. `app/scheduling/apply.py` carries the actions out; each may
+be applied twice without harm.
 
 A job passes through its *sites* (role and party) in phases: it is created at all of them at once;
 then cores are asked for one site after the other, in the order of `Site.order`, so that two
-initiators cannot hold each other up for ever; a denial gives back what was taken.
+initiators cannot hold each other up for ever; a denial gives back what was taken, unless the job
+has waited for so long that it starves (`domain/queue.py`).
+
+A job is *held* while nothing of it may start (somebody paused it, or its next step is not allowed
+yet) and nothing of it runs: it gives its cores back and waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from fedflow.base.clock import is_older
+from fedflow.base.errors import HeldTooLong, TaskTimedOut
 from fedflow.domain.dag import Dag
+from fedflow.domain.policies import End, Policy, Verdict, verdict
+from fedflow.domain.resources import Amount
 from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_FINAL,
     TASK_FINAL,
+    TASK_SEVERITY,
     TASK_SUCCEEDED,
     JobStatus,
     TaskStatus,
@@ -73,6 +82,21 @@ class PartyTaskView:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """How one component is run, as the job's parameters say; `domain.rules` makes them."""
+
+    policy: Policy = Policy.ALL_SUCCESS
+    timeout_ms: int | None = None  #: from the start of an attempt
+    retries: int = 0  #: in each epoch
+    retry_delay_ms: int = 0  #: pause before a failed task is tried again
+    retry_on: frozenset[str] | None = None  #: errors; None: all but `PERMANENT` ones
+    takes: Mapping[Site, Amount] = field(default_factory=dict)  #: of the job's shares
+
+
+PLAIN: Final = Rule()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TaskView:
     """The latest attempt of a task and what each of its sites reported.
 
@@ -82,9 +106,14 @@ class TaskView:
     version: int
     status: TaskStatus
     parties: Mapping[Site, PartyTaskView]
+    started_ms: int | None = None
     ended_ms: int | None = None
+    reason: Reason | None = None  #: why it ended, once that is stored
     retries_left: int = 0
+    infrastructure_left: int = 0  #: retries after failures of `INFRASTRUCTURE`
     kept: bool = False
+    begun: bool = False  #: an attempt of this epoch was started, so it has had its step
+    rule: Rule = PLAIN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,12 +135,25 @@ class JobView:
     tasks: Mapping[str, TaskView]
     parallelism: int  #: how many tasks may run at once
     created_ms: int  #: when this epoch of the job began
-    timeout_ms: int  #: from then to the end
+    timeout_ms: int  #: from then to the end, without the time in which it was held
     create_timeout_ms: int  #: how long the sites may take to accept the job
     lease_ms: int  #: a site that did not answer for longer is lost
-    retry_delay_ms: int = 0  #: pause before a failed task is tried again
+    shares: Mapping[Site, Amount] = field(default_factory=dict)  #: empty: any `parallelism` fit
+    selected: frozenset[str] | None = None  #: components that shall run; None: all
+    paused: Reason | None = None  #: who wants nothing to start
+    steps_left: int | None = None  #: how many more components may begin; None: all
+    held_ms: int | None = None  #: since when it is held
+    rested_ms: int = 0  #: how long it was held before, in this epoch
+    waits_ms: int | None = None  #: since when it waits for cores; None: since its epoch began
+    hold_limit_ms: int = 604_800_000
     may_apply: bool = True  #: the queue lets this job ask for cores now
+    starving_after_ms: int | None = None  #: a job that waits for longer keeps what it was granted
     stop: StopRequest | None = None
+
+    @property
+    def queued_ms(self) -> int:
+        """Return when it began to wait for cores."""
+        return self.created_ms if self.waits_ms is None else self.waits_ms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,11 +199,28 @@ class SettleTask:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SkipTask:
+    """A task will not run: its policy forbids it for good, or nobody asked for it."""
+
+    component: str
+    version: int
+    reason: Reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RetryTask:
     """A task failed and shall be tried again: make a new attempt at all its sites."""
 
     component: str
     version: int  #: of the attempt that failed
+    infrastructure: bool = False  #: a server failed, not the task: it costs none of its retries
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HoldJob:
+    """Nothing runs and nothing may start: give the cores back and wait."""
+
+    reason: Reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +231,18 @@ class EndJob:
     reason: Reason | None
 
 
-Action = QueueJob | ApplyAt | ReleaseAt | StartJob | StartTask | SettleTask | RetryTask | EndJob
+Action = (
+    QueueJob
+    | ApplyAt
+    | ReleaseAt
+    | StartJob
+    | StartTask
+    | SettleTask
+    | SkipTask
+    | RetryTask
+    | HoldJob
+    | EndJob
+)
 
 
 def decide(view: JobView, now_ms: int) -> list[Action]:
@@ -184,8 +254,9 @@ def decide(view: JobView, now_ms: int) -> list[Action]:
     lost = _lost(view, now_ms)
     if lost is not None:
         return [EndJob(status=JobStatus.FAILED, reason=lost)]
-    if is_older(view.created_ms, view.timeout_ms, now_ms):
-        return [EndJob(status=JobStatus.TIMEOUT, reason=_timed_out(view))]
+    late = _too_late(view, now_ms)
+    if late is not None:
+        return [EndJob(status=JobStatus.TIMEOUT, reason=late)]
     if view.status is JobStatus.READY:
         return _create(view, now_ms)
     if view.status is JobStatus.WAITING:
@@ -212,7 +283,17 @@ def _lost(view: JobView, now_ms: int) -> Reason | None:
     return None
 
 
-def _timed_out(view: JobView) -> Reason:
+def _too_late(view: JobView, now_ms: int) -> Reason | None:
+    """Return why the job's time is up: its timeout, which stands still while it is held, or the
+    limit of that.
+    """
+    if view.held_ms is not None:
+        if not is_older(view.held_ms, view.hold_limit_ms, now_ms):
+            return None
+        error = HeldTooLong(hours=view.hold_limit_ms // 3_600_000)
+        return Reason(code=error.name, message=error.message)
+    if not is_older(view.created_ms + view.rested_ms, view.timeout_ms, now_ms):
+        return None
     seconds = view.timeout_ms // 1000
     return Reason(
         code="JobTimedOut",
@@ -237,56 +318,175 @@ def _create(view: JobView, now_ms: int) -> list[Action]:
 def _acquire(view: JobView, now_ms: int) -> list[Action]:
     """Ask for cores one site after the other; after a denial give everything back first."""
     sites = sorted(view.sites, key=lambda s: s.site.order)
+    granted = tuple(s.site for s in sites if s.phase is SitePhase.GRANTED)
+    if view.paused is not None or view.steps_left == 0:
+        if view.held_ms is None:
+            return [HoldJob(reason=_why_held(view))]
+        return [ReleaseAt(sites=granted)] if granted else []
     if any(s.phase is SitePhase.APPLYING for s in sites):
         return []
-    granted = tuple(s.site for s in sites if s.phase is SitePhase.GRANTED)
     if len(granted) == len(sites):
         return [StartJob()]
     if any(s.phase is SitePhase.DENIED and now_ms < s.retry_ms for s in sites):
-        return [ReleaseAt(sites=granted)] if granted else []
+        return [ReleaseAt(sites=granted)] if granted and not _starves(view, now_ms) else []
     if not view.may_apply and not granted:
         return []
     return [ApplyAt(site=next(s.site for s in sites if s.phase is not SitePhase.GRANTED))]
 
 
+def _starves(view: JobView, now_ms: int) -> bool:
+    after_ms = view.starving_after_ms
+    return after_ms is not None and is_older(view.queued_ms, after_ms, now_ms)
+
+
 def _run(view: JobView, now_ms: int) -> list[Action]:
-    """Settle what ended, start what is ready, and end the job when neither is left.
+    """Settle what ended, start what is ready, and hold or end the job when nothing is left.
 
-    A task that waits for its retry does not stop the others; any other failure does.
+    A task that waits for its retry does not stop the others. Any other failure does, unless some
+    component of the job has a policy that can live with failures.
     """
-    actions: list[Action] = []
-    retries: list[Action] = []
-    statuses: dict[str, TaskStatus] = {}
-    stopped = False
-    pending = False
-    for component in view.dag.order:
-        task = view.tasks[component]
-        status = task.status
-        if status not in TASK_FINAL:
-            derived = federated_status(p.status for p in task.parties.values())
-            if derived in TASK_FINAL and not _awaits_cause(task, now_ms):
-                status = derived
-                actions.append(_settle(component, task, derived))
-        statuses[component] = status
-        if status in TASK_SUCCEEDED or status not in TASK_FINAL:
-            continue
-        if may_retry(task, status):
-            pending = True
-            if task.status in TASK_FINAL and now_ms >= retry_at_ms(view, task):
-                retries.append(RetryTask(component=component, version=task.version))
-        elif not task.kept:
-            stopped = True
-    running = sum(s is TaskStatus.RUNNING for s in statuses.values())
-    if not stopped:
-        actions += retries
-        ready = [c for c in view.dag.order if _is_ready(c, view.dag, statuses)]
-        starts = ready[: max(0, view.parallelism - running)]
-        actions += [StartTask(component=c, version=view.tasks[c].version) for c in starts]
-        running += len(starts)
-    if running == 0 and (stopped or not pending):
-        actions.append(_end(view, statuses))
-    return actions
+    look = _Look(view, now_ms)
+    actions = look.actions
+    if look.stopped and not look.goes_on:
+        return actions if look.running else [*actions, *_end(view, look)]
+    if view.paused is None:
+        actions += look.retries
+    starts = _starts(view, look)
+    actions += [StartTask(component=c, version=view.tasks[c].version) for c in starts]
+    if look.running or starts or (look.pending and view.paused is None):
+        return actions
+    if look.ready or look.pending:
+        return [*actions, HoldJob(reason=_why_held(view))]
+    return [*actions, *_end(view, look)]
 
+
+class _Look:
+    """What one pass over a running job's tasks found, in the order of the DAG."""
+
+    def __init__(self, view: JobView, now_ms: int) -> None:
+        self.actions: list[Action] = []
+        self.retries: list[Action] = []  #: that are due
+        self.ready: list[str] = []
+        self.running: list[str] = []
+        self.unselected: list[str] = []  #: that have not ended
+        self.statuses: dict[str, TaskStatus] = {}
+        self.reasons: dict[str, Reason | None] = {}  #: of what did not succeed
+        self.stopped = False  #: a failure of this epoch that nothing makes up for
+        self.pending = False  #: some task waits for its retry
+        self.goes_on = any(t.rule.policy is not Policy.ALL_SUCCESS for t in view.tasks.values())
+        self._ends: dict[str, End] = {}
+        for component in view.dag.order:
+            task = view.tasks[component]
+            if task.status is TaskStatus.WAITING:
+                status = self._waiting(view, component, task)
+            else:
+                status = self._started(component, task, now_ms)
+            self.statuses[component] = status
+
+    def _waiting(self, view: JobView, component: str, task: TaskView) -> TaskStatus:
+        if view.selected is not None and component not in view.selected:
+            self.unselected.append(component)
+            self._ends[component] = End.SKIPPED
+            return task.status
+        upstream = view.dag.upstream(component)
+        found = verdict(task.rule.policy, [self._ends[up] for up in upstream])
+        self._ends[component] = End.OPEN
+        if found is Verdict.START:
+            self.ready.append(component)
+        if found is not Verdict.SKIP or not self.goes_on:
+            return task.status
+        reason = self._why_skipped(upstream, task.rule.policy)
+        self.actions.append(SkipTask(component=component, version=task.version, reason=reason))
+        self.reasons[component] = reason
+        self._ends[component] = End.SKIPPED
+        return TaskStatus.CANCELED
+
+    def _why_skipped(self, upstream: Iterable[str], policy: Policy) -> Reason:
+        bad = next(up for up in upstream if self._ends[up] in (End.FAILED, End.SKIPPED))
+        how = "was skipped" if self._ends[bad] is End.SKIPPED else f"is {self.statuses[bad].value}"
+        message = f"skipped by its policy {policy.value}, because {bad} {how}"
+        return Reason(code=SKIPPED, message=message)
+
+    def _started(self, component: str, task: TaskView, now_ms: int) -> TaskStatus:
+        status, reason = task.status, task.reason
+        if status not in TASK_FINAL:
+            settled = _settled(component, task, now_ms)
+            if settled is None:
+                self.running.append(component)
+                self._ends[component] = End.OPEN
+                return status
+            self.actions.append(settled)
+            status, reason = settled.status, settled.reason
+        if status in TASK_SUCCEEDED:
+            self._ends[component] = End.SUCCEEDED
+            return status
+        reason = reason or first_reason(task.parties.items())
+        self.reasons[component] = reason
+        if was_skipped(status, reason):
+            self._ends[component] = End.SKIPPED
+        elif may_retry(task, status, reason):
+            self._ends[component] = End.OPEN
+            self.pending = True
+            if task.status in TASK_FINAL and now_ms >= retry_at_ms(task):
+                infrastructure = _is_infrastructure(task, reason)
+                self.retries.append(
+                    RetryTask(
+                        component=component, version=task.version, infrastructure=infrastructure
+                    )
+                )
+        else:
+            self._ends[component] = End.FAILED
+            self.stopped = self.stopped or not task.kept
+        return status
+
+
+def _starts(view: JobView, look: _Look) -> list[str]:
+    """Return which of the ready components start now: in order, as many as may and fit."""
+    if view.paused is not None:
+        return []
+    taken: dict[Site, Amount] = {}
+    for component in look.running if view.shares else ():
+        _take(taken, view.tasks[component].rule)
+    starts: list[str] = []
+    steps = view.steps_left
+    for component in look.ready:
+        if len(look.running) + len(starts) >= view.parallelism:
+            break
+        task = view.tasks[component]
+        if steps == 0 and not task.begun:
+            continue
+        if (look.running or starts) and not _fits(view, taken, task.rule):
+            continue
+        _take(taken, task.rule)
+        starts.append(component)
+        if steps is not None and not task.begun:
+            steps -= 1
+    return starts
+
+
+def _take(taken: dict[Site, Amount], rule: Rule) -> None:
+    for site, amount in rule.takes.items():
+        taken[site] = taken.get(site, Amount()) + amount
+
+
+def _fits(view: JobView, taken: Mapping[Site, Amount], rule: Rule) -> bool:
+    """Tell whether a task fits into what the running ones leave of the job's shares."""
+    return all(
+        (taken.get(site, Amount()) + amount).fits(view.shares[site])
+        for site, amount in rule.takes.items()
+        if site in view.shares
+    )
+
+
+def _why_held(view: JobView) -> Reason:
+    message = "`fedflow job continue` lets the next component begin"
+    return view.paused or Reason(code=AWAITS_STEP, message=message)
+
+
+SKIPPED: Final = "Skipped"
+NOT_SELECTED: Final = "NotSelected"
+PAUSED: Final = "Paused"
+AWAITS_STEP: Final = "AwaitsStep"
 
 PERMANENT: frozenset[str] = frozenset(
     {
@@ -297,23 +497,59 @@ PERMANENT: frozenset[str] = frozenset(
 )  # fmt: skip
 """Errors that a second try would meet again."""
 
+INFRASTRUCTURE: frozenset[str] = frozenset({"ServerRestarted", "ServerLost", "PeerFailed"})
+"""Errors that are no doing of the task: a server went away. `PeerFailed` comes first only if no
+site had an error of its own to tell, so the way between them, or a server, broke.
+"""
 
-def may_retry(task: TaskView, status: TaskStatus) -> bool:
-    """Tell whether a failed attempt will be tried again."""
-    if status is not TaskStatus.FAILED or task.retries_left < 1 or task.kept:
+
+def was_skipped(status: TaskStatus, reason: Reason | None) -> bool:
+    """Tell whether a task ended without having had its turn."""
+    return (
+        status is TaskStatus.CANCELED
+        and reason is not None
+        and reason.code in (SKIPPED, NOT_SELECTED)
+    )
+
+
+def may_retry(task: TaskView, status: TaskStatus, reason: Reason | None) -> bool:
+    """Tell whether an attempt that ended so will be tried again."""
+    if status not in (TaskStatus.FAILED, TaskStatus.TIMEOUT) or task.kept:
         return False
-    reason = first_reason(task.parties.items())
-    return reason is None or reason.code not in PERMANENT
+    if _is_infrastructure(task, reason):
+        return True
+    code = reason.code if reason is not None else ""
+    if task.rule.retry_on is not None:
+        return task.retries_left > 0 and code in task.rule.retry_on
+    return task.retries_left > 0 and code not in PERMANENT
 
 
-def retry_at_ms(view: JobView, task: TaskView) -> int:
+def _is_infrastructure(task: TaskView, reason: Reason | None) -> bool:
+    is_one = reason is not None and reason.code in INFRASTRUCTURE
+    return is_one and task.infrastructure_left > 0
+
+
+def retry_at_ms(task: TaskView) -> int:
     """Return when the retry of an ended attempt is due."""
-    return (task.ended_ms or 0) + view.retry_delay_ms
+    return (task.ended_ms or 0) + task.rule.retry_delay_ms
 
 
-def _is_ready(component: str, dag: Dag, statuses: Mapping[str, TaskStatus]) -> bool:
-    return statuses[component] is TaskStatus.WAITING and all(
-        statuses[up] in TASK_SUCCEEDED for up in dag.upstream(component)
+def _settled(component: str, task: TaskView, now_ms: int) -> SettleTask | None:
+    """Return how a started task ended: as its sites say, or because its time is up."""
+    derived = federated_status(p.status for p in task.parties.values())
+    if derived in TASK_FINAL:
+        return None if _awaits_cause(task, now_ms) else _settle(component, task, derived)
+    limit_ms, started_ms = task.rule.timeout_ms, task.started_ms
+    if limit_ms is None or started_ms is None or not is_older(started_ms, limit_ms, now_ms):
+        return None
+    error = TaskTimedOut(
+        component=component, seconds=(now_ms - started_ms) // 1000, limit=limit_ms // 1000
+    )
+    return SettleTask(
+        component=component,
+        version=task.version,
+        status=TaskStatus.TIMEOUT,
+        reason=Reason(code=error.name, message=error.message.removesuffix(".")),
     )
 
 
@@ -351,14 +587,42 @@ def first_reason(parties: Iterable[tuple[Site, PartyTaskView]]) -> Reason | None
     return min(with_reason, key=lambda item: (item[0].code in FOLLOW_ON, item[1]))[0]
 
 
-def _end(view: JobView, statuses: Mapping[str, TaskStatus]) -> EndJob:
-    seen = set(statuses.values())
-    for status in (TaskStatus.FAILED, TaskStatus.TIMEOUT, TaskStatus.CANCELED):
-        if status in seen:
-            component = next(c for c in view.dag.order if statuses[c] is status)
-            reason = first_reason(view.tasks[component].parties.items())
-            return EndJob(status=JobStatus(status.value), reason=_named(component, reason))
-    return EndJob(status=JobStatus.SUCCESS, reason=None)
+def _end(view: JobView, look: _Look) -> Iterator[Action]:
+    """Yield the end of the job, and before it that of the components that nobody asked for.
+
+    The worst of what counts names the end. What did not succeed does not count if everything
+    behind it ran all the same.
+    """
+    for component in look.unselected:
+        version = view.tasks[component].version
+        yield SkipTask(component=component, version=version, reason=_not_selected())
+    worst: dict[TaskStatus, str] = {}
+    for component in view.dag.order:
+        if look.statuses[component] in TASK_SEVERITY and _counts(view, look, component):
+            worst.setdefault(look.statuses[component], component)
+    for status in TASK_SEVERITY:
+        if status in worst:
+            reason = _named(worst[status], look.reasons.get(worst[status]))
+            yield EndJob(status=JobStatus(status.value), reason=reason)
+            return
+    yield EndJob(status=JobStatus.SUCCESS, reason=None)
+
+
+def _not_selected() -> Reason:
+    return Reason(code=NOT_SELECTED, message="the job's parameter run_to leaves it out")
+
+
+def _counts(view: JobView, look: _Look, component: str) -> bool:
+    reason = look.reasons.get(component)
+    if reason is not None and reason.code == NOT_SELECTED:
+        return False
+    ran = TASK_FINAL - {TaskStatus.CANCELED}
+    behind = [
+        down
+        for down in view.dag.downstream(component)
+        if view.selected is None or down in view.selected
+    ]
+    return not behind or not all(look.statuses[down] in ran for down in behind)
 
 
 def _named(component: str, reason: Reason | None) -> Reason:
@@ -368,3 +632,40 @@ def _named(component: str, reason: Reason | None) -> Reason:
     return Reason(
         code=reason.code, message=f"{component}{where}: {reason.message}", site=reason.site
     )
+
+
+def next_look_ms(view: JobView, now_ms: int) -> int | None:
+    """Return when `decide` may answer differently without any event; None: only an event helps.
+
+    What is due already waits for an answer, not for time.
+    """
+    if view.status in JOB_FINAL:
+        return None
+    return min((at_ms for at_ms in _due_ms(view) if at_ms > now_ms), default=None)
+
+
+def _due_ms(view: JobView) -> Iterator[int]:
+    if view.held_ms is not None:
+        yield view.held_ms + view.hold_limit_ms + 1
+    else:
+        yield view.created_ms + view.rested_ms + view.timeout_ms + 1
+    if view.status is JobStatus.READY:
+        yield view.created_ms + view.create_timeout_ms + 1
+    elif view.status is JobStatus.WAITING:
+        yield from (s.retry_ms for s in view.sites if s.phase is SitePhase.DENIED)
+    else:
+        for task in view.tasks.values():
+            yield from _task_due_ms(view, task)
+
+
+def _task_due_ms(view: JobView, task: TaskView) -> Iterator[int]:
+    if task.status is TaskStatus.RUNNING:
+        if task.rule.timeout_ms is not None and task.started_ms is not None:
+            yield task.started_ms + task.rule.timeout_ms + 1
+        since_ms = [p.since_ms for p in task.parties.values() if p.reason is not None]
+        if since_ms:
+            yield min(since_ms) + CAUSE_WAIT_MS + 1
+    elif task.status in (TaskStatus.FAILED, TaskStatus.TIMEOUT) and view.paused is None:
+        reason = task.reason or first_reason(task.parties.items())
+        if may_retry(task, task.status, reason):
+            yield retry_at_ms(task)

@@ -33,6 +33,7 @@ class JobEvent(StrEnum):
 
     QUEUED = "queued"
     STARTED = "started"
+    HELD = "held"  #: nothing of it runs and nothing may start: it gave its cores back
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELED = "canceled"
@@ -106,6 +107,7 @@ JOB_MOVES: Final[Mapping[tuple[JobStatus, JobEvent], JobStatus]] = {
     (JobStatus.READY, JobEvent.CANCELED): JobStatus.CANCELED,
     (JobStatus.READY, JobEvent.TIMED_OUT): JobStatus.TIMEOUT,
     (JobStatus.WAITING, JobEvent.STARTED): JobStatus.RUNNING,
+    (JobStatus.RUNNING, JobEvent.HELD): JobStatus.WAITING,
     **{(JobStatus.WAITING, event): end for event, end in _JOB_ENDS.items()},
     **{(JobStatus.RUNNING, event): end for event, end in _JOB_ENDS.items()},
     (JobStatus.FAILED, JobEvent.OVERRULED_SUCCESS): JobStatus.SUCCESS,
@@ -125,10 +127,10 @@ JOB_LATE: Final = frozenset(
     {
         (status, event)
         for status in JOB_FINAL
-        for event in (JobEvent.QUEUED, JobEvent.STARTED, *_JOB_ENDS)
+        for event in (JobEvent.QUEUED, JobEvent.STARTED, JobEvent.HELD, *_JOB_ENDS)
     }
     | {(JobStatus.RUNNING, JobEvent.STARTED), (JobStatus.RUNNING, JobEvent.QUEUED)}
-    | {(JobStatus.WAITING, JobEvent.QUEUED)}
+    | {(JobStatus.WAITING, JobEvent.QUEUED), (JobStatus.WAITING, JobEvent.HELD)}
     | {
         (status, event)
         for status in JobStatus

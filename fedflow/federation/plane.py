@@ -128,8 +128,14 @@ class DataPlane:
     def in_thread(
         self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[R]:
-        """Return a future of `function(*args, **kwargs)`, run beside the event loop."""
-        return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+        """Return a future of `function(*args, **kwargs)`, run beside the event loop.
+
+        Raises: CancelledError: the server stops; streams of other parties end a little later.
+        """
+        try:
+            return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+        except RuntimeError as exc:
+            raise asyncio.CancelledError from exc
 
     # --- any thread
 
@@ -141,6 +147,10 @@ class DataPlane:
         key = (session, site)
         if self._book.open(key, token=token, sites=tuple(sites)):
             self._on_loop(self.mailbox.was_opened, key)
+
+    def knows(self, session: str, site: Site) -> bool:
+        """Tell whether a site's session is, or lately was, open here."""
+        return self._book.find((session, site)) is not None
 
     def close_session(self, session: str, site: Site) -> None:
         """End the session of `site` in order: unread values go, peers that wait for it are told."""

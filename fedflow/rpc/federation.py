@@ -13,7 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -27,6 +27,8 @@ from fedflow.base.errors import (
     SpoolFull,
 )
 from fedflow.base.ids import PartyId
+from fedflow.domain.servers import Instance
+from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey, key_from_wire, site_from_wire
 from fedflow.federation.mailbox import Arrival
 from fedflow.federation.messages import (
@@ -45,7 +47,14 @@ from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob
 from fedflow.rpc.bulk import BULK, Upload
 from fedflow.rpc.links import Link
-from fedflow.rpc.streams import BROKEN, Authenticate, OpenChannel, lost_connection, refusal
+from fedflow.rpc.streams import (
+    BROKEN,
+    Authenticate,
+    Metadata,
+    OpenChannel,
+    lost_connection,
+    refusal,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +64,33 @@ R = TypeVar("R")
 READ_THREADS = 2
 ACK_DELAY_S = 0.003  #: how long an acknowledgement of a small value waits for others
 ACK_BATCH = 64
+_LAST_WRITE_S = 1.0  #: how long the end of a stream waits for an answer that is being written
 WAITING_STREAMS = 8  #: streams for big values that may wait, per one that may arrive
+
+
+class OtherServers(Protocol):
+    """The other servers of this party, for what is not meant for this one; `rpc/relays.py`."""
+
+    @property
+    def needed(self) -> bool:
+        """Tell whether there is another server at the moment."""
+
+    def is_server(self, context: Any) -> bool:
+        """Tell whether a stream is from one of them: what it brings goes no further."""
+
+    async def find(self, session: str, site: Site) -> Instance | None:
+        """Return the other server where a session is open, None if it is none, or none yet."""
+
+    async def deliver(
+        self, key: ValueKey, body: bytes, *, digest: str, is_here: Callable[[], bool]
+    ) -> bool:
+        """Deliver a small value where its session is; False as soon as that is here."""
+
+    async def notify(self, notice: Notice, to: Instance, party_id: PartyId) -> None:
+        """Pass a notice on."""
+
+    async def stream(self, context: Any, offer: bytes, to: Instance) -> None:
+        """Pass a stream that carries one big value on, both ways, until it ends."""
 
 
 class GrpcOutgoing:
@@ -67,8 +102,10 @@ class GrpcOutgoing:
         open_channel: OpenChannel,
         is_local: Callable[[PartyId], bool],
         settings: FederationSettings,
+        metadata: Metadata = (),
     ) -> None:
         self._open_channel = open_channel
+        self._metadata = metadata
         self._is_local = is_local
         self._settings = settings
         self._links: dict[PartyId, Link] = {}
@@ -96,7 +133,7 @@ class GrpcOutgoing:
         while True:
             channel = self._bulk_channel(party)
             upload = Upload(
-                channel.stream_stream(BULK)(),
+                channel.stream_stream(BULK)(metadata=self._metadata),
                 key=key,
                 blob=blob,
                 settings=self._settings,
@@ -154,7 +191,10 @@ class GrpcOutgoing:
         link = self._links.get(party_id)
         if link is None:
             link = self._links[party_id] = Link(
-                party_id, open_channel=self._open_channel, settings=self._settings
+                party_id,
+                open_channel=self._open_channel,
+                settings=self._settings,
+                metadata=self._metadata,
             )
         return link
 
@@ -183,9 +223,11 @@ class DataPlaneService:
     """The gRPC service `fedflow.v1.DataPlane`: what other parties send."""
 
     def __init__(
-        self, plane: DataPlane, *, authenticate: Authenticate, settings: FederationSettings
-    ) -> None:
+        self, plane: DataPlane, *, authenticate: Authenticate, settings: FederationSettings,
+        servers: OtherServers | None = None,
+    ) -> None:  # fmt: skip
         self._plane = plane
+        self._servers = servers
         self._authenticate = authenticate
         self._settings = settings
         self._active = 0  #: big values that are arriving
@@ -203,9 +245,12 @@ class DataPlaneService:
         )
 
     async def _messages(self, _: Any, context: Any) -> None:
+        from_server = self._servers is not None and self._servers.is_server(context)
         stream = _Inbound(
             context,
             plane=self._plane,
+            servers=None if from_server else self._servers,
+            is_trusted=from_server,
             party=self._authenticate(context),
             ping_s=self._settings.progress_timeout_s / 3,
         )
@@ -216,7 +261,13 @@ class DataPlaneService:
     async def _bulk(self, _: Any, context: Any) -> None:
         self._streams += 1
         try:
-            key, offer = await self._read_offer(context)
+            key, offer, raw = await self._read_offer(context)
+            servers = self._servers
+            if servers is not None and servers.needed and not servers.is_server(context):
+                here = (key.session, key.destination)
+                if not self._plane.knows(*here) and (to := await servers.find(*here)) is not None:
+                    await servers.stream(context, raw, to)
+                    return
             if self._streams > WAITING_STREAMS * self._settings.max_inbound:
                 raise SpoolFull(used=self._streams, limit=self._settings.max_inbound)
             await self._receive(context, key, offer)
@@ -227,7 +278,8 @@ class DataPlaneService:
         finally:
             self._streams -= 1
 
-    async def _read_offer(self, context: Any) -> tuple[ValueKey, Offer]:
+    async def _read_offer(self, context: Any) -> tuple[ValueKey, Offer, bytes]:
+        """Return what a stream is about, and its first message."""
         party = self._authenticate(context)
         raw = await asyncio.wait_for(context.read(), self._settings.progress_timeout_s)
         frames = split_frames(raw) if isinstance(raw, bytes) else []
@@ -237,8 +289,9 @@ class DataPlaneService:
         if not 0 < offer.size <= self._settings.spool_bytes:
             raise BadRequest(reason=f"a value of {offer.size} bytes")
         key = key_from_wire(offer.key)
-        _check_party(party, key.source.party_id)
-        return key, offer
+        if self._servers is None or not self._servers.is_server(context):
+            _check_party(party, key.source.party_id)
+        return key, offer, raw
 
     async def _receive(self, context: Any, key: ValueKey, offer: Offer) -> None:
         mailbox = self._plane.mailbox
@@ -260,9 +313,9 @@ class DataPlaneService:
         """Write chunks to the part; the next one is read while the last one is written."""
         mailbox, part, key_id = self._plane.mailbox, arrival.part, arrival.key.id
         received, told = part.written, 0
+        writing = asyncio.create_task(asyncio.sleep(0))
         try:
             await context.write(self._go(received))
-            writing = asyncio.create_task(asyncio.sleep(0))
             while received < part.size:
                 async with asyncio.timeout(self._settings.progress_timeout_s):
                     raw = await context.read()
@@ -280,6 +333,7 @@ class DataPlaneService:
         except BadRequest as exc:  # the sender opens a new stream and goes on where this one broke
             await context.abort(grpc.StatusCode.ABORTED, exc.message)
         finally:
+            writing.add_done_callback(_look_at)
             self._plane.in_thread(part.close)
 
     def _share(self) -> int:
@@ -303,19 +357,30 @@ class DataPlaneService:
             task.cancel()
 
 
+def _look_at(done: asyncio.Task[None]) -> None:
+    """Look at how a write ended for which nobody waits, as its stream broke first."""
+    if not done.cancelled():
+        done.exception()
+
+
 class _Inbound:
     """One stream of small values and notices of another party."""
 
     def __init__(
-        self, context: Any, *, plane: DataPlane, party: PartyId | None, ping_s: float
-    ) -> None:
+        self, context: Any, *, plane: DataPlane, party: PartyId | None, ping_s: float,
+        servers: OtherServers | None, is_trusted: bool,
+    ) -> None:  # fmt: skip
         self._context = context
+        self._servers = servers
+        self._is_trusted = is_trusted
         self._plane = plane
         self._party = party
         self._ping_s = ping_s
         self._acks: deque[Ack] = deque()
         self._changed = asyncio.Event()
+        self._closed = False
         self._held: dict[int, asyncio.Task[None]] = {}
+        self._passing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Serve the stream until the sender closes it."""
@@ -327,29 +392,56 @@ class _Inbound:
         except BadRequest as exc:
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, exc.message)
         finally:
-            writer.cancel()
             for task in self._held.values():
                 task.cancel()
+            self._closed = True
+            self._changed.set()
+            # gRPC cannot end a call while one of its writes is under way
+            await asyncio.wait([writer], timeout=_LAST_WRITE_S)
+            writer.cancel()
 
     def _on_message(self, message: object, body: bytes) -> None:
         if not isinstance(message, (Put, Notice)):
             raise BadRequest(reason="only values and notices travel on this stream")
         try:
             if isinstance(message, Notice):
-                _check_party(self._party, site_from_wire(message.source).party_id)
-                self._plane.on_notice(message)
+                self._check_party(site_from_wire(message.source).party_id)
+                self._on_notice(message)
                 self._ack(Ack(seq=message.seq, status="stored"))
             else:
                 self._on_put(message, body)
         except FedflowError as exc:
             self._ack(Ack(seq=message.seq, status="refused", error=error_to_wire(exc)))
 
+    def _check_party(self, named: PartyId) -> None:
+        if not self._is_trusted:  # another server of this party has checked it
+            _check_party(self._party, named)
+
+    def _on_notice(self, notice: Notice) -> None:
+        destination = site_from_wire(notice.destination)
+        servers = self._servers
+        if servers is None or not servers.needed or self._plane.knows(notice.session, destination):
+            self._plane.on_notice(notice)
+            return
+        task = asyncio.create_task(self._pass_on(notice, destination, servers))
+        self._passing.add(task)
+        task.add_done_callback(self._passing.discard)
+
+    async def _pass_on(self, notice: Notice, destination: Site, servers: OtherServers) -> None:
+        to = await servers.find(notice.session, destination)
+        if to is None:
+            self._plane.on_notice(notice)
+        else:
+            await servers.notify(notice, to, destination.party_id)
+
     def _on_put(self, put: Put, body: bytes) -> None:
         key = key_from_wire(put.key)
-        _check_party(self._party, key.source.party_id)
+        self._check_party(key.source.party_id)
         if zlib.crc32(body) != put.crc32:
             raise BadRequest(reason="a value with a wrong checksum")
-        if self._plane.mailbox.put_now(key, body, digest=put.digest):
+        if self._is_elsewhere(key):
+            pass
+        elif self._plane.mailbox.put_now(key, body, digest=put.digest):
             self._ack(Ack(seq=put.seq, status="stored"))
             return
         self._ack(Ack(seq=put.seq, status="held"))
@@ -357,8 +449,24 @@ class _Inbound:
         self._held[put.seq] = task
         task.add_done_callback(lambda _: self._held.pop(put.seq, None))
 
+    def _is_elsewhere(self, key: ValueKey) -> bool:
+        """Tell whether a value may be for an executor of another server."""
+        servers = self._servers
+        if servers is None or not servers.needed:
+            return False
+        return not self._plane.knows(key.session, key.destination)
+
     async def _hold(self, put: Put, key: ValueKey, body: bytes) -> None:
         try:
+            if self._servers is not None and self._is_elsewhere(key):
+                async with asyncio.timeout(self._plane.settings.hold_timeout_s):
+                    delivered = await self._servers.deliver(
+                        key, body, digest=put.digest,
+                        is_here=lambda: self._plane.knows(key.session, key.destination),
+                    )  # fmt: skip
+                if delivered:
+                    self._ack(Ack(seq=put.seq, status="stored"))
+                    return
             await self._plane.mailbox.put(key, body, digest=put.digest)
         except (SpoolFull, TimeoutError):
             self._ack(Ack(seq=put.seq, status="later"))
@@ -377,7 +485,7 @@ class _Inbound:
 
     async def _write(self) -> None:
         """Send what is acknowledged, and a sign of life for what is held."""
-        while True:
+        while not self._closed:
             try:
                 async with asyncio.timeout(self._ping_s):
                     await self._changed.wait()

@@ -17,7 +17,14 @@ from fedflow.base.errors import FedflowError, PeerFailed
 from fedflow.base.ids import PartyId
 from fedflow.federation.messages import Ack, Notice, Put, error_from_wire, pack, split_frames
 from fedflow.federation.settings import FederationSettings
-from fedflow.rpc.streams import BROKEN, OpenChannel, Watchdog, refusal, was_canceled
+from fedflow.rpc.streams import (
+    BROKEN,
+    Metadata,
+    OpenChannel,
+    Watchdog,
+    refusal,
+    was_canceled,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +49,11 @@ class Link:
     """Carries messages to one party. Belongs to one event loop."""
 
     def __init__(
-        self, party_id: PartyId, *, open_channel: OpenChannel, settings: FederationSettings
-    ) -> None:
+        self, party_id: PartyId, *, open_channel: OpenChannel, settings: FederationSettings,
+        metadata: Metadata = (),
+    ) -> None:  # fmt: skip
         self.party_id = party_id
+        self._metadata = metadata
         self._open_channel = open_channel
         self._settings = settings
         self._pending: dict[int, _Pending] = {}
@@ -103,7 +112,7 @@ class Link:
     async def _converse(self) -> None:
         """Run one stream until it ends."""
         channel = self._open_channel(self.party_id)
-        call = channel.stream_stream(MESSAGES)()
+        call = channel.stream_stream(MESSAGES)(metadata=self._metadata)
         watchdog = self._watchdog = Watchdog(call, timeout_s=self._settings.progress_timeout_s)
         writer = asyncio.create_task(self._write(call, watchdog))
         try:

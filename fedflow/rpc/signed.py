@@ -1,4 +1,4 @@
-"""Calls of other parties that must carry their signature. See `app/keys.py`."""
+"""Calls of other parties that must carry their signature. See `app/administration/keys.py`."""
 
 from __future__ import annotations
 

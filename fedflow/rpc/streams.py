@@ -15,6 +15,8 @@ OpenChannel = Callable[[PartyId], grpc.aio.Channel]  #: may raise a FedflowError
 Authenticate = Callable[[grpc.aio.ServicerContext], PartyId | None]
 """Return the party that the caller's certificate names, or None where TLS is off."""
 
+Metadata = tuple[tuple[str, str], ...]  #: what a stream says of itself before its first message
+
 BROKEN = (grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError, OSError)
 """What a stream raises when it breaks; all mean: open it again."""
 

@@ -17,13 +17,20 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from fedflow.base.errors import BadPacket, FedflowError, ForbiddenRoute, NotAuthenticated
+from fedflow.base.errors import (
+    BadPacket,
+    FedflowError,
+    ForbiddenRoute,
+    IncompatibleVersions,
+    NotAuthenticated,
+)
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role
 from fedflow.wire import envelope, headers
 from fedflow.wire.json_text import decode_json
 from fedflow.wire.packet import METHOD, PacketCodec, PacketFields, call_metadata, reply_packet
 from fedflow.wire.paths import parse_party_path
+from fedflow.wire.versions import OURS, Speaks, common, read_speaks
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +49,7 @@ class UnarySettings:
     waiting: int = 256  #: calls that may wait for a thread; more are told to come back
     body_bytes: int = 32 * 1024 * 1024  #: largest JSON body of a command
     all_bytes: int = 256 * 1024 * 1024  #: of the calls that run or wait, if it is more than one
+    speaks: Speaks | None = OURS  #: None: say nothing of it, as releases of protocol 1
 
 
 class UnaryService:
@@ -113,12 +121,14 @@ class UnaryService:
         except Exception:
             logger.exception("a packet failed", extra={"action": "packet_failed"})
             body = envelope.encode(envelope.internal_error())
-        return packet, self._packets.encode(reply_packet(packet, body))
+        own = self._settings.speaks
+        answer = reply_packet(packet, body, protocol=own.header if own is not None else None)
+        return packet, self._packets.encode(answer)
 
     def _check(self, packet: PacketFields, party: PartyId | None) -> str:
         """Return the party that sent the packet.
 
-        Raises: BadPacket, BadRequest, ForbiddenRoute, NotAuthenticated.
+        Raises: BadPacket, BadRequest, ForbiddenRoute, NotAuthenticated, IncompatibleVersions.
         """
         size, limit = len(packet.body), self._settings.body_bytes
         if size > limit:
@@ -139,9 +149,19 @@ class UnaryService:
             raise BadPacket(reason=f"it claims to be from party {source}, which is here")
         if not self._hosts(packet.destination):
             raise BadPacket(reason=f"it is for party {packet.destination}, which is not here")
+        self._check_version(packet, source)
         if packet.body:
             decode_json(packet.body)
         return source
+
+    def _check_version(self, packet: PacketFields, source: str) -> None:
+        """Raises: IncompatibleVersions: the sender speaks no protocol that this server does."""
+        ours, told = self._settings.speaks, packet.headers.get(headers.PROTOCOL)
+        if ours is None or told == ours.header:
+            return
+        theirs = read_speaks(told)
+        if common(ours, theirs) is None:
+            raise IncompatibleVersions(party_id=source, theirs=theirs, ours=ours)
 
 
 BUSY: Final = "too many calls at once"

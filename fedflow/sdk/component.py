@@ -18,6 +18,8 @@ class ComponentSpec:
 
     `data_ports` are the input ports it understands, `outputs` the kinds it may produce (`data`,
     `model`, `cache`); `needs_input` tells that at least one data port must be connected.
+    `repeatable` tells that results depend on inputs and parameters only, and that nothing else
+    happens: jobs may then take over results of earlier ones (`reuse`).
     """
 
     module: str  #: the name in a DSL, matched without regard to case
@@ -26,6 +28,7 @@ class ComponentSpec:
     data_ports: tuple[str, ...]
     needs_input: bool
     outputs: tuple[str, ...]
+    repeatable: bool
     aliases: tuple[str, ...]
     param_name: str  #: what FATE calls its parameters, such as `HeteroLogisticParam`
     summary: str  #: one sentence for people
@@ -43,6 +46,7 @@ def component(
     data_ports: tuple[str, ...] = ("data",),
     needs_input: bool = True,
     outputs: tuple[str, ...] = ("data",),
+    repeatable: bool = True,
     aliases: tuple[str, ...] = (),
     param_name: str | None = None,
 ) -> Callable[[C], C]:
@@ -64,6 +68,7 @@ def component(
             data_ports=data_ports,
             needs_input=needs_input,
             outputs=outputs,
+            repeatable=repeatable,
             aliases=aliases,
             param_name=param_name or f"{module}Param",
             summary=(cls.__doc__ or module).strip().splitlines()[0],

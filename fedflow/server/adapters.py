@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from fedflow.app.folders import Folders
-from fedflow.app.launcher import WorkerSettings
+from fedflow.app.party.launcher import WorkerSettings
+from fedflow.app.party.processes import Processes
 from fedflow.app.ports import Store
-from fedflow.app.processes import Processes
 from fedflow.app.timing import Timing
 from fedflow.base.ids import PartyId
 from fedflow.base.settings import Settings
@@ -25,10 +25,13 @@ def timing_of(settings: Settings) -> Timing:
     given = settings.scheduling
     return Timing(
         create_timeout_ms=int(given.create_timeout_s * 1000),
+        starving_after_ms=int(given.starving_after_s * 1000),
         lease_ms=int(given.lease_s * 1000),
         heartbeat_ms=int(given.heartbeat_s * 1000),
         call_timeout_s=given.call_timeout_s,
+        preflight_timeout_s=given.preflight_timeout_s,
         retry_cap_ms=int(given.retry_cap_s * 1000),
+        hold_limit_ms=int(given.hold_limit_s * 1000),
         launch_grace_ms=int(given.launch_grace_s * 1000),
         stop_grace_s=given.stop_grace_s,
     )

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fedflow.app.administration import Administration
+from fedflow.app.administration.administration import Administration
+from fedflow.app.administration.info import Info
+from fedflow.app.administration.keys import Keys
+from fedflow.app.administration.modules import Modules
+from fedflow.app.administration.neighbours import Neighbours
+from fedflow.app.administration.permissions import PermissionRules
+from fedflow.app.administration.providers import Providers
+from fedflow.app.administration.registry import Registry
+from fedflow.app.administration.templates import Templates
 from fedflow.app.core import Core
 from fedflow.app.folders import Folders
-from fedflow.app.info import Info
-from fedflow.app.job_files import JobFiles
-from fedflow.app.keys import Keys
-from fedflow.app.log_files import LogFiles
-from fedflow.app.modules import Modules
-from fedflow.app.neighbours import Neighbours
-from fedflow.app.permissions import PermissionRules
+from fedflow.app.jobs.job_files import JobFiles
+from fedflow.app.jobs.log_files import LogFiles
 from fedflow.app.ports import PartyClient, Store
-from fedflow.app.providers import Providers
-from fedflow.app.registry import Registry
-from fedflow.app.templates import Templates
 from fedflow.base.clock import Clock
 from fedflow.base.errors import BadSetting
 from fedflow.base.examples import examples_folder
@@ -57,10 +57,14 @@ def build_administration(
     )
     neighbours = Neighbours(
         info=given.info,
-        parties=given.parties,
+        parties=given.core.parties,
+        circuits=given.core.circuits,
+        preflight=given.core.preflight,
+        store=given.store,
+        routes=given.routes.addresses,
         call_timeout_s=settings.scheduling.call_timeout_s,
     )
-    given.core.commands.add("info_common", neighbours.answer)
+    given.core.commands.add_look("info_common", neighbours.answer)
 
     def read_again() -> None:
         if reread is not None:

@@ -11,18 +11,22 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any, TypeVar
 
-from fedflow.app.cleaning import Cleaning
+from fedflow.app.administration.info import Info, Place
+from fedflow.app.administration.keys import Keys
+from fedflow.app.administration.modules import Modules
+from fedflow.app.administration.servers import Servers
 from fedflow.app.core import ENGINE, Core, Ports, build_core
 from fedflow.app.folders import Folders
-from fedflow.app.info import Info, Place
-from fedflow.app.keys import Keys
-from fedflow.app.modules import Modules
-from fedflow.app.processes import Processes
-from fedflow.app.resources import Resources
+from fedflow.app.jobs.cleaning import Cleaning
+from fedflow.app.jobs.history import Histories
+from fedflow.app.jobs.resources import Resources
+from fedflow.app.jobs.tracking import Tracking
+from fedflow.app.party.processes import Processes
+from fedflow.app.scheduling.leadership import Leadership
 from fedflow.app.services import Services
-from fedflow.app.tracking import Tracking
 from fedflow.app.waiting import Changes
-from fedflow.base.clock import SystemClock, is_older
+from fedflow.base.clock import SteadyClock, SystemClock, is_older
+from fedflow.base.errors import NotLeading
 from fedflow.base.ids import new_salt
 from fedflow.base.settings import Settings
 from fedflow.executor.processes import this_host
@@ -32,7 +36,9 @@ from fedflow.models.blobs import LocalBlobs
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.federation import DataPlaneService, GrpcOutgoing
 from fedflow.rpc.packets import ProtobufPackets
+from fedflow.rpc.relays import Relays
 from fedflow.rpc.server import RpcServer, RpcSettings
+from fedflow.rpc.servers import ServersService
 from fedflow.rpc.signed import SignedDoor
 from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.rpc.unary import UnaryService, UnarySettings
@@ -53,19 +59,32 @@ from fedflow.server.administration import (
 )
 from fedflow.server.data import build_data
 from fedflow.server.models import build_models
+from fedflow.server.servers import (
+    BeatThread,
+    LeadThread,
+    WakeLeader,
+    address_for_others,
+    answered,
+    not_now,
+    own_instance,
+    pass_on,
+)
 from fedflow.server.sockets import socket_folder
-from fedflow.server.threads import Couriers, DetectorThread, Pulses, SchedulerThread, Wakeups
+from fedflow.server.threads import DetectorThread, HeartThread, LeaderThreads, Wakeups
 from fedflow.tables.archives import LocalArchives
 from fedflow.transport.channels import Channels, ChannelSettings
 from fedflow.transport.grpc_client import GrpcClient
 from fedflow.transport.loopback import LoopbackClient
 from fedflow.transport.router import Router
 from fedflow.transport.routes import RouteTable, make_routes
+from fedflow.transport.servers import ServerLinks
 from fedflow.web.app import create_app
 from fedflow.web.current import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.relay import Relay
 from fedflow.web.routes import look_paths
+from fedflow.wire.servers import Answer, Message, PartyCommand, Wake
+from fedflow.wire.versions import BEFORE, OURS, Speaks
 
 _RPC_GRACE_S = 0.2
 """What is left when the gRPC server stops are other parties' streams, which do not end alone."""
@@ -81,34 +100,47 @@ class FedflowServer:
     """One running server. `open` starts everything, `close` stops it; executors live on."""
 
     def __init__(
-        self, settings: Settings, home: Path, *, reread: Callable[[], Settings] | None = None
-    ) -> None:
-        """`reread` returns the settings as the conf has them later; `server/reload` calls it."""
+        self, settings: Settings, home: Path, *, reread: Callable[[], Settings] | None = None,
+        speaks: Speaks | None = OURS,
+    ) -> None:  # fmt: skip
+        """`reread` returns the settings as the conf has them later; `server/reload` calls it.
+
+        `speaks` are the protocols between parties that it claims to speak, None: it says nothing,
+        as releases of protocol 1.
+        """
+        self._speaks = speaks
         self.settings = settings
         self._reread = reread
-        self.folders = Folders(home)
+        shared = settings.shared_home
+        self.folders = Folders(home, Path(shared) if shared is not None else None)
         self.place: Place | None = None
-        self._clock = SystemClock()
+        self._wall = SystemClock()
+        self._clock = SteadyClock(self._wall)
         self._timing = timing_of(settings)
-        self._changes = Changes(self._clock)
+        self._changes = Changes(self._wall)
         self._swept_ms = 0
         self._wakeups = Wakeups(self._changes)
         self._relay: Relay | None = None
+        self._beat: BeatThread | None = None
+        self._lead: LeadThread | None = None
         self._parts = ExitStack()  #: what was opened, closed in the opposite order
 
     def open(self) -> None:
         """Start the server; returns once its doors are open.
 
-        Raises: StoreUnavailable, SchemaTooNew, PortInUse, BadSetting: `close` cleans up.
+        Raises: StoreUnavailable, SchemaTooNew, PortInUse, BadSetting, HomeNotUsable,
+            SharedHomeDiffers: `close` cleans up.
         """
         self._sockets = socket_folder(self.folders)
         self._credentials = credentials_of(self.settings, self._clock.now_ms())
         self._open_store()
         self._open_executor()
         self._open_parties()
+        self._open_servers()
         self._wire_core()
         self._core.detector.recover()
         self._open_doors()
+        self._join_servers()
         self._start_threads()
 
     def _open_store(self) -> None:
@@ -116,8 +148,13 @@ class FedflowServer:
         self._parts.callback(self._store.close)
         engine = self.settings.fate_on_standalone.standalone
         with self._store.transaction() as tx:
-            cores = engine.cores_per_node * engine.nodes
-            tx.engines.put(ENGINE, cores, now_ms=self._clock.now_ms())
+            tx.engines.put(
+                ENGINE,
+                engine.cores_per_node * engine.nodes,
+                memory=engine.memory_per_node * engine.nodes,
+                cores_percent=engine.max_cores_percent_per_job,
+                now_ms=self._clock.now_ms(),
+            )
 
     def _open_executor(self) -> None:
         self._processes = Processes()
@@ -151,6 +188,7 @@ class FedflowServer:
             remote=GrpcClient(
                 channels, packets=ProtobufPackets(), own_party=own_party,
                 sign=self._sign if settings.authentication.site.switch else None,
+                speaks=self._speaks,
             ),
         )  # fmt: skip
         self._keys = Keys(
@@ -172,6 +210,31 @@ class FedflowServer:
             ),
         )
 
+    def _open_servers(self) -> None:
+        """Prepare to be one of several servers of this party, if the store allows for others."""
+        settings, credentials = self.settings, self._credentials
+        self._links = ServerLinks(
+            settings.party_id or "0",
+            credentials=credentials.for_client() if credentials else None,
+            command_s=settings.scheduling.call_timeout_s,
+        )
+        self._parts.callback(self._links.close)
+        self._shared = settings.database.engine == "mysql"
+        self._servers = Servers(
+            own_instance(self.folders),
+            store=self._store,
+            leadership=Leadership(SystemClock()),
+            clock=SystemClock(),
+            shared=self._shared,
+            calls=self._links,
+            on_change=lambda: self._lead.changed() if self._lead is not None else None,
+        )
+
+    def _join_servers(self) -> None:
+        settings = self.settings
+        http = f"{settings.fateflow.host}:{self._http.port}"
+        self._servers.join(http=http, grpc=address_for_others(settings, self._rpc.port))
+
     def _wire_core(self) -> None:
         self._blobs = LocalBlobs(self.folders.model_blobs)
         self._core = build_core(
@@ -187,6 +250,8 @@ class FedflowServer:
                 clock=self._clock,
                 rng=SystemRandom(),
                 salt=new_salt(),
+                speaks=self._speaks or BEFORE,
+                servers=self._servers,
             ),
             folders=self.folders,
             timing=self._timing,
@@ -209,7 +274,7 @@ class FedflowServer:
         services = self._services(place)
         services.data.uploads.sweep(self._clock.now_ms() - _UPLOAD_KEEP_MS)
         self._tables = services.data.tables
-        app = create_app(services, web_settings(settings), clock=self._clock)
+        app = create_app(services, web_settings(settings), clock=self._wall)
         self._relay = Relay(app)
         signed = settings.authentication.site.switch
         self._unary = UnaryService(
@@ -217,13 +282,16 @@ class FedflowServer:
             authenticate=certificate_party,
             packets=ProtobufPackets(),
             hosts=self._routes.is_local,
-            settings=UnarySettings(),
+            settings=UnarySettings(speaks=self._speaks),
         )
         self._parts.callback(self._unary.close)
         self._on_loop(self._plane.start())
         self._parts.callback(lambda: self._on_loop(self._plane.stop()))
         service = self._on_loop(self._data_plane_service())
-        self._rpc.listen([self._unary.add_to, service.add_to])
+        self._parts.callback(lambda: self._on_loop(self._relays.close()))
+        own_door = ServersService(self._from_server, secret=lambda: self._servers.secret)
+        self._parts.callback(own_door.close)
+        self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to])
         web = HttpSettings(upload_bytes=settings.upload.max_mib * MIB, looks=look_paths(app))
         self._unix = HttpServer(app, HttpSettings(), name="fedflow-worker-http")
         self._unix.listen_unix(self._sockets / "server.sock")
@@ -252,6 +320,7 @@ class FedflowServer:
             executor_ready=self._executor.ready,
             place=place,
             clock=self._clock,
+            unreachable=core.circuits.opened,
         )
         neighbourhood = Neighbourhood(
             store=self._store,
@@ -260,7 +329,7 @@ class FedflowServer:
             core=core,
             modules=self._modules,
             info=info,
-            parties=self._parties,
+            parties=self._core.parties,
             keys=self._keys,
             routes=self._routes,
         )
@@ -276,25 +345,32 @@ class FedflowServer:
             core,
             store=self._store,
             blobs=self._blobs,
-            parties=self._parties,
+            parties=core.parties,
             folders=self.folders,
             clock=self._clock,
         )
         return Services(
             administration=build_administration(settings, neighbourhood, reread=self._reread),
-            cleaning=Cleaning(store=self._store, tables=data.tables, jobs=core.jobs),
+            cleaning=Cleaning(
+                store=self._store, tables=data.tables, wakeup=self._wakeups, clock=self._clock
+            ),
             commands=core.commands,
             data=data,
             documents=core.documents,
+            explanations=core.explanations,
+            histories=Histories(store=self._store),
             info=info,
             jobs=core.jobs,
             models=models,
             modules=self._modules,
             parameter_updates=core.parameter_updates,
+            queue=core.queue,
+            control=core.control,
             reruns=core.reruns,
             resources=Resources(
                 store=self._store, wakeup=self._wakeups, clock=self._clock, engine=ENGINE
             ),
+            servers=self._servers,
             submissions=core.submissions,
             tracking=Tracking(
                 store=self._store,
@@ -307,25 +383,43 @@ class FedflowServer:
     def _start_threads(self) -> None:
         core: Core = self._core
         scheduling = self.settings.scheduling
-        self._couriers = Couriers(delivery=core.delivery, store=self._store, clock=self._clock)
-        self._scheduler = SchedulerThread(
-            core.scheduler, interval_s=scheduling.tick_interval_s, clock=self._clock
-        )
-        self._pulses = Pulses(
-            detector=core.detector, jobs=core.jobs, timing=self._timing, store=self._store
+        self._leading = LeaderThreads(
+            core,
+            interval_s=scheduling.tick_interval_s,
+            timing=self._timing,
+            store=self._store,
+            clock=self._clock,
+            wakeups=self._wakeups,
         )
         self._detector = DetectorThread(
             core.detector, interval_s=scheduling.detect_interval_s, on_look=self._look
         )
-        self._wakeups.connect(scheduler=self._scheduler, couriers=self._couriers)
+        heart = HeartThread(self._clock, store=self._store)
+        self._parts.callback(heart.join)
+        self._parts.callback(heart.stop)
         self._parts.callback(self._stop_threads)
-        self._scheduler.start()
-        self._couriers.start()
+        heart.start()
+        if self._shared:
+            self._lead = LeadThread(
+                self._servers, start=self._leading.start, cease=self._leading.stop
+            )
+            self._beat = BeatThread(self._servers)
+            wake_leader = WakeLeader(self._servers, self._links)
+            self._wakeups.tell_leader = wake_leader.tell
+            for thread in (self._lead, self._beat, wake_leader):
+                self._parts.callback(thread.join)
+                self._parts.callback(thread.stop)
+                thread.start()
+            self._parts.callback(self._servers.leave)
+            self._lead.changed()
+        else:
+            self._leading.start()
         self._detector.start()
 
     def _look(self) -> None:
-        self._pulses.look()
-        self._couriers.look()
+        if not self._servers.leads:
+            return
+        self._leading.look()
         now_ms = self._clock.now_ms()
         if is_older(self._swept_ms, _SWEEP_EVERY_MS, now_ms):
             self._swept_ms = now_ms
@@ -337,23 +431,53 @@ class FedflowServer:
         self._parts.close()
 
     def _stop_threads(self) -> None:
-        for thread in (self._scheduler, self._detector):
-            thread.stop()
-        for thread in (self._scheduler, self._detector):
-            thread.join()
-        self._pulses.stop()  # only now: the detector starts pulses
-        self._couriers.stop()
+        self._detector.stop()
+        self._detector.join()  # first: it starts couriers and pulses
+        self._leading.stop()
 
     def _dispatch(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """Hand a party's command to the party-facing routes, in process."""
         if self._relay is None:
             raise RuntimeError("the server is not open yet")
-        return self._relay(path, headers, body)
+        if self._servers.leads:
+            return self._relay(path, headers, body)
+        return pass_on(self._servers, self._links, path, headers, body)
+
+    def _from_server(self, message: Message) -> Answer:
+        """Serve another server of this party."""
+        if isinstance(message, PartyCommand):
+            if self._relay is None or not self._servers.leads:
+                return answered(*not_now(NotLeading(reason="it just ceased to lead")))
+            return answered(*self._relay(message.path, message.headers, message.body))
+        if isinstance(message, Wake):
+            if self._servers.leads:
+                for job_id in message.jobs:
+                    self._wakeups.schedule(job_id)
+                if message.queue:
+                    self._wakeups.queue()
+                self._wakeups.outbox(message.destinations)
+        else:
+            if self._beat is not None:
+                self._beat.beat_now()
+            self._core.detector.stop_ended()
+        return Answer()
 
     async def _data_plane_service(self) -> DataPlaneService:
         """Return it, made on the event loop, as what it waits with belongs to the loop."""
         limits = federation_settings(self.settings)
-        return DataPlaneService(self._plane, authenticate=certificate_party, settings=limits)
+        self._relays = Relays(
+            runs_at=self._servers.runs_at,
+            has_others=lambda: self._servers.has_others,
+            open_channel=self._links.open_aio_channel,
+            secret=lambda: self._servers.secret,
+            settings=limits,
+        )
+        return DataPlaneService(
+            self._plane,
+            authenticate=certificate_party,
+            settings=limits,
+            servers=self._relays if self._shared else None,
+        )
 
     def _sign(self, body: bytes) -> str:
         return self._keys.sign(body)

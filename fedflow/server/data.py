@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedflow.app.allowed_folders import AllowedFolders
-from fedflow.app.bindings import Bindings
+from fedflow.app.data.allowed_folders import AllowedFolders
+from fedflow.app.data.bindings import Bindings
+from fedflow.app.data.provenance import Provenance
+from fedflow.app.data.table_schemas import TableSchemas
+from fedflow.app.data.tables import Tables
+from fedflow.app.data.transfers import Transfers
+from fedflow.app.data.uploads import Uploads
 from fedflow.app.folders import Folders
 from fedflow.app.ports import Store
-from fedflow.app.provenance import Provenance
+from fedflow.app.scheduling.submissions import Submissions
 from fedflow.app.services import DataServices
-from fedflow.app.submissions import Submissions
-from fedflow.app.table_schemas import TableSchemas
-from fedflow.app.tables import Tables
-from fedflow.app.transfers import Transfers
-from fedflow.app.uploads import Uploads
 from fedflow.base.clock import Clock
 from fedflow.base.ids import new_request_id
 from fedflow.base.settings import Settings

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from fedflow.app.core import Core
 from fedflow.app.folders import Folders
-from fedflow.app.model_exchange import ModelExchange
-from fedflow.app.model_store import ModelStoring
-from fedflow.app.model_tags import ModelTags
+from fedflow.app.models.model_exchange import ModelExchange
+from fedflow.app.models.model_store import ModelStoring
+from fedflow.app.models.model_tags import ModelTags
+from fedflow.app.party.worker_models import WorkerModels
 from fedflow.app.ports import ExternalModels, ModelBlobs, PartyClient, Store
 from fedflow.app.services import ModelServices
-from fedflow.app.worker_models import WorkerModels
 from fedflow.base.clock import Clock
 from fedflow.base.settings import Settings
 from fedflow.models.archive import ZipArchives

@@ -39,7 +39,8 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
     os.umask(_PRIVATE)
     set_up_logging(level=settings.log.level, style=settings.log.format)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    folders = Folders(home.resolve())
+    shared = settings.shared_home
+    folders = Folders(home.resolve(), Path(shared) if shared is not None else None)
     _make(folders)
     logging.getLogger().addHandler(JobLogFiles(folders.job_logs))
     stop = threading.Event()

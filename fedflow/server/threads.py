@@ -6,8 +6,9 @@ to stop.
 | `scheduler` | `Scheduler.look_at`, `look_at_queue`, `tick` | events, and a slow tick for what an
 event missed |
 | `detector` | `Detector.tick` | a slow tick |
+| `heart` | `SteadyClock.beat`, if the store answers | every second |
 | `courier-<party>-<n>` | `Delivery.take`, `deliver`, `settle` | new commands, and due retries |
-| `pulse-<party>` | `Detector.beat` | its interval |
+| `pulse-<party>` | `Heartbeats.beat` | its interval |
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from fedflow.app.delivery import Delivery
-from fedflow.app.detector import Detector
-from fedflow.app.jobs import Jobs
+from fedflow.app.core import Core
+from fedflow.app.jobs.jobs import Jobs
+from fedflow.app.party.detector import Detector
 from fedflow.app.ports import Store
-from fedflow.app.scheduler import Scheduler
+from fedflow.app.scheduling.delivery import Delivery
+from fedflow.app.scheduling.heartbeats import Heartbeats
+from fedflow.app.scheduling.scheduler import Scheduler
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
-from fedflow.base.clock import Clock
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.clock import HOLD_S, Clock, SteadyClock
+from fedflow.base.errors import NotLeading, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -34,37 +39,59 @@ _JOIN_S = 10.0
 _LOOK_S = 1.0
 
 
+class TellLeader(Protocol):
+    """Tells the server that leads what was stored here."""
+
+    def __call__(
+        self, *, jobs: Sequence[str] = (), queue: bool = False, destinations: Sequence[str] = ()
+    ) -> None: ...
+
+
 class Wakeups:
-    """The `Wakeup` port of the use cases: passes events on to the threads."""
+    """The `Wakeup` port of the use cases: passes events on to the threads.
+
+    They run in the one server that leads its party's servers; from the others it is told.
+    """
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
         self._scheduler: SchedulerThread | None = None
         self._couriers: Couriers | None = None
+        self.tell_leader: TellLeader | None = None
 
     def connect(self, *, scheduler: SchedulerThread, couriers: Couriers) -> None:
         """Name the threads; before that, events are left to the first tick."""
         self._scheduler = scheduler
         self._couriers = couriers
 
+    def disconnect(self) -> None:
+        """The threads are ending: this server does not lead any more."""
+        self._scheduler = self._couriers = None
+
     def schedule(self, job_id: str) -> None:
-        if self._scheduler is not None:
-            self._scheduler.wake(job_id)
+        if (scheduler := self._scheduler) is not None:
+            scheduler.wake(job_id)
+        elif self.tell_leader is not None:
+            self.tell_leader(jobs=[job_id])
 
     def queue(self) -> None:
-        if self._scheduler is not None:
-            self._scheduler.wake(None)
+        if (scheduler := self._scheduler) is not None:
+            scheduler.wake(None)
+        elif self.tell_leader is not None:
+            self.tell_leader(queue=True)
 
     def outbox(self, destinations: Sequence[str]) -> None:
-        if self._couriers is not None:
+        if (couriers := self._couriers) is not None:
             for party_id in destinations:
-                self._couriers.wake(party_id)
+                couriers.wake(party_id)
+        elif self.tell_leader is not None:
+            self.tell_leader(destinations=destinations)
 
     def job_changed(self, job_id: str) -> None:
         self._changes.notify(job_id)
 
 
-class _Loop(ABC):
+class Loop(ABC):
     """A named thread that runs `_body` until `stop`; an exception is logged and it goes on."""
 
     def __init__(self, name: str) -> None:
@@ -86,7 +113,7 @@ class _Loop(ABC):
         while not self._stop.is_set():
             try:
                 self._body()
-            except StoreUnavailable as exc:
+            except (StoreUnavailable, NotLeading) as exc:
                 logger.warning("%s: %s", self._thread.name, exc.message)
                 self._stop.wait(0.5)
             except Exception:  # a thread of the server must go on
@@ -98,7 +125,7 @@ class _Loop(ABC):
         """Do one pass."""
 
 
-class SchedulerThread(_Loop):
+class SchedulerThread(Loop):
     """Looks at jobs that something happened to, and at all of them every `interval_s`."""
 
     def __init__(self, scheduler: Scheduler, *, interval_s: float, clock: Clock) -> None:
@@ -148,7 +175,7 @@ class SchedulerThread(_Loop):
             self._scheduler.look_at_queue()
 
 
-class DetectorThread(_Loop):
+class DetectorThread(Loop):
     """Repairs what no event tells of; `on_look` is called every second."""
 
     def __init__(
@@ -168,6 +195,42 @@ class DetectorThread(_Loop):
         if self._slept_s >= self._interval_s:
             self._slept_s = 0.0
             self._detector.tick()
+
+
+class HeartThread(Loop):
+    """Lets the time of the server go on as long as the process runs and its store answers."""
+
+    def __init__(self, clock: SteadyClock, *, store: Store) -> None:
+        super().__init__("heart")
+        self._clock = clock
+        self._store = store
+        self._behind_ms = 0
+
+    def stop(self) -> None:
+        super().stop()
+        self._clock.run_freely()
+
+    def _body(self) -> None:
+        with self._store.read() as tx:
+            tx.leases.get("heart")
+        beat = self._clock.beat()
+        if beat.still_s > 0:
+            logger.warning(
+                "This server, or its store, stood still for %.0f s: that time does not count",
+                beat.still_s + HOLD_S,
+                extra={"action": "stood_still"},
+            )
+        step_ms = beat.behind_ms - self._behind_ms - beat.still_s * 1000
+        if abs(step_ms) > HOLD_S * 1000:
+            logger.warning(
+                "The clock of this machine was put %s by %.0f s: this server comes after it slowly,"
+                " so that nothing expires at once",
+                "forward" if step_ms > 0 else "back",
+                abs(step_ms) / 1000,
+                extra={"action": "clock_stepped"},
+            )
+        self._behind_ms = beat.behind_ms
+        self._stop.wait(_LOOK_S)
 
 
 class _Bell:
@@ -198,7 +261,7 @@ class _Bell:
             self._rung = False
 
 
-class _Courier(_Loop):
+class _Courier(Loop):
     """Delivers commands to one party, one after the other; its colleagues do the same beside it.
 
     A ring wakes one of them, who calls a colleague only if it sees more than it can take itself.
@@ -248,6 +311,7 @@ class Couriers:
 
     def start(self) -> None:
         """Start couriers for what an earlier server left in the outbox."""
+        self._delivery.recover()
         self.look()
 
     def look(self) -> None:
@@ -286,53 +350,48 @@ class Couriers:
             courier.join()
 
 
-class PulseThread(_Loop):
+class PulseThread(Loop):
     """Sends heartbeats to one party while jobs are shared with it."""
 
     def __init__(
-        self, party_id: str, *, detector: Detector, jobs: Jobs, timing: Timing, store: Store
+        self, party_id: str, *, heartbeats: Heartbeats, jobs: Jobs, timing: Timing
     ) -> None:
         super().__init__(f"pulse-{party_id}")
         self._party_id = party_id
-        self._detector = detector
+        self._heartbeats = heartbeats
         self._jobs = jobs
         self._timing = timing
-        self._store = store
 
     def _body(self) -> None:
-        self._detector.beat(self._party_id)
-        with self._store.read() as tx:
-            watched = self._jobs.is_watched(tx.schedules.active())
+        self._heartbeats.beat(self._party_id)
+        if self._heartbeats.collects(self._party_id):
+            self._stop.wait(self._timing.collect_ms / 1000)
+            return
+        watched = self._jobs.is_watched()
         pause_ms = self._timing.watched_heartbeat_ms if watched else self._timing.heartbeat_ms
         rounds = max(1, pause_ms // self._timing.watched_heartbeat_ms)
         for _ in range(rounds):
             if self._stop.wait(self._timing.watched_heartbeat_ms / 1000):
                 return
-            with self._store.read() as tx:
-                if self._jobs.is_watched(tx.schedules.active()):
-                    return
+            if self._jobs.is_watched() or self._heartbeats.collects(self._party_id):
+                return
 
 
 class Pulses:
     """One pulse thread per party that jobs are shared with."""
 
-    def __init__(self, *, detector: Detector, jobs: Jobs, timing: Timing, store: Store) -> None:
-        self._detector = detector
+    def __init__(self, *, heartbeats: Heartbeats, jobs: Jobs, timing: Timing) -> None:
+        self._heartbeats = heartbeats
         self._jobs = jobs
         self._timing = timing
-        self._store = store
         self._threads: dict[str, PulseThread] = {}
 
     def look(self) -> None:
         """Start a pulse for every party with shared jobs, stop the others."""
-        wanted = set(self._detector.remote_parties())
+        wanted = set(self._heartbeats.remote_parties())
         for party_id in wanted - self._threads.keys():
             thread = PulseThread(
-                party_id,
-                detector=self._detector,
-                jobs=self._jobs,
-                timing=self._timing,
-                store=self._store,
+                party_id, heartbeats=self._heartbeats, jobs=self._jobs, timing=self._timing
             )
             self._threads[party_id] = thread
             thread.start()
@@ -345,3 +404,68 @@ class Pulses:
             thread.stop()
         for thread in self._threads.values():
             thread.join()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Running:
+    scheduler: SchedulerThread
+    couriers: Couriers
+    pulses: Pulses
+
+
+class LeaderThreads:
+    """What runs only in the server that leads its party's servers: scheduler, couriers, pulses."""
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        interval_s: float,
+        timing: Timing,
+        store: Store,
+        clock: Clock,
+        wakeups: Wakeups,
+    ) -> None:
+        self._core = core
+        self._interval_s = interval_s
+        self._timing = timing
+        self._store = store
+        self._clock = clock
+        self._wakeups = wakeups
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+
+    def start(self) -> None:
+        """Start all of them; they look at everything that an earlier leader left."""
+        core = self._core
+        running = _Running(
+            scheduler=SchedulerThread(
+                core.scheduler, interval_s=self._interval_s, clock=self._clock
+            ),
+            couriers=Couriers(delivery=core.delivery, store=self._store, clock=self._clock),
+            pulses=Pulses(heartbeats=core.heartbeats, jobs=core.jobs, timing=self._timing),
+        )
+        self._wakeups.connect(scheduler=running.scheduler, couriers=running.couriers)
+        running.scheduler.start()
+        with self._lock:
+            self._running = running
+        running.couriers.start()
+
+    def look(self) -> None:
+        """Start and wake what jobs and commands need that no event told of."""
+        with self._lock:
+            if self._running is not None:
+                self._running.pulses.look()
+                self._running.couriers.look()
+
+    def stop(self) -> None:
+        """End all of them, after the calls that are under way."""
+        with self._lock:
+            running, self._running = self._running, None
+        if running is None:
+            return
+        self._wakeups.disconnect()
+        running.scheduler.stop()
+        running.scheduler.join()
+        running.pulses.stop()
+        running.couriers.stop()

@@ -68,6 +68,12 @@ class SqlPermissions:
             for party, role, kind, name, namespace in found
         )
 
+    def parties(self) -> list[str]:
+        found = self._session.rows(
+            "SELECT DISTINCT f_party_id FROM t_permission ORDER BY f_party_id"
+        )
+        return [party_id for (party_id,) in found]
+
 
 class SqlSiteKeys:
     """See `app.ports.SiteKeys`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from fedflow.base.errors import StoreUnavailable
 from fedflow.base.ids import PartyId
+from fedflow.domain.control import FREE, Control
 from fedflow.domain.records import Json
 from fedflow.domain.schedule import Reason, SitePhase, StopRequest
 from fedflow.domain.site import Role, Site
@@ -33,6 +35,7 @@ _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder()
 _reasons: Final = msgspec.json.Decoder(Reason)
 _stops: Final = msgspec.json.Decoder(StopRequest)
+_controls: Final = msgspec.json.Decoder(Control)
 
 
 def to_json(value: Json) -> str:
@@ -46,6 +49,15 @@ def to_json(value: Json) -> str:
 def from_json(text: str) -> Json:
     """Return the value of stored JSON text. Raises: StoreUnavailable: somebody damaged it."""
     return _decoded(_decoder, text)
+
+
+@lru_cache(maxsize=32)
+def document_from_json(text: str) -> Json:
+    """Return a DSL or a conf: those in use are read again and again, and are large.
+
+    Readers share it and must not change it. Raises: StoreUnavailable.
+    """
+    return from_json(text)
 
 
 def plain(value: Json) -> Json:
@@ -80,7 +92,20 @@ def stop_from_text(text: str | None) -> StopRequest | None:
     return stop
 
 
+def control_to_text(control: Control) -> str | None:
+    return None if control == FREE else to_json(control)
+
+
+def control_from_text(text: str | None) -> Control:
+    if text is None:
+        return FREE
+    control: Control = _decoded(_controls, text)
+    return control
+
+
+@lru_cache(maxsize=4096)
 def site_of(role: str, party_id: str) -> Site:
+    """Return a site; thousands of rows name the same few."""
     return Site(ROLES[role], PartyId(party_id))
 
 

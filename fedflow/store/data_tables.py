@@ -47,11 +47,12 @@ class SqlTables:
         return _record(found)
 
     def find(self, namespace: str | None = None, *, limit: int = 1000) -> list[TableRecord]:
-        query: Any = TableRow.select(*_FIELDS)
-        if namespace is not None:
-            query = query.where(TableRow.f_namespace == namespace)
-        query = query.order_by(TableRow.f_create_time.desc(), TableRow.f_namespace, TableRow.f_name)
-        return [_record(r) for r in self._session.select(query.limit(limit))]
+        where, named = ("", ()) if namespace is None else ("WHERE f_namespace = ?", (namespace,))
+        found = self._session.rows(
+            f"{_SELECT} {where} ORDER BY f_create_time DESC, f_namespace, f_name LIMIT ?",
+            (*named, limit),
+        )
+        return [_record(r) for r in found]
 
     def disabled(self) -> list[TableRecord]:
         found = self._session.rows(f"{_SELECT} WHERE f_disable = 1 ORDER BY f_namespace, f_name")

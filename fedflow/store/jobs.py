@@ -19,9 +19,11 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.schedule import Reason
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, next_job_status
+from fedflow.store import recording
 from fedflow.store.codec import (
     JOB_STATUSES,
     OPEN_JOB,
+    document_from_json,
     from_json,
     reason_from_text,
     reason_to_text,
@@ -29,18 +31,20 @@ from fedflow.store.codec import (
     site_of,
     to_json,
 )
+from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.tables import EngineRow, JobRow
 
 _ENGINE_TYPE: Final = "computing"
+_ANY: Final = 2**60  #: whoever needs none of a thing may go however little is left
 _COLUMNS: Final = (
     "SELECT f_job_id, f_role, f_party_id, f_initiator_role, f_initiator_party_id, f_status, "
     "f_epoch, f_dsl, f_runtime_conf, f_roles, f_cores, f_create_time, f_update_time, f_reason, "
     "f_progress, f_resource_in_use, f_apply_resource_time, f_return_resource_time, f_start_time, "
     "f_end_time, f_description, f_user_id, f_tag, f_warnings, f_job_parameters, "
-    "f_train_runtime_conf"
+    "f_train_runtime_conf, f_memory, f_queue_time"
 )
-_SELECT: Final = f"{_COLUMNS} FROM t_job"
+SELECT_JOB: Final = f"{_COLUMNS} FROM t_job"
 _NEWEST_FIRST: Final = "f_create_time DESC, f_job_id DESC, f_role, f_party_id"
 _OLDEST_FIRST: Final = "f_create_time, f_job_id, f_role DESC, f_party_id DESC"
 _ORDERS: Final = {
@@ -67,11 +71,12 @@ class SqlJobs:
         self._session = session
 
     def add(self, record: JobRecord) -> None:
-        self._session.insert(JobRow, _row(record))
+        if self._session.insert(JobRow, _row(record)):
+            self._session.tell(recording.job_added(record))
 
     def get(self, key: JobKey) -> JobRecord | None:
-        found = self._session.row(f"{_SELECT} {_ONE}", _key(key))
-        return None if found is None else _record(found)
+        found = self._session.row(f"{SELECT_JOB} {_ONE}", _key(key))
+        return None if found is None else job_record(found)
 
     def find(self, which: JobFilter) -> list[JobRecord]:
         # The keys first, from an index alone: rows are long, as DSL and conf are in them. SQLite
@@ -84,7 +89,7 @@ class SqlJobs:
             f"CROSS JOIN t_job USING (f_job_id, f_role, f_party_id) ORDER BY {order}",
             [*values, which.limit, which.offset],
         )
-        return [_record(r) for r in found]
+        return [job_record(r) for r in found]
 
     def count(self, which: JobFilter) -> int:
         conditions, values = _conditions(which)
@@ -114,7 +119,10 @@ class SqlJobs:
                 seen.value,
             ),
         )
-        return Moved(status) if matched else Stale()
+        if not matched:
+            return Stale()
+        self._session.tell(recording.job_moved(key, seen, status, reason=reason, now_ms=now_ms))
+        return Moved(status)
 
     def set_progress(self, key: JobKey, progress: int, *, now_ms: int) -> None:
         self._session.write(
@@ -135,20 +143,23 @@ class SqlJobs:
         )
 
     def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
-        self._session.write(
+        matched = self._session.write(
             f"UPDATE t_job SET f_runtime_conf = ?, f_job_parameters = ?, f_update_time = ? {_ONE}",
             (to_json(conf), to_json(parameters), now_ms, *_key(key)),
         )
+        if matched:
+            self._session.tell(recording.job_told(key, PARAMETERS_CHANGED, now_ms=now_ms))
 
     def reopen(
         self, key: JobKey, *, seen: JobStatus, epoch: int, conf: Json, parameters: Json,
-        cores: int, now_ms: int,
+        cores: int, now_ms: int, memory: int = 0,
     ) -> Moved | Stale:  # fmt: skip
         status = next_job_status(seen, JobEvent.REOPENED)
         matched = self._session.write(
             "UPDATE t_job SET f_status = ?, f_epoch = ?, f_runtime_conf = ?, f_job_parameters = ?, "
-            "f_cores = ?, f_progress = 0, f_reason = NULL, f_tag = '', f_start_time = NULL, "
-            "f_end_time = NULL, f_elapsed = NULL, f_update_time = ? "
+            "f_cores = ?, f_memory = ?, f_queue_time = ?, f_denied_time = NULL, f_progress = 0, "
+            "f_reason = NULL, f_tag = '', f_start_time = NULL, f_end_time = NULL, "
+            "f_elapsed = NULL, f_update_time = ? "
             f"{_ONE} AND f_status = ? AND f_resource_in_use = 0",
             (
                 status.value,
@@ -156,47 +167,66 @@ class SqlJobs:
                 to_json(conf),
                 to_json(parameters),
                 cores,
+                memory,
+                now_ms,
                 now_ms,
                 *_key(key),
                 seen.value,
             ),
         )
-        return Moved(status) if matched else Stale()
+        if not matched:
+            return Stale()
+        self._session.tell(recording.job_moved(key, seen, status, now_ms=now_ms, epoch=epoch))
+        return Moved(status)
 
     def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
-        # always the job's row before the engine's: so no two transactions wait for each other
-        found = self._session.row(
-            f"SELECT f_cores, f_resource_in_use FROM t_job {_ONE}", _key(key), lock=True
+        # always the job's rows before the engine's: so no two transactions wait for each other
+        shares = self._session.rows(
+            "SELECT f_role, f_party_id, f_cores, f_memory, f_resource_in_use, f_status FROM t_job "
+            "WHERE f_job_id = ?",
+            (key.job_id,),
+            lock=True,
         )
-        if found is None:
+        own = [s for s in shares if (s[0], s[1]) == (key.site.role.value, key.site.party_id)]
+        if not own:
             return False
-        cores, in_use = found
+        _, _, cores, memory, in_use, _ = own[0]
         if in_use:
             return True
-        enough = cores == 0 or self._session.write(
+        # all that the job will take here must be there, so that no two jobs hold a part each
+        left = [s for s in shares if s is own[0] or not (s[4] or JOB_STATUSES[s[5]] in JOB_FINAL)]
+        need_cores = sum(s[2] for s in left)
+        need_memory = sum(s[3] for s in left)
+        enough = (cores, memory) == (0, 0) or self._session.write(
             "UPDATE t_engine_registry SET f_remaining_cores = f_remaining_cores - ?, "
-            "f_update_time = ? "
-            "WHERE f_engine_name = ? AND f_engine_type = ? AND f_remaining_cores >= ?",
-            (cores, now_ms, engine, _ENGINE_TYPE, cores),
-        )
+            "f_remaining_memory = f_remaining_memory - ?, f_update_time = ? "
+            "WHERE f_engine_name = ? AND f_engine_type = ? AND f_remaining_cores >= ? "
+            "AND (f_memory = 0 OR f_remaining_memory >= ?)",
+            (
+                cores, memory, now_ms, engine, _ENGINE_TYPE,
+                need_cores if cores else -_ANY, need_memory if memory else -_ANY,
+            ),
+        )  # fmt: skip
         if not enough:
             return False
         self._session.write(
             "UPDATE t_job SET f_resource_in_use = 1, f_engine_name = ?, f_apply_resource_time = ?, "
-            f"f_return_resource_time = NULL, f_update_time = ? {_ONE}",
+            "f_return_resource_time = NULL, f_denied_time = NULL, f_update_time = ? "
+            f"{_ONE}",
             (engine, now_ms, now_ms, *_key(key)),
         )
+        self._session.tell(recording.cores_moved(key, held=True, now_ms=now_ms))
         return True
 
     def return_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
         found = self._session.row(
-            f"SELECT f_cores, f_resource_in_use, f_engine_name FROM t_job {_ONE}",
+            f"SELECT f_cores, f_memory, f_resource_in_use, f_engine_name FROM t_job {_ONE}",
             _key(key),
             lock=True,
         )
-        if found is None or not found[1]:
+        if found is None or not found[2]:
             return False
-        cores, _, taken_from = found
+        cores, memory, _, taken_from = found
         self._session.write(
             "UPDATE t_job SET f_resource_in_use = 0, f_return_resource_time = ?, f_update_time = ? "
             f"{_ONE}",
@@ -204,17 +234,25 @@ class SqlJobs:
         )
         self._session.write(
             "UPDATE t_engine_registry SET f_remaining_cores = f_remaining_cores + ?, "
-            "f_update_time = ? WHERE f_engine_name = ? AND f_engine_type = ?",
-            (cores, now_ms, taken_from or engine, _ENGINE_TYPE),
+            "f_remaining_memory = f_remaining_memory + ?, f_update_time = ? "
+            "WHERE f_engine_name = ? AND f_engine_type = ?",
+            (cores, memory, now_ms, taken_from or engine, _ENGINE_TYPE),
         )
+        self._session.tell(recording.cores_moved(key, held=False, now_ms=now_ms))
         return True
+
+    def shares(self, job_id: str) -> list[JobRecord]:
+        found = self._session.rows(
+            f"{SELECT_JOB} WHERE f_job_id = ? ORDER BY f_role, f_party_id", (job_id,)
+        )
+        return [job_record(r) for r in found]
 
     def unfinished(self) -> list[JobRecord]:
         found = self._session.rows(
-            f"{_SELECT} WHERE f_status IN {OPEN_JOB} OR f_resource_in_use = 1 "
+            f"{SELECT_JOB} WHERE f_status IN {OPEN_JOB} OR f_resource_in_use = 1 "
             "ORDER BY f_create_time, f_job_id, f_role, f_party_id"
         )
-        return [_record(r) for r in found]
+        return [job_record(r) for r in found]
 
 
 class SqlEngines:
@@ -225,12 +263,15 @@ class SqlEngines:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def put(self, name: str, cores: int, *, now_ms: int) -> None:
+    def put(
+        self, name: str, cores: int, *, now_ms: int, memory: int = 0, cores_percent: float = 1.0
+    ) -> None:
         # MySQL assigns from left to right: the difference must be taken before the new total is set
         known = self._session.write(
             "UPDATE t_engine_registry SET f_remaining_cores = f_remaining_cores + (? - f_cores), "
-            "f_cores = ?, f_update_time = ? WHERE f_engine_name = ? AND f_engine_type = ?",
-            (cores, cores, now_ms, name, _ENGINE_TYPE),
+            "f_cores = ?, f_remaining_memory = f_remaining_memory + (? - f_memory), f_memory = ?, "
+            "f_cores_percent = ?, f_update_time = ? WHERE f_engine_name = ? AND f_engine_type = ?",
+            (cores, cores, memory, memory, cores_percent, now_ms, name, _ENGINE_TYPE),
         )
         if not known:
             self._session.insert(
@@ -240,6 +281,9 @@ class SqlEngines:
                     "f_engine_type": _ENGINE_TYPE,
                     "f_cores": cores,
                     "f_remaining_cores": cores,
+                    "f_memory": memory,
+                    "f_remaining_memory": memory,
+                    "f_cores_percent": cores_percent,
                     "f_create_time": now_ms,
                     "f_update_time": now_ms,
                 },
@@ -247,12 +291,20 @@ class SqlEngines:
 
     def get(self, name: str) -> Engine | None:
         found = self._session.row(
-            "SELECT f_cores, f_remaining_cores FROM t_engine_registry "
-            "WHERE f_engine_name = ? AND f_engine_type = ?",
+            "SELECT f_cores, f_remaining_cores, f_memory, f_remaining_memory, f_cores_percent "
+            "FROM t_engine_registry WHERE f_engine_name = ? AND f_engine_type = ?",
             (name, _ENGINE_TYPE),
         )
-        return (
-            None if found is None else Engine(name=name, cores=found[0], remaining_cores=found[1])
+        if found is None:
+            return None
+        cores, remaining_cores, memory, remaining_memory, cores_percent = found
+        return Engine(
+            name=name,
+            cores=cores,
+            remaining_cores=remaining_cores,
+            memory=memory,
+            remaining_memory=remaining_memory,
+            cores_percent=cores_percent,
         )
 
 
@@ -334,6 +386,9 @@ def _row(record: JobRecord) -> dict[str, Value]:
         "f_runtime_conf": to_json(record.conf),
         "f_roles": to_json(record.roles),
         "f_cores": record.cores,
+        "f_memory": record.memory,
+        "f_queue_time": record.queued_ms,
+        "f_denied_time": None,
         "f_resource_in_use": int(record.in_use),
         "f_engine_name": None,
         "f_apply_resource_time": record.applied_ms,
@@ -357,19 +412,20 @@ def _row(record: JobRecord) -> dict[str, Value]:
     }
 
 
-def _record(found: Found) -> JobRecord:
+def job_record(found: Found) -> JobRecord:
     (
         job_id, role, party_id, initiator_role, initiator_party_id, status, epoch, dsl, conf,
         roles, cores, created_ms, updated_ms, reason, progress, in_use, applied_ms, returned_ms,
-        started_ms, ended_ms, description, user, tag, warnings, parameters, train_conf,
+        started_ms, ended_ms, description, user, tag, warnings, parameters, train_conf, memory,
+        queued_ms,
     ) = found  # fmt: skip
     return JobRecord(
         key=JobKey(job_id=job_id, site=site_of(role, party_id)),
         initiator=site_of(initiator_role, initiator_party_id),
         status=JOB_STATUSES[status],
         epoch=epoch,
-        dsl=from_json(dsl),
-        conf=from_json(conf),
+        dsl=document_from_json(dsl),
+        conf=document_from_json(conf),
         roles=from_json(roles),
         cores=cores,
         created_ms=created_ms,
@@ -381,6 +437,8 @@ def _record(found: Found) -> JobRecord:
         returned_ms=returned_ms,
         started_ms=started_ms,
         ended_ms=ended_ms,
+        memory=memory,
+        queued_ms=queued_ms,
         description=description,
         user=user,
         tag=tag,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from fedflow.domain.history import Event
+
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -18,6 +20,7 @@ class Journal:
         self._entries: list[tuple[dict[Any, Any], Any, Any]] = []
         self._writes: bool | None = None
         self._after_undo: list[Callable[[], None]] = []
+        self.events: list[Event] = []  #: what happened in the open transaction
         self.writes = 0  #: how many there were, also those that were undone
 
     def begin(self, *, write: bool) -> None:
@@ -26,6 +29,7 @@ class Journal:
     def end(self) -> None:
         """Refuse writes from now on."""
         self._entries.clear()
+        self.events = []
         self._writes = None
 
     def undo(self) -> None:
@@ -61,6 +65,11 @@ class Journal:
             self.put(table, key, None)
         elif not when:
             self.drop(table, key)
+
+    def tell(self, *events: Event) -> None:
+        """Note what happened; it is written when the transaction ends."""
+        self._count()
+        self.events += events
 
     def _count(self) -> None:
         if self._writes is None:

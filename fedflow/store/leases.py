@@ -45,5 +45,11 @@ class SqlLeases:
             return None
         return Lease(name=name, owner=found[0], token=found[1], expires_ms=found[2])
 
+    def holds(self, name: str, token: int) -> bool:
+        found = self._session.row(
+            "SELECT 1 FROM t_lease WHERE f_name = ? AND f_token = ?", (name, token), share=True
+        )
+        return found is not None
+
     def release(self, name: str, owner: str) -> None:
         self._session.write("DELETE FROM t_lease WHERE f_name = ? AND f_owner = ?", (name, owner))

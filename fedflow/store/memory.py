@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from fedflow.app import ports
+from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import StoreUnavailable
 from fedflow.store.journal import Journal
 from fedflow.store.memory_administration import (
@@ -19,26 +20,34 @@ from fedflow.store.memory_administration import (
     MemorySiteKeys,
 )
 from fedflow.store.memory_caches import MemoryCaches
+from fedflow.store.memory_events import MemoryEvents
+from fedflow.store.memory_instances import MemoryInstances
 from fedflow.store.memory_jobs import MemoryEngines, MemoryJobs
 from fedflow.store.memory_models import MemoryModels, MemoryModelTags
 from fedflow.store.memory_outbox import MemoryLeases, MemoryOutbox, MemoryReceived
+from fedflow.store.memory_queue import MemoryQueue
 from fedflow.store.memory_schedules import MemorySchedules
+from fedflow.store.memory_submits import MemorySubmits
 from fedflow.store.memory_tasks import MemoryTasks
 from fedflow.store.memory_tracking import MemoryConnectors, MemoryTables, MemoryTracking
+from fedflow.store.recording import Recent
 
 
 class MemoryTx:
     """One transaction; see `app.ports.Tx`."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, clock: Clock) -> None:
         engines = MemoryEngines(journal)
         self.engines: ports.Engines = engines
-        self.jobs: ports.Jobs = MemoryJobs(journal, engines)
+        jobs, schedules = MemoryJobs(journal, engines), MemorySchedules(journal)
+        self.jobs: ports.Jobs = jobs
         self.tasks: ports.Tasks = MemoryTasks(journal)
-        self.schedules: ports.Schedules = MemorySchedules(journal)
+        self.schedules: ports.Schedules = schedules
+        self.queue: ports.Queue = MemoryQueue(journal, schedules, jobs)
         self.outbox: ports.Outbox = MemoryOutbox(journal)
         self.received: ports.Received = MemoryReceived(journal)
         self.leases: ports.Leases = MemoryLeases(journal)
+        self.instances: ports.Instances = MemoryInstances(journal, clock)
         self.tracking: ports.Tracking = MemoryTracking(journal)
         self.tables: ports.Tables = MemoryTables(journal)
         self.caches: ports.Caches = MemoryCaches(journal)
@@ -48,14 +57,19 @@ class MemoryTx:
         self.permissions: ports.Permissions = MemoryPermissions(journal)
         self.site_keys: ports.SiteKeys = MemorySiteKeys(journal)
         self.registry: ports.Registry = MemoryRegistry(journal)
+        self.submits: ports.Submits = MemorySubmits(journal)
+        events = MemoryEvents(journal)
+        self.events: ports.Events = events
+        self.write_events = events.write
 
 
 class MemoryStore:
     """See `app.ports.Store`. One transaction at a time, reading ones too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Clock | None = None) -> None:
         self._journal = Journal()
-        self._tx = MemoryTx(self._journal)
+        self._tx = MemoryTx(self._journal, clock or SystemClock())
+        self._recent = Recent()
         self._lock = threading.Lock()
         self._owner: int | None = None
         self._closed = False
@@ -87,6 +101,8 @@ class MemoryStore:
             self._journal.begin(write=write)
             try:
                 yield self._tx
+                if write:
+                    self._recent.wrote(self._tx.write_events(self._recent))
             except BaseException:
                 self._journal.undo()
                 raise

@@ -30,6 +30,9 @@ class MemoryPermissions:
     def of(self, party_id: str) -> list[Grant]:
         return sorted(grant for grant in self._grants if grant.party_id == party_id)
 
+    def parties(self) -> list[str]:
+        return sorted({grant.party_id for grant in self._grants})
+
 
 class MemorySiteKeys:
     """See `app.ports.SiteKeys`."""

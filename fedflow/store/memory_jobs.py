@@ -16,10 +16,13 @@ from fedflow.domain.records import (
     ScheduledJob,
     Stale,
 )
+from fedflow.domain.resources import Amount
 from fedflow.domain.schedule import Reason
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, next_job_status
+from fedflow.store import recording
 from fedflow.store.codec import plain
 from fedflow.store.journal import Journal
+from fedflow.store.recording import PARAMETERS_CHANGED
 
 J = TypeVar("J", JobRecord, ScheduledJob)
 
@@ -31,28 +34,49 @@ class MemoryEngines:
         self._journal = journal
         self._engines: dict[str, Engine] = {}
 
-    def put(self, name: str, cores: int, *, now_ms: int) -> None:
+    def put(
+        self, name: str, cores: int, *, now_ms: int, memory: int = 0, cores_percent: float = 1.0
+    ) -> None:
         known = self._engines.get(name)
-        remaining = cores if known is None else known.remaining_cores + cores - known.cores
-        engine = Engine(name=name, cores=cores, remaining_cores=remaining)
+        held = Amount()
+        if known is not None:
+            held = Amount(
+                cores=known.cores - known.remaining_cores,
+                memory=known.memory - known.remaining_memory,
+            )
+        engine = Engine(
+            name=name,
+            cores=cores,
+            remaining_cores=cores - held.cores,
+            memory=memory,
+            remaining_memory=memory - held.memory,
+            cores_percent=cores_percent,
+        )
         self._journal.put(self._engines, name, engine)
 
     def get(self, name: str) -> Engine | None:
         return self._engines.get(name)
 
-    def take(self, name: str, cores: int) -> bool:
-        """Take free cores; False if there are too few."""
+    def take(self, name: str, share: Amount, *, need: Amount) -> bool:
+        """Take a share; False if less than `need` is free."""
         known = self._engines.get(name)
-        if cores and (known is None or known.remaining_cores < cores):
+        wanted = Amount(
+            cores=need.cores if share.cores else 0, memory=need.memory if share.memory else 0
+        )
+        if share != Amount() and (known is None or not wanted.fits(known.free)):
             return False
-        self.give(name, -cores)
+        self.give(name, Amount(cores=-share.cores, memory=-share.memory))
         return True
 
-    def give(self, name: str, cores: int) -> None:
-        """Add free cores."""
+    def give(self, name: str, share: Amount) -> None:
+        """Give a share back."""
         known = self._engines.get(name)
         if known is not None:
-            engine = replace(known, remaining_cores=known.remaining_cores + cores)
+            engine = replace(
+                known,
+                remaining_cores=known.remaining_cores + share.cores,
+                remaining_memory=known.remaining_memory + share.memory,
+            )
             self._journal.put(self._engines, name, engine)
 
 
@@ -66,6 +90,7 @@ class MemoryJobs:
         self._shares: dict[str, dict[JobKey, None]] = {}  #: the keys of a job id
         self._unfinished: dict[JobKey, None] = {}
         self._taken_from: dict[JobKey, str] = {}
+        self.denied: dict[JobKey, int] = {}  #: when a share last asked for cores in vain
 
     def add(self, record: JobRecord) -> None:
         if record.key in self._jobs:
@@ -81,6 +106,7 @@ class MemoryJobs:
             )
         )
         self._journal.put(self._shares.setdefault(record.key.job_id, {}), record.key, None)
+        self._journal.tell(recording.job_added(record))
 
     def get(self, key: JobKey) -> JobRecord | None:
         return self._jobs.get(key)
@@ -100,6 +126,7 @@ class MemoryJobs:
         if job is None or job.status is not seen:
             return Stale()
         self._put(after_move(job, status, reason=reason, now_ms=now_ms))
+        self._journal.tell(recording.job_moved(key, seen, status, reason=reason, now_ms=now_ms))
         return Moved(status)
 
     def set_progress(self, key: JobKey, progress: int, *, now_ms: int) -> None:
@@ -122,10 +149,11 @@ class MemoryJobs:
         if job is not None:
             changed = replace(job, conf=plain(conf), parameters=plain(parameters))
             self._put(replace(changed, updated_ms=now_ms))
+            self._journal.tell(recording.job_told(key, PARAMETERS_CHANGED, now_ms=now_ms))
 
     def reopen(
         self, key: JobKey, *, seen: JobStatus, epoch: int, conf: Json, parameters: Json,
-        cores: int, now_ms: int,
+        cores: int, now_ms: int, memory: int = 0,
     ) -> Moved | Stale:  # fmt: skip
         status = next_job_status(seen, JobEvent.REOPENED)
         job = self._jobs.get(key)
@@ -139,6 +167,8 @@ class MemoryJobs:
                 conf=plain(conf),
                 parameters=plain(parameters),
                 cores=cores,
+                memory=memory,
+                queued_ms=now_ms,
                 progress=0,
                 reason=None,
                 tag="",
@@ -147,6 +177,7 @@ class MemoryJobs:
                 updated_ms=now_ms,
             )
         )
+        self._journal.tell(recording.job_moved(key, seen, status, now_ms=now_ms, epoch=epoch))
         return Moved(status)
 
     def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
@@ -155,19 +186,32 @@ class MemoryJobs:
             return False
         if job.in_use:
             return True
-        if not self._engines.take(engine, job.cores):
+        left = [
+            s
+            for s in self.shares(key.job_id)
+            if s is job or not (s.in_use or s.status in JOB_FINAL)
+        ]
+        need = sum((s.need for s in left), Amount())
+        if not self._engines.take(engine, job.need, need=need):
             return False
         self._journal.put(self._taken_from, key, engine)
+        self._journal.drop(self.denied, key)
         self._put(replace(job, in_use=True, applied_ms=now_ms, returned_ms=None, updated_ms=now_ms))
+        self._journal.tell(recording.cores_moved(key, held=True, now_ms=now_ms))
         return True
 
     def return_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
         job = self._jobs.get(key)
         if job is None or not job.in_use:
             return False
-        self._engines.give(self._taken_from.get(key, engine), job.cores)
+        self._engines.give(self._taken_from.get(key, engine), job.need)
         self._put(replace(job, in_use=False, returned_ms=now_ms, updated_ms=now_ms))
+        self._journal.tell(recording.cores_moved(key, held=False, now_ms=now_ms))
         return True
+
+    def shares(self, job_id: str) -> list[JobRecord]:
+        found = [self._jobs[key] for key in self._shares.get(job_id, ())]
+        return sorted(found, key=_place)
 
     def unfinished(self) -> list[JobRecord]:
         found = [self._jobs[key] for key in self._unfinished]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from fedflow.domain.records import Command, Lease, Reply
+from fedflow.domain.records import Command, CommandKind, Lease, Reply
 from fedflow.store.codec import plain
 from fedflow.store.journal import Journal
 from fedflow.store.rules import answered_twice
@@ -32,21 +32,32 @@ class MemoryOutbox:
     def heads(
         self, destination: str, *, now_ms: int, skip: frozenset[str], limit: int
     ) -> list[Command]:
-        heads = [
-            queue[min(queue)]
-            for job_id, queue in self._queues.get(destination, {}).items()
-            if job_id not in skip
-        ]
-        due = [c for c in heads if c.due_ms <= now_ms]
+        due = [c for c in self._heads(destination, skip) if c.due_ms <= now_ms]
         return sorted(due, key=lambda c: c.number)[:limit]
+
+    def overdue(
+        self, destination: str, *, now_ms: int, create_within_ms: int, skip: frozenset[str],
+        limit: int,
+    ) -> list[Command]:  # fmt: skip
+        heads = self._heads(destination, skip)
+        late = [c for c in heads if _deadline_ms(c, create_within_ms) <= now_ms]
+        return sorted(late, key=lambda c: c.number)[:limit]
 
     def destinations(self) -> list[str]:
         return sorted(party_id for party_id, jobs in self._queues.items() if jobs)
 
     def next_due_ms(self, destination: str, *, skip: frozenset[str] = frozenset()) -> int | None:
-        jobs = self._queues.get(destination, {}).items()
-        queues = (queue for job_id, queue in jobs if job_id not in skip)
-        return min((queue[min(queue)].due_ms for queue in queues), default=None)
+        return min((c.due_ms for c in self._heads(destination, skip)), default=None)
+
+    def next_deadline_ms(
+        self, destination: str, *, create_within_ms: int, skip: frozenset[str] = frozenset()
+    ) -> int | None:  # fmt: skip
+        heads = self._heads(destination, skip)
+        return min((_deadline_ms(c, create_within_ms) for c in heads), default=None)
+
+    def of_job(self, job_id: str, parties: Collection[str]) -> list[Command]:
+        queues = (self._queues.get(party, {}).get(job_id, {}) for party in parties)
+        return sorted((c for q in queues for c in q.values()), key=lambda c: c.number)
 
     def remove(self, number: int) -> None:
         command = self._all.get(number)
@@ -64,13 +75,35 @@ class MemoryOutbox:
             attempts = command.attempts + 1
             self._put(replace(command, attempts=attempts, due_ms=due_ms, error=error))
 
+    def release(self, destination: str | None, *, now_ms: int) -> None:
+        for command in list(self._all.values()):
+            if command.due_ms > now_ms and destination in (None, command.destination.party_id):
+                self._put(replace(command, due_ms=now_ms))
+
     def size(self) -> int:
         return len(self._all)
+
+    def sizes(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for command in self._all.values():
+            party_id = command.destination.party_id
+            counts[party_id] = counts.get(party_id, 0) + 1
+        return counts
+
+    def _heads(self, destination: str, skip: frozenset[str]) -> list[Command]:
+        jobs = self._queues.get(destination, {}).items()
+        return [queue[min(queue)] for job_id, queue in jobs if job_id not in skip]
 
     def _put(self, command: Command) -> None:
         queue = self._queues[command.destination.party_id][command.job_id]
         self._journal.put(queue, command.number, command)
         self._journal.put(self._all, command.number, command)
+
+
+def _deadline_ms(command: Command, create_within_ms: int) -> int:
+    if command.kind is not CommandKind.CREATE_JOB:
+        return command.deadline_ms
+    return min(command.deadline_ms, command.created_ms + create_within_ms)
 
 
 class MemoryReceived:
@@ -120,6 +153,10 @@ class MemoryLeases:
 
     def get(self, name: str) -> Lease | None:
         return self._leases.get(name)
+
+    def holds(self, name: str, token: int) -> bool:
+        held = self._leases.get(name)
+        return held is not None and held.token == token
 
     def release(self, name: str, owner: str) -> None:
         held = self._leases.get(name)

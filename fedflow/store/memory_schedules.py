@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from fedflow.base.errors import IllegalMove
+from fedflow.domain.control import FREE, Control
+from fedflow.domain.history import job_note
 from fedflow.domain.records import (
     Json,
     Moved,
@@ -26,9 +29,11 @@ from fedflow.domain.states import (
     TaskStatus,
     next_job_status,
 )
+from fedflow.store import recording
 from fedflow.store.codec import plain
 from fedflow.store.journal import Journal
 from fedflow.store.memory_jobs import after_move
+from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.rules import advances, moves
 
 _K = TypeVar("_K")
@@ -68,6 +73,7 @@ class MemorySchedules:
             for share in task.parties:
                 shares.setdefault(share.site, share)
         self._journal.put(self._parts, job.job_id, parts)
+        self._journal.tell(*recording.schedule_added(job))
         self._put(replace(job, dsl=plain(job.dsl), conf=plain(job.conf), sites=(), tasks=()))
 
     def get(self, job_id: str) -> ScheduledJob | None:
@@ -78,7 +84,7 @@ class MemorySchedules:
         if job is None:
             return None
         sites = tuple(self._parts[job_id].sites.values())
-        composed = replace(job, sites=sites, tasks=self.tasks(job_id))
+        composed = replace(job, sites=sites, tasks=self._tasks(job_id))
         self._composed[job_id] = composed
         return composed
 
@@ -86,10 +92,22 @@ class MemorySchedules:
         job = self._jobs.get(job_id)
         return None if job is None else job.epoch
 
+    def status(self, job_id: str) -> JobStatus | None:
+        job = self._jobs.get(job_id)
+        return None if job is None else job.status
+
+    def unended(self) -> list[ScheduledJob]:
+        """Return the jobs that have not ended, with their sites but without tasks."""
+        return [
+            replace(self._jobs[job_id], sites=tuple(self._parts[job_id].sites.values()))
+            for job_id in self._active
+        ]
+
     def active(self) -> list[str]:
         return sorted(self._active, key=lambda j: (self._jobs[j].created_ms, j))
 
     def waiting(self) -> list[WaitingJob]:
+        """Return waiting jobs, for `MemoryQueue`: by priority, then age, then id."""
         jobs = (self._jobs[job_id] for job_id in self._active)
         found = [
             WaitingJob(
@@ -100,7 +118,7 @@ class MemorySchedules:
                 reason=job.reason,
             )
             for job in jobs
-            if job.status is JobStatus.WAITING
+            if job.status is JobStatus.WAITING and job.control.held_ms is None
         ]
         return sorted(found, key=lambda w: (-w.priority, w.created_ms, w.job_id))
 
@@ -113,6 +131,9 @@ class MemorySchedules:
         if job is None or job.status is not seen:
             return Stale()
         self._put(after_move(job, status, reason=reason, now_ms=now_ms))
+        self._journal.tell(
+            recording.schedule_moved(job_id, seen, status, reason=reason, now_ms=now_ms)
+        )
         return Moved(status)
 
     def set_reason(self, job_id: str, reason: Reason | None, *, now_ms: int) -> None:
@@ -123,7 +144,7 @@ class MemorySchedules:
     def rerun(self, job_id: str, *, seen: JobStatus, epoch: int, now_ms: int) -> Moved | Stale:
         status = next_job_status(seen, JobEvent.RERUN)
         job = self._jobs.get(job_id)
-        if job is None or job.status is not seen:
+        if job is None or job.status is not seen or job.epoch >= epoch:
             return Stale()
         self._put(
             replace(
@@ -135,8 +156,12 @@ class MemorySchedules:
                 started_ms=None,
                 ended_ms=None,
                 rerun_ms=now_ms,
+                control=FREE,
                 updated_ms=now_ms,
             )
+        )
+        self._journal.tell(
+            recording.schedule_moved(job_id, seen, status, reason=None, now_ms=now_ms, epoch=epoch)
         )
         return Moved(status)
 
@@ -144,8 +169,10 @@ class MemorySchedules:
         job = self._jobs.get(job_id)
         if job is not None:
             self._put(replace(job, conf=plain(conf), updated_ms=now_ms))
+            told = job_note(job_id, PARAMETERS_CHANGED, at_ms=now_ms)
+            self._journal.tell(told)
 
-    def add_attempt(self, job_id: str, task: ScheduledTask) -> bool:
+    def add_attempt(self, job_id: str, task: ScheduledTask, *, now_ms: int) -> bool:
         parts = self._parts.get(job_id)
         attempt = (task.component, task.version)
         if parts is None or attempt in parts.tasks:
@@ -157,14 +184,16 @@ class MemorySchedules:
             shares.setdefault(share.site, share)
         self._change(job_id, parts.shares, attempt, shares)
         self._change(job_id, parts.tasks, attempt, replace(task, parties=()))
+        self._journal.tell(recording.attempt_added(job_id, task, now_ms=now_ms))
         return True
 
-    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
+    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase, now_ms: int) -> bool:
         parts = self._parts.get(job_id)
         known = parts.sites.get(site.site) if parts else None
         if parts is None or known is None or known.phase is not seen:
             return False
         self._change(job_id, parts.sites, site.site, site)
+        self._journal.tell(recording.site_moved(job_id, site, seen=seen, now_ms=now_ms))
         return True
 
     def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
@@ -172,6 +201,19 @@ class MemorySchedules:
         if job is None or job.stop is not None or job.status in JOB_FINAL:
             return False
         self._put(replace(job, stop=stop, updated_ms=now_ms))
+        self._journal.tell(recording.stop_asked(job_id, stop, now_ms=now_ms))
+        return True
+
+    def set_control(
+        self, job_id: str, control: Control, *, seen: Control, now_ms: int,
+        told: Reason | None = None,
+    ) -> bool:  # fmt: skip
+        job = self._jobs.get(job_id)
+        if job is None or job.control != seen or job.status in JOB_FINAL:
+            return False
+        self._put(replace(job, control=control, updated_ms=now_ms))
+        if told is not None:
+            self._journal.tell(job_note(job_id, told, at_ms=now_ms))
         return True
 
     def start_task(self, job_id: str, component: str, version: int, *, now_ms: int) -> bool:
@@ -181,6 +223,11 @@ class MemorySchedules:
             return False
         running = replace(task, status=TaskStatus.RUNNING, started_ms=now_ms)
         self._change(job_id, parts.tasks, (component, version), running)
+        self._journal.tell(
+            recording.task_moved(
+                job_id, component, version, task.status, running.status, now_ms=now_ms
+            )
+        )
         return True
 
     def end_task(
@@ -195,6 +242,11 @@ class MemorySchedules:
             return False
         ended = replace(task, status=status, reason=reason, ended_ms=now_ms)
         self._change(job_id, parts.tasks, (component, version), ended)
+        self._journal.tell(
+            recording.task_moved(
+                job_id, component, version, task.status, status, reason=reason, now_ms=now_ms
+            )
+        )
         return True
 
     def report(
@@ -221,9 +273,16 @@ class MemorySchedules:
         else:
             return Stale()
         self._change(job_id, shares, site, new)
+        if status is not share.status:
+            self._journal.tell(
+                recording.share_reported(
+                    job_id, component, version, site, share.status, status, reason=reason,
+                    now_ms=now_ms,
+                )
+            )  # fmt: skip
         return Moved(status)
 
-    def tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
+    def _tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
         parts = self._parts.get(job_id)
         if parts is None:
             return ()
@@ -231,6 +290,16 @@ class MemorySchedules:
             replace(parts.tasks[attempt], parties=tuple(parts.shares[attempt].values()))
             for attempt in _latest(parts).items()  # in the order of the first attempts
         )
+
+    def made(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
+        wanted = frozenset(cache_keys)
+        found = [
+            (job_id, task.component, task.cache_key)
+            for job_id in sorted(self._jobs, reverse=True)
+            for task in sorted(self._tasks(job_id), key=lambda t: t.component)
+            if task.cache_key in wanted and task.status is TaskStatus.SUCCESS
+        ]
+        return [(job, component, key) for job, component, key in found if key is not None][:limit]
 
     def _put(self, job: ScheduledJob) -> None:
         self._change(job.job_id, self._jobs, job.job_id, job)

@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedflow.domain.lists import fits_task, task_page
-from fedflow.domain.records import Handle, Moved, Stale, TaskFilter, TaskKey, TaskRecord
+from fedflow.domain.records import (
+    Handle,
+    JobKey,
+    Moved,
+    Stale,
+    TaskFilter,
+    TaskKey,
+    TaskRecord,
+)
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, TaskEvent, TaskStatus, next_task_status
+from fedflow.store import recording
 from fedflow.store.codec import plain
 from fedflow.store.journal import Journal
 
@@ -28,9 +37,14 @@ class MemoryTasks:
             if self.get(record.key) is None:
                 self._journal.put(self._numbers, record.key, len(self._numbers))
                 self._put(replace(record, parameters=plain(record.parameters)))
+                self._journal.tell(*recording.tasks_added([record]))
 
     def get(self, key: TaskKey) -> TaskRecord | None:
         return self._jobs.get(key.job_id, {}).get(key)
+
+    def statuses(self, key: JobKey) -> dict[str, tuple[int, TaskStatus]]:
+        which = TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
+        return {t.key.component: (t.key.version, t.status) for t in self._matching(which)}
 
     def find(self, which: TaskFilter) -> list[TaskRecord]:
         found = self._matching(which)
@@ -73,6 +87,9 @@ class MemoryTasks:
                 ended_ms=ended,
             )
         )
+        self._journal.tell(
+            recording.party_task_moved(key, seen, status, reason=reason, now_ms=now_ms)
+        )
         return Moved(status)
 
     def set_status(self, key: TaskKey, status: TaskStatus, *, now_ms: int) -> None:
@@ -80,19 +97,29 @@ class MemoryTasks:
         if task is not None:
             self._put(replace(task, status=status, updated_ms=now_ms))
 
-    def set_launch(self, key: TaskKey, launch_id: str, token: str, *, now_ms: int) -> None:
+    def set_launch(
+        self, key: TaskKey, launch_id: str, token: str, *, seen: str | None, now_ms: int,
+        instance_id: str = "",
+    ) -> bool:  # fmt: skip
+        task = self.get(key)
+        if task is None or task.launch_id != seen or task.handle is not None:
+            return False
+        self._put(
+            replace(
+                task,
+                launch_id=launch_id,
+                token=token,
+                instance_id=instance_id,
+                requested_ms=now_ms,
+                updated_ms=now_ms,
+            )
+        )
+        return True
+
+    def set_absent(self, key: TaskKey, components: Sequence[str]) -> None:
         task = self.get(key)
         if task is not None:
-            self._put(
-                replace(
-                    task,
-                    launch_id=launch_id,
-                    token=token,
-                    requested_ms=now_ms,
-                    handle=None,
-                    updated_ms=now_ms,
-                )
-            )
+            self._put(replace(task, absent=tuple(components)))
 
     def set_handle(self, key: TaskKey, launch_id: str, handle: Handle) -> bool:
         return self._change_handle(key, launch_id, handle)
@@ -104,6 +131,10 @@ class MemoryTasks:
         task = self.get(key)
         if task is not None:
             self._put(replace(task, progress=progress, updated_ms=now_ms))
+
+    def placed(self) -> dict[tuple[str, Site], str]:
+        live = (self._jobs[key.job_id][key] for key in self._live)
+        return {(task.key.session, task.key.site): task.instance_id for task in live}
 
     def live(self) -> list[TaskRecord]:
         keys = sorted(self._live, key=self._numbers.__getitem__)

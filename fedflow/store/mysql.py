@@ -28,6 +28,7 @@ CONNECT_TIMEOUT_S: Final = 5
 STATEMENT_TIMEOUT_S: Final = 60
 LOCK_TIMEOUT_S: Final = 10  #: how long a statement waits for a row that another transaction holds
 SCHEMA_TIMEOUT_S: Final = 30  #: how long a start waits for another server's migration
+IDLE_S: Final = 8  #: a transaction whose server stands still for longer is undone by the database
 POOL_TIMEOUT_S: Final = 10  #: how long a thread waits for a free connection
 
 _DUPLICATE: Final = 1062
@@ -68,6 +69,9 @@ class MySqlServer:
             init_command=(
                 "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', "
                 f"SESSION innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}"
+                # MariaDB runs the first comment; MySQL, which can limit connections only, the other
+                f"/*M!100300 , SESSION idle_transaction_timeout = {IDLE_S} */"
+                f"/*!50700 , SESSION wait_timeout = {IDLE_S} */"
             ),
             **self._connect,
         )
@@ -83,7 +87,6 @@ class MySqlServer:
                 session = Session(
                     cursor,
                     dialect=MYSQL,
-                    peewee=self._pool,
                     writes=write,
                     is_duplicate=_is_duplicate,
                 )

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from fedflow.domain.records import Command, CommandKind, Reply
 from fedflow.store.codec import from_json, site_of, to_json
 from fedflow.store.rules import answered_twice
-from fedflow.store.session import Found, Session, Value
+from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.tables import OutboxRow, ReceivedRow
 
 _KINDS: Final = {k.value: k for k in CommandKind}
@@ -39,8 +39,20 @@ class SqlOutbox:
     def heads(
         self, destination: str, *, now_ms: int, skip: frozenset[str], limit: int
     ) -> list[Command]:
+        return self._heads("f_due_time", destination, now_ms, skip, limit)
+
+    def overdue(
+        self, destination: str, *, now_ms: int, create_within_ms: int, skip: frozenset[str],
+        limit: int,
+    ) -> list[Command]:  # fmt: skip
+        deadline = _deadline(create_within_ms)
+        return self._heads(deadline, destination, now_ms, skip, limit)
+
+    def _heads(
+        self, column: str, destination: str, now_ms: int, skip: frozenset[str], limit: int
+    ) -> list[Command]:
         found = self._session.rows(
-            f"{_SELECT} WHERE f_destination_party_id = ? AND f_due_time <= ? {_without(skip)}"
+            f"{_SELECT} WHERE f_destination_party_id = ? AND {column} <= ? {_without(skip)}"
             f"AND {_IS_HEAD} ORDER BY f_id LIMIT ?",
             [destination, now_ms, *skip, limit],
         )
@@ -53,12 +65,28 @@ class SqlOutbox:
         return [party_id for (party_id,) in found]
 
     def next_due_ms(self, destination: str, *, skip: frozenset[str] = frozenset()) -> int | None:
+        return self._first("f_due_time", destination, skip)
+
+    def next_deadline_ms(
+        self, destination: str, *, create_within_ms: int, skip: frozenset[str] = frozenset()
+    ) -> int | None:  # fmt: skip
+        return self._first(_deadline(create_within_ms), destination, skip)
+
+    def _first(self, column: str, destination: str, skip: frozenset[str]) -> int | None:
         found = self._session.row(
-            "SELECT MIN(f_due_time) FROM t_outbox AS o "
+            f"SELECT MIN({column}) FROM t_outbox AS o "
             f"WHERE f_destination_party_id = ? {_without(skip)}AND {_IS_HEAD}",
             [destination, *skip],
         )
         return None if found is None else found[0]
+
+    def of_job(self, job_id: str, parties: Collection[str]) -> list[Command]:
+        found = self._session.rows(
+            f"{_SELECT} WHERE {one_of('f_destination_party_id', len(parties))} AND f_job_id = ? "
+            "ORDER BY f_id",
+            [*parties, job_id],
+        )
+        return [_command(r) for r in found]
 
     def remove(self, number: int) -> None:
         self._session.write("DELETE FROM t_outbox WHERE f_id = ?", (number,))
@@ -70,9 +98,33 @@ class SqlOutbox:
             (due_ms, error, number),
         )
 
+    def release(self, destination: str | None, *, now_ms: int) -> None:
+        where, parameters = ("", []) if destination is None else (
+            " AND f_destination_party_id = ?", [destination]
+        )  # fmt: skip
+        self._session.write(
+            f"UPDATE t_outbox SET f_due_time = ? WHERE f_due_time > ?{where}",
+            (now_ms, now_ms, *parameters),
+        )
+
     def size(self) -> int:
         found = self._session.row("SELECT COUNT(*) FROM t_outbox")
         return int(found[0]) if found else 0
+
+    def sizes(self) -> dict[str, int]:
+        found = self._session.rows(
+            "SELECT f_destination_party_id, COUNT(*) FROM t_outbox GROUP BY f_destination_party_id"
+        )
+        return {party_id: int(count) for party_id, count in found}
+
+
+def _deadline(create_within_ms: int) -> str:
+    """Return the expression for when a command is overdue."""
+    within = f"f_create_time + {int(create_within_ms)}"
+    return (
+        f"(CASE WHEN f_kind = '{CommandKind.CREATE_JOB.value}' AND {within} < f_deadline_time "
+        f"THEN {within} ELSE f_deadline_time END)"
+    )
 
 
 def _without(jobs: frozenset[str]) -> str:

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import lru_cache
 from typing import Final
 
 from fedflow.base.errors import IllegalMove
+from fedflow.domain.control import Control
+from fedflow.domain.history import job_note
 from fedflow.domain.records import (
     Json,
     Moved,
@@ -14,18 +18,26 @@ from fedflow.domain.records import (
     ScheduledSite,
     ScheduledTask,
     Stale,
-    WaitingJob,
 )
 from fedflow.domain.schedule import Reason, SitePhase, StopRequest
 from fedflow.domain.site import Site
-from fedflow.domain.states import TASK_FINAL, JobEvent, JobStatus, TaskStatus, next_job_status
+from fedflow.domain.states import (
+    JOB_FINAL,
+    TASK_FINAL,
+    JobEvent,
+    JobStatus,
+    TaskStatus,
+    next_job_status,
+)
+from fedflow.store import recording
 from fedflow.store.codec import (
     JOB_STATUSES,
     OPEN_JOB,
-    OPEN_TASK,
     PHASES,
     TASK_STATUSES,
-    from_json,
+    control_from_text,
+    control_to_text,
+    document_from_json,
     reason_from_text,
     reason_to_text,
     site_of,
@@ -34,8 +46,9 @@ from fedflow.store.codec import (
     to_json,
 )
 from fedflow.store.jobs import job_times
+from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.rules import advances, moves
-from fedflow.store.session import Session, Value
+from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import (
     ScheduledJobRow,
     ScheduledPartyTaskRow,
@@ -46,7 +59,7 @@ from fedflow.store.tables import (
 _JOB: Final = (
     "SELECT f_initiator_role, f_initiator_party_id, f_status, f_epoch, f_dsl, f_runtime_conf, "
     "f_priority, f_create_time, f_update_time, f_stop, f_reason, f_start_time, f_end_time, "
-    "f_rerun_time "
+    "f_rerun_time, f_control "
     "FROM t_schedule_job WHERE f_job_id = ?"
 )
 _SITES: Final = (
@@ -55,7 +68,7 @@ _SITES: Final = (
 )
 _TASKS: Final = (
     "SELECT f_component_name, f_task_version, f_status, f_reason, f_start_time, f_end_time, "
-    "f_epoch, f_retries "
+    "f_epoch, f_retries, f_infrastructure_retries, f_cache_key, f_inherited_from "
     "FROM t_schedule_task WHERE f_job_id = ? ORDER BY f_position, f_task_version"
 )
 _SHARES: Final = (
@@ -79,6 +92,7 @@ class SqlSchedules:
         self._known.clear()
         if not self._session.insert(ScheduledJobRow, _job_row(job)):
             return
+        self._session.tell(*recording.schedule_added(job))
         self._session.insert_many(
             ScheduledSiteRow,
             [_site_row(job.job_id, position, site) for position, site in enumerate(job.sites)],
@@ -105,25 +119,26 @@ class SqlSchedules:
             return None
         (
             initiator_role, initiator_party_id, status, epoch, dsl, conf, priority, created_ms,
-            updated_ms, stop, reason, started_ms, ended_ms, rerun_ms,
+            updated_ms, stop, reason, started_ms, ended_ms, rerun_ms, control,
         ) = found  # fmt: skip
         job = ScheduledJob(
             job_id=job_id,
             initiator=site_of(initiator_role, initiator_party_id),
             status=JOB_STATUSES[status],
             epoch=epoch,
-            dsl=from_json(dsl),
-            conf=from_json(conf),
+            dsl=document_from_json(dsl),
+            conf=document_from_json(conf),
             priority=priority,
             created_ms=created_ms,
             updated_ms=updated_ms,
             sites=self._sites(job_id),
-            tasks=self.tasks(job_id),
+            tasks=self._tasks(job_id),
             stop=stop_from_text(stop),
             reason=reason_from_text(reason),
             started_ms=started_ms,
             ended_ms=ended_ms,
             rerun_ms=rerun_ms,
+            control=control_from_text(control),
         )
         self._known[job_id] = job
         return job
@@ -137,30 +152,18 @@ class SqlSchedules:
         )
         return None if found is None else int(found[0])
 
+    def status(self, job_id: str) -> JobStatus | None:
+        found = self._session.row(
+            "SELECT f_status FROM t_schedule_job WHERE f_job_id = ?", (job_id,)
+        )
+        return None if found is None else JOB_STATUSES[found[0]]
+
     def active(self) -> list[str]:
         found = self._session.rows(
             f"SELECT f_job_id FROM t_schedule_job WHERE f_status IN {OPEN_JOB} "
             "ORDER BY f_create_time, f_job_id"
         )
         return [job_id for (job_id,) in found]
-
-    def waiting(self) -> list[WaitingJob]:
-        found = self._session.rows(
-            "SELECT f_job_id, f_priority, f_create_time, f_initiator_role, f_initiator_party_id, "
-            "f_reason FROM t_schedule_job WHERE f_status = ? "
-            "ORDER BY f_priority DESC, f_create_time, f_job_id",
-            (JobStatus.WAITING.value,),
-        )
-        return [
-            WaitingJob(
-                job_id=job_id,
-                priority=priority,
-                created_ms=created_ms,
-                initiator=site_of(role, party_id),
-                reason=reason_from_text(reason),
-            )
-            for job_id, priority, created_ms, role, party_id, reason in found
-        ]
 
     def move(
         self,
@@ -186,7 +189,19 @@ class SqlSchedules:
                 seen.value,
             ),
         )
-        return Moved(status) if matched else Stale()
+        if not matched:
+            return Stale()
+        if status in JOB_FINAL:
+            self._open_sites(job_id, is_open=0)
+        self._session.tell(
+            recording.schedule_moved(job_id, seen, status, reason=reason, now_ms=now_ms)
+        )
+        return Moved(status)
+
+    def _open_sites(self, job_id: str, *, is_open: int) -> None:
+        self._session.write(
+            "UPDATE t_schedule_site SET f_open = ? WHERE f_job_id = ?", (is_open, job_id)
+        )
 
     def set_reason(self, job_id: str, reason: Reason | None, *, now_ms: int) -> None:
         self._known.clear()
@@ -201,20 +216,32 @@ class SqlSchedules:
         self._known.clear()
         matched = self._session.write(
             "UPDATE t_schedule_job SET f_status = ?, f_epoch = ?, f_stop = NULL, f_reason = NULL, "
+            "f_control = NULL, f_held_time = NULL, "
             "f_start_time = NULL, f_end_time = NULL, f_elapsed = NULL, f_rerun_time = ?, "
-            "f_update_time = ? WHERE f_job_id = ? AND f_status = ?",
-            (status.value, epoch, now_ms, now_ms, job_id, seen.value),
+            "f_need_cores = 0, f_need_memory = 0, f_queue_time = ?, f_ask_time = 0, "
+            "f_look_time = 0, f_deadline_time = 0, "
+            "f_update_time = ? WHERE f_job_id = ? AND f_status = ? AND f_epoch < ?",
+            (status.value, epoch, now_ms, now_ms, now_ms, job_id, seen.value, epoch),
         )
-        return Moved(status) if matched else Stale()
+        if not matched:
+            return Stale()
+        self._open_sites(job_id, is_open=1)
+        self._session.tell(
+            recording.schedule_moved(job_id, seen, status, reason=None, now_ms=now_ms, epoch=epoch)
+        )
+        return Moved(status)
 
     def set_conf(self, job_id: str, conf: Json, *, now_ms: int) -> None:
         self._known.clear()
-        self._session.write(
+        matched = self._session.write(
             "UPDATE t_schedule_job SET f_runtime_conf = ?, f_update_time = ? WHERE f_job_id = ?",
             (to_json(conf), now_ms, job_id),
         )
+        if matched:
+            told = job_note(job_id, PARAMETERS_CHANGED, at_ms=now_ms)
+            self._session.tell(told)
 
-    def add_attempt(self, job_id: str, task: ScheduledTask) -> bool:
+    def add_attempt(self, job_id: str, task: ScheduledTask, *, now_ms: int) -> bool:
         self._known.clear()
         found = self._session.row(
             "SELECT f_position FROM t_schedule_task WHERE f_job_id = ? AND f_component_name = ? "
@@ -232,9 +259,10 @@ class SqlSchedules:
                 for position, share in enumerate(task.parties)
             ],
         )
+        self._session.tell(recording.attempt_added(job_id, task, now_ms=now_ms))
         return True
 
-    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase) -> bool:
+    def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase, now_ms: int) -> bool:
         self._known.clear()
         matched = self._session.write(
             "UPDATE t_schedule_site SET f_phase = ?, f_retry_time = ?, f_denials = ?, f_reason = ? "
@@ -250,15 +278,39 @@ class SqlSchedules:
                 seen.value,
             ),
         )
+        if matched:
+            self._session.tell(recording.site_moved(job_id, site, seen=seen, now_ms=now_ms))
         return matched > 0
 
     def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
         self._known.clear()
         matched = self._session.write(
-            "UPDATE t_schedule_job SET f_stop = ?, f_update_time = ? "
+            "UPDATE t_schedule_job SET f_stop = ?, f_look_time = 0, f_update_time = ? "
             f"WHERE f_job_id = ? AND f_stop IS NULL AND f_status IN {OPEN_JOB}",
             (stop_to_text(stop), now_ms, job_id),
         )
+        if matched:
+            self._session.tell(recording.stop_asked(job_id, stop, now_ms=now_ms))
+        return matched > 0
+
+    def set_control(
+        self, job_id: str, control: Control, *, seen: Control, now_ms: int,
+        told: Reason | None = None,
+    ) -> bool:  # fmt: skip
+        found = self._session.row(
+            f"SELECT f_control FROM t_schedule_job WHERE f_job_id = ? AND f_status IN {OPEN_JOB}",
+            (job_id,),
+        )
+        if found is None or control_from_text(found[0]) != seen:
+            return False
+        self._known.clear()
+        matched = self._session.write(
+            "UPDATE t_schedule_job SET f_control = ?, f_held_time = ?, f_look_time = 0, "
+            "f_update_time = ? WHERE f_job_id = ? AND COALESCE(f_control, '') = ?",
+            (control_to_text(control), control.held_ms, now_ms, job_id, found[0] or ""),
+        )
+        if matched and told is not None:
+            self._session.tell(job_note(job_id, told, at_ms=now_ms))
         return matched > 0
 
     def start_task(self, job_id: str, component: str, version: int, *, now_ms: int) -> bool:
@@ -275,6 +327,13 @@ class SqlSchedules:
                 TaskStatus.WAITING.value,
             ),
         )
+        if matched:
+            self._session.tell(
+                recording.task_moved(
+                    job_id, component, version, TaskStatus.WAITING, TaskStatus.RUNNING,
+                    now_ms=now_ms,
+                )
+            )  # fmt: skip
         return matched > 0
 
     def end_task(
@@ -284,12 +343,23 @@ class SqlSchedules:
         if status not in TASK_FINAL:
             raise IllegalMove(machine="A task", status="any", event=f"end as {status.value}")
         self._known.clear()
-        matched = self._session.write(
-            "UPDATE t_schedule_task SET f_status = ?, f_reason = ?, f_end_time = ? "
-            f"{_ONE_TASK} AND f_status IN {OPEN_TASK}",
-            (status.value, reason_to_text(reason), now_ms, job_id, component, version),
-        )
-        return matched > 0
+        for seen in (TaskStatus.RUNNING, TaskStatus.WAITING):
+            matched = self._session.write(
+                "UPDATE t_schedule_task SET f_status = ?, f_reason = ?, f_end_time = ? "
+                f"{_ONE_TASK} AND f_status = ?",
+                (
+                    status.value, reason_to_text(reason), now_ms, job_id, component, version,
+                    seen.value,
+                ),
+            )  # fmt: skip
+            if matched:
+                self._session.tell(
+                    recording.task_moved(
+                        job_id, component, version, seen, status, reason=reason, now_ms=now_ms
+                    )
+                )
+                return True
+        return False
 
     def report(
         self, job_id: str, component: str, version: int, site: Site, status: TaskStatus, *,
@@ -319,9 +389,18 @@ class SqlSchedules:
             f"UPDATE t_schedule_party_task SET {sets} {_ONE_SHARE} AND f_party_status = ?",
             (*values, *share, current.value),
         )
-        return Moved(status) if matched else Stale()
+        if not matched:
+            return Stale()
+        if status is not current:
+            self._session.tell(
+                recording.share_reported(
+                    job_id, component, version, site, current, status, reason=reason,
+                    now_ms=now_ms,
+                )
+            )  # fmt: skip
+        return Moved(status)
 
-    def tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
+    def _tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
         tasks = self._session.rows(_TASKS, (job_id,))
         latest: dict[str, int] = {}
         for component, version, *_ in tasks:
@@ -338,10 +417,38 @@ class SqlSchedules:
                 ended_ms=ended_ms,
                 epoch=epoch,
                 retries=retries,
+                infrastructure_retries=infrastructure_retries,
+                cache_key=cache_key,
+                inherited_from=inherited_from,
             )
-            for component, version, status, reason, started_ms, ended_ms, epoch, retries in tasks
+            for (
+                component,
+                version,
+                status,
+                reason,
+                started_ms,
+                ended_ms,
+                epoch,
+                retries,
+                infrastructure_retries,
+                cache_key,
+                inherited_from,
+            ) in tasks
             if latest[component] == version
         )
+
+    def made(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
+        keys = list(cache_keys)
+        found = self._session.rows(
+            "SELECT f_job_id, f_component_name, f_cache_key FROM t_schedule_task AS t "
+            f"WHERE {one_of('f_cache_key', len(keys))} AND f_status = ? AND NOT EXISTS ("
+            "SELECT 1 FROM t_schedule_task AS newer WHERE newer.f_job_id = t.f_job_id "
+            "AND newer.f_component_name = t.f_component_name "
+            "AND newer.f_task_version > t.f_task_version) "
+            "ORDER BY f_job_id DESC, f_component_name LIMIT ?",
+            (*keys, TaskStatus.SUCCESS.value, limit),
+        )
+        return [(job_id, component, key) for job_id, component, key in found]
 
     def _sites(self, job_id: str) -> tuple[ScheduledSite, ...]:
         return tuple(
@@ -376,13 +483,7 @@ class SqlSchedules:
             site = sites.get((role, party_id))
             if site is None:
                 site = sites[role, party_id] = site_of(role, party_id)
-            share = ScheduledPartyTask(
-                site=site,
-                status=TASK_STATUSES[status],
-                reason=reason_from_text(reason),
-                since_ms=since_ms,
-                progress=progress,
-            )
+            share = _share(site, status, reason, since_ms, progress)
             shares.setdefault(component, []).append(share)
         return shares
 
@@ -407,12 +508,20 @@ def _job_row(job: ScheduledJob) -> dict[str, Value]:
         "f_dsl": to_json(job.dsl),
         "f_runtime_conf": to_json(job.conf),
         "f_priority": job.priority,
+        "f_need_cores": 0,
+        "f_need_memory": 0,
+        "f_queue_time": job.began_ms,
+        "f_ask_time": 0,
+        "f_look_time": 0,
+        "f_deadline_time": 0,
         "f_stop": stop_to_text(job.stop),
         "f_reason": reason_to_text(job.reason),
         "f_start_time": started,
         "f_end_time": ended,
         "f_elapsed": None if started is None or ended is None else ended - started,
         "f_rerun_time": job.rerun_ms,
+        "f_control": control_to_text(job.control),
+        "f_held_time": job.control.held_ms,
         "f_create_time": job.created_ms,
         "f_update_time": job.updated_ms,
     }
@@ -427,6 +536,7 @@ def _site_row(job_id: str, position: int, site: ScheduledSite) -> dict[str, Valu
         "f_phase": site.phase.value,
         "f_retry_time": site.retry_ms,
         "f_denials": site.denials,
+        "f_open": 1,
         "f_reason": reason_to_text(site.reason),
     }
 
@@ -440,10 +550,27 @@ def _task_row(job_id: str, position: int, task: ScheduledTask) -> dict[str, Valu
         "f_status": task.status.value,
         "f_epoch": task.epoch,
         "f_retries": task.retries,
+        "f_infrastructure_retries": task.infrastructure_retries,
+        "f_cache_key": task.cache_key,
+        "f_inherited_from": task.inherited_from,
         "f_reason": reason_to_text(task.reason),
         "f_start_time": task.started_ms,
         "f_end_time": task.ended_ms,
     }
+
+
+@lru_cache(maxsize=4096)
+def _share(
+    site: Site, status: str, reason: str | None, since_ms: int, progress: float
+) -> ScheduledPartyTask:
+    """Return one site's share; all that still wait are the same."""
+    return ScheduledPartyTask(
+        site=site,
+        status=TASK_STATUSES[status],
+        reason=reason_from_text(reason),
+        since_ms=since_ms,
+        progress=progress,
+    )
 
 
 def _share_row(

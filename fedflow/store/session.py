@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
 
-from peewee import Database, Query
-
+from fedflow.domain.history import Event
 from fedflow.store.tables import Row, table_name, written_columns
 
 Value = str | int | float | None
@@ -40,13 +39,23 @@ class Dialect:
 
     param: str  #: what stands for a parameter
     for_update: str  #: ends a SELECT that locks its row until the commit
+    for_share: str  #: ends a SELECT that keeps others from changing its row until the commit
+    now_ms: str  #: SELECT of the database's time
     keep_existing: str  #: ends an INSERT that leaves a row with the same key as it is; {column}
 
 
-SQLITE: Final = Dialect(param="?", for_update="", keep_existing="ON CONFLICT DO NOTHING")
+SQLITE: Final = Dialect(
+    param="?",
+    for_update="",
+    for_share="",
+    now_ms="SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)",
+    keep_existing="ON CONFLICT DO NOTHING",
+)
 MYSQL: Final = Dialect(
     param="%s",
     for_update=" FOR UPDATE",
+    for_share=" LOCK IN SHARE MODE",
+    now_ms="SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000",
     keep_existing="ON DUPLICATE KEY UPDATE {column} = {column}",
 )
 
@@ -57,44 +66,60 @@ class Session:
     `is_duplicate` tells whether a driver's exception means that a key exists already.
     """
 
-    __slots__ = ("_cursor", "_dialect", "_is_duplicate", "_peewee", "_writes")
+    __slots__ = ("_cursor", "_dialect", "_is_duplicate", "_writes", "events")
 
     def __init__(
-        self, cursor: Cursor, *, dialect: Dialect, peewee: Database, writes: bool,
+        self,
+        cursor: Cursor,
+        *,
+        dialect: Dialect,
+        writes: bool,
         is_duplicate: Callable[[Exception], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._cursor: Cursor | None = cursor
         self._dialect = dialect
-        self._peewee = peewee
         self._writes = writes
         self._is_duplicate = is_duplicate
+        self.events: list[Event] = []  #: what happened, to be written with it
 
     def end(self) -> None:
         """Refuse everything from now on."""
         self._cursor = None
 
-    def row(self, sql: str, params: Sequence[Value] = (), *, lock: bool = False) -> Found | None:
-        """Return the first row or None; `lock` keeps others from it until the end."""
+    def row(
+        self, sql: str, params: Sequence[Value] = (), *, lock: bool = False, share: bool = False
+    ) -> Found | None:
+        """Return the first row or None.
+
+        `lock` keeps others from it until the end, `share` from changing it.
+        """
+        cursor = self._open()
+        if lock:
+            sql += self._dialect.for_update
+        elif share:
+            sql += self._dialect.for_share
+        cursor.execute(_in_dialect(sql, self._dialect.param), params)
+        return cursor.fetchone()
+
+    def rows(
+        self, sql: str, params: Sequence[Value] = (), *, lock: bool = False
+    ) -> Sequence[Found]:
+        """Return all rows; `lock` keeps others from them until the end."""
         cursor = self._open()
         if lock:
             sql += self._dialect.for_update
         cursor.execute(_in_dialect(sql, self._dialect.param), params)
-        return cursor.fetchone()
-
-    def rows(self, sql: str, params: Sequence[Value] = ()) -> Sequence[Found]:
-        """Return all rows."""
-        cursor = self._open()
-        cursor.execute(_in_dialect(sql, self._dialect.param), params)
         return cursor.fetchall()
 
-    def select(self, query: Query) -> Sequence[Found]:
-        """Return all rows of a peewee query, as plain tuples."""
-        cursor = self._open()
-        # peewee has no types for this call; it gives (text, parameters)
-        context: Any = self._peewee.get_sql_context()
-        sql, params = context.sql(query).query()
-        cursor.execute(sql, params)
-        return cursor.fetchall()
+    def now_ms(self) -> int:
+        """Return the database's time."""
+        found = self.row(self._dialect.now_ms)
+        return int(found[0]) if found else 0
+
+    def tell(self, *events: Event) -> None:
+        """Note what happened; it is written when the transaction ends."""
+        self._open(write=True)
+        self.events += events
 
     def write(self, sql: str, params: Sequence[Value] = ()) -> int:
         """Run an UPDATE or DELETE; return how many rows matched."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from fedflow.app import ports
 from fedflow.base.clock import Clock, SystemClock
@@ -13,15 +13,20 @@ from fedflow.base.errors import StoreUnavailable
 from fedflow.store.administration import SqlPermissions, SqlRegistry, SqlSiteKeys
 from fedflow.store.caches import SqlCaches
 from fedflow.store.data_tables import SqlConnectors, SqlTables
+from fedflow.store.events import SqlEvents, write_events
+from fedflow.store.instances import SqlInstances
 from fedflow.store.jobs import SqlEngines, SqlJobs
 from fedflow.store.leases import SqlLeases
 from fedflow.store.migrate import migrate
 from fedflow.store.model_tags import SqlModelTags
 from fedflow.store.models import SqlModels
 from fedflow.store.outbox import SqlOutbox, SqlReceived
+from fedflow.store.queue import SqlQueue
+from fedflow.store.recording import Recent
 from fedflow.store.schedules import SqlSchedules
 from fedflow.store.schema import Schema
 from fedflow.store.session import Session
+from fedflow.store.submits import SqlSubmits
 from fedflow.store.tasks import SqlTasks
 from fedflow.store.tracking import SqlTracking
 
@@ -40,45 +45,65 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-class SqlTx:
-    """One transaction; see `app.ports.Tx`."""
+_PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
+    "jobs": SqlJobs,
+    "engines": SqlEngines,
+    "tasks": SqlTasks,
+    "schedules": SqlSchedules,
+    "queue": SqlQueue,
+    "outbox": SqlOutbox,
+    "received": SqlReceived,
+    "leases": SqlLeases,
+    "instances": SqlInstances,
+    "tracking": SqlTracking,
+    "tables": SqlTables,
+    "caches": SqlCaches,
+    "models": SqlModels,
+    "model_tags": SqlModelTags,
+    "connectors": SqlConnectors,
+    "permissions": SqlPermissions,
+    "site_keys": SqlSiteKeys,
+    "registry": SqlRegistry,
+    "submits": SqlSubmits,
+    "events": SqlEvents,
+}
 
-    __slots__ = (
-        "caches",
-        "connectors",
-        "engines",
-        "jobs",
-        "leases",
-        "model_tags",
-        "models",
-        "outbox",
-        "permissions",
-        "received",
-        "registry",
-        "schedules",
-        "site_keys",
-        "tables",
-        "tasks",
-        "tracking",
-    )
+
+class SqlTx:
+    """One transaction; see `app.ports.Tx`. A part is made when it is first asked for."""
+
+    __slots__ = ("_session", *_PARTS)
+
+    jobs: ports.Jobs
+    engines: ports.Engines
+    tasks: ports.Tasks
+    schedules: ports.Schedules
+    queue: ports.Queue
+    outbox: ports.Outbox
+    received: ports.Received
+    leases: ports.Leases
+    instances: ports.Instances
+    tracking: ports.Tracking
+    tables: ports.Tables
+    caches: ports.Caches
+    models: ports.Models
+    model_tags: ports.ModelTags
+    connectors: ports.Connectors
+    permissions: ports.Permissions
+    site_keys: ports.SiteKeys
+    registry: ports.Registry
+    submits: ports.Submits
+    events: ports.Events
 
     def __init__(self, session: Session) -> None:
-        self.jobs: ports.Jobs = SqlJobs(session)
-        self.engines: ports.Engines = SqlEngines(session)
-        self.tasks: ports.Tasks = SqlTasks(session)
-        self.schedules: ports.Schedules = SqlSchedules(session)
-        self.outbox: ports.Outbox = SqlOutbox(session)
-        self.received: ports.Received = SqlReceived(session)
-        self.leases: ports.Leases = SqlLeases(session)
-        self.tracking: ports.Tracking = SqlTracking(session)
-        self.tables: ports.Tables = SqlTables(session)
-        self.caches: ports.Caches = SqlCaches(session)
-        self.models: ports.Models = SqlModels(session)
-        self.model_tags: ports.ModelTags = SqlModelTags(session)
-        self.connectors: ports.Connectors = SqlConnectors(session)
-        self.permissions: ports.Permissions = SqlPermissions(session)
-        self.site_keys: ports.SiteKeys = SqlSiteKeys(session)
-        self.registry: ports.Registry = SqlRegistry(session)
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _PARTS:
+            raise AttributeError(name)
+        part = _PARTS[name](self._session)
+        setattr(self, name, part)
+        return part
 
 
 class SqlStore:
@@ -89,6 +114,7 @@ class SqlStore:
         self._database = database
         self._local = threading.local()
         self._closed = False
+        self._recent = Recent()
         try:
             with database.schema() as schema:
                 migrate(schema, clock or SystemClock())
@@ -117,5 +143,7 @@ class SqlStore:
         try:
             with self._database.session(write=write) as session:
                 yield SqlTx(session)
+                events = write_events(session, self._recent)
+            self._recent.wrote(events)
         finally:
             self._local.inside = False

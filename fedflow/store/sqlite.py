@@ -86,7 +86,6 @@ class SqliteFile:
             session = Session(
                 connection.cursor(),
                 dialect=SQLITE,
-                peewee=self._peewee,
                 writes=write,
                 is_duplicate=_is_duplicate,
             )

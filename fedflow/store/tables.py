@@ -48,7 +48,10 @@ class JobRow(Row):
     f_runtime_conf = TextField()
     f_roles = TextField()
     f_cores = IntegerField()
+    f_memory = BigIntegerField()  #: MiB
     f_resource_in_use = SmallIntegerField()
+    f_queue_time = BigIntegerField()  #: when it began to wait here
+    f_denied_time = BigIntegerField(null=True)  #: when it last asked for cores in vain
     f_engine_name = CharField(max_length=50, null=True)
     f_apply_resource_time = BigIntegerField(null=True)
     f_return_resource_time = BigIntegerField(null=True)
@@ -104,6 +107,8 @@ class TaskRow(Row):
     f_auto_retries = IntegerField()
     f_auto_retry_delay = IntegerField()
     f_inherited_from = CharField(max_length=64)
+    f_absent = TextField(null=True)  #: upstream components without outputs
+    f_instance_id = CharField(max_length=64)  #: the server that runs it, empty before its start
     f_latest = SmallIntegerField()  #: 1 unless there is a newer attempt
     f_start_time = BigIntegerField(null=True)
     f_end_time = BigIntegerField(null=True)
@@ -138,6 +143,9 @@ class EngineRow(Row):
     f_engine_type = CharField(max_length=10)
     f_cores = IntegerField()
     f_remaining_cores = IntegerField()
+    f_memory = BigIntegerField()  #: MiB; 0: not counted
+    f_remaining_memory = BigIntegerField()
+    f_cores_percent = DoubleField()  #: share of the cores that one job may hold
     f_create_time = BigIntegerField()
     f_update_time = BigIntegerField()
 
@@ -194,9 +202,17 @@ class ScheduledJobRow(Row):
     f_dsl = TextField()
     f_runtime_conf = TextField()
     f_priority = IntegerField()
+    f_need_cores = IntegerField()  #: of this server's own engine
+    f_need_memory = BigIntegerField()  #: MiB
+    f_queue_time = BigIntegerField()  #: since when it waits
+    f_ask_time = BigIntegerField()  #: it was denied, and asks again then
+    f_look_time = BigIntegerField()  #: while it waits: when to look at it whatever happens
+    f_deadline_time = BigIntegerField()  #: when its timeout passes
     f_stop = TextField(null=True)
     f_reason = TextField(null=True)
     f_rerun_time = BigIntegerField(null=True)
+    f_control = TextField(null=True)  #: pauses and steps of this epoch, see `domain/control.py`
+    f_held_time = BigIntegerField(null=True)  #: since when it is held
     f_start_time = BigIntegerField(null=True)
     f_end_time = BigIntegerField(null=True)
     f_elapsed = BigIntegerField(null=True)
@@ -217,6 +233,7 @@ class ScheduledSiteRow(Row):
     f_phase = CharField(max_length=16)
     f_retry_time = BigIntegerField()
     f_denials = IntegerField()
+    f_open = SmallIntegerField()  #: 1 until the job has ended
     f_reason = TextField(null=True)
 
     class Meta:
@@ -234,6 +251,9 @@ class ScheduledTaskRow(Row):
     f_status = CharField(max_length=16)
     f_epoch = IntegerField()
     f_retries = IntegerField()
+    f_infrastructure_retries = IntegerField()
+    f_cache_key = CharField(max_length=64, null=True)  #: see `domain/reuse.py`
+    f_inherited_from = CharField(max_length=64)
     f_reason = TextField(null=True)
     f_start_time = BigIntegerField(null=True)
     f_end_time = BigIntegerField(null=True)
@@ -262,6 +282,19 @@ class ScheduledPartyTaskRow(Row):
         primary_key = CompositeKey(
             "f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id"
         )
+
+
+class SubmitKeyRow(Row):
+    """An idempotency key that a submit gave, and the job that it stands for."""
+
+    f_key = CharField(max_length=255, primary_key=True)
+    f_digest = CharField(max_length=64)
+    f_job_id = CharField(max_length=64)
+    f_warnings = TextField()
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_submit_key"
 
 
 class OutboxRow(Row):
@@ -606,6 +639,46 @@ class CacheRow(Row):
         )  # fmt: skip
 
 
+class InstanceRow(Row):
+    """One server of this party; its times are the database's."""
+
+    f_instance_id = CharField(max_length=64, primary_key=True)
+    f_host = CharField(max_length=255)
+    f_http_address = CharField(max_length=300)
+    f_grpc_address = CharField(max_length=300)
+    f_version = CharField(max_length=32)
+    f_shared_mark = CharField(max_length=64)
+    f_secret = CharField(max_length=64)
+    f_state = CharField(max_length=16)
+    f_start_time = BigIntegerField()
+    f_beat_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_server_instance"
+
+
+class JobEventRow(Row):
+    """Something that happened to a job; see `domain/history.py`."""
+
+    numbered = "f_number"
+
+    f_number = BigIntegerField(primary_key=True)
+    f_job_id = CharField(max_length=64)
+    f_time = BigIntegerField()
+    f_epoch = IntegerField(null=True)  #: only where one begins
+    f_subject = CharField(max_length=16)
+    f_role = CharField(max_length=16)
+    f_party_id = CharField(max_length=64)
+    f_component_name = CharField(max_length=100)
+    f_task_version = BigIntegerField(null=True)
+    f_from = CharField(max_length=16)
+    f_to = CharField(max_length=16)
+    f_reason = TextField(null=True)
+
+    class Meta:
+        table_name = "t_job_event"
+
+
 class SchemaVersionRow(Row):
     """A migration step that was done."""
 
@@ -628,6 +701,7 @@ MODELS: Final[tuple[type[Row], ...]] = (
     ScheduledSiteRow,
     ScheduledTaskRow,
     ScheduledPartyTaskRow,
+    SubmitKeyRow,
     OutboxRow,
     ReceivedRow,
     LeaseRow,
@@ -645,6 +719,8 @@ MODELS: Final[tuple[type[Row], ...]] = (
     TagRow,
     ModelTagRow,
     CacheRow,
+    JobEventRow,
+    InstanceRow,
     SchemaVersionRow,
 )
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from fedflow.domain.records import (
     Handle,
+    JobKey,
     Moved,
     Order,
     Sort,
@@ -19,7 +20,9 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.schedule import Reason
+from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, TaskEvent, TaskStatus, next_task_status
+from fedflow.store import recording
 from fedflow.store.codec import (
     OPEN_TASK,
     TASK_STATUSES,
@@ -39,12 +42,14 @@ _COLUMNS: Final = (
     "f_initiator_role, f_initiator_party_id, f_status, f_party_status, f_component_parameters, "
     "f_create_time, f_update_time, f_reason, f_worker_id, f_token, f_request_time, f_run_pid, "
     "f_run_pid_start, f_run_ip, f_progress, f_start_time, f_end_time, f_error_report, "
-    "f_auto_retries, f_auto_retry_delay, f_inherited_from"
+    "f_auto_retries, f_auto_retry_delay, f_inherited_from, f_instance_id, f_absent"
 )
 _SELECT: Final = f"{_COLUMNS} FROM t_task"
 _ONE: Final = (
     "WHERE f_job_id = ? AND f_task_id = ? AND f_task_version = ? AND f_role = ? AND f_party_id = ?"
 )
+# ranges instead of IS NOT NULL, so that an index is used for each half
+_LIVE: Final = f"f_run_pid > 0 OR (f_party_status IN {OPEN_TASK} AND f_request_time >= 0)"
 _SORTED_BY: Final = {
     Sort.JOB_ID: "f_job_id",
     Sort.VERSION: "f_task_version",
@@ -79,6 +84,11 @@ class SqlTasks:
         self._session.insert_many(
             TaskRow,
             [_row(r, is_latest=r.key.version == latest[_task(r.key)]) for r in records],
+        )
+        self._session.tell(
+            *recording.tasks_added(
+                r for r in records if r.key.version > known.get(_task(r.key), -1)
+            )
         )
         for task, version in known.items():
             if version < latest[task]:
@@ -119,6 +129,16 @@ class SqlTasks:
     def get(self, key: TaskKey) -> TaskRecord | None:
         found = self._session.row(f"{_SELECT} {_ONE}", _key(key))
         return None if found is None else _record(found)
+
+    def statuses(self, key: JobKey) -> dict[str, tuple[int, TaskStatus]]:
+        found = self._session.rows(
+            "SELECT f_component_name, f_task_version, f_status FROM t_task "
+            "WHERE f_job_id = ? AND f_role = ? AND f_party_id = ? AND f_latest = 1",
+            (key.job_id, key.site.role.value, key.site.party_id),
+        )
+        return {
+            component: (int(version), TASK_STATUSES[status]) for component, version, status in found
+        }
 
     def find(self, which: TaskFilter) -> list[TaskRecord]:
         conditions, values = _conditions(which)
@@ -208,7 +228,12 @@ class SqlTasks:
                 seen.value,
             ),
         )
-        return Moved(status) if matched else Stale()
+        if not matched:
+            return Stale()
+        self._session.tell(
+            recording.party_task_moved(key, seen, status, reason=reason, now_ms=now_ms)
+        )
+        return Moved(status)
 
     def set_status(self, key: TaskKey, status: TaskStatus, *, now_ms: int) -> None:
         self._session.write(
@@ -216,11 +241,21 @@ class SqlTasks:
             (status.value, now_ms, *_key(key)),
         )
 
-    def set_launch(self, key: TaskKey, launch_id: str, token: str, *, now_ms: int) -> None:
+    def set_launch(
+        self, key: TaskKey, launch_id: str, token: str, *, seen: str | None, now_ms: int,
+        instance_id: str = "",
+    ) -> bool:  # fmt: skip
+        matched = self._session.write(
+            "UPDATE t_task SET f_worker_id = ?, f_token = ?, f_request_time = ?, "
+            f"f_instance_id = ?, f_update_time = ? {_ONE} AND COALESCE(f_worker_id, '') = ? "
+            "AND f_run_pid IS NULL",
+            (launch_id, token, now_ms, instance_id, now_ms, *_key(key), seen or ""),
+        )
+        return matched > 0
+
+    def set_absent(self, key: TaskKey, components: Sequence[str]) -> None:
         self._session.write(
-            "UPDATE t_task SET f_worker_id = ?, f_token = ?, f_request_time = ?, f_run_pid = NULL, "
-            f"f_run_pid_start = NULL, f_run_ip = NULL, f_update_time = ? {_ONE}",
-            (launch_id, token, now_ms, now_ms, *_key(key)),
+            f"UPDATE t_task SET f_absent = ? {_ONE}", (to_json(list(components)), *_key(key))
         )
 
     def set_handle(self, key: TaskKey, launch_id: str, handle: Handle) -> bool:
@@ -245,12 +280,18 @@ class SqlTasks:
             (progress, now_ms, *_key(key)),
         )
 
-    def live(self) -> list[TaskRecord]:
-        # ranges instead of IS NOT NULL, and `+`, so that an index is used for each half
+    def placed(self) -> dict[tuple[str, Site], str]:
         found = self._session.rows(
-            f"{_SELECT} WHERE f_run_pid > 0 "
-            f"OR (f_party_status IN {OPEN_TASK} AND f_request_time >= 0) ORDER BY +f_number"
+            "SELECT f_task_id, f_task_version, f_role, f_party_id, f_instance_id FROM t_task "
+            f"WHERE {_LIVE} ORDER BY f_task_id, f_task_version"
         )
+        return {
+            (f"{task_id}_{version}", site_of(role, party_id)): instance_id
+            for task_id, version, role, party_id, instance_id in found
+        }
+
+    def live(self) -> list[TaskRecord]:
+        found = self._session.rows(f"{_SELECT} WHERE {_LIVE} ORDER BY +f_number")
         return [_record(r) for r in found]
 
 
@@ -319,6 +360,8 @@ def _row(record: TaskRecord, *, is_latest: bool) -> dict[str, Value]:
         "f_auto_retries": record.auto_retries,
         "f_auto_retry_delay": record.auto_retry_delay_s,
         "f_inherited_from": record.inherited_from,
+        "f_instance_id": record.instance_id,
+        "f_absent": to_json(record.absent) if record.absent else None,
         "f_latest": int(is_latest),
         "f_start_time": started,
         "f_end_time": ended,
@@ -333,7 +376,7 @@ def _record(found: Found) -> TaskRecord:
         job_id, component, version, role, party_id, module, initiator_role, initiator_party_id,
         status, party_status, parameters, created_ms, updated_ms, reason, launch_id, token,
         requested_ms, pid, start_time, host, progress, started_ms, ended_ms, traceback,
-        auto_retries, auto_retry_delay_s, inherited_from,
+        auto_retries, auto_retry_delay_s, inherited_from, instance_id, absent,
     ) = found  # fmt: skip
     site = site_of(role, party_id)
     return TaskRecord(
@@ -357,4 +400,6 @@ def _record(found: Found) -> TaskRecord:
         auto_retries=auto_retries,
         auto_retry_delay_s=auto_retry_delay_s,
         inherited_from=inherited_from,
+        instance_id=instance_id,
+        absent=() if absent is None else tuple(from_json(absent)),
     )

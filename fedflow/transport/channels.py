@@ -5,8 +5,10 @@ Commands and bulk data take channels of their own, so that a big value does not 
 
 from __future__ import annotations
 
+import socket
 import threading
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import grpc
 import grpc.aio
@@ -35,13 +37,21 @@ class Channels:
         self._settings = settings
         self._lock = threading.Lock()
         self._open: dict[str, tuple[Route, grpc.Channel]] = {}
+        self._turns: dict[str, int] = {}  #: how often a party's first server gave no answer
 
     def route(self, party_id: str) -> Route:
-        """Return the route to a party. Raises: NoRoute."""
+        """Return the route to a party, its server that answered last first. Raises: NoRoute."""
         route = self._routes.find(party_id)
         if route is None:
             raise NoRoute(party_id=party_id)
-        return route
+        return route.turned(self._turns.get(party_id, 0)) if route.others else route
+
+    def gave_no_answer(self, party_id: str, route: Route) -> None:
+        """Let calls begin with the next server of a party, if there are several."""
+        if route.others:
+            with self._lock:
+                if self.route(party_id) == route:  # nobody else did it meanwhile
+                    self._turns[party_id] = self._turns.get(party_id, 0) + 1
 
     def channel(self, party_id: str) -> grpc.Channel:
         """Return the channel for commands to a party, opened at the first call. Raises: NoRoute."""
@@ -69,10 +79,10 @@ class Channels:
         Raises: NoRoute.
         """
         route = self.route(party_id)
-        options = _options(self._settings, party_id, route)
+        options = channel_options(self._settings, party_id, route)
         if self._credentials is None or not route.tls:
-            return grpc.aio.insecure_channel(route.address, options=options)
-        return grpc.aio.secure_channel(route.address, self._credentials, options=options)
+            return grpc.aio.insecure_channel(_target(route), options=options)
+        return grpc.aio.secure_channel(_target(route), self._credentials, options=options)
 
     def close(self) -> None:
         """Close all channels; calls under way fail."""
@@ -82,19 +92,49 @@ class Channels:
             channel.close()
 
     def _new(self, party_id: str, route: Route) -> grpc.Channel:
-        options = _options(self._settings, party_id, route)
+        options = channel_options(self._settings, party_id, route)
         if self._credentials is None or not route.tls:
-            return grpc.insecure_channel(route.address, options=options)
-        return grpc.secure_channel(route.address, self._credentials, options=options)
+            return grpc.insecure_channel(_target(route), options=options)
+        return grpc.secure_channel(_target(route), self._credentials, options=options)
 
 
-def _options(settings: ChannelSettings, party_id: str, route: Route) -> list[tuple[str, int | str]]:
+def _target(route: Route) -> str:
+    """Return what gRPC shall connect to: with several servers the first of them that accepts.
+
+    gRPC takes a list of numeric addresses only, so names are looked up here.
+    """
+    if not route.others:
+        return route.address
+    numeric = [_numeric(one) for one in (route, *route.others)]
+    if all(host.version == 4 for host, _ in numeric):
+        return "ipv4:" + ",".join(f"{host}:{port}" for host, port in numeric)
+    sixes = (f"::ffff:{host}" if host.version == 4 else str(host) for host, _ in numeric)
+    return "ipv6:" + ",".join(
+        f"[{host}]:{port}" for host, (_, port) in zip(sixes, numeric, strict=True)
+    )
+
+
+def _numeric(route: Route) -> tuple[IPv4Address | IPv6Address, int]:
+    """Return a server's IP address and port; a name that is unknown becomes one nobody has."""
+    try:
+        found = socket.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return IPv4Address("0.0.0.0"), 1  # noqa: S104  # connecting there is refused
+    hosts = [ip_address(str(address[4][0]).partition("%")[0]) for address in found]
+    return min(hosts, key=lambda host: host.version), route.port
+
+
+def channel_options(
+    settings: ChannelSettings, party_id: str, route: Route
+) -> list[tuple[str, int | str]]:
+    """Return the options of a channel to a party's server."""
     options: list[tuple[str, int | str]] = [
         ("grpc.max_receive_message_length", settings.message_bytes),
         ("grpc.max_send_message_length", settings.message_bytes),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
+        # what one attempt to connect may take, whatever its name says: far parties need seconds
+        ("grpc.min_reconnect_backoff_ms", 5_000),
         ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
         ("grpc.keepalive_timeout_ms", 5_000),

@@ -13,9 +13,17 @@ from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
 from fedflow.transport.channels import Channels
 from fedflow.wire.envelope import encode, parse_reply
-from fedflow.wire.headers import SITE_SIGNATURE
-from fedflow.wire.packet import METHOD, Endpoint, PacketCodec, call_metadata, request_packet
+from fedflow.wire.headers import ANSWER_PROTOCOL, SITE_SIGNATURE
+from fedflow.wire.packet import (
+    METHOD,
+    Endpoint,
+    PacketCodec,
+    PacketFields,
+    call_metadata,
+    request_packet,
+)
 from fedflow.wire.paths import PREFIX
+from fedflow.wire.versions import BEFORE, OURS, Speaks
 
 
 class Calls(Protocol):
@@ -34,7 +42,10 @@ class GrpcClient:
     def __init__(
         self, channels: Channels, *, packets: PacketCodec, own_party: str,
         callback: Endpoint | None = None, sign: Callable[[bytes], str] | None = None,
+        speaks: Speaks | None = OURS,
     ) -> None:  # fmt: skip
+        """`speaks` None: say nothing of it, as releases of protocol 1."""
+        self._speaks = speaks.header if speaks is not None else None
         self._sign = sign
         self._channels = channels
         self._packets = packets
@@ -46,6 +57,9 @@ class GrpcClient:
         request_id: str, job_id: str, deadline_s: float,
     ) -> Reply:  # fmt: skip
         """Send once and return the answer; `path` is below `/v1`, `deadline_s` in seconds.
+
+        To a party with several servers it is sent to the next one, too, if one does not answer in
+        its share of the time.
 
         Raises: NoRoute; PartyUnreachable: no answer, the reason says why; BadPacket: an answer that
             cannot be read.
@@ -61,25 +75,36 @@ class GrpcClient:
             request_id=request_id,
             timeout_ms=int(deadline_s * 1000),
             callback=self._callback,
+            protocol=self._speaks,
         )
         if self._sign is not None:
             signed = {**packet.headers, SITE_SIGNATURE: self._sign(packet.body)}
             packet = replace(packet, headers=signed)
-        channel = self._channels.channel(destination)
-        unary = channel.unary_unary(METHOD)  # raw bytes in and out
-        try:
-            raw = unary(
-                self._packets.encode(packet),
-                timeout=deadline_s,
-                metadata=call_metadata(own, destination),
-            )
-        except (grpc.RpcError, ValueError) as exc:  # ValueError: the channel was closed meanwhile
-            raise PartyUnreachable(
-                party_id=destination,
-                address=self._channels.route(destination).address,
-                reason=why(exc, deadline_s),
-            ) from exc
-        return parse_reply(self._packets.decode(raw).body)
+        answer = self._packets.decode(self._send(packet, own, destination, deadline_s))
+        theirs = answer.headers.get(ANSWER_PROTOCOL, BEFORE.header)
+        return replace(parse_reply(answer.body), speaks=theirs)
+
+    def _send(self, packet: PacketFields, own: str, destination: str, deadline_s: float) -> bytes:
+        """Return the raw answer of the first server of a party that gives one."""
+        raw = self._packets.encode(packet)
+        servers = 1 + len(self._channels.route(destination).others)
+        left = servers
+        while True:
+            route, left = self._channels.route(destination), left - 1
+            unary = self._channels.channel(destination).unary_unary(METHOD)  # raw bytes in and out
+            try:
+                answer: bytes = unary(
+                    raw, timeout=deadline_s / servers, metadata=call_metadata(own, destination)
+                )
+                return answer
+            except (grpc.RpcError, ValueError) as exc:  # ValueError: the channel was closed
+                self._channels.gave_no_answer(destination, route)
+                if left <= 0:
+                    raise PartyUnreachable(
+                        party_id=destination,
+                        address=route.address,
+                        reason=why(exc, deadline_s / servers),
+                    ) from exc
 
 
 _CAUSES: Final = (

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from fedflow.app.registry import Forwarded
+from fedflow.app.administration.registry import Forwarded
 from fedflow.base.errors import ServerCallFailed
 from fedflow.domain.administration import RegisteredServer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fedflow.base.errors import BadSetting
@@ -20,11 +20,19 @@ class Route:
     port: int
     tls: bool = True
     name: str | None = None  #: DNS name in its certificate; None: `party-<party id>`
+    others: tuple[Route, ...] = ()  #: further servers of the same party, for when this one is away
 
     @property
     def address(self) -> str:
         """Return `host:port`, with brackets around an IPv6 address."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def turned(self, times: int) -> Route:
+        """Return the same servers beginning with another one: each in its turn comes first."""
+        servers = (replace(self, others=()), *self.others)
+        first = times % len(servers)
+        turned = servers[first:] + servers[:first]
+        return replace(turned[0], others=turned[1:])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,15 +74,24 @@ class RouteTable:
         """Return the parties with a route of their own, in the order of the settings."""
         return tuple(self._routes.remote)
 
+    def addresses(self) -> dict[str, str]:
+        """Return `host:port` by party, with `DEFAULT` for those without a route of their own."""
+        routes = self._routes
+        found = {party_id: route.address for party_id, route in routes.remote.items()}
+        if routes.default is not None:
+            found[DEFAULT] = routes.default.address
+        return found
+
 
 def make_routes(local: Iterable[str] | None, remote: Mapping[str, str], *, tls: bool) -> Routes:
     """Return routes from settings: party id (or `default`) -> `host:port`; `local` as in `Routes`.
 
-    Raises: BadSetting: an address is not `host:port`, or a local party has a route too.
+    A party with several servers has all their addresses, with commas between them. Raises:
+    BadSetting: an address is not `host:port`, or a local party has a route too.
     """
     own = None if local is None else frozenset(local)
     found = {
-        party: parse_address(text, path=f"routes.{party}", tls=tls)
+        party: _parse_addresses(text, path=f"routes.{party}", tls=tls)
         for party, text in remote.items()
     }
     for party in found:
@@ -82,6 +99,11 @@ def make_routes(local: Iterable[str] | None, remote: Mapping[str, str], *, tls: 
             raise BadSetting(path=f"routes.{party}", reason="this server hosts the party itself")
     default = found.pop(DEFAULT, None)
     return Routes(local=own, remote=found, default=default)
+
+
+def _parse_addresses(text: str, *, path: str, tls: bool) -> Route:
+    first, *others = (parse_address(one, path=path, tls=tls) for one in text.split(","))
+    return replace(first, others=tuple(others))
 
 
 def parse_address(text: str, *, path: str, tls: bool) -> Route:

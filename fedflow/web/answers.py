@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 from flask import Response, request, send_file
 
-from fedflow.app.submissions import Submitted
+from fedflow.app.scheduling.submissions import Submitted
 from fedflow.base.errors import BadRequest, FedflowError
 from fedflow.domain.site import Site
 from fedflow.wire import envelope
@@ -72,6 +72,7 @@ def submitted(job: Submitted, **more: Any) -> Response:
         "logs_directory": job.logs_directory,
         **job.files.as_json(),
         "warnings": list(job.warnings),
+        "reused": dict(job.reused),
     }
     if not job.obsolete:
         return success({**data, **more}, job_id=job.job_id)

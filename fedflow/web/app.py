@@ -19,6 +19,7 @@ from fedflow.web.forward import forward
 from fedflow.web.health import health
 from fedflow.web.job import job
 from fedflow.web.job_control import job_control
+from fedflow.web.job_history import job_history
 from fedflow.web.job_lists import job_lists
 from fedflow.web.job_logs import job_logs
 from fedflow.web.key import key
@@ -27,10 +28,12 @@ from fedflow.web.model import model
 from fedflow.web.model_deploy import model_deploy
 from fedflow.web.model_tag import model_tag
 from fedflow.web.operation import operation
+from fedflow.web.parties import parties
 from fedflow.web.party import initiator, party
 from fedflow.web.permission import permission
 from fedflow.web.pipeline import pipeline
 from fedflow.web.provider import provider
+from fedflow.web.queue import queue
 from fedflow.web.resource import resource
 from fedflow.web.server import server
 from fedflow.web.settings import WebSettings
@@ -52,6 +55,7 @@ BLUEPRINTS: Final[tuple[Blueprint, ...]] = (
     initiator,
     job,
     job_control,
+    job_history,
     job_lists,
     job_logs,
     key,
@@ -60,10 +64,12 @@ BLUEPRINTS: Final[tuple[Blueprint, ...]] = (
     model_deploy,
     model_tag,
     operation,
+    parties,
     party,
     permission,
     pipeline,
     provider,
+    queue,
     resource,
     server,
     table,

@@ -20,11 +20,12 @@ from urllib.parse import quote, urlsplit
 from flask import request
 
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadRequest, ForbiddenRoute, NotAuthenticated
+from fedflow.base.errors import BadRequest, ForbiddenRoute, IncompatibleVersions, NotAuthenticated
 from fedflow.web.current import built
 from fedflow.web.settings import ClientKeys
 from fedflow.wire import headers
 from fedflow.wire.paths import fits
+from fedflow.wire.versions import OURS, common, read_speaks
 
 PARTY_FLAG: Final = "fedflow.party"  #: WSGI environ: the party whose call the relay passes on
 MAX_NONCES: Final = 100_000
@@ -233,16 +234,24 @@ def source_party() -> str | None:
     """Return the party that calls, proven by the relay; None if nobody proved it.
 
     Raises: ForbiddenRoute: the call came over plain HTTP and the settings do not allow that.
-    BadRequest: what it says is no party id.
+    BadRequest: what it says is no party id. IncompatibleVersions: over HTTP; gRPC's door checks.
     """
     party: str | None = request.environ.get(PARTY_FLAG)
     if party is None:
         if not built().settings.allow_party_http:
             raise ForbiddenRoute(path=request.path[:200])
         party = request.headers.get(headers.SOURCE_PARTY)
+        _check_version(party)
     if party is not None and not fits("party_id", party):
         raise BadRequest(reason=f"{party[:100]!r} is not a party id")
     return party
+
+
+def _check_version(party: str | None) -> None:
+    """Raises: IncompatibleVersions."""
+    theirs = read_speaks(request.headers.get(headers.PROTOCOL))
+    if common(OURS, theirs) is None:
+        raise IncompatibleVersions(party_id=(party or "?")[:100], theirs=theirs, ours=OURS)
 
 
 def request_id() -> str | None:

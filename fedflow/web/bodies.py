@@ -10,6 +10,7 @@ Source: `reference/flow-rest-api.md` sections 1.1 and 1.3.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -71,11 +72,7 @@ def read_body(kind: type[B], given: dict[str, Any]) -> B:
     member has a wrong type or value; `path` is where.
     """
     present = {name: value for name, value in given.items() if value is not None}
-    missing = [
-        field.encode_name
-        for field in msgspec.structs.fields(kind)
-        if field.required and field.encode_name not in present
-    ]
+    missing = [name for name in _required(kind) if name not in present]
     if missing:
         raise MissingArgument(names=",".join(missing))
     if issubclass(kind, OpenBody):
@@ -87,6 +84,11 @@ def read_body(kind: type[B], given: dict[str, Any]) -> B:
         path = place.removesuffix("`") or "$"
         raise BadRequest(reason=f"{path}: {sentence.lower()}", path=path) from exc
     return _with_plain_members(body)
+
+
+@cache
+def _required(kind: type[Body]) -> tuple[str, ...]:
+    return tuple(f.encode_name for f in msgspec.structs.fields(kind) if f.required)
 
 
 def schema_of_member(kind: type[Any]) -> dict[str, Any]:

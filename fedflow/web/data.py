@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from flask import Blueprint, Response, request
 
-from fedflow.app.submissions import Submitted
+from fedflow.app.scheduling.submissions import Submitted
 from fedflow.base.errors import BadRequest, MissingArgument
 from fedflow.web.answers import submitted, success
 from fedflow.web.auth import require_client

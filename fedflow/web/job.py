@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from fedflow.base.errors import FedflowError, JobNotFound, MissingArgument
 from fedflow.domain.conf import mode_of
@@ -16,6 +16,7 @@ from fedflow.domain.job_spec import model_id_of
 from fedflow.domain.records import JobFilter, JobRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
+from fedflow.domain.submits import key_in_header
 from fedflow.web import queries
 from fedflow.web.answers import answer, refusal, submitted, success
 from fedflow.web.auth import require_client
@@ -39,6 +40,9 @@ class SubmitBody(Body, frozen=True):
     job_dsl: Any = None
     runtime_conf: Any = None
     dsl: Any = None
+    idempotency_key: Text | None = None
+    """A repeated submit with the same key gets the first one's answer. Also as a header, see
+    docs/jobs.md."""
 
 
 class JobBody(Body, frozen=True):
@@ -90,15 +94,18 @@ def submit(body: SubmitBody) -> Response:
     if conf is None:
         raise MissingArgument(names="job_runtime_conf")
     try:
-        return submitted(services().submissions.submit(dsl, conf))
+        keys = (key_in_header(request.headers.get("Idempotency-Key")), body.idempotency_key)
+        return submitted(services().submissions.submit(dsl, conf, keys=keys))
     except FedflowError as exc:  # FATE answers every refused submit with this code
         return answer({**envelope.failure(exc), "retcode": _OPERATING_ERROR})
 
 
 @route(job, "/stop", body=StopBody)
 def stop(body: StopBody) -> Response:
-    """End a job: `canceled`, or what `stop_status` says."""
-    services().jobs.stop(body.job_id, body.stop_status)
+    """End a job: `canceled`, or what `stop_status` says. `retmsg` tells if it had ended before."""
+    stopped = services().jobs.stop(body.job_id, body.stop_status)
+    if stopped.had_ended:
+        return answer(envelope.envelope(0, f"nothing to stop: the job had ended, {stopped.status}"))
     return success()
 
 

@@ -10,13 +10,14 @@ from typing import Any, TypedDict
 import msgspec
 from flask import Blueprint, Response
 
+from fedflow.app.scheduling.parameter_updates import Sections
 from fedflow.base.errors import BadRequest, JobNotFound
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Role
 from fedflow.web.answers import answer, board_url, refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, NoBody, Text, Words, site_of
+from fedflow.web.bodies import Body, Flag, NoBody, Text, Whole, Words, site_of
 from fedflow.web.current import services
 from fedflow.web.routes import route
 from fedflow.wire import envelope
@@ -31,6 +32,25 @@ class RerunBody(Body, frozen=True):
     job_id: Text
     component_name: Words | None = None
     force: Flag = Flag(0)  #: also what succeeded
+    failed_only: Flag = Flag(0)  #: only what failed or timed out, not what never ran
+    job_parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Section of a runtime conf (`common`, `role`), laid over the job's own for the rerun."""
+    component_parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The same of component parameters."""
+
+
+class PauseBody(Body, frozen=True):
+    """Which job."""
+
+    job_id: Text
+
+
+class ContinueBody(Body, frozen=True):
+    """Which job, and how many of its components may begin; a pause just ends by default."""
+
+    job_id: Text
+    steps: Whole | None = None  #: from 1 to 1000000
+    all: Flag = Flag(0)
 
 
 class ParametersBody(Body, frozen=True):
@@ -104,10 +124,32 @@ class JobPages(TypedDict):
 def rerun(body: RerunBody) -> Response:
     """Run an ended job again: what did not succeed, and everything that depends on it.
 
-    Answers when all sites have agreed.
+    Answers when all sites have agreed. New parameters take effect with the rerun or not at all.
     """
-    services().reruns.rerun(body.job_id, components=body.component_name, force=bool(body.force))
+    services().reruns.rerun(
+        body.job_id,
+        components=body.component_name,
+        force=bool(body.force),
+        failed_only=bool(body.failed_only),
+        sections=Sections(
+            job_parameters=body.job_parameters, component_parameters=body.component_parameters
+        ),
+    )
     return answer(envelope.envelope(0, "rerun job success"))
+
+
+@route(job_control, "/pause", body=PauseBody)
+def pause(body: PauseBody) -> Response:
+    """Let nothing new of a job start; what runs goes on, then the job gives its cores back."""
+    services().control.pause(body.job_id)
+    return answer(envelope.envelope(0, "pause job success"))
+
+
+@route(job_control, "/continue", body=ContinueBody)
+def proceed(body: ContinueBody) -> Response:
+    """Let a job go on that is paused, or that waits for its next step."""
+    services().control.proceed(body.job_id, steps=body.steps, all_=bool(body.all))
+    return answer(envelope.envelope(0, "continue job success"))
 
 
 @route(job_control, "/parameter/update", body=ParametersBody, data=ChangedSections)

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.log_files import LogLine, LogName
+from fedflow.app.jobs.log_files import LogLine, LogName
 from fedflow.web.answers import status_refusal, success
 from fedflow.web.auth import require_client
 from fedflow.web.bodies import Body, Text, Whole

@@ -9,9 +9,9 @@ from typing import Any, Final, NoReturn, TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.deployment import DeployRequest, predict_dsl_of, steps_of
-from fedflow.app.migration import MigrateRequest, roles_of
-from fedflow.app.model_changes import Outcome, told
+from fedflow.app.models.deployment import DeployRequest, predict_dsl_of, steps_of
+from fedflow.app.models.migration import MigrateRequest, roles_of
+from fedflow.app.models.model_changes import Outcome, told
 from fedflow.base.errors import (
     BadRequest,
     FedflowError,

@@ -8,7 +8,7 @@ from typing import Final, TypedDict
 import msgspec
 from flask import Blueprint, Response
 
-from fedflow.app.permissions import Permissions
+from fedflow.app.administration.permissions import Permissions
 from fedflow.base.errors import BadRequest
 from fedflow.domain.administration import ANY, GrantKind
 from fedflow.web.answers import success

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from fedflow.app.providers import Providers
+from fedflow.app.administration.providers import Providers
 from fedflow.web.answers import success
 from fedflow.web.auth import require_client
 from fedflow.web.bodies import Body, NoBody, Text

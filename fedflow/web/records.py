@@ -49,6 +49,8 @@ class JobRow(TypedDict, total=False):
     f_end_time: int | None
     f_end_date: str | None
     f_elapsed: int | None
+    f_since: int
+    f_deadline: int | None
     f_reason: Reason | None
 
 
@@ -73,6 +75,7 @@ class TaskRow(TypedDict, total=False):
     f_start_time: int | None
     f_end_time: int | None
     f_elapsed: int | None
+    f_since: int
     f_reason: Reason | None
 
 
@@ -139,6 +142,7 @@ class Submission(TypedDict, total=False):
     board_url: str
     logs_directory: str
     warnings: list[str]
+    reused: dict[str, str]  #: component -> id of the job that made its results
 
 
 class JobConfig(TypedDict):
@@ -181,11 +185,14 @@ class JobStatus(TypedDict, total=False):
     status: str
     progress: int | None
     reason: Any
+    since_ms: int | None
+    deadline_ms: int | None
     initiator: Any
     roles: dict[str, list[PartyNumber]]
     warnings: list[str]
     components: list[Any]
     tasks: list[Any]
+    reused: dict[str, str]  #: component -> id of the job that made its results
 
 
 class LogsDirectory(TypedDict):
@@ -253,3 +260,4 @@ class Readiness(TypedDict, total=False):
     executor: Any
     outbox: Any
     cores: Any
+    unreachable: list[str]  #: parties whose circuit is open; the server is ready nevertheless

@@ -11,7 +11,9 @@ from typing import Any, TypedDict
 import msgspec
 from flask import Blueprint, Response
 
-from fedflow.app.registry import Registry
+from fedflow.app.administration.info import FATE_FLOW_VERSION
+from fedflow.app.administration.registry import Registry
+from fedflow.app.administration.servers import ListedServer
 from fedflow.base.errors import BadRequest
 from fedflow.base.reading import read_as
 from fedflow.domain.administration import RegisteredServer, RegisteredService
@@ -57,6 +59,20 @@ class ServerRow(TypedDict):
     host: str
     port: int
     protocol: str
+
+
+class PartyServerRow(TypedDict):
+    instance_id: str
+    http: str
+    grpc: str
+    host: str
+    version: str
+    state: str
+    leads: bool
+    is_this: bool
+    start_time: int
+    beat_age: int
+    executors: int
 
 
 class InstanceRow(TypedDict):
@@ -132,9 +148,22 @@ def register(body: RegisterBody, name: str) -> Response:
     return success()
 
 
+@route(server, "/server/list", data=list[PartyServerRow])
+def party_servers(_body: NoBody) -> Response:
+    """Return the servers of this party that share its database, this one first."""
+    return success([_party_server(one) for one in services().servers.listed()])
+
+
+@route(server, "/server/drain", data=list[PartyServerRow])
+def drain(_body: NoBody) -> Response:
+    """Start no executors here any more and let another server of the party lead."""
+    services().servers.drain()
+    return success([_party_server(one) for one in services().servers.listed()])
+
+
 @route(server, "/server/fateflow/info", data=dict[str, InstanceRow])
 def instances(_body: NoBody) -> Response:
-    """Return the servers of this party: this one."""
+    """Return the servers of this party that are up."""
     info = services().info
     about = info.common()
     row = {
@@ -142,7 +171,12 @@ def instances(_body: NoBody) -> Response:
         "timestamp": info.now_ms(),
         **{name: about[name] for name in ("version", "host", "grpc_port", "http_port")},
     }
-    return success({info.instance_id(): row})
+    others = [
+        _instance(one)
+        for one in services().servers.listed()
+        if not one.is_this and one.state in ("up", "draining")
+    ]
+    return success({one["instance_id"]: one for one in (row, *others)})
 
 
 @route(server, "/server/reload", data=ReloadRow)
@@ -219,6 +253,40 @@ def _servers(given: Mapping[str, Any]) -> dict[str, _Server]:
         )
     except msgspec.ValidationError as exc:
         raise BadRequest(reason=str(exc)) from exc
+
+
+def _instance(one: ListedServer) -> dict[str, Any]:
+    """Return another server as FATE shows one."""
+    (host, http_port), grpc_port = _split(one.http), _split(one.grpc)[1]
+    return {
+        "instance_id": f"flow-{host}-{http_port}",
+        "timestamp": services().info.now_ms() - one.beat_age_ms,
+        "version": FATE_FLOW_VERSION,
+        "host": host,
+        "grpc_port": grpc_port,
+        "http_port": http_port,
+    }
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _party_server(one: ListedServer) -> PartyServerRow:
+    return {
+        "instance_id": one.instance_id,
+        "http": one.http,
+        "grpc": one.grpc,
+        "host": one.host,
+        "version": one.version,
+        "state": one.state,
+        "leads": one.leads,
+        "is_this": one.is_this,
+        "start_time": one.started_ms,
+        "beat_age": one.beat_age_ms,
+        "executors": one.executors,
+    }
 
 
 def _row(one: RegisteredServer) -> ServerRow:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.bindings import Binding
+from fedflow.app.data.bindings import Binding
 from fedflow.web.answers import success
 from fedflow.web.auth import require_client
 from fedflow.web.bodies import Body, Flag, Text, Whole

@@ -17,6 +17,7 @@ TAGS: Final = {
     "model": "Trained models: deploy, move, tag, look at.",
     "openapi": "This description.",
     "operation": "Configurations of jobs, for programs beside this server.",
+    "party": "Other parties: whether they can be reached.",
     "permission": "What other parties may use here.",
     "pipeline": "How the components of a job depend on each other.",
     "provider": "Where component modules come from.",

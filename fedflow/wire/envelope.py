@@ -21,6 +21,7 @@ SUCCESS: Final = 0
 NOT_EFFECTIVE: Final = 10
 EXCEPTION: Final = 100
 ARGUMENT_ERROR: Final = 101
+NOT_NOW: Final = frozenset({105, 106})  #: the same request may be answered otherwise a little later
 
 Envelope = dict[str, Any]
 

@@ -71,15 +71,17 @@ def job_row(job: JobRecord) -> Row:
         "f_engine_name": ENGINE,
         "f_engine_type": "computing",
         "f_cores": job.cores,
-        "f_memory": 0,
+        "f_memory": job.memory,
         "f_remaining_cores": holds,
-        "f_remaining_memory": 0,
+        "f_remaining_memory": job.memory if job.in_use else 0,
         "f_resource_in_use": job.in_use,
         "f_apply_resource_time": job.applied_ms,
         "f_return_resource_time": job.returned_ms,
         "f_inheritance_info": inherited,
         "f_inheritance_status": "success" if inherited else "pass",
         **_times(job),
+        "f_since": job.since_ms,
+        "f_deadline": job.deadline_ms,
         "f_reason": reason_row(job.reason),
     }
 
@@ -100,12 +102,12 @@ def job_cores_row(job: JobRecord) -> Row:
         "role": site.role.value,
         "party_id": site.party_id,
         "core": job.cores,
-        "memory": 0,
+        "memory": job.memory,
     }
 
 
 def engine_row(engine: Engine) -> Row:
-    """Return a computing engine as FATE's record; memory is not counted."""
+    """Return a computing engine as FATE's record; memory in MiB, 0 if it is not counted."""
     return {
         "f_engine_name": engine.name,
         "f_engine_type": "computing",
@@ -113,8 +115,8 @@ def engine_row(engine: Engine) -> Row:
         "f_engine_config": {},
         "f_cores": engine.cores,
         "f_remaining_cores": engine.remaining_cores,
-        "f_memory": 0,
-        "f_remaining_memory": 0,
+        "f_memory": engine.memory,
+        "f_remaining_memory": engine.remaining_memory if engine.memory else 0,
         "f_nodes": 1,
     }
 
@@ -191,6 +193,7 @@ def task_row(task: TaskRecord) -> Row:
         "f_progress": task.progress,
         "f_inherited_from": task.inherited_from,
         **_times(task),
+        "f_since": task.since_ms,
         "f_reason": reason_row(task.reason),
     }
 

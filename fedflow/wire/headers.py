@@ -22,6 +22,8 @@ DESTINATION_PARTY: Final = "DEST-PARTY-ID"
 SOURCE_ROLE: Final = "SRC-ROLE"
 SITE_SIGNATURE: Final = "SITE-SIGNATURE"  #: of the body, with the sending party's key
 REQUEST_ID: Final = "X-FEDFLOW-REQUEST-ID"  #: ours: a repeat of a request is recognised by it
+PROTOCOL: Final = "X-FEDFLOW-PROTOCOL"  #: ours: what the sender of a call speaks
+ANSWER_PROTOCOL: Final = "X-FEDFLOW-ANSWER-PROTOCOL"  #: ours: what the one who answers speaks
 
 # from an executor to its own server
 TASK_TOKEN: Final = "X-Fedflow-Task-Token"  # noqa: S105  #: ours: the secret of a task attempt
@@ -47,9 +49,14 @@ def plain_names(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def party_headers(
-    *, source: str, destination: str, source_role: str, request_id: str | None
-) -> dict[str, str]:
-    """Return the headers of a call from one party to another."""
+    *, source: str, destination: str, source_role: str, request_id: str | None,
+    protocol: str | None = None,
+) -> dict[str, str]:  # fmt: skip
+    """Return the headers of a call from one party to another; `protocol` as in `wire/versions.py`.
+
+    A call without a request id changes nothing at the receiver, so its repeat needs no answer from
+    the store.
+    """
     headers = {
         USER_AGENT: f"{SERVICE}/{FATE_VERSION}",
         SERVICE_NAME: SERVICE,
@@ -58,6 +65,8 @@ def party_headers(
         DESTINATION_PARTY: destination,
         SOURCE_ROLE: source_role,
     }
-    if request_id is not None:
+    if request_id:
         headers[REQUEST_ID] = request_id
+    if protocol is not None:
+        headers[PROTOCOL] = protocol
     return headers

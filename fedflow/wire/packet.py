@@ -56,6 +56,7 @@ class PacketCodec(Protocol):
 def request_packet(
     path: str, body: bytes, *, source: str, source_role: str, destination: str, job_id: str,
     request_id: str | None, timeout_ms: int, callback: Endpoint | None = None,
+    protocol: str | None = None,
 ) -> PacketFields:  # fmt: skip
     """Return the packet of a call; `path` is complete, `timeout_ms` is the call's deadline."""
     return PacketFields(
@@ -65,7 +66,11 @@ def request_packet(
         path=path,
         body=body,
         headers=names.party_headers(
-            source=source, destination=destination, source_role=source_role, request_id=request_id
+            source=source,
+            destination=destination,
+            source_role=source_role,
+            request_id=request_id,
+            protocol=protocol,
         ),
         command=path,
         timeout_ms=timeout_ms,
@@ -73,15 +78,23 @@ def request_packet(
     )
 
 
-def reply_packet(request: PacketFields, body: bytes) -> PacketFields:
-    """Return the answer to a packet: the same fields with source and destination swapped."""
+def reply_packet(
+    request: PacketFields, body: bytes, *, protocol: str | None = None
+) -> PacketFields:  # fmt: skip
+    """Return the answer to a packet: the same fields with source and destination swapped.
+
+    `protocol` is what the answering server speaks, as in `wire/versions.py`.
+    """
+    headers = request.headers
+    if protocol is not None:
+        headers = {**headers, names.ANSWER_PROTOCOL: protocol}
     return PacketFields(
         job_id=request.job_id,
         source=request.destination,
         destination=request.source,
         path=request.path,
         body=body,
-        headers=request.headers,
+        headers=headers,
         operator=request.operator,
         command=request.command,
         timeout_ms=request.timeout_ms,

@@ -2,7 +2,7 @@
 
 A path is given without the prefix `/v1`. HTTP and gRPC are two doors to this table; the relay opens
 nothing else to another party. Source of the paths: `reference/flow-rest-api.md` sections 2.10 and
-2.11; `heartbeat`, `info_common` and `job_rerun` are fedflow's own.
+2.11; `heartbeat`, `info_common`, `preflight` and `job_rerun` are fedflow's own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _TASK = "<job_id>/<component>/<task_id>/<version>/<role>/<party_id>"
 PARTY_COMMANDS: Final[dict[str, str]] = {
     "heartbeat": "/party/heartbeat",
     "info_common": "/party/info/common",
+    "preflight": "/party/preflight",
     "job_create": f"/party/{_JOB}/create",
+    "job_reuse": f"/party/{_JOB}/reuse",
     "job_rerun": f"/party/{_JOB}/rerun",
     "job_parameters": f"/party/{_JOB}/parameter/update",
     "job_apply": f"/party/{_JOB}/resource/apply",
@@ -44,6 +46,8 @@ PARTY_COMMANDS: Final[dict[str, str]] = {
     "task_stop": f"/party/{_TASK}/stop/<status>",
     "initiator_stop": f"/initiator/{_JOB}/stop/<status>",
     "initiator_rerun": f"/initiator/{_JOB}/rerun",
+    "initiator_parameters": f"/initiator/{_JOB}/parameter/update",
+    "initiator_control": f"/initiator/{_JOB}/control",
     "initiator_report": f"/initiator/{_TASK}/report",
     "output_table": "/tracker/<job_id>/<component>/<role>/<party_id>/output/table",
 }

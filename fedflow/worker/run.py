@@ -32,6 +32,7 @@ from fedflow.sdk.params import check_params
 from fedflow.sdk.table import Table
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTable, LocalTableStore
+from fedflow.wire.left_reports import leave_report
 from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
 from fedflow.worker.catalog import WorkerCatalog, table_of
 from fedflow.worker.checkpoints import ServerCheckpoints, model_to_wire
@@ -94,13 +95,25 @@ def _run(spec: TaskSpec, registry: Registry) -> ExitCode:
     link.report({"party_status": "running", "pid": pid, "start_time": start_time_of(pid)})
     run = _Run(spec, link, registry)
     try:
-        body = run.outcome()
-        link.report({**body, "metrics": run.tracker.rest()})
+        body = {**run.outcome(), "metrics": run.tracker.rest()}
+        try:
+            link.report(body)
+        except ServerNotReachable:
+            _leave(spec, body)
+            raise
     finally:
         ignore_stops()
         run.clean_up()
         link.close()
     return ExitCode.FAILED if body["party_status"] == "failed" else ExitCode.SUCCESS
+
+
+def _leave(spec: TaskSpec, body: dict[str, Any]) -> None:
+    """Leave the report of the end for the next server."""
+    try:
+        leave_report(Path(spec.work_dir), spec.launch_id, body)
+    except OSError as exc:
+        logger.error("The end could not be left in %s: %s", spec.work_dir, exc.strerror)
 
 
 class _Run:

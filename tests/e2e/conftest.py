@@ -1,4 +1,4 @@
-"""What all end-to-end tests share: the logs of the servers appear with a failure."""
+"""What all end-to-end tests share: two idle servers, whose logs appear with a failure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.servers import LIVE
+from tests.e2e.servers import LIVE, Pair
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     """Servers outlive a test here; `Party.close` and `Pair.wait_idle` see that nothing is left."""
     return
+
+
+@pytest.fixture
+def pair(servers: Pair) -> Iterator[Pair]:
+    """The two servers of a module's fixture `servers`; each test leaves them idle."""
+    yield servers
+    servers.wait_idle()
 
 
 @pytest.hookimpl(wrapper=True)

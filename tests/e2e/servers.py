@@ -40,7 +40,7 @@ GUEST = Site(Role.GUEST, PartyId(GUEST_ID))
 HOST = Site(Role.HOST, PartyId(HOST_ID))
 ARBITER = Site(Role.ARBITER, PartyId(HOST_ID))
 
-READY_S = 30.0
+READY_S = 60.0
 STOP_S = 20.0
 QUICK = {
     "FEDFLOW__SCHEDULING__LEASE_S": "20",
@@ -219,17 +219,21 @@ class Party:
 
     def processes(self) -> list[psutil.Process]:
         """Return everything that works below this home and has not ended."""
-        return [psutil.Process(pid) for pid in _pids_below(self.home) if psutil.pid_exists(pid)]
+        return [psutil.Process(pid) for pid in pids_below(self.home) if psutil.pid_exists(pid)]
 
     def executors(
-        self, job_id: str = "", *, component: str | None = None, site: Site | None = None
-    ) -> list[int]:
-        """Return the pids of the executors at work, of one job, component and site if named."""
-        prefix = self.home / "jobs" / job_id
+        self, job_id: str = "", *, component: str | None = None, site: Site | None = None,
+        below: Path | None = None,
+    ) -> list[int]:  # fmt: skip
+        """Return the pids of the executors at work, of one job, component and site if named.
+
+        `below` is the folder that the party's servers share, if it is not the home.
+        """
+        jobs = (below or self.home) / "jobs"
         return [
             pid
-            for pid, folder in _pids_below(prefix).items()
-            if _is_of(folder.relative_to(self.home / "jobs"), component, site)
+            for pid, folder in pids_below(jobs / job_id).items()
+            if _is_of(folder.relative_to(jobs), component, site)
         ]
 
     def wait_executor(
@@ -283,7 +287,7 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **settings}
 
 
-def _pids_below(folder: Path) -> dict[int, Path]:
+def pids_below(folder: Path) -> dict[int, Path]:
     """Return the processes that work in `folder` or below it, with their working folders."""
     found: dict[int, Path] = {}
     for name in os.listdir("/proc"):

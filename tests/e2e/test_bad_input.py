@@ -11,7 +11,13 @@ from typing import Any
 import psutil
 import pytest
 
-from fedflow.base.errors import InvalidJobSpec, NoRoute, SubmitRefused, TableExists
+from fedflow.base.errors import (
+    InvalidJobSpec,
+    NoRoute,
+    NotEnoughResources,
+    SubmitRefused,
+    TableExists,
+)
 from tests.e2e.jobs import Json, example, reads, upload_data
 from tests.e2e.servers import (
     GUEST_ID,
@@ -34,13 +40,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with two_parties(tmp_path_factory.mktemp("bad"), settings=QUICK) as pair:
         upload_data(pair)
         yield pair
-
-
-@pytest.fixture
-def pair(servers: Pair) -> Iterator[Pair]:
-    """Both servers; each test leaves them idle."""
-    yield servers
-    servers.wait_idle()
 
 
 # --- jobs that are refused ------------------------------------------------------------------------
@@ -166,7 +165,7 @@ def test_a_job_that_needs_more_cores_than_a_party_has_is_refused(pair: Pair) -> 
     dsl, conf = example()
     conf["job_parameters"]["common"]["task_cores"] = 500
     refused = refusal_of(lambda: pair.guest.client.submit(dsl, conf))
-    assert isinstance(refused, SubmitRefused)
+    assert isinstance(refused, NotEnoughResources)
     assert "500 cores" in refused.message
 
 

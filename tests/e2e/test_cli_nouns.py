@@ -52,13 +52,14 @@ def test_a_job_is_submitted_waited_for_changed_rerun_and_cleaned(place: Place) -
     assert place.json("job", "clean", "-j", job_id)["metrics"] == 0
 
 
-def test_events_are_printed_as_they_come(place: Place, ended: str) -> None:
+def test_events_are_printed_with_their_causes(place: Place, ended: str) -> None:
     lines = place.fedflow("job", "events", "-j", ended, "--json").splitlines()
     events = [json.loads(line) for line in lines]
-    assert events[-1] == {**events[-1], "kind": "job moved", "status": "success"}
-    told = {(e["kind"], e["site"]) for e in events if e["component"] == "empty_0"}
-    assert {("task started", "guest-9999"), ("task ended", "host-10000")} <= told
-    assert "empty_0 at guest-9999 success" in place.fedflow("job", "events", "-j", ended)
+    told = {(e["component"], e["site"], e["new"]) for e in events}
+    assert {(None, None, "success"), ("empty_0", "guest-9999", "running"),
+            ("empty_0", "host-10000", "success")} <= told  # fmt: skip
+    followed = place.fedflow("job", "events", "-j", ended, "--follow")
+    assert "empty_0 at guest 9999: running -> success" in followed
 
 
 def test_a_log_is_followed_until_the_job_has_ended(place: Place, ended: str) -> None:
@@ -231,6 +232,8 @@ def test_keys_permissions_and_services_are_administered(place: Place, tmp_path: 
     assert place.json("server", "job-defaults")["task_cores"]
     assert "version" in place.fedflow("party", "own")
     assert place.json("party", "check", "10000")["version"]
+    assert place.fedflow("party", "list") == "This server knows no other party.\n"
+    assert place.json("party", "ping", "10000")["broken"] == []
 
 
 def test_templates_openapi_and_the_toy_test_are_within_reach(place: Place, tmp_path: Path) -> None:

@@ -23,12 +23,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield pair
 
 
-@pytest.fixture
-def pair(servers: Pair) -> Iterator[Pair]:
-    yield servers
-    servers.wait_idle()
-
-
 def submit(pair: Pair, *steps: dict[str, Any], **common: Any) -> str:
     return pair.guest.client.submit(*empty_job(*steps, **common)).job_id
 

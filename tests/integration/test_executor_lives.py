@@ -107,7 +107,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def kill_zygote(executor: ZygoteExecutor) -> int:
-    assert executor.wait_ready(10)
+    assert executor.wait_ready(30)
     pid = executor.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -175,7 +175,7 @@ def test_children_of_a_killed_zygote_live_on_and_are_watched(house: House) -> No
 
 def test_launches_on_their_way_when_the_zygote_dies_are_started_by_the_next(house: House) -> None:
     executor, events = house.executor()
-    assert executor.wait_ready(10)
+    assert executor.wait_ready(30)
     pid = executor.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)  # requests stay unread in its socket
@@ -191,7 +191,7 @@ def test_launches_on_their_way_when_the_zygote_dies_are_started_by_the_next(hous
 
 def test_a_question_to_a_dying_zygote_is_answered_by_the_next(house: House) -> None:
     executor, _ = house.executor()
-    assert executor.wait_ready(10)
+    assert executor.wait_ready(30)
     pid = executor.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -203,7 +203,7 @@ def test_a_question_to_a_dying_zygote_is_answered_by_the_next(house: House) -> N
 
 def test_a_zygote_that_hangs_is_replaced(house: House) -> None:
     executor, events = house.executor(start_timeout_s=1.0)
-    assert executor.wait_ready(10)
+    assert executor.wait_ready(30)
     pid = executor.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)

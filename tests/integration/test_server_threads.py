@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fedflow.app.delivery import Delivery
-from fedflow.app.scheduler import Scheduler
+from fedflow.app.scheduling.delivery import Delivery
+from fedflow.app.scheduling.scheduler import Scheduler
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors import StoreUnavailable
 from fedflow.domain.records import Command, CommandKind, Reply

@@ -26,6 +26,7 @@ class CacheLoaderParams(Params, frozen=True, kw_only=True):
     data_ports=(),
     needs_input=False,
     outputs=("cache",),
+    repeatable=False,
 )
 class CacheLoader:
     """Brings what an earlier job kept into this one, as an input of Intersection.

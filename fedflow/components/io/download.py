@@ -35,6 +35,7 @@ class DownloadParams(Params, frozen=True, kw_only=True):
     data_ports=(),
     needs_input=False,
     outputs=(),
+    repeatable=False,
 )
 class Download:
     """Writes a table as a CSV file, with a header line.

@@ -36,6 +36,7 @@ class ModelLoaderParams(Params, frozen=True, kw_only=True):
     data_ports=(),
     needs_input=False,
     outputs=("model",),
+    repeatable=False,
 )
 class ModelLoader:
     """Brings a model of an earlier job into this one.

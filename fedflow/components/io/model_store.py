@@ -28,7 +28,7 @@ class ModelRestoreParams(Params, frozen=True, kw_only=True):
 
 @component(
     "ModelStore", roles=("local",), params=ModelStoreParams, data_ports=(), needs_input=False,
-    outputs=(),
+    outputs=(), repeatable=False,
 )  # fmt: skip
 class ModelStore:
     """Copies a model to the external model store.
@@ -43,7 +43,7 @@ class ModelStore:
 
 @component(
     "ModelRestore", roles=("local",), params=ModelRestoreParams, data_ports=(), needs_input=False,
-    outputs=(),
+    outputs=(), repeatable=False,
 )  # fmt: skip
 class ModelRestore:
     """Brings a model back from the external model store.

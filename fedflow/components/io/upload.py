@@ -71,6 +71,7 @@ class UploadParams(Params, frozen=True, kw_only=True):
     data_ports=(),
     needs_input=False,
     outputs=("data",),
+    repeatable=False,
 )
 class Upload:
     """Makes a table of a CSV file.

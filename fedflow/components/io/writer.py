@@ -29,6 +29,7 @@ class WriterParams(Params, frozen=True, kw_only=True):
     data_ports=(),
     needs_input=False,
     outputs=("data",),
+    repeatable=False,
 )
 class Writer:
     """Makes a table with the rows of another one.

@@ -13,6 +13,11 @@ from fedflow.store.migrations import (
     m0004_tables,
     m0005_jobs,
     m0006_caches,
+    m0007_control,
+    m0008_queue,
+    m0009_events,
+    m0010_servers,
+    m0011_submits,
 )
 from fedflow.store.schema import Schema
 
@@ -33,4 +38,9 @@ STEPS: Final[tuple[Step, ...]] = (
     Step(number=4, name="tables", up=m0004_tables.up),
     Step(number=5, name="jobs", up=m0005_jobs.up),
     Step(number=6, name="caches", up=m0006_caches.up),
+    Step(number=7, name="control", up=m0007_control.up),
+    Step(number=8, name="queue", up=m0008_queue.up),
+    Step(number=9, name="events", up=m0009_events.up),
+    Step(number=10, name="servers", up=m0010_servers.up),
+    Step(number=11, name="submits", up=m0011_submits.up),
 )

@@ -33,6 +33,7 @@ def test_a_grant_is_found_under_its_party_only_and_once(store: Store) -> None:
     with store.read() as tx:
         assert tx.permissions.of("10000") == sorted([LR, DATA, grant("heterolr", role="guest")])
         assert tx.permissions.of("1000") == []
+        assert tx.permissions.parties() == ["10000"]
 
 
 def test_removing_tells_how_many_grants_there_were(store: Store) -> None:

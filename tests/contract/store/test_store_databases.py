@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fedflow.base.errors import BadRequest, SchemaTooNew, StoreUnavailable
+from fedflow.domain.history import EventFilter
 from fedflow.domain.records import JobFilter, Moved, Order, ScheduledSite, TaskFilter
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
@@ -221,6 +222,23 @@ def test_a_store_of_every_released_version_opens_with_its_data(tmp_path, make, d
         moved = tx.jobs.move(job.key, JobEvent.SUCCEEDED, seen=JobStatus.RUNNING, now_ms=9000)
         assert moved == Moved(JobStatus.SUCCESS)
         assert tx.jobs.return_cores(job.key, "local", now_ms=9000)
+    store.close()
+
+
+def test_a_store_of_version_11_keeps_its_history_keys_pauses_and_servers(tmp_path, make):
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript((DATA / "store_v11.sql").read_text(encoding="utf-8"))
+    connection.close()
+    store = open_sqlite(path)
+    with store.read() as tx:
+        events = tx.events.find(EventFilter(job_id="j1"))
+        assert [e.reason.code for e in events] == ["Adopted", "Paused"]
+        assert (tx.submits.get("k1").job_id, tx.submits.get("k1").warnings) == ("j1", ("w",))
+        control = tx.schedules.get("j1").control
+        assert (control.paused.message, control.allowed) == ("paused by guest 9999", 2)
+        assert [server.instance_id for server in tx.instances.all()] == ["s1"]
+        assert tx.tasks.get(make.task_key("a")).absent == ("b",)
     store.close()
 
 
@@ -499,7 +517,7 @@ def test_one_read_sees_one_moment(mysql_store, make):
         def write():
             with mysql_store.transaction() as other:
                 site = ScheduledSite(site=make.host, phase=SitePhase.CREATED)
-                other.schedules.set_site("moment", site, seen=SitePhase.CREATING)
+                other.schedules.set_site("moment", site, seen=SitePhase.CREATING, now_ms=9)
 
         thread = threading.Thread(target=write)
         thread.start()

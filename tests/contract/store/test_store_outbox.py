@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from fedflow.base.errors import StoreUnavailable
-from fedflow.domain.records import Reply
+from fedflow.domain.records import CommandKind, Reply
 
 NONE = frozenset()
+LONG = 10**9
 
 
 def _heads(tx, make, *, now_ms=5000, skip=NONE, limit=10):
@@ -120,6 +121,70 @@ def test_commands_of_threads_keep_their_order_within_each_job(store, make):
                 sent[head.job_id].append(head.body)
                 tx.outbox.remove(head.number)
     assert all(bodies == list(range(10)) for bodies in sent.values())
+
+
+def test_a_party_that_can_be_reached_again_gets_what_waits_for_it_at_once(store, make):
+    with store.transaction() as tx:
+        tx.outbox.put(
+            [make.command("a", body=1, due_ms=9000), make.command("b", body=2, due_ms=50)]
+        )
+        tx.outbox.put([make.command("c", to=make.guest, body=3, due_ms=9000)])
+        tx.outbox.release("10000", now_ms=100)
+        assert _heads(tx, make, now_ms=100) == [("a", 1), ("b", 2)]
+        assert tx.outbox.next_due_ms("10000") == 50
+        assert tx.outbox.next_due_ms("9999") == 9000
+        tx.outbox.release(None, now_ms=200)
+        assert tx.outbox.next_due_ms("9999") == 200
+
+
+def test_commands_whose_deadline_passed_are_found_whenever_they_are_due(store, make):
+    with store.transaction() as tx:
+        assert tx.outbox.next_deadline_ms("10000", create_within_ms=LONG) is None
+        tx.outbox.put(
+            [
+                make.command("a", body=1, due_ms=9000, deadline_ms=500),
+                make.command("a", body=2, deadline_ms=100),
+                make.command("b", body=3, deadline_ms=800),
+                make.command("c", to=make.guest, body=4, deadline_ms=1),
+            ]
+        )
+
+        def overdue(now_ms, **more):
+            given = {"skip": NONE, "limit": 10, "create_within_ms": LONG, **more}
+            return [c.body for c in tx.outbox.overdue("10000", now_ms=now_ms, **given)]
+
+        assert tx.outbox.next_deadline_ms("10000", create_within_ms=LONG) == 500
+        after_a = {"create_within_ms": LONG, "skip": frozenset({"a"})}
+        assert tx.outbox.next_deadline_ms("10000", **after_a) == 800
+        assert overdue(499) == []
+        assert overdue(500) == [1]
+        assert overdue(800) == [1, 3]
+        assert overdue(800, limit=1) == [1]
+        assert overdue(800, skip=frozenset({"a"})) == [3]
+
+
+def test_a_command_to_create_a_job_may_be_overdue_before_its_deadline(store, make):
+    create, other = CommandKind.CREATE_JOB, CommandKind.END_JOB
+    with store.transaction() as tx:
+        tx.outbox.put(
+            [
+                make.command("a", body=1, kind=create, created_ms=100, deadline_ms=900),
+                make.command("b", body=2, kind=create, created_ms=100, deadline_ms=150),
+                make.command("c", body=3, kind=other, created_ms=100, deadline_ms=900),
+            ]
+        )
+        late = {"skip": NONE, "limit": 10, "create_within_ms": 300}
+        assert [c.body for c in tx.outbox.overdue("10000", now_ms=399, **late)] == [2]
+        assert [c.body for c in tx.outbox.overdue("10000", now_ms=400, **late)] == [1, 2]
+        soon = {"create_within_ms": 300, "skip": frozenset({"b"})}
+        assert tx.outbox.next_deadline_ms("10000", **soon) == 400
+
+
+def test_commands_are_counted_by_party(store, make):
+    with store.transaction() as tx:
+        assert tx.outbox.sizes() == {}
+        tx.outbox.put([make.command("a"), make.command("b"), make.command("a", to=make.guest)])
+        assert tx.outbox.sizes() == {"10000": 2, "9999": 1}
 
 
 # --- requests that came in -----------------------------------------------------------------------

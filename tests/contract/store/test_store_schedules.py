@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fedflow.base.errors import IllegalMove
+from fedflow.domain.control import FREE, Control
 from fedflow.domain.records import Moved, ScheduledSite, Stale
+from fedflow.domain.resources import Amount
 from fedflow.domain.schedule import SitePhase, StopRequest
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 
@@ -28,9 +30,7 @@ def test_a_schedule_comes_back_equal_with_sites_and_tasks_in_their_order(store, 
         tx.schedules.add(make.schedule("j1", components=("other",)))
     with store.read() as tx:
         assert tx.schedules.get("j1") == job
-        assert tx.schedules.tasks("j1") == job.tasks
         assert tx.schedules.get("none") is None
-        assert tx.schedules.tasks("none") == ()
 
 
 def test_a_thousand_tasks_come_back_equal(store, make):
@@ -71,7 +71,7 @@ def test_waiting_jobs_are_queued_by_priority_then_age_then_id(store, make):
             )
         tx.schedules.add(make.schedule("ready"))
         tx.schedules.set_reason("a", make.reason(), now_ms=1)
-        waiting = tx.schedules.waiting()
+        waiting = tx.queue.page(starving_before_ms=0, limit=9)
     assert [w.job_id for w in waiting] == ["urgent", "a", "b", "late", "lazy"]
     assert waiting[1].reason == make.reason()
     assert (waiting[0].priority, waiting[0].created_ms, waiting[0].initiator) == (7, 8, make.guest)
@@ -112,11 +112,11 @@ def test_a_site_changes_only_from_the_phase_that_was_seen(store, make):
     stranger = ScheduledSite(site=make.arbiter, phase=SitePhase.APPLYING)
     with store.transaction() as tx:
         tx.schedules.add(make.schedule())
-        assert not tx.schedules.set_site("j1", asked, seen=SitePhase.CREATED)
-        assert tx.schedules.set_site("j1", asked, seen=SitePhase.CREATING)
-        assert not tx.schedules.set_site("j1", asked, seen=SitePhase.CREATING)
-        assert not tx.schedules.set_site("j1", stranger, seen=SitePhase.CREATING)
-        assert not tx.schedules.set_site("none", asked, seen=SitePhase.CREATING)
+        assert not tx.schedules.set_site("j1", asked, seen=SitePhase.CREATED, now_ms=9)
+        assert tx.schedules.set_site("j1", asked, seen=SitePhase.CREATING, now_ms=9)
+        assert not tx.schedules.set_site("j1", asked, seen=SitePhase.CREATING, now_ms=9)
+        assert not tx.schedules.set_site("j1", stranger, seen=SitePhase.CREATING, now_ms=9)
+        assert not tx.schedules.set_site("none", asked, seen=SitePhase.CREATING, now_ms=9)
         assert tx.schedules.get("j1").sites[0] == asked
         assert tx.schedules.get("j1").sites[1].phase is SitePhase.CREATING
 
@@ -147,7 +147,7 @@ def test_a_task_starts_and_ends_once(store, make):
         assert not start("j1", "a", 0, now_ms=9)
         assert end("j1", "b", 0, TaskStatus.CANCELED, reason=None, now_ms=9)
         assert not end("j1", "none", 0, TaskStatus.CANCELED, reason=None, now_ms=9)
-        b, a = tx.schedules.tasks("j1")
+        b, a = tx.schedules.get("j1").tasks
         with pytest.raises(IllegalMove):
             end("j1", "a", 0, TaskStatus.RUNNING, reason=None, now_ms=9)
     assert (a.status, a.started_ms, a.ended_ms, a.reason) == (
@@ -194,13 +194,14 @@ def test_only_the_latest_attempt_is_shown_and_takes_reports(store, make):
     job = make.schedule(tasks=(make.scheduled_task("b"), old, new))
     with store.transaction() as tx:
         tx.schedules.add(job)
-        assert [(t.component, t.version) for t in tx.schedules.tasks("j1")] == [("b", 0), ("a", 1)]
+        attempts = [(t.component, t.version) for t in tx.schedules.get("j1").tasks]
+        assert attempts == [("b", 0), ("a", 1)]
         told = {"reason": None, "progress": None, "now_ms": 5}
         assert tx.schedules.report("j1", "a", 0, make.host, TaskStatus.RUNNING, **told) == Stale()
         assert tx.schedules.report("j1", "a", 1, make.host, TaskStatus.RUNNING, **told) == Moved(
             TaskStatus.RUNNING
         )
-        assert tx.schedules.tasks("j1")[1].parties[1].status is TaskStatus.RUNNING
+        assert tx.schedules.get("j1").tasks[1].parties[1].status is TaskStatus.RUNNING
 
 
 # --- reruns ---------------------------------------------------------------------------------------
@@ -223,6 +224,9 @@ def test_a_rerun_forgets_how_the_job_ended_and_begins_an_epoch(store, make):
         assert tx.schedules.active() == ["j1"]
         assert tx.schedules.epoch("j1") == 1
         assert tx.schedules.rerun("j1", seen=JobStatus.FAILED, epoch=2, now_ms=60) == Stale()
+        tx.schedules.move("j1", JobEvent.FAILED, seen=JobStatus.READY, now_ms=70)
+        # somebody who saw epoch 0 asks late: the job has failed again meanwhile
+        assert tx.schedules.rerun("j1", seen=JobStatus.FAILED, epoch=1, now_ms=80) == Stale()
         assert tx.schedules.epoch("nope") is None
 
 
@@ -230,11 +234,12 @@ def test_a_further_attempt_takes_its_tasks_place_and_older_reports_are_stale(sto
     with store.transaction() as tx:
         tx.schedules.add(make.schedule(components=("b", "a")))
         attempt = replace(make.scheduled_task("b", 1), epoch=2, retries=1)
-        assert tx.schedules.add_attempt("j1", attempt)
-        assert not tx.schedules.add_attempt("j1", attempt)
-        assert not tx.schedules.add_attempt("j1", make.scheduled_task("zzz", 0))
-        assert not tx.schedules.add_attempt("nope", attempt)
-        assert [(t.component, t.version) for t in tx.schedules.tasks("j1")] == [("b", 1), ("a", 0)]
+        assert tx.schedules.add_attempt("j1", attempt, now_ms=9)
+        assert not tx.schedules.add_attempt("j1", attempt, now_ms=9)
+        assert not tx.schedules.add_attempt("j1", make.scheduled_task("zzz", 0), now_ms=9)
+        assert not tx.schedules.add_attempt("nope", attempt, now_ms=9)
+        attempts = [(t.component, t.version) for t in tx.schedules.get("j1").tasks]
+        assert attempts == [("b", 1), ("a", 0)]
         assert tx.schedules.get("j1").tasks[0] == attempt
         late = tx.schedules.report(
             "j1", "b", 0, make.host, TaskStatus.FAILED, reason=None, progress=None, now_ms=5
@@ -242,3 +247,73 @@ def test_a_further_attempt_takes_its_tasks_place_and_older_reports_are_stale(sto
         assert late == Stale()
         tx.schedules.set_conf("j1", {"new": 1}, now_ms=6)
         assert tx.schedules.get("j1").conf == {"new": 1}
+
+
+# --- pauses and steps -----------------------------------------------------------------------------
+
+
+def test_how_far_a_job_may_go_is_replaced_only_as_it_was_seen(store, make):
+    paused = Control(paused=make.reason("who"), allowed=3, held_ms=7, rested_ms=11)
+    other = Control(allowed=4)
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+        tx.schedules.add(make.schedule("ended", status=JobStatus.SUCCESS))
+        change = tx.schedules.set_control
+        assert tx.schedules.get("j1").control == FREE
+        assert not change("j1", paused, seen=other, now_ms=5)
+        assert change("j1", paused, seen=FREE, now_ms=5, told=make.reason("who"))
+        assert tx.schedules.get("j1").control == paused
+        assert not change("j1", other, seen=FREE, now_ms=6)
+        assert change("j1", FREE, seen=paused, now_ms=6)
+        assert tx.schedules.get("j1").control == FREE
+        assert not change("ended", paused, seen=FREE, now_ms=6)
+        assert not change("none", paused, seen=FREE, now_ms=6)
+
+
+def test_a_stored_schedule_keeps_how_far_it_may_go_until_it_is_rerun(store, make):
+    control = Control(paused=make.reason("who"), held_ms=7)
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule(status=JobStatus.FAILED, control=control))
+        assert tx.schedules.get("j1").control == control
+        tx.schedules.rerun("j1", seen=JobStatus.FAILED, epoch=1, now_ms=50)
+        assert tx.schedules.get("j1").control == FREE
+
+
+def test_a_held_job_runs_waits_and_starts_again_with_its_first_start(store, make):
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule(status=JobStatus.WAITING))
+        move = tx.schedules.move
+        move("j1", JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=20)
+        assert move(
+            "j1", JobEvent.HELD, seen=JobStatus.RUNNING, now_ms=30, reason=make.reason("paused")
+        ) == Moved(JobStatus.WAITING)
+        assert move("j1", JobEvent.HELD, seen=JobStatus.RUNNING, now_ms=31) == Stale()
+        assert tx.schedules.get("j1").reason == make.reason("paused")
+        move("j1", JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=40)
+        assert (tx.schedules.get("j1").started_ms, tx.schedules.get("j1").ended_ms) == (20, None)
+
+
+def test_retries_that_a_server_caused_are_counted_apart(store, make):
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule(components=("a",)))
+        attempt = replace(make.scheduled_task("a", 1), retries=2, infrastructure_retries=1)
+        assert tx.schedules.add_attempt("j1", attempt, now_ms=1)
+        assert tx.schedules.get("j1").tasks == (attempt,)
+
+
+def test_a_held_job_is_none_of_the_queues_and_is_looked_at_when_people_change_it(store, make):
+    paused = Control(paused=make.reason("who"), held_ms=7)
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule(status=JobStatus.WAITING))
+        free = Amount(cores=99)
+        tx.queue.enter("j1", free, queued_ms=1, deadline_ms=9_000, look_ms=9_000)
+        assert [w.job_id for w in tx.queue.first(free, 50, limit=9)] == ["j1"]
+        assert tx.queue.due(50, limit=9) == []
+        tx.schedules.set_control("j1", paused, seen=FREE, now_ms=50)
+        assert tx.queue.first(free, 50, limit=9) == tx.queue.oldest(limit=9) == []
+        assert tx.queue.due(50, limit=9) == ["j1"]
+        tx.queue.enter("j1", free, queued_ms=1, deadline_ms=9_000, look_ms=9_000)
+        assert tx.queue.due(50, limit=9) == []
+        tx.schedules.set_control("j1", FREE, seen=paused, now_ms=60)
+        assert [w.job_id for w in tx.queue.first(free, 60, limit=9)] == ["j1"]
+        assert tx.queue.due(60, limit=9) == ["j1"]

@@ -17,6 +17,7 @@ def test_a_full_record_comes_back_equal(store, make):
         make.task_key("a-b_c", 3, site=make.host), status=TaskStatus.RUNNING,
         party_status=TaskStatus.PASS, reason=make.reason(), launch_id="l", token="t",
         requested_ms=3, handle=HANDLE, progress=0.25, started_ms=4, ended_ms=9, traceback="T\n",
+        absent=("a", "b"),
     )  # fmt: skip
     with store.transaction() as tx:
         tx.tasks.add([task])
@@ -62,15 +63,20 @@ def test_the_party_status_moves_by_compare_and_set(store, make):
     assert (task.reason, task.traceback) == (make.reason("bad"), "Traceback ...")
 
 
-def test_a_newer_launch_replaces_an_older_one_and_its_process(store, make):
+def test_a_newer_launch_replaces_an_older_one_that_has_no_process(store, make):
     key = make.task_key()
     with store.transaction() as tx:
         tx.tasks.add([make.task(key)])
         assert not tx.tasks.set_handle(key, "one", HANDLE)
-        tx.tasks.set_launch(key, "one", "secret1", now_ms=10)
+        assert not tx.tasks.set_launch(key, "one", "secret1", seen="none", now_ms=10)
+        assert tx.tasks.set_launch(key, "one", "secret1", seen=None, now_ms=10)
+        assert not tx.tasks.set_launch(key, "two", "secret2", seen=None, now_ms=11)
         assert tx.tasks.set_handle(key, "one", HANDLE)
         assert tx.tasks.get(key).handle == HANDLE
-        tx.tasks.set_launch(key, "two", "secret2", now_ms=20)
+        # it has begun: another process beside it would run the task twice
+        assert not tx.tasks.set_launch(key, "two", "secret2", seen="one", now_ms=12)
+        assert tx.tasks.clear_handle(key, "one")
+        assert tx.tasks.set_launch(key, "two", "secret2", seen="one", now_ms=20)
         task = tx.tasks.get(key)
         assert (task.launch_id, task.token, task.requested_ms, task.handle) == (
             "two", "secret2", 20, None,
@@ -101,7 +107,7 @@ def test_live_attempts_have_a_process_or_were_asked_for_and_have_not_ended(store
     with store.transaction() as tx:
         tx.tasks.add([make.task(key) for key in k.values()])
         for name in ("ended_alive", "ended", "runs", "asked"):
-            tx.tasks.set_launch(k[name], name, "t", now_ms=5)
+            tx.tasks.set_launch(k[name], name, "t", seen=None, now_ms=5)
         for name in ("ended_alive", "ended", "runs"):
             tx.tasks.set_handle(k[name], name, HANDLE)
         for name in ("ended_alive", "ended"):
@@ -161,3 +167,13 @@ def test_a_thousand_attempts_are_added_at_once(store, make):
         tx.tasks.add(tasks)
     with store.read() as tx:
         assert tx.tasks.find(TaskFilter(job_id="j1")) == tasks
+
+
+def test_which_inputs_are_absent_is_kept_over_another_launch(store, make):
+    task = make.task(make.task_key("a"))
+    with store.transaction() as tx:
+        tx.tasks.add([task])
+        tx.tasks.set_absent(task.key, ["b", "c"])
+        tx.tasks.set_launch(task.key, "l2", "t2", seen=task.launch_id, now_ms=9)
+        assert tx.tasks.get(task.key).absent == ("b", "c")
+        tx.tasks.set_absent(make.task_key("none"), ["b"])

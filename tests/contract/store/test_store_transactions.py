@@ -36,7 +36,7 @@ def test_an_exception_undoes_every_kind_of_write(store, make):
         tx.jobs.take_cores(make.job_key(), "local", now_ms=2)
         tx.jobs.move(make.job_key(), JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=2)
         tx.jobs.add(make.job("j9"))
-        tx.tasks.set_launch(key, "launch", "token", now_ms=2)
+        tx.tasks.set_launch(key, "launch", "token", seen=None, now_ms=2)
         tx.tasks.add([make.task(make.task_key("b"))])
         tx.schedules.start_task("j1", "a", 0, now_ms=2)
         tx.schedules.move("j1", JobEvent.CANCELED, seen=JobStatus.READY, now_ms=2)

@@ -8,6 +8,7 @@ from dataclasses import is_dataclass, replace
 import pytest
 
 from fedflow.base.errors import FedflowError
+from fedflow.domain.history import EventFilter
 from fedflow.domain.records import (
     Handle,
     JobFilter,
@@ -18,12 +19,15 @@ from fedflow.domain.records import (
     Sort,
     TaskFilter,
 )
+from fedflow.domain.resources import Amount
 from fedflow.domain.schedule import SitePhase, StopRequest
 from fedflow.domain.site import Role
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, TaskEvent, TaskStatus
+from fedflow.domain.submits import SubmitKey
 from fedflow.store.memory import MemoryStore
 
 JOBS = ("j1", "j2", "j3")
+PARTIES = ("9999", "10000")
 COMPONENTS = ("b", "a")
 ORDERS = tuple((by, down) for by in Sort for down in (True, False))
 
@@ -53,9 +57,15 @@ class Script:
         status, task_status = rng.choice(list(JobStatus)), rng.choice(list(TaskStatus))
         launch = rng.choice(("l1", "l2"))
         choices = [
-            ("engines", "put", ("e", rng.randrange(8)), now),
+            ("engines", "put", ("e", rng.randrange(8)), {"memory": rng.choice((0, 90)), **now}),
             ("jobs", "add", (make.job(job_id, site, cores=rng.randrange(4),
-             created_ms=self.now_ms),), {}),
+             memory=rng.choice((0, 40)), created_ms=self.now_ms, queued_ms=self.now_ms),), {}),
+            ("queue", "enter", (job_id, Amount(cores=rng.randrange(4), memory=rng.randrange(2))),
+             {"queued_ms": self.now_ms, "deadline_ms": self.now_ms + rng.randrange(9),
+              "look_ms": self.now_ms + rng.randrange(9)}),
+            ("queue", "look_later", (job_id, self.now_ms + rng.randrange(9)), {}),
+            ("queue", "ask_later", (job_id, self.now_ms + rng.randrange(9)), {}),
+            ("queue", "deny", (job,), now),
             ("jobs", "move", (job, rng.choice(list(JobEvent))),
              {"seen": status, "reason": reason, **now}),
             ("jobs", "set_progress", (job, rng.randrange(100)), now),
@@ -63,14 +73,15 @@ class Script:
             ("jobs", "set_tag", (job, rng.choice(("", "submit_failed"))), now),
             ("jobs", "set_conf", (job, {"n": rng.randrange(9)}, {"timeout": 1}), now),
             ("jobs", "reopen", (job,), {"seen": status, "epoch": rng.randrange(3), "conf": {},
-             "parameters": {}, "cores": rng.randrange(4), **now}),
+             "parameters": {}, "cores": rng.randrange(4), "memory": rng.choice((0, 40)), **now}),
             ("jobs", "take_cores", (job, "e"), now),
             ("jobs", "return_cores", (job, "e"), now),
             ("tasks", "add", ([make.task(key, created_ms=self.now_ms)],), {}),
             ("tasks", "move_party", (key, rng.choice(list(TaskEvent))),
              {"seen": task_status, "reason": reason, **now}),
             ("tasks", "set_status", (key, task_status), now),
-            ("tasks", "set_launch", (key, launch, "t"), now),
+            ("tasks", "set_launch", (key, launch, "t"),
+             {"seen": rng.choice((None, launch)), **now}),
             ("tasks", "set_handle", (key, launch, Handle(pid=5, start_time=6, host="h")), {}),
             ("tasks", "clear_handle", (key, launch), {}),
             ("tasks", "set_progress", (key, rng.random()), now),
@@ -83,9 +94,9 @@ class Script:
              {"seen": status, "epoch": rng.randrange(3), **now}),
             ("schedules", "set_conf", (job_id, {"n": rng.randrange(9)}), now),
             ("schedules", "add_attempt", (job_id, make.scheduled_task(component, version + 1)),
-             {}),
+             now),
             ("schedules", "set_site", (job_id, ScheduledSite(site=site, phase=rng.choice(
-                list(SitePhase)), reason=reason)), {"seen": rng.choice(list(SitePhase))}),
+                list(SitePhase)), reason=reason)), {"seen": rng.choice(list(SitePhase)), **now}),
             ("schedules", "ask_stop", (job_id, StopRequest(status=JobStatus.FAILED,
              reason=make.reason())), now),
             ("schedules", "start_task", (job_id, component, version), now),
@@ -97,6 +108,12 @@ class Script:
              due_ms=self.now_ms + rng.randrange(5)) for _ in range(rng.randrange(3))],), {}),
             ("received", "put", (rng.choice("rstuv"), Reply(retcode=rng.randrange(3))), now),
             ("received", "prune", (self.now_ms - 10,), {}),
+            ("submits", "put", (SubmitKey(key=rng.choice("kl"), digest="d", job_id=job_id,
+             warnings=(), created_ms=self.now_ms),),
+             {"instead_of": rng.choice((None, *JOBS))}),
+            ("submits", "get", (rng.choice("kl"),), {}),
+            ("submits", "prune", (self.now_ms - 10,), {}),
+            ("schedules", "made", (("a", "b"),), {"limit": rng.randrange(1, 4)}),
             ("leases", "renew", (rng.choice("xy"), rng.choice("ab")),
              {"expires_ms": self.now_ms + rng.randrange(9), **now}),
             ("leases", "release", (rng.choice("xy"), rng.choice("ab")), {}),
@@ -108,6 +125,7 @@ class Script:
              now),
             ("tracking", "put_summary", (key, rng.random()), now),
             ("tracking", "put_model", (make.model(key, param=rng.random()),), now),
+            ("events", "drop", (job_id,), {}),
             ("tables", "put", (make.table("ns", rng.choice("tu"), created_ms=self.now_ms),), {}),
             ("tables", "drop", ("ns", rng.choice("tu")), {}),
         ]  # fmt: skip
@@ -120,7 +138,7 @@ def _comparable(value):
         return replace(value, number=0)
     if is_dataclass(value) and hasattr(value, "token") and hasattr(value, "owner"):
         return replace(value, token=0)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_comparable(v) for v in value]
     return value
 
@@ -144,6 +162,31 @@ def _change_a_head(tx, choice):
             tx.outbox.retry(head.number, due_ms=head.due_ms + 3, error="e")
 
 
+def _queue(queue, now_ms):
+    return [
+        *(queue.get(job_id) for job_id in JOBS),
+        queue.moving(),
+        queue.due(now_ms, limit=2),
+        *(queue.of_lost(party, limit=2) for party in PARTIES),
+        queue.oldest(limit=3),
+        queue.first(Amount(cores=2, memory=9), now_ms, limit=3),
+        queue.first(Amount(cores=9), now_ms, limit=3, offset=1),
+        queue.needing(JOBS[:2], ("10000", "x")),
+        queue.under_way(),
+        queue.denied(),
+        queue.page(starving_before_ms=now_ms - 20, limit=3, offset=1),
+        queue.unstopped(limit=3),
+        queue.count(),
+        queue.parties(),
+        *(queue.moving_with(party, now_ms) for party in PARTIES),
+        *(queue.waiting_with(party, after=JOBS[0], limit=2) for party in PARTIES),
+        queue.claims(asked_since_ms=now_ms - 9, queued_before_ms=now_ms - 3),
+        queue.moving_shares(),
+        queue.waiting_shares(after=JOBS[0], limit=2),
+        queue.began_ms(),
+    ]
+
+
 def _everything(tx, make, now_ms):
     seen = {
         "engine": tx.engines.get("e"),
@@ -163,8 +206,10 @@ def _everything(tx, make, now_ms):
         "tasks": tx.tasks.find(TaskFilter(all_versions=True)),
         "latest": tx.tasks.find(TaskFilter(statuses=(TaskStatus.RUNNING, TaskStatus.FAILED))),
         "live": tx.tasks.live(),
+        "shares": [tx.jobs.shares(job_id) for job_id in JOBS],
+        "statuses": [tx.schedules.status(job_id) for job_id in JOBS],
+        "queue": _queue(tx.queue, now_ms),
         "active": tx.schedules.active(),
-        "waiting": tx.schedules.waiting(),
         "destinations": tx.outbox.destinations(),
         "size": tx.outbox.size(),
         "received": [tx.received.get(r) for r in "rstuv"],
@@ -181,7 +226,8 @@ def _everything(tx, make, now_ms):
         seen[job_id] = (
             tx.schedules.epoch(job_id),
             tx.schedules.get(job_id),
-            tx.schedules.tasks(job_id),
+            tx.events.find(EventFilter(job_id=job_id)),
+            tx.outbox.of_job(job_id, ("9999", "10000")),
         )
         for site in (make.guest, make.host):
             seen[job_id, site] = (

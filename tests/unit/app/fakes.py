@@ -12,8 +12,10 @@ from typing import Any
 from fedflow.app.commands import Incoming
 from fedflow.app.core import ENGINE, Core, Ports, build_core
 from fedflow.app.folders import Folders
-from fedflow.app.launcher import TaskLaunch, WorkerSettings
-from fedflow.app.processes import Processes
+from fedflow.app.party.launcher import TaskLaunch, WorkerSettings
+from fedflow.app.party.processes import Processes
+from fedflow.app.ports import PartyServers
+from fedflow.app.scheduling.leadership import OnlyServer
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.errors import BadParameter, NoRoute, UnknownComponent
@@ -64,7 +66,9 @@ def _module(name: str, *roles: Role, ports: tuple[str, ...] = ("data",)) -> Modu
 
 
 class FakeCatalog:
-    """`Step` and `Reader` run at guest and host, `Keys` at all; a parameter `bad` is wrong."""
+    """`Step` and `Reader` run at guest and host, `Keys` at all, `Remote` at hosts; a parameter
+    `bad` is wrong.
+    """
 
     def __init__(self) -> None:
         self.checked: list[str] = []
@@ -73,6 +77,7 @@ class FakeCatalog:
             "step": _module("Step", Role.GUEST, Role.HOST),
             "reader": _module("Reader", Role.GUEST, Role.HOST, ports=()),
             "keys": _module("Keys", *everywhere),
+            "remote": _module("Remote", Role.HOST),
             "upload": _module("Upload", Role.LOCAL, ports=()),
             "modelloader": _module("ModelLoader", *everywhere, ports=()),
             "modelstore": _module("ModelStore", Role.LOCAL, ports=()),
@@ -206,6 +211,7 @@ class OneServer:
     sessions: FakeSessions = field(default_factory=FakeSessions)
     wakeup: FakeWakeup = field(default_factory=FakeWakeup)
     timing: Timing = field(default_factory=Timing)
+    servers: PartyServers = field(default_factory=OnlyServer)
     processes: Processes = field(init=False)
     changes: Changes = field(init=False)
     core: Core = field(init=False)
@@ -233,6 +239,7 @@ class OneServer:
             clock=self.clock,
             rng=Random(1),
             salt=1,
+            servers=self.servers,
         )
         settings = WorkerSettings(
             server_socket=self.home / "server.sock",

@@ -50,6 +50,14 @@ def commands(counter: Counter) -> Commands:
     return commands
 
 
+def test_of_what_may_be_repeated_no_reply_is_kept(commands: Commands, counter: Counter) -> None:
+    commands.add("heartbeat", counter, repeatable=True)
+    ask = incoming("heartbeat", None, request_id="r1")
+    assert [commands.handle(ask).data["call"] for _ in range(2)] == [1, 2]
+    with counter.store.transaction() as tx:
+        assert tx.received.prune(2**60) == 0
+
+
 def test_a_repeat_gets_the_same_reply_and_has_one_effect(
     commands: Commands, counter: Counter
 ) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.deployment import DeployRequest
-from fedflow.app.migration import MigrateRequest
-from fedflow.app.party_jobs import MAX_SITES
+from fedflow.app.models.deployment import DeployRequest
+from fedflow.app.models.migration import MigrateRequest
+from fedflow.app.party.party_jobs import MAX_SITES
 from fedflow.base.errors import (
     BadParameter,
     BadRequest,
@@ -220,20 +220,20 @@ def test_the_answer_to_a_heartbeat_is_read_for_the_tasks_of_the_job_only(
     guest.live()
     guest.work()
     looked: list[str] = []
-    take_told = guest.core.detector._initiator.take_told
+    take_told = guest.core.heartbeats._initiator.take_told
 
     def counted(tx: Any, job: str, site: Any, component: str, told: Any) -> bool:
         looked.append(component)
         return take_told(tx, job, site, component, told)
 
-    guest.core.detector._initiator.take_told = counted  # type: ignore[method-assign]
+    guest.core.heartbeats._initiator.take_told = counted  # type: ignore[method-assign]
     told = {"version": 0, "party_status": "running", "progress": 1e300}
     tasks = {**{f"c{n}": told for n in range(1000)}, "a": told}
     answer = {"status": "running", "epoch": 0, "tasks": tasks}
     guest.parties.answer = lambda _path, _body: Reply(
         retcode=0, data={"jobs": {job_id: {HOST.key: answer}}}
     )
-    assert guest.core.detector.beat("10000")
+    assert guest.core.heartbeats.beat("10000")
     assert looked == ["a"]
     [task] = [t for t in guest.scheduled(job_id).tasks if t.component == "a"]
     assert [p.progress for p in task.parties if p.site == HOST] == [1.0]

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedflow.app.cleaning import Cleaning
 from fedflow.app.core import ENGINE
+from fedflow.app.data.tables import Tables
 from fedflow.app.folders import Folders
-from fedflow.app.resources import Resources
-from fedflow.app.tables import Tables
+from fedflow.app.jobs.cleaning import Cleaning
+from fedflow.app.jobs.resources import Resources
 from fedflow.base.errors import (
     BadRequest,
     CleaningRefused,
@@ -24,6 +24,7 @@ from fedflow.base.errors import (
     NoRoute,
     ParametersRefused,
 )
+from fedflow.domain.history import EventFilter
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     Command,
@@ -38,8 +39,8 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 from fedflow.tables.archives import LocalArchives
 from tests.unit.app.fakes import CORES, GUEST, HOST, OneServer, conf, dsl, incoming_of, table
-from tests.unit.app.test_inheritance import document, finished
-from tests.unit.app.test_reruns import run
+from tests.unit.app.scheduling.test_inheritance import document, finished
+from tests.unit.app.scheduling.test_reruns import run
 
 
 def connect(server: OneServer) -> None:
@@ -128,12 +129,6 @@ def test_a_job_that_runs_takes_no_new_parameters(alone: OneServer) -> None:
         alone.core.parameter_updates.update("no", job_parameters={}, component_parameters={})
 
 
-def test_only_the_initiator_changes_parameters(host: OneServer) -> None:
-    host.create()
-    with pytest.raises(ParametersRefused, match="only guest 9999"):
-        host.core.parameter_updates.update("1", job_parameters={}, component_parameters={})
-
-
 # --- cleaning -------------------------------------------------------------------------------------
 
 
@@ -145,7 +140,7 @@ def cleaning(server: OneServer) -> Cleaning:
         clock=server.clock,
         own_party="0",
     )
-    return Cleaning(store=server.store, tables=tables, jobs=server.core.jobs)
+    return Cleaning(store=server.store, tables=tables, wakeup=server.wakeup, clock=server.clock)
 
 
 def put_output(server: OneServer, job_id: str, name: str, *, origin: str = "output") -> None:
@@ -179,6 +174,21 @@ def test_cleaning_deletes_what_the_job_made_and_keeps_what_people_uploaded(
         assert tx.tables.get("out", "users") is not None
         assert tx.tracking.metrics(job_id, "a", GUEST) == []
     assert cleaning(alone).clean(job_id).tables == ()
+
+
+def test_cleaning_a_whole_job_forgets_its_history_and_cleaning_a_part_does_not(
+    alone: OneServer,
+) -> None:
+    job_id = ended(alone)
+
+    def has_history() -> bool:
+        with alone.store.read() as tx:
+            return bool(tx.events.find(EventFilter(job_id=job_id)))
+
+    cleaning(alone).clean(job_id, component="a")
+    assert has_history()
+    cleaning(alone).clean(job_id)
+    assert not has_history()
 
 
 def test_an_output_that_another_job_took_over_is_kept_and_named(alone: OneServer) -> None:

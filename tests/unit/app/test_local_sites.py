@@ -11,8 +11,8 @@ import pytest
 from fedflow.app.commands import Incoming
 from fedflow.app.core import ENGINE, Core, Ports, build_core
 from fedflow.app.folders import Folders
-from fedflow.app.launcher import WorkerSettings
-from fedflow.app.processes import Processes
+from fedflow.app.party.launcher import WorkerSettings
+from fedflow.app.party.processes import Processes
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.errors import InvalidJobSpec, SubmitRefused

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.migration import Migrated, MigrateRequest
+from fedflow.app.models.migration import Migrated, MigrateRequest
 from fedflow.base.errors import FedflowError, ModelChangeRefused, ModelNotFound, SameParties
 from fedflow.base.ids import PartyId
 from fedflow.domain.models import ModelFilter, ModelKey, common_digest

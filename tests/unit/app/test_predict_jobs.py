@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.deployment import DeployRequest
+from fedflow.app.models.deployment import DeployRequest
 from fedflow.base.errors import (
     FedflowError,
     InvalidJobSpec,

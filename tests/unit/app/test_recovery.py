@@ -11,7 +11,9 @@ import pytest
 from fedflow.domain.records import TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
-from tests.sim.world import Faults, NoSessions, Server, World
+from tests.sim.faults import Faults
+from tests.sim.server import NoSessions, Server
+from tests.sim.world import World
 
 DSL: dict[str, Any] = {
     "components": {

@@ -98,12 +98,12 @@ def test_what_is_said_about_a_job_goes_to_its_own_files(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_a_line_and_stops_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(logging, "raiseExceptions", False)
     (tmp_path / "file").write_text("")
     handler = JobLogFiles(lambda job_id: tmp_path / "file" / job_id)
     handler.handle(logging.makeLogRecord({"msg": "x", "levelno": 20, "job_id": "1"}))
+    assert capsys.readouterr().err == ""
 
 
 def test_what_another_party_sent_neither_makes_lines_nor_steers_a_terminal(tmp_path: Path) -> None:

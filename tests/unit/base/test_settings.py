@@ -151,4 +151,4 @@ def test_parsing_leaves_what_it_was_given_alone() -> None:
 def test_every_field_has_its_unit_in_its_name_or_a_comment() -> None:
     for path, default in LEAVES.items():
         if isinstance(default, float):
-            assert re.search(r"_s$", path[-1]), f"{'.'.join(path)}: seconds end in _s"
+            assert re.search(r"_s$|_percent_", path[-1]), f"{'.'.join(path)}: seconds end in _s"

@@ -25,9 +25,17 @@ def test_submit_sends_both_files_and_prints_the_job(shell, files):
     assert result.exit_code == 0
     assert "Job 7 was submitted." in result.stdout
     assert "Warning: a short key" in result.stderr
-    assert shell.server.bodies(SUBMIT) == [
-        {"job_dsl": {"components": {}}, "job_runtime_conf": {"dsl_version": 2}}
-    ]
+    (body,) = shell.server.bodies(SUBMIT)
+    assert body.pop("idempotency_key")
+    assert body == {"job_dsl": {"components": {}}, "job_runtime_conf": {"dsl_version": 2}}
+
+
+def test_submit_takes_a_key_and_says_what_was_taken_over(shell, files):
+    answer = {"job_id": "7", "reused": {"reader_0": "6"}}
+    shell.answer(SUBMIT, answer, members={"jobId": "7"})
+    result = shell("job", "submit", *files, "--idempotency-key", "mine")
+    assert "reader_0 is taken over from job 6." in result.stderr
+    assert [body["idempotency_key"] for body in shell.server.bodies(SUBMIT)] == ["mine"]
 
 
 def test_submit_prints_json_for_programs(shell, files):
@@ -145,6 +153,11 @@ def test_query_shows_every_task_of_every_site(shell, make_view):
     assert "success 2.0 s" in result.stdout
 
 
+def test_query_names_what_was_taken_over(shell, make_view):
+    shell.answer(STATUS, make_view(reused={"reader_0": "6"}))
+    assert "reused     reader_0 of job 6" in shell("job", "query", "-j", "7").stdout
+
+
 def test_query_of_a_failed_job_shows_why_and_is_no_failure_itself(shell, make_view, make_task):
     reason = {"code": "BadData", "message": "x\x1b[31m", "site": None}
     task = make_task("guest-9999", "failed", reason=reason)
@@ -178,10 +191,53 @@ def test_list_shows_jobs_and_how_many_there_are(shell):
     assert "1 of 3" in result.stdout
 
 
+def test_the_error_of_a_job_that_succeeded_is_shown_as_one_that_does_not_count(
+    shell, make_view, make_task
+):
+    reason = {"code": "BadData", "message": "no number", "site": "guest-9999"}
+    failed = make_task("guest-9999", "failed", reason=reason)
+    shell.answer(STATUS, make_view("success", tasks=[failed]))
+    said = shell("job", "query", "-j", "7").stdout
+    assert "First error, which does not count: reader_0 at guest 9999, BadData" in said
+
+
 def test_stop_prints_the_status_that_the_job_has_then(shell, make_view):
     shell.answer("/v1/job/stop")
     shell.answer(STATUS, make_view("canceled"))
     assert "Job 7 is canceled." in shell("job", "stop", "-j", "7").stdout
+
+
+def test_stop_says_that_a_stop_is_still_under_way(shell, make_view):
+    shell.answer("/v1/job/stop")
+    shell.answer(STATUS, make_view("running"))
+    assert "Job 7 is being stopped, and still running" in shell("job", "stop", "-j", "7").stdout
+
+
+def test_stop_says_that_the_job_had_ended_before(shell, make_view):
+    said = {"retmsg": "nothing to stop: the job had ended, success"}
+    shell.answer("/v1/job/stop", members=said)
+    shell.answer(STATUS, make_view())
+    assert "Job 7 had ended before: success." in shell("job", "stop", "-j", "7").stdout
+    assert shell.json("job", "stop", "-j", "7") == {
+        "job_id": "7", "status": "success", "had_ended": True,
+    }  # fmt: skip
+
+
+def test_a_rerun_may_bring_parameters_and_leave_out_what_never_ran(shell, tmp_path):
+    changed = {"component_parameters": {"common": {"a": {"x": 1}}}}
+    (tmp_path / "p.json").write_text(json.dumps({**changed, "initiator": "not sent"}))
+    shell.answer("/v1/job/rerun")
+    shell("job", "rerun", "-j", "7", "-c", "a", "--failed-only", "-p", str(tmp_path / "p.json"))
+    assert shell.server.bodies("/v1/job/rerun") == [
+        {"job_id": "7", "component_name": ["a"], "force": False, "failed_only": True, **changed}
+    ]
+    both = shell("job", "rerun", "-j", "7", "--failed-only", "--force")
+    assert both.exit_code == 2
+    assert "exclude each other" in both.stderr
+    (tmp_path / "p.json").write_text("{}")
+    nothing = shell("job", "rerun", "-j", "7", "-p", str(tmp_path / "p.json"))
+    assert "it must hold job_parameters or component_parameters" in nothing.stderr
+    assert len(shell.server.bodies("/v1/job/rerun")) == 1
 
 
 def test_wait_prints_a_line_per_change(shell, make_view, make_task):

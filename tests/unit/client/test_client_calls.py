@@ -68,17 +68,19 @@ def test_a_submit_sends_both_documents_and_returns_the_job(server, client):
         "model_info": {"model_id": "guest-1#model", "model_version": "7"},
         "logs_directory": "/x",
         "warnings": ["a key of 1024 bits"],
+        "reused": {"a": "6"},
     }
     server.answers["/v1/job/submit"] = Answer(data=data, members={"jobId": "7"})
     made = client.submit({"components": {}}, {"dsl_version": 2})
-    assert server.bodies("/v1/job/submit") == [
-        {"job_dsl": {"components": {}}, "job_runtime_conf": {"dsl_version": 2}}
-    ]
+    (body,) = server.bodies("/v1/job/submit")
+    assert body.pop("idempotency_key")
+    assert body == {"job_dsl": {"components": {}}, "job_runtime_conf": {"dsl_version": 2}}
     assert (made.job_id, made.model_id, made.warnings) == (
         "7",
         "guest-1#model",
         ("a key of 1024 bits",),
     )
+    assert made.reused == {"a": "6"}
     assert repr(made) == "<Submitted job 7>"
 
 

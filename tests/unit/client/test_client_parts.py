@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 import threading
 
@@ -54,11 +55,13 @@ def test_the_client_is_imported_from_its_package():
 
 
 class Flaky:
-    """A server that cuts its first connections, then answers an empty list."""
+    """A server that cuts its first connections, then answers `data`, by default an empty list."""
 
-    def __init__(self, cut):
+    def __init__(self, cut, data=b'{"jobs": [], "count": 0}'):
         self.calls = 0
+        self.bodies = []
         self._cut = cut
+        self._data = data
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, name="flaky")
@@ -73,19 +76,31 @@ class Flaky:
         self._thread.join()
 
     def _serve(self):
-        body = b'{"retcode": 0, "retmsg": "success", "data": {"jobs": [], "count": 0}}'
+        body = b'{"retcode": 0, "retmsg": "success", "data": %s}' % self._data
         while True:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
             with connection:
-                connection.recv(65536)
+                self.bodies.append(_body(connection))
                 self.calls += 1
                 if self.calls > self._cut:
                     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                     size = b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
                     connection.sendall(head + size + body)
+
+
+def _body(connection):
+    """Return the body of a request."""
+    given = b""
+    while b"\r\n\r\n" not in given:
+        given += connection.recv(65536)
+    head, _, body = given.partition(b"\r\n\r\n")
+    size = int(re.search(rb"Content-Length: (\d+)", head).group(1))
+    while len(body) < size:
+        body += connection.recv(65536)
+    return body
 
 
 def test_a_call_that_changes_nothing_is_repeated_when_the_connection_breaks():
@@ -104,7 +119,6 @@ def test_it_is_repeated_twice_at_most():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda c: c.submit({}, {}),
         lambda c: c.rerun("7"),
         lambda c: c.tables.delete("n", "t"),
         lambda c: c.models.deploy("m", "1"),
@@ -118,6 +132,26 @@ def test_a_call_that_changes_something_is_sent_once(call):
         assert server.calls == 1
 
 
+def test_a_submit_is_repeated_with_the_key_by_which_the_server_knows_it():
+    with Flaky(cut=2, data=b'{"job_id": "7"}') as server, Client(server.url) as client:
+        assert client.submit({}, {}).job_id == "7"
+    assert len(server.bodies) == 3
+    assert len(set(server.bodies)) == 1
+    assert b"idempotency_key" in server.bodies[0]
+
+
+def test_every_submit_has_a_key_of_its_own_unless_one_is_given(server, client):
+    server.answers["/v1/job/submit"] = Answer(data={"job_id": "7"}, members={"jobId": "7"})
+    client.submit({}, {})
+    client.submit({}, {})
+    client.submit({}, {}, idempotency_key="mine")
+    client.submit({}, {"job_parameters": {"common": {"idempotency_key": "conf's"}}})
+    client.submit({}, {}, idempotency_key="")  # wrong, but not for the client to replace
+    one, other, *given = (b["idempotency_key"] for b in server.bodies("/v1/job/submit"))
+    assert one != other
+    assert given == ["mine", "conf's", ""]
+
+
 # --- documents ------------------------------------------------------------------------------------
 
 
@@ -126,9 +160,9 @@ def test_a_job_is_submitted_from_files(server, client, tmp_path):
     (tmp_path / "dsl.json").write_text('{"components": {}}')
     (tmp_path / "conf.json").write_text('\ufeff{"dsl_version": 2}', encoding="utf-8")
     client.submit(tmp_path / "dsl.json", str(tmp_path / "conf.json"))
-    assert server.bodies("/v1/job/submit") == [
-        {"job_dsl": {"components": {}}, "job_runtime_conf": {"dsl_version": 2}}
-    ]
+    (body,) = server.bodies("/v1/job/submit")
+    assert body.pop("idempotency_key")
+    assert body == {"job_dsl": {"components": {}}, "job_runtime_conf": {"dsl_version": 2}}
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.conf import Conf, mode_of, parse_conf, readable_conf
 from fedflow.domain.document import Report
 from fedflow.domain.job_parameters import JobParameters, merge_job_parameters
-from fedflow.domain.resources import Capacity, check_ceiling, demand_at
+from fedflow.domain.resources import Amount, Capacity, check_ceiling, demand_at, shortage
 from fedflow.domain.site import Role, Site
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
+HOST = Site(Role.HOST, PartyId("10000"))
 ARBITER = Site(Role.ARBITER, PartyId("10000"))
 CONF: dict[str, Any] = {
     "dsl_version": 2,
@@ -272,7 +273,7 @@ def test_a_predict_job_carries_parameters_of_components_that_it_does_not_have() 
             "job_parameters/common/task_conf",
             {"lr_0": {"launcher": "deepspeed"}},
             "NotSupportedYet",
-            "job_parameters.common.task_conf",
+            "job_parameters.common.task_conf.lr_0.launcher",
         ),
         (
             "job_parameters/role/host/0",
@@ -308,7 +309,6 @@ def test_a_conf_that_is_no_object_is_one_problem() -> None:
         ("job_parameters/common/work_mode", 1, "$.conf.job_parameters.common.work_mode"),
         ("job_parameters/common/backend", 0, "$.conf.job_parameters.common.backend"),
         ("job_parameters/common/task_core", 3, "$.conf.job_parameters.common.task_core"),
-        ("job_parameters/common/task_memory", 3, "$.conf.job_parameters.common.task_memory"),
         (
             "job_parameters/common/computing_engine",
             "eggroll",
@@ -410,9 +410,50 @@ def test_engine_options_win_over_task_cores() -> None:
 
 
 def test_a_job_that_could_never_start_is_refused() -> None:
-    demand = demand_at(GUEST, JobParameters(task_cores=4, task_parallelism=2))
-    check_ceiling(demand, Capacity(cores=8), site=GUEST)
-    half = Capacity(cores=15, max_cores_percent_per_job=0.5)
-    assert half.ceiling == 7
-    with pytest.raises(NotEnoughResources, match="needs 8 cores, but guest 9999 has 7"):
-        check_ceiling(demand, half, site=GUEST)
+    demand = demand_at(GUEST, JobParameters(task_cores=4, task_memory=50, task_parallelism=2))
+    check_ceiling({GUEST: demand}, Capacity(cores=8))
+    half = Capacity(cores=15, cores_percent=0.5)
+    assert half.cores_per_job == 7
+    with pytest.raises(NotEnoughResources) as refused:
+        check_ceiling({GUEST: demand}, half)
+    assert refused.value.message == (
+        "job_parameters.common.task_cores x task_parallelism (4 x 2) = 8 cores; "
+        "guest 9999 has 7 for one job, of 15: lower one, or raise "
+        "fate_on_standalone.standalone.max_cores_percent_per_job there."
+    )
+    with pytest.raises(NotEnoughResources, match=r"has 7: .*\.cores_per_node there"):
+        check_ceiling({GUEST: demand}, Capacity(cores=7))
+    check_ceiling({GUEST: demand}, Capacity(cores=8, memory=100))
+    with pytest.raises(NotEnoughResources, match=r"= 100 MiB of memory; .*memory_per_node there"):
+        check_ceiling({GUEST: demand}, Capacity(cores=8, memory=99))
+
+
+def test_the_shares_of_one_engine_must_fit_together() -> None:
+    demand = demand_at(GUEST, JobParameters(task_cores=5))
+    check_ceiling({GUEST: demand, ARBITER: demand_at(ARBITER, JobParameters())}, Capacity(cores=5))
+    with pytest.raises(NotEnoughResources, match="5 x 1 at 2 sites") as refused:
+        check_ceiling({GUEST: demand, HOST: demand}, Capacity(cores=9))
+    assert "= 10 cores; guest 9999 and host 10000 has 9" in refused.value.message
+
+
+def test_a_component_may_need_more_or_less_than_the_others() -> None:
+    parameters = JobParameters(
+        task_cores=4,
+        task_memory=100,
+        task_conf={"big": {"task_cores": 6, "task_memory": 300}, "odd": {"task_cores": "x"}},
+    )
+    assert demand_at(GUEST, parameters, component="big").of_task == Amount(cores=6, memory=300)
+    assert demand_at(GUEST, parameters, component="odd").of_task == Amount(cores=4, memory=100)
+    assert demand_at(GUEST, parameters).of_job == Amount(cores=4, memory=100)
+    assert demand_at(ARBITER, parameters, component="big").of_task == Amount()
+
+
+def test_what_is_short_is_told_in_numbers() -> None:
+    capacity, free = Capacity(cores=8, memory=100), Amount(cores=2, memory=30)
+    assert shortage(Amount(cores=2, memory=30), free, capacity) is None
+    assert shortage(Amount(cores=3), free, capacity) == ("3 cores", "2 of 8 free")
+    missing = ("31 MiB of memory", "30 of 100 MiB free")
+    assert shortage(Amount(memory=31), free, capacity) == missing
+    assert shortage(Amount(memory=31), Amount(), Capacity(cores=8)) is None
+    assert str(Amount(cores=3, memory=5)) == "3 cores and 5 MiB of memory"
+    assert str(Amount()) == "0 cores"

@@ -54,6 +54,16 @@ def test_an_unknown_component_is_named() -> None:
         again(CHAIN, S, S, F, C, components=["a", "zzz"])
 
 
+def test_what_run_to_leaves_out_runs_again_only_if_its_result_would_be_stale() -> None:
+    def limited(*statuses: TaskStatus, force: bool = False) -> tuple[str, ...]:
+        named = dict(zip(CHAIN.names, statuses))
+        return choose(CHAIN, named, components=None, force=force, selected={"a", "b"})
+
+    assert limited(S, F, C, C) == ("b",)
+    assert limited(S, S, C, C) == ()
+    assert limited(S, S, S, C, force=True) == ("a", "b", "c")
+
+
 @given(
     st.lists(st.sampled_from([W, S, P, F, C]), min_size=4, max_size=4),
     st.none() | st.lists(st.sampled_from("abcd"), max_size=4),

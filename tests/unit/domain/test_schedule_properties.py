@@ -11,26 +11,34 @@ from hypothesis import strategies as st
 
 from fedflow.base.ids import PartyId
 from fedflow.domain.dag import Dag
+from fedflow.domain.policies import Policy
+from fedflow.domain.rules import selection
 from fedflow.domain.schedule import (
     CAUSE_WAIT_MS,
     Action,
     ApplyAt,
     EndJob,
+    HoldJob,
     JobView,
     PartyTaskView,
     QueueJob,
     Reason,
     ReleaseAt,
     RetryTask,
+    Rule,
     SettleTask,
     SitePhase,
     SiteView,
+    SkipTask,
     StartJob,
     StartTask,
     StopRequest,
     TaskView,
     decide,
+    first_reason,
     may_retry,
+    next_look_ms,
+    was_skipped,
 )
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import (
@@ -77,11 +85,22 @@ shares = st.builds(
 )
 
 
+delays = st.sampled_from((0, 1_000))
+rules = st.builds(
+    Rule,
+    policy=st.sampled_from(Policy),
+    timeout_ms=st.none() | st.just(10_000),
+    retry_delay_ms=delays,
+    retry_on=st.none() | st.sets(st.sampled_from(CODES)).map(frozenset),
+)
+
+
 @st.composite
 def views(draw: st.DrawFn, status: JobStatus | None = None) -> JobView:
     """Return any view at all, also of states that no job should ever be in."""
     dag = draw(dags())
     sites = draw(st.lists(st.sampled_from(SITES), min_size=1, unique=True))
+    mixed = draw(st.booleans())
     calm = draw(st.booleans())  # else hardly a view would get past the checks of the sites
     phases = [SitePhase.GRANTED] if calm else list(SitePhase)
     return JobView(
@@ -105,14 +124,27 @@ def views(draw: st.DrawFn, status: JobStatus | None = None) -> JobView:
                 parties=draw(
                     st.dictionaries(st.sampled_from(sites), shares, min_size=1, max_size=3)
                 ),
+                started_ms=NOW_MS - draw(st.integers(0, 20_000)),
                 ended_ms=NOW_MS - draw(st.integers(0, 2_000)),
+                reason=draw(st.none() | reasons),
                 retries_left=draw(st.sampled_from((0, 0, 1, 2))),
+                infrastructure_left=draw(st.sampled_from((0, 0, 1))),
                 kept=draw(st.sampled_from((False, False, True))),
+                begun=draw(st.booleans()),
+                rule=draw(rules if mixed else st.builds(Rule, retry_delay_ms=delays)),
             )
             for name in dag.names
         },
         parallelism=draw(st.integers(1, 4)),
-        retry_delay_ms=draw(st.sampled_from((0, 1_000))),
+        selected=draw(
+            st.none()
+            | st.sets(st.sampled_from(dag.names), min_size=1).map(
+                lambda names: selection(dag, names)
+            )
+        ),
+        paused=None if calm else draw(st.none() | reasons),
+        steps_left=None if calm else draw(st.none() | st.integers(0, 3)),
+        held_ms=None if calm else draw(st.none() | st.just(NOW_MS)),
         created_ms=NOW_MS - (0 if calm else draw(st.integers(0, 110_000))),
         timeout_ms=100_000,
         create_timeout_ms=10_000,
@@ -133,7 +165,21 @@ def after_settling(view: JobView, actions: list[Action]) -> dict[str, TaskStatus
     """Return the tasks' statuses once what ended is settled."""
     statuses = {name: task.status for name, task in view.tasks.items()}
     statuses.update({a.component: a.status for a in only(SettleTask, actions)})
+    statuses.update({a.component: TaskStatus.CANCELED for a in only(SkipTask, actions)})
     return statuses
+
+
+def reason_after(view: JobView, actions: list[Action], name: str) -> Reason | None:
+    """Return why a task ended, once what ended is settled."""
+    settled = [a.reason for a in only(SettleTask, actions) if a.component == name]
+    settled += [a.reason for a in only(SkipTask, actions) if a.component == name]
+    task = view.tasks[name]
+    return (settled[0] if settled else task.reason) or first_reason(task.parties.items())
+
+
+def goes_on(view: JobView) -> bool:
+    """Tell whether some component can live with failures."""
+    return any(t.rule.policy is not Policy.ALL_SUCCESS for t in view.tasks.values())
 
 
 # --- on any view ----------------------------------------------------------------------------------
@@ -170,12 +216,75 @@ def test_a_stop_or_a_lost_site_always_ends_the_job(view: JobView) -> None:
 
 @quick
 @given(views(JobStatus.RUNNING))
-def test_never_starts_a_task_before_its_inputs(view: JobView) -> None:
+def test_never_starts_a_task_before_its_policy_allows_it(view: JobView) -> None:
     actions = decide(view, NOW_MS)
     statuses = after_settling(view, actions)
     for start in only(StartTask, actions):
-        assert statuses[start.component] is TaskStatus.WAITING
-        assert all(statuses[up] in TASK_SUCCEEDED for up in view.dag.upstream(start.component))
+        name = start.component
+        assert statuses[name] is TaskStatus.WAITING
+        assert view.selected is None or name in view.selected
+        ends = {up: statuses[up] for up in view.dag.upstream(name)}
+        policy = view.tasks[name].rule.policy
+        if policy is Policy.ALL_SUCCESS:
+            assert set(ends.values()) <= TASK_SUCCEEDED
+            continue
+        assert set(ends.values()) <= TASK_FINAL
+        for up, status in ends.items():
+            reason = reason_after(view, actions, up)
+            assert not may_retry(view.tasks[up], status, reason)
+            if policy is Policy.NONE_FAILED:
+                assert status in TASK_SUCCEEDED or was_skipped(status, reason)
+        if policy is Policy.ONE_SUCCESS:
+            assert not ends or set(ends.values()) & TASK_SUCCEEDED
+
+
+@quick
+@given(views(JobStatus.RUNNING))
+def test_what_is_skipped_could_never_start(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    statuses = after_settling(view, actions)
+    for skip in only(SkipTask, actions):
+        assert view.tasks[skip.component].status is TaskStatus.WAITING
+        assert skip.component not in {s.component for s in only(StartTask, actions)}
+        if skip.reason.code == "NotSelected":
+            assert view.selected is not None
+            assert skip.component not in view.selected
+            assert only(EndJob, actions)
+        else:
+            ends = {statuses[up] for up in view.dag.upstream(skip.component)}
+            assert ends - TASK_SUCCEEDED
+            assert view.tasks[skip.component].rule.policy is not Policy.ALL_DONE
+
+
+@quick
+@given(views())
+def test_nothing_begins_while_a_job_is_paused_or_has_no_step_left(view: JobView) -> None:
+    actions = decide(view, NOW_MS)
+    starts = only(StartTask, actions)
+    if view.paused is not None:
+        assert not starts
+        assert not only(RetryTask, actions)
+        assert not only(ApplyAt, actions)
+    if view.steps_left is not None:
+        new = [s for s in starts if not view.tasks[s.component].begun]
+        assert len(new) <= view.steps_left
+    if only(HoldJob, actions):
+        running = TaskStatus.RUNNING in after_settling(view, actions).values()
+        assert view.status is JobStatus.WAITING or not running
+        assert view.paused is not None or view.steps_left == 0
+
+
+@quick
+@given(views())
+def test_between_now_and_the_next_look_time_alone_changes_nothing(view: JobView) -> None:
+    if decide(view, NOW_MS):
+        return
+    due_ms = next_look_ms(view, NOW_MS)
+    lost_ms = min(s.heard_ms for s in view.sites) + view.lease_ms  # a repair pass sees to that
+    until_ms = min(due_ms or NOW_MS + 10**9, lost_ms)
+    for at_ms in {NOW_MS + 1, (NOW_MS + until_ms) // 2, until_ms - 1}:
+        if NOW_MS < at_ms < until_ms:
+            assert decide(view, at_ms) == []
 
 
 @quick
@@ -206,15 +315,20 @@ def test_settles_each_task_once_and_only_what_has_not_ended(view: JobView) -> No
 def test_after_a_failure_nothing_starts(view: JobView) -> None:
     actions = decide(view, NOW_MS)
     statuses = after_settling(view, actions)
-    if any(stops(view.tasks[name], status) for name, status in statuses.items()):
+    if goes_on(view):
+        return
+    if any(
+        stops(view.tasks[name], status, reason_after(view, actions, name))
+        for name, status in statuses.items()
+    ):
         assert not only(StartTask, actions)
         assert not only(RetryTask, actions)
 
 
-def stops(task: TaskView, status: TaskStatus) -> bool:
+def stops(task: TaskView, status: TaskStatus, reason: Reason | None) -> bool:
     """Tell whether a task's status is a failure that nothing makes up for."""
     failed = status in TASK_FINAL and status not in TASK_SUCCEEDED
-    return failed and not task.kept and not may_retry(task, status)
+    return failed and not task.kept and not may_retry(task, status, reason)
 
 
 @quick
@@ -225,21 +339,33 @@ def test_only_a_settled_failure_of_this_epoch_is_tried_again_and_not_too_soon(
     actions = decide(view, NOW_MS)
     for retry in only(RetryTask, actions):
         task = view.tasks[retry.component]
-        assert (task.status, task.kept) == (TaskStatus.FAILED, False)
-        assert task.retries_left > 0
-        assert NOW_MS - (task.ended_ms or 0) >= view.retry_delay_ms
+        assert task.status in (TaskStatus.FAILED, TaskStatus.TIMEOUT)
+        assert not task.kept
+        assert (task.infrastructure_left if retry.infrastructure else task.retries_left) > 0
+        assert NOW_MS - (task.ended_ms or 0) >= task.rule.retry_delay_ms
         assert retry.version == task.version
         assert not only(EndJob, actions)
 
 
 @quick
 @given(views(JobStatus.RUNNING))
-def test_a_job_succeeds_only_if_every_task_did(view: JobView) -> None:
+def test_a_job_succeeds_only_if_every_task_did_or_was_made_up_for(view: JobView) -> None:
     actions = decide(view, NOW_MS)
+    statuses = after_settling(view, actions)
     for end in only(EndJob, actions):
         if end.status is JobStatus.SUCCESS:
-            assert set(after_settling(view, actions).values()) <= TASK_SUCCEEDED
             assert end.reason is None
+            for name in view.dag.order if view.selected is None else view.selected:
+                behind = [
+                    down for down in view.dag.downstream(name)
+                    if view.selected is None or down in view.selected
+                ]  # fmt: skip
+                ran = TASK_FINAL - {TaskStatus.CANCELED}
+                if statuses[name] in TASK_SUCCEEDED or name not in view.tasks:
+                    continue
+                if statuses[name] is not TaskStatus.WAITING:
+                    assert behind
+                    assert all(statuses[down] in ran for down in behind)
         else:
             assert end.reason is not None
 
@@ -250,7 +376,10 @@ def test_a_running_job_never_waits_for_nothing(view: JobView) -> None:
     actions = decide(view, NOW_MS)
     if not actions:
         running = TaskStatus.RUNNING in {t.status for t in view.tasks.values()}
-        assert running or any(may_retry(t, t.status) for t in view.tasks.values())
+        assert running or any(
+            may_retry(t, t.status, t.reason or first_reason(t.parties.items()))
+            for t in view.tasks.values()
+        )
 
 
 @quick
@@ -266,7 +395,8 @@ def test_cores_are_asked_for_in_order_and_one_site_at_a_time(view: JobView) -> N
     for release in only(ReleaseAt, actions):
         granted = {s.site for s in ordered if s.phase is SitePhase.GRANTED}
         assert set(release.sites) == granted != set()
-        assert SitePhase.DENIED in {s.phase for s in ordered}
+        held = view.paused is not None or view.steps_left == 0
+        assert held or SitePhase.DENIED in {s.phase for s in ordered}
     if only(StartJob, actions):
         assert {s.phase for s in ordered} == {SitePhase.GRANTED}
 
@@ -286,6 +416,14 @@ class Model:
     status: JobStatus = JobStatus.READY
     stop: StopRequest | None = None
     retries: int = 0
+    policies: dict[str, Policy] = field(default_factory=dict)
+    step: bool = False
+    selected: frozenset[str] | None = None
+    paused: Reason | None = None
+    allowed: int = 0
+    held_ms: int | None = None
+    begun: set[str] = field(default_factory=set)
+    reasons: dict[str, Reason | None] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     phases: dict[Site, tuple[SitePhase, int]] = field(default_factory=dict)
     tasks: dict[str, TaskStatus] = field(default_factory=dict)
@@ -318,10 +456,17 @@ class Model:
                     status=self.tasks[c],
                     parties=dict(self.shares[c]),
                     ended_ms=NOW_MS,
+                    reason=self.reasons.get(c),
                     retries_left=self.retries - self.versions[c],
+                    begun=c in self.begun,
+                    rule=Rule(policy=self.policies.get(c, Policy.ALL_SUCCESS)),
                 )
                 for c in self.dag.names
             },
+            selected=self.selected,
+            paused=self.paused,
+            steps_left=max(0, self.allowed - len(self.begun)) if self.step else None,
+            held_ms=self.held_ms,
             parallelism=self.parallelism,
             created_ms=NOW_MS,
             timeout_ms=10**9,
@@ -331,7 +476,7 @@ class Model:
         )
 
     def apply(self, action: Action) -> None:
-        """Do what `app/apply.py` does, and be as strict as the store."""
+        """Do what `app/scheduling/apply.py` does, and be as strict as the store."""
         assert self.status not in JOB_FINAL
         match action:
             case QueueJob():
@@ -346,19 +491,47 @@ class Model:
                 self.status = JobStatus.RUNNING
             case StartTask(component=component):
                 assert self.tasks[component] is TaskStatus.WAITING
+                assert self.paused is None
                 self.tasks[component] = TaskStatus.RUNNING
-            case SettleTask(component=component, status=status):
+                self.begun.add(component)
+                assert not self.step or len(self.begun) <= self.allowed
+            case SkipTask(component=component, reason=reason):
+                assert self.tasks[component] is TaskStatus.WAITING
+                self.tasks[component] = TaskStatus.CANCELED
+                self.reasons[component] = reason
+            case HoldJob():
+                assert TaskStatus.RUNNING not in self.tasks.values()
+                self.held_ms = self.now_ms
+                self.status = JobStatus.WAITING
+                for site, (phase, _) in self.phases.items():
+                    if phase is SitePhase.GRANTED:
+                        self.phases[site] = (SitePhase.CREATED, 0)
+            case SettleTask(component=component, status=status, reason=reason):
                 assert self.tasks[component] not in TASK_FINAL
                 self.tasks[component] = status
+                self.reasons[component] = reason
             case RetryTask(component=component, version=version):
                 assert self.tasks[component] is TaskStatus.FAILED
                 assert self.versions[component] == version < self.retries
                 self.versions[component] += 1
+                self.reasons.pop(component)
                 self.tasks[component] = TaskStatus.WAITING
                 waiting = PartyTaskView(status=TaskStatus.WAITING)
                 self.shares[component] = dict.fromkeys(self.shares[component], waiting)
             case EndJob(status=status):
                 self.status = status
+
+    def people(self, *, fair: bool) -> None:
+        """Let somebody pause the job or let it go on; in the end somebody always does."""
+        if self.status in JOB_FINAL:
+            return
+        if not fair and self.paused is None and self.rng.random() < 0.2:
+            self.paused = Reason(code="Paused", message="m")
+        elif fair or self.rng.random() < 0.3:
+            stopped = self.step and self.allowed <= len(self.begun)
+            if self.paused is not None or stopped:
+                self.allowed = len(self.begun) + 1
+                self.paused = self.held_ms = None
 
     def answer(self, *, fair: bool) -> None:
         """Let time pass and some of the sites say something; all of them if `fair`."""
@@ -397,13 +570,20 @@ class Model:
     st.integers(0, 15),
     st.booleans(),
     st.integers(0, 2),
+    st.booleans(),
+    st.booleans(),
 )
 def test_every_job_comes_to_an_end_whatever_its_sites_say_and_wherever_a_pass_is_cut_off(
     dag: Dag, sites: list[Site], rng: Random, parallelism: int, unfair: int, stops: bool,
-    retries: int,
+    retries: int, step: bool, mixed: bool,
 ) -> None:  # fmt: skip
     model = Model(dag=dag, sites=tuple(sites), rng=rng, parallelism=parallelism, retries=retries)
-    bound = unfair + 12 + 3 * len(sites) + 4 * len(dag.names) * (1 + retries)
+    model.step = step
+    if mixed:
+        model.policies = {name: rng.choice(list(Policy)) for name in dag.names}
+        model.selected = selection(dag, rng.sample(dag.names, rng.randint(0, len(dag.names))))
+    rounds = 4 + 4 * len(sites)  # a job that was held asks for its cores again
+    bound = unfair + 12 + rounds * (len(dag.names) * (1 + retries) + 2)
     for turn in range(bound):
         if stops and turn == unfair // 2 and model.status not in JOB_FINAL:
             reason = Reason(code="Stopped", message="m")
@@ -420,8 +600,10 @@ def test_every_job_comes_to_an_end_whatever_its_sites_say_and_wherever_a_pass_is
         if model.status in JOB_FINAL:
             break
         model.answer(fair=turn >= unfair)
+        model.people(fair=turn >= unfair)
     assert model.status in JOB_FINAL, f"still {model.status} after {bound} turns"
     if model.stop is not None:
         assert model.status is not JobStatus.SUCCESS or turn <= unfair // 2
-    if model.status is JobStatus.SUCCESS:
+    if model.status is JobStatus.SUCCESS and not mixed:
         assert set(model.tasks.values()) == {TaskStatus.SUCCESS}
+    assert mixed or not any(a and a.code == "Skipped" for a in model.reasons.values())

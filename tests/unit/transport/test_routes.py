@@ -55,3 +55,20 @@ def test_a_replaced_table_is_in_force_at_once() -> None:
     assert not table.knows("2")
     table.replace(make_routes({"1"}, {"2": "a:1"}, tls=False))
     assert table.knows("2")
+
+
+def test_a_party_with_several_servers_has_one_route_that_each_can_lead() -> None:
+    table = RouteTable(make_routes({"9999"}, {"10000": "a:1, b:2,c:3"}, tls=False))
+    route = table.find("10000")
+    assert route is not None
+    assert route.address == "a:1"
+    turned = [route.turned(n) for n in range(4)]
+    assert [t.address for t in turned] == ["a:1", "b:2", "c:3", "a:1"]
+    assert [[o.address for o in t.others] for t in turned[:2]] == [["b:2", "c:3"], ["c:3", "a:1"]]
+    assert turned[3] == route
+
+
+@pytest.mark.parametrize("text", ["a:1,", ",a:1", "a:1,b", "a:1,b:0"])
+def test_one_wrong_address_among_several_is_refused(text: str) -> None:
+    with pytest.raises(BadSetting, match=r"routes\.10000"):
+        make_routes({"9999"}, {"10000": text}, tls=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +12,14 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from fedflow.app.bindings import Binding
+from fedflow.app.administration.providers import Providers
 from fedflow.app.commands import Incoming
+from fedflow.app.data.bindings import Binding
+from fedflow.app.data.provenance import Source
 from fedflow.app.folders import Folders
-from fedflow.app.provenance import Source
-from fedflow.app.providers import Providers
-from fedflow.app.submissions import Submitted
-from fedflow.app.submitted_files import files_of
+from fedflow.app.jobs.jobs import Stopped
+from fedflow.app.scheduling.submissions import Submitted
+from fedflow.app.scheduling.submitted_files import files_of
 from fedflow.base.errors import (
     FedflowError,
     FileNotAllowed,
@@ -46,9 +47,8 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
-from fedflow.web.app import create_app
 from fedflow.web.relay import Relay
-from fedflow.web.settings import WebSettings
+from tests.unit.web.applications import app_over
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 JOB_ID = "202611201000000000000"
@@ -137,6 +137,7 @@ class FakeServices:
         self.is_ready = True
         self.spool_dir = home / "spool"
         self.commands = self.workers = self.jobs = self.submissions = self.tracking = self
+        self.explanations = self.histories = self
         self.documents = _Documents(self)
         self.data = SimpleNamespace(
             uploads=_Uploads(self), bindings=_Bindings(self), transfers=_Transfers(self),
@@ -172,13 +173,13 @@ class FakeServices:
         return None
 
     # jobs
-    def submit(self, dsl: Any, conf: Any, *, user: str = "") -> Submitted:
-        self.note("submit", dsl, conf)
+    def submit(self, dsl: Any, conf: Any, *, keys: Sequence[str | None] = ()) -> Submitted:
+        self.note("submit", dsl, conf, *(key for key in keys if key is not None))
         return SUBMITTED
 
-    def stop(self, job_id: str, status: str = "canceled") -> str:
+    def stop(self, job_id: str, status: str = "canceled") -> Stopped:
         self.note("stop", job_id, status)
-        return status
+        return Stopped(status=status, had_ended=job_id == "ended")
 
     def find(self, which: JobFilter) -> list[JobRecord]:
         self.note("find", which)
@@ -201,6 +202,14 @@ class FakeServices:
     def log_dir(self, job_id: str) -> Path:
         self.job(job_id)
         return self.home / "logs" / job_id
+
+    def events(self, job_id: str, **page: Any) -> dict[str, Any]:
+        self.job(job_id)
+        self.note("events", job_id, page)
+        return {"job_id": job_id, "events": [], "next": page["since"], "more": False}
+
+    def explain(self, job_id: str) -> dict[str, Any]:
+        return {"job_id": self.job(job_id).key.job_id, "waits": []}
 
     def status_view(self, job_id: str) -> dict[str, Any]:
         return {"job_id": self.job(job_id).key.job_id}
@@ -434,7 +443,7 @@ def fixed_clock() -> FixedClock:
 
 @pytest.fixture
 def app(services: FakeServices) -> Flask:
-    return create_app(services, WebSettings())  # type: ignore[arg-type]
+    return app_over(services)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import io
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,27 +14,32 @@ import pytest
 from flask.testing import FlaskClient
 
 from fedflow import __version__
-from fedflow.app.administration import Administration
+from fedflow.app.administration.administration import Administration
+from fedflow.app.administration.info import Info, Place
+from fedflow.app.administration.keys import Keys
+from fedflow.app.administration.neighbours import Neighbours
+from fedflow.app.administration.permissions import PermissionRules, Permissions
+from fedflow.app.administration.providers import Providers
+from fedflow.app.administration.registry import Forwarded, Registry
+from fedflow.app.administration.servers import Servers
+from fedflow.app.administration.templates import Templates
 from fedflow.app.folders import Folders
-from fedflow.app.info import Info, Place
-from fedflow.app.job_files import JobFiles
-from fedflow.app.keys import Keys
-from fedflow.app.log_files import LogFiles
-from fedflow.app.neighbours import Neighbours
-from fedflow.app.permissions import PermissionRules, Permissions
-from fedflow.app.providers import Providers
-from fedflow.app.registry import Forwarded, Registry
-from fedflow.app.templates import Templates
+from fedflow.app.jobs.job_files import JobFiles
+from fedflow.app.jobs.log_files import LogFiles
+from fedflow.app.scheduling.circuits import CheckedParties, Circuits
+from fedflow.app.scheduling.leadership import Leadership
+from fedflow.app.scheduling.preflight import Preflight
+from fedflow.app.timing import Timing
 from fedflow.base.errors import BadSetting, PartyUnreachable
 from fedflow.base.examples import examples_folder
 from fedflow.domain.administration import RegisteredServer
 from fedflow.domain.job_spec import ModuleInfo
 from fedflow.domain.records import Reply
+from fedflow.domain.servers import Instance
 from fedflow.domain.site import Role, Site
 from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.store.memory import MemoryStore
-from fedflow.web.app import create_app
-from fedflow.web.settings import WebSettings
+from tests.unit.web.applications import app_over
 from tests.unit.web.conftest import JOB_ID, FixedClock, make_job
 
 BOARD = RegisteredServer(name="FATEBOARD", host="127.0.0.1", port=8080)
@@ -103,7 +109,9 @@ class OnePlace:
         self.store = MemoryStore()
         self.caller = Caller()
         self.reload_error: Exception | None = None
-        clock, catalog, parties, folders = FixedClock(), Catalog(), Parties(), Folders(home)
+        clock, catalog, folders, timing = FixedClock(), Catalog(), Folders(home), Timing()
+        self.circuits = Circuits(clock=clock, timing=timing, rng=Random(1))
+        parties = CheckedParties(Parties(), self.circuits, clock=clock)
         with self.store.transaction() as tx:
             tx.jobs.add(make_job())
         info = Info(
@@ -126,13 +134,34 @@ class OnePlace:
             ),
             templates=Templates(examples=examples_folder(), clock=clock),
             job_files=JobFiles(store=self.store, folders=folders),
-            neighbours=Neighbours(info=info, parties=parties, call_timeout_s=1.0),
+            neighbours=Neighbours(
+                info=info, parties=parties, circuits=self.circuits, store=self.store,
+                routes=lambda: {"10000": "h:1", "10001": "h:2", "default": "exchange:9"},
+                preflight=Preflight(
+                    parties=parties, circuits=self.circuits, clock=clock, timing=timing
+                ),
+                call_timeout_s=1.0,
+            ),
             call_timeout_s=10.0,
             upload_max_bytes=7,
             read_again=self._read_again,
         )  # fmt: skip
-        services = SimpleNamespace(administration=administration, info=info)
-        self.client: FlaskClient = create_app(services, WebSettings()).test_client()  # type: ignore[arg-type]
+        self.servers = self._server("this", "127.0.0.1:9380", "127.0.0.1:9360")
+        services = SimpleNamespace(administration=administration, info=info, servers=self.servers)
+        self.client: FlaskClient = app_over(services).test_client()
+
+    def _server(self, name: str, http: str, grpc: str) -> Servers:
+        """Let one more server of this party join."""
+        own = Instance(
+            instance_id=name, host="here", http="", grpc="", version="1", shared_mark="m",
+            secret="s",
+        )  # fmt: skip
+        clock = FixedClock()
+        made = Servers(
+            own, store=self.store, leadership=Leadership(clock), clock=clock, shared=True
+        )
+        made.join(http=http, grpc=grpc)
+        return made
 
     def _read_again(self) -> None:
         if self.reload_error is not None:
@@ -356,11 +385,77 @@ def test_this_server_says_who_it_is(site: OnePlace) -> None:
     assert set(site.data("version/get", module="PYTHON")) == {"PYTHON", "API"}
 
 
+def test_the_servers_of_this_party_are_listed_and_one_can_be_drained(site: OnePlace) -> None:
+    (only,) = site.data("server/list")
+    assert (only["state"], only["leads"], only["is_this"]) == ("up", True, True)
+    answer = site.post("server/drain")
+    assert (answer["retcode"], answer["error"]["name"]) == (103, "NoOtherServer")
+    assert site.data("server/list")[0]["leads"]
+    site._server("other", "10.0.0.2:81", "[::1]:91")
+    mine, other = site.data("server/drain")
+    assert (mine["instance_id"], mine["state"], mine["leads"]) == ("this", "draining", False)
+    assert (other["http"], other["grpc"], other["state"]) == ("10.0.0.2:81", "[::1]:91", "up")
+    assert "secret" not in mine
+    found = site.data("server/fateflow/info")
+    assert list(found) == ["flow-127.0.0.1-9380", "flow-10.0.0.2-81"]
+    assert found["flow-10.0.0.2-81"]["grpc_port"] == 91
+
+
 def test_a_party_is_asked_who_it_is(site: OnePlace) -> None:
     assert site.data("info/party/10000")["party_id"] == "10000"
     for party, retcode in (("10001", 104), ("10002", 103), ("777", 104), ("a.b", 101)):
         assert site.post(f"info/party/{party}")["retcode"] == retcode
     assert site.post("info/party/1/2")["error"]["name"] == "NotSupportedYet"
+
+
+def test_parties_are_listed_with_how_the_calls_to_them_go(site: OnePlace) -> None:
+    site.permissions.grant("10005", components=["*"])
+    for _ in range(3):
+        assert site.post("info/party/10001")["retcode"] == 104
+    rows = {row["party_id"]: row for row in site.data("party/list")}
+    assert list(rows) == ["10000", "10001", "10005"]
+    never, dead, granted = rows.values()
+    assert (never["state"], never["last_heard"], never["address"]) == ("closed", None, "h:1")
+    assert (dead["state"], dead["failures"]) == ("open", 3)
+    assert dead["last_error"] == "h:1: connection refused"
+    assert dead["since"] == dead["last_failure"] == clock_ms(site)
+    assert granted["address"] == "exchange:9"
+    assert site.data("party/list", party_id="10001") == [dead]
+    answer = site.client.get("/v1/party/list")
+    assert answer.json is not None
+    assert answer.json["data"] == list(rows.values())
+    assert site.circuits.opened() == ["10001"]
+
+
+def clock_ms(site: OnePlace) -> int:
+    return site.circuits._clock.now_ms()
+
+
+def test_a_ping_names_what_is_broken(site: OnePlace) -> None:
+    well = site.data("party/ping", party_id="10000")
+    assert (well["broken"], well["party"]["state"]) == ([], "closed")
+    [sentence] = site.data("party/ping", party_id="10001")["broken"]
+    assert sentence == "9999 cannot reach 10001 at h:1: connection refused"
+    [sentence] = site.data("party/ping", party_id="10002")["broken"]
+    assert sentence == "10002 does not accept 9999: No route"
+    assert site.data("party/ping", party_id="9999")["broken"] == []
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "error"),
+    [
+        ("party/ping", {}, "MissingArgument"),
+        ("party/ping", {"party_id": "../x"}, "BadRequest"),
+        ("party/ping", {"party_id": "777"}, "NoRoute"),
+        ("party/list", {"party_id": "777"}, "NoRoute"),
+        ("party/list", {"party_id": "a b"}, "BadRequest"),
+    ],
+)
+def test_a_party_that_is_none_is_refused(
+    site: OnePlace, route: str, body: dict[str, Any], error: str
+) -> None:
+    assert site.post(route, **body)["error"]["name"] == error
+    assert site.circuits.parties() == []
 
 
 def test_reloading_answers_the_job_defaults_or_says_what_is_wrong(site: OnePlace) -> None:

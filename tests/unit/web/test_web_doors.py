@@ -160,6 +160,19 @@ def test_party_http_can_be_allowed(services: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("protocol", "retcode"), [("3-4 9.0", 107), ("2-7 9.0", 0), ("1-1", 0), ("nonsense", 0)]
+)
+def test_a_release_without_a_common_protocol_is_refused_over_http_too(
+    services: Any, protocol: str, retcode: int
+) -> None:
+    client = create_app(services, WebSettings(allow_party_http=True)).test_client()
+    given = {**HEADERS, "X-FEDFLOW-PROTOCOL": protocol}
+    body = client.post(party_path("job_create"), json={}, headers=given).json
+    assert body["retcode"] == retcode
+    assert len(services.calls) == (0 if retcode else 1)
+
+
+@pytest.mark.parametrize(
     "path",
     ["/v1/job/submit", "/v1/job/query", "/healthz", "/v1/version/get", "/v1/data/upload", "",
      "/v1/party/x", "/v1/table/delete", "/v1/party/heartbeat?x", "/board",

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.app.cleaning import Cleaned
-from fedflow.app.parameter_updates import ChangedParameters
-from fedflow.app.resources import Returned
-from fedflow.base.errors import JobNotFound, ParametersRefused, RerunRefused
+from fedflow.app.jobs.cleaning import Cleaned
+from fedflow.app.jobs.resources import Returned
+from fedflow.app.scheduling.parameter_updates import ChangedParameters, Sections
+from fedflow.base.errors import (
+    BadSteps,
+    ContinueRefused,
+    FedflowError,
+    JobNotFound,
+    ParametersRefused,
+    PauseRefused,
+    RerunRefused,
+)
 from fedflow.domain.records import Engine
 from tests.unit.web.conftest import JOB_ID, SUBMITTED, make_job
 
@@ -29,8 +37,17 @@ class Control:
         if self.fail is not None:
             raise self.fail
 
-    def rerun(self, job_id: str, *, components: Any, force: bool) -> None:
-        self._note("rerun", job_id, components, force)
+    def rerun(
+        self, job_id: str, *, components: Any, force: bool, failed_only: bool, sections: Sections
+    ) -> None:
+        more = [failed_only] if failed_only else []
+        self._note("rerun", job_id, components, force, *more, *([sections] if sections else []))
+
+    def pause(self, job_id: str) -> None:
+        self._note("pause", job_id)
+
+    def proceed(self, job_id: str, *, steps: int | None, all_: bool) -> None:
+        self._note("proceed", job_id, steps, all_)
 
     def update(
         self, job_id: str, *, job_parameters: Any, component_parameters: Any
@@ -86,6 +103,15 @@ def test_rerun_takes_a_name_or_a_list_and_answers_fates_words(
     body = post(client, "/job/rerun", {"job_id": JOB_ID, "conf_path": "x", **more})
     assert body == {"retcode": 0, "retmsg": "rerun job success"}
     assert control.calls == [("rerun", JOB_ID, components, force)]
+
+
+def test_a_rerun_may_bring_parameters_and_leave_out_what_never_ran(
+    client: FlaskClient, control: Control
+) -> None:
+    given = {"component_parameters": {"common": {"a": {"x": 1}}}}
+    post(client, "/job/rerun", {"job_id": JOB_ID, "failed_only": 1, **given})
+    assert control.calls == [("rerun", JOB_ID, None, False, True, Sections(**given))]
+    assert post(client, "/job/rerun", {"job_id": JOB_ID, "job_parameters": [1]})["retcode"] == 101
 
 
 @pytest.mark.parametrize(
@@ -187,8 +213,71 @@ def test_the_answer_to_a_submit_names_files_and_warns_of_old_parameters(
     assert second["retcode"] == 0
 
 
+@pytest.mark.parametrize(
+    ("header", "member", "keys"),
+    [('"k 1"', None, ("k 1",)), ("k", "m", ("k", "m")), (None, 7, ("7",)), (None, None, ())],
+)
+def test_an_idempotency_key_may_come_as_a_header_and_in_the_body(
+    client: FlaskClient, services: Any, header: str | None, member: Any, keys: Any
+) -> None:
+    body = {"job_dsl": {}, "job_runtime_conf": {"a": 1}, "idempotency_key": member}
+    headers = {} if header is None else {"Idempotency-Key": header}
+    assert client.post("/v1/job/submit", json=body, headers=headers).json["retcode"] == 0
+    assert services.calls == [("submit", {}, {"a": 1}, *keys)]
+
+
 def test_a_refused_submit_has_the_jobs_id_and_no_data(client: FlaskClient, services: Any) -> None:
     services.fail = JobNotFound(job_id="j7")
     body = post(client, "/job/submit", {"job_dsl": {}, "job_runtime_conf": {"a": 1}})
     assert (body["retcode"], body["jobId"]) == (103, "j7")
     assert "data" not in body
+
+
+# --- pause and continue ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def holding(services: Any, control: Control) -> Control:
+    services.control = control
+    return control
+
+
+def test_pause_and_continue_pass_on_what_was_asked(client: FlaskClient, holding: Control) -> None:
+    assert post(client, "/job/pause", {"job_id": JOB_ID})["retmsg"] == "pause job success"
+    for more in ({}, {"steps": "2"}, {"all": 1}, {"steps": 0}):
+        answer = post(client, "/job/continue", {"job_id": JOB_ID, **more})
+        assert answer["retmsg"] == "continue job success"
+    assert holding.calls == [
+        ("pause", JOB_ID),
+        ("proceed", JOB_ID, None, False),
+        ("proceed", JOB_ID, 2, False),
+        ("proceed", JOB_ID, None, True),
+        ("proceed", JOB_ID, 0, False),
+    ]
+
+
+@pytest.mark.parametrize("path", ["/job/pause", "/job/continue"])
+@pytest.mark.parametrize(
+    ("error", "retcode"),
+    [
+        (PauseRefused(job_id="j", reason="it has ended"), 103),
+        (ContinueRefused(job_id="j", reason="it has ended"), 103),
+        (BadSteps(given=0, reason="it is not from 1 to 1000000"), 101),
+        (JobNotFound(job_id="j"), 102),
+    ],
+)
+def test_a_refused_pause_or_continue_has_its_code_and_hint(
+    client: FlaskClient, holding: Control, path: str, error: FedflowError, retcode: int
+) -> None:
+    holding.fail = error
+    answer = post(client, path, {"job_id": "j"})
+    assert answer["retcode"] == retcode
+    assert error.message in answer["retmsg"]
+
+
+@pytest.mark.parametrize("body", [{}, {"job_id": JOB_ID, "steps": "many"}, {"job_id": [1]}])
+def test_a_wrong_continue_asks_for_nothing(
+    client: FlaskClient, holding: Control, body: dict[str, Any]
+) -> None:
+    assert post(client, "/job/continue", body)["retcode"] == 101
+    assert holding.calls == []

@@ -13,19 +13,18 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.app.model_exchange import ModelExchange
-from fedflow.app.model_store import ModelStoring
-from fedflow.app.model_tags import ModelTags
-from fedflow.app.worker_models import WorkerModels
+from fedflow.app.models.model_exchange import ModelExchange
+from fedflow.app.models.model_store import ModelStoring
+from fedflow.app.models.model_tags import ModelTags
+from fedflow.app.party.worker_models import WorkerModels
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.models.archive import ZipArchives
 from fedflow.models.external import FolderModels
-from fedflow.web.app import create_app
-from fedflow.web.settings import WebSettings
 from tests.unit.app.fakes import OneServer, participant
-from tests.unit.app.test_models import MODEL, MODEL_ID, ended, started, token
+from tests.unit.app.models.test_models import MODEL, MODEL_ID, ended, started, token
+from tests.unit.web.applications import app_over
 
 SHARE = {"model_id": MODEL_ID, "model_version": "1", "role": "host", "party_id": 10000}
 STEPS = {**SHARE, "component_name": "a"}
@@ -60,7 +59,7 @@ class Api:
             data=SimpleNamespace(uploads=SimpleNamespace(spool_dir=server.home / "spool")),
         )  # fmt: skip
         self.server = server
-        self.client: FlaskClient = create_app(services, WebSettings()).test_client()
+        self.client: FlaskClient = app_over(services).test_client()
 
     def post(self, path: str, body: Any = None, **headers: str) -> Any:
         return self.client.post(f"/v1/{path}", json=body, headers=headers).get_json()

@@ -10,11 +10,9 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from fedflow.app.services import Services
-from fedflow.web.app import create_app
-from fedflow.web.settings import WebSettings
 from tests.unit.app.fakes import GUEST, HOST
 from tests.unit.app.models_world import DSL, MODEL_ID, TRAINED, Pair, make_pair
+from tests.unit.web.applications import app_over
 
 NAMED = {"model_id": MODEL_ID, "model_version": TRAINED}
 MIGRATION = {
@@ -42,7 +40,7 @@ def http(pair: Pair) -> FlaskClient:
         repository=core.models, deployment=core.deployment, migrations=core.migrations
     )
     services = SimpleNamespace(models=models)
-    return create_app(cast(Services, services), WebSettings()).test_client()
+    return app_over(services).test_client()
 
 
 def post(http: FlaskClient, path: str, body: dict[str, Any]) -> TestResponse:

@@ -1,0 +1,1 @@
+"""What administrators look at and change, and what the server tells about itself."""

@@ -1,0 +1,120 @@
+"""Where a table comes from, and which jobs made or read it: from what tasks recorded, no log apart.
+
+A task's output names the table; the job's DSL and the task's parameters name what it was made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedflow.app.data.table_use import named_table, output_of
+from fedflow.app.ports import Store, Tx
+from fedflow.base.errors import TableNotTracked
+from fedflow.domain.records import JobKey, OutputTable, TaskFilter, TaskKey, TaskRecord
+
+Name = tuple[str, str]  #: namespace and name of a table
+_MAX_DEPTH = 1000  #: tasks between a table and its sources
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A table that another one was made of, and a first table at the beginning of that way."""
+
+    parent: Name
+    source: Name
+
+
+class Provenance:
+    """Answers for the tables of this party."""
+
+    def __init__(self, *, store: Store) -> None:
+        self._store = store
+
+    def sources(self, namespace: str, name: str) -> list[Source]:
+        """Return what a table was made of; empty for one that came from outside and was not read.
+
+        A reader's output is the table that it reads (in FATE it is a copy), so one that came from
+        outside is its own parent as soon as a reader has read it.
+
+        Raises: TableNotTracked: no job here made or read it.
+        """
+        table = (namespace, name)
+        with self._store.read() as tx:
+            uses = tx.tracking.uses_of_table(namespace, name)
+            if not uses:
+                raise TableNotTracked(namespace=namespace, name=name)
+            parents = _parents(tx, table)
+            if not parents and any(table in _inputs_of(tx, use) for use in uses):
+                parents = [table]
+            return [
+                Source(parent=parent, source=source)
+                for parent in parents
+                for source in _first(tx, parent)
+            ]
+
+    def jobs(self, namespace: str, name: str) -> list[str]:
+        """Return the jobs that made or read a table, in order. Raises: TableNotTracked."""
+        with self._store.read() as tx:
+            uses = tx.tracking.uses_of_table(namespace, name)
+        if not uses:
+            raise TableNotTracked(namespace=namespace, name=name)
+        return list(dict.fromkeys(use.key.job_id for use in uses))
+
+
+def _first(tx: Tx, table: Name) -> list[Name]:
+    """Return the tables without parents that a table comes from, itself if it has none."""
+    found: dict[Name, None] = {}
+    waiting, seen = [table], {table}
+    while waiting and len(seen) < _MAX_DEPTH:
+        one = waiting.pop()
+        parents = [p for p in _parents(tx, one) if p not in seen]
+        if not parents:
+            found[one] = None
+        seen.update(parents)
+        waiting += parents
+    return list(found)
+
+
+def _parents(tx: Tx, table: Name) -> list[Name]:
+    """Return the tables that a table was made of, none if it was only read, uploaded or bound."""
+    uses = tx.tracking.uses_of_table(*table)
+    for use in uses:
+        found = [parent for parent in _inputs_of(tx, use) if parent != table]
+        if found:
+            return list(dict.fromkeys(found))
+    return []
+
+
+def _inputs_of(tx: Tx, made: OutputTable) -> list[Name]:
+    """Return the tables that went into the task which has an output."""
+    key = made.key
+    job = tx.jobs.get(JobKey(job_id=key.job_id, site=key.site))
+    task = _task(tx, key)
+    if job is None or task is None:
+        return []
+    named = named_table(task)
+    if named is not None:
+        return [named]
+    earlier = task.parameters.get("table")
+    if isinstance(earlier, dict) and earlier.get("job_id") is not None:
+        named_by_job = (str(earlier.get(n)) for n in ("job_id", "component_name", "data_name"))
+        record = output_of(tx, key.site, *named_by_job)
+        return [] if record is None else [(record.namespace, record.name)]
+    declared = job.dsl["components"].get(key.component) or {}
+    found: list[Name] = []
+    for refs in ((declared.get("input") or {}).get("data") or {}).values():
+        for ref in refs:
+            component, _, data_name = str(ref).partition(".")
+            for output in tx.tracking.outputs(key.job_id, component, key.site):
+                if output.data_name == data_name:
+                    found.append((output.namespace, output.name))
+    return found
+
+
+def _task(tx: Tx, key: TaskKey) -> TaskRecord | None:
+    which = TaskFilter(
+        job_id=key.job_id, component=key.component, roles=(key.site.role,),
+        party_id=key.site.party_id,
+    )  # fmt: skip
+    found = tx.tasks.find(which)
+    return found[-1] if found else None

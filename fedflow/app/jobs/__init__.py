@@ -1,0 +1,1 @@
+"""What users ask about jobs and what they produced, and tidying up after them."""

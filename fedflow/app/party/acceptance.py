@@ -1,0 +1,113 @@
+"""Whether a site takes part in a job: its own checks of what the job would use there.
+
+The same for a new job and for one that runs again, maybe with other parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from fedflow.app.administration.permissions import Permissions
+from fedflow.app.data.table_use import readable
+from fedflow.app.models.model_loading import check_loaded
+from fedflow.app.models.models import ModelRepository
+from fedflow.app.ports import Catalog, Tx
+from fedflow.app.scheduling.queue import Queue
+from fedflow.base.errors import BadParameter, PermissionDenied
+from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.records import JobFilter, TableRecord
+from fedflow.domain.site import Role, Site
+
+
+class Acceptance:
+    """The checks of a participant."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        permissions: Permissions,
+        models: ModelRepository,
+        queue: Queue,
+    ) -> None:
+        self._catalog = catalog
+        self._permissions = permissions
+        self._models = models
+        self._queue = queue
+
+    def check_spec(self, spec: JobSpec, site: Site) -> None:
+        """Check what a job would run at a site; may take its time.
+
+        Raises: PermissionDenied, BadParameter, UnknownComponent.
+        """
+        self._permissions.check_job(spec, site)
+        for component in spec.components:
+            if site in spec.sites_of(component.name):
+                parameters = spec.component_parameters(component.name, site)
+                path = f"$.runtime_conf.component_parameters ({site}).{component.name}"
+                self._catalog.check(component.module, parameters, path=path)
+
+    def check_content(
+        self,
+        tx: Tx,
+        spec: JobSpec,
+        site: Site,
+        *,
+        digests: Any = None,
+        runs: Collection[str] | None = None,
+    ) -> None:
+        """Check that cores, tables and models are there; `digests` are the initiator's of models.
+
+        `runs` are the components whose tables count, by default all.
+
+        Raises: NotEnoughResources, TableNotFound, TableDisabled, PermissionDenied, BadParameter,
+        ModelNotFound, ModelsDiffer.
+        """
+        self._queue.check_ceiling(tx, spec)
+        self._check_tables(tx, spec, site, runs=runs)
+        check_loaded(tx, self._models, spec, site, digests=digests)
+
+    def _check_tables(
+        self, tx: Tx, spec: JobSpec, site: Site, *, runs: Collection[str] | None
+    ) -> None:
+        for component in spec.components:
+            if runs is not None and component.name not in runs:
+                continue
+            if component.module.lower() != "reader" or site not in spec.sites_of(component.name):
+                continue
+            table = spec.component_parameters(component.name, site).get("table")
+            if table is None and site.role is not Role.ARBITER:
+                raise BadParameter(
+                    path=f"component_parameters.role.{site.role.value}.*.{component.name}.table",
+                    reason=f"{site} names no table",
+                )
+            if isinstance(table, dict):
+                self.table(tx, spec.initiator, site, table, path=f"{component.name}.table")
+
+    def table(
+        self, tx: Tx, initiator: Site, site: Site, table: dict[str, Any], *, path: str
+    ) -> TableRecord:
+        """Return the table that a reader's parameter names at a site, if an initiator's jobs may
+        read it.
+
+        Raises: TableNotFound, TableDisabled, PermissionDenied, BadParameter.
+        """
+        found = readable(tx, site, table, path=path)
+        self._check_earlier(tx, initiator, site, table)
+        self._permissions.check_table(tx, initiator, site, found)
+        return found
+
+    def _check_earlier(self, tx: Tx, initiator: Site, site: Site, table: dict[str, Any]) -> None:
+        """Where tables need a grant, what an earlier job made is for its initiator's jobs only.
+
+        Raises: PermissionDenied.
+        """
+        rules = self._permissions.rules
+        if table.get("job_id") is None or not (rules.switch and rules.dataset):
+            return
+        earlier = tx.jobs.find(JobFilter(job_id=str(table["job_id"]), limit=1))
+        allowed = {site.party_id, *(job.initiator.party_id for job in earlier)}
+        if initiator.party_id not in allowed:
+            what = f"an output of job {table['job_id']}"
+            raise PermissionDenied(party_id=initiator.party_id, what=what, kind=3)

@@ -1,0 +1,98 @@
+"""Commands of `fedflow job` about why: what happened to a job, what it waits for, why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from fedflow.cli import session
+from fedflow.cli.output import clean, moment, place
+from fedflow.cli.session import Session, asks_server
+from fedflow.client.history import End, Explanation, Wait
+
+
+@click.command()
+@session.job_id
+@click.option("-c", "--component", metavar="NAME", help="Only what happened to this component.")
+@click.option("-f", "--follow", is_flag=True, help="Print also what happens until the job's end.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Longest wait, seconds.")
+@asks_server
+def events(
+    at: Session, job_id: str, component: str | None, follow: bool, timeout: float | None
+) -> None:
+    """Print what happened to a job, and why, in UTC; with `--json` one object per line."""
+    if timeout is not None and not follow:
+        raise click.UsageError("`--timeout` goes with `--follow`")
+    if follow:
+        told = at.client.follow_history(job_id, component=component, timeout_s=timeout)
+    else:
+        told = at.client.history(job_id, component=component)
+    for event in told:
+        if at.out.as_json:
+            click.echo(msgspec.json.encode(event))
+        else:
+            at.out.note(str(event))
+
+
+@click.command()
+@session.job_id
+@asks_server
+def explain(at: Session, job_id: str) -> None:
+    """Say what a job waits for, where, since when and until when, and what would help; or why it
+    ended.
+    """
+    found = at.client.explain(job_id)
+
+    def text() -> None:
+        for line in explanation_lines(found):
+            click.echo(clean(line))
+
+    at.out.result(found, text)
+
+
+def explanation_lines(found: Explanation) -> Iterator[str]:
+    """Yield the lines that explain a job to people; times in the local zone."""
+    rerun = f", rerun {found.epoch}" if found.epoch else ""
+    yield f"Job {found.job_id} is {found.status}{rerun}."
+    if not found.is_initiator:
+        where = place(found.initiator)
+        yield f"This server knows its own share; {where} started the job and knows more."
+    if found.end is not None:
+        yield from _end_lines(found.end)
+    for number, wait in enumerate(found.waits, start=1):
+        yield ""
+        yield from _wait_lines(number, wait)
+    if found.end is None and found.deadline_ms is not None:
+        yield ""
+        yield f"It ends by itself at {moment(found.deadline_ms)} if it has not ended before."
+
+
+def _wait_lines(number: int, wait: Wait) -> Iterator[str]:
+    yield f"{number}. {wait.code}: {wait.message}."
+    times = [
+        f"{word} {moment(at_ms)}"
+        for word, at_ms in (
+            ("since", wait.since_ms), ("last heard", wait.heard_ms), ("next try", wait.next_ms),
+            ("at the latest until", wait.deadline_ms),
+        )
+        if at_ms is not None
+    ]  # fmt: skip
+    if times:
+        yield f"   {', '.join(times)}"
+    yield f"   What helps: {wait.remedy}."
+
+
+def _end_lines(end: End) -> Iterator[str]:
+    if end.component:
+        attempt = f", attempt {end.version}" if end.version else ""
+        where = f" at {place(end.site)}" if end.site else ""
+        yield f"First failure: {end.component}{attempt}{where}."
+    yield f"{end.code or 'Why'}: {end.message.removesuffix('.')}."
+    if end.log:
+        yield f"Log: {end.log}"
+    yield f"What helps: {end.remedy.removesuffix('.')}."
+
+
+COMMANDS = (events, explain)

@@ -1,0 +1,84 @@
+"""What a server tells of a job's history, of what it waits for, and why it ended.
+
+Times are milliseconds since the epoch, `role-party_id` names a site.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryEvent:
+    """One thing that happened to a job, as the asked server knows it."""
+
+    number: int  #: orders the events of one server
+    at_ms: int
+    at: str  #: the same, UTC in ISO 8601
+    subject: str  #: job, site, task, report, share, cores or party_task
+    message: str  #: why
+    by: str  #: who made it happen
+    text: str  #: all of it, for people
+    epoch: int | None = None  #: of the job: counts its reruns
+    site: str | None = None
+    component: str | None = None
+    version: int | None = None  #: of the task: counts its attempts
+    old: str | None = None  #: status before
+    new: str | None = None  #: status since then; None if nothing moved
+    code: str | None = None  #: name of the error or reason
+    cause_site: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.at} {self.text}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryPage:
+    """Some events in order; `next` is where the next page begins, if there are `more`."""
+
+    job_id: str
+    events: tuple[HistoryEvent, ...]
+    next: int
+    more: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wait:
+    """One thing that a job waits for, and what would unblock it."""
+
+    code: str
+    message: str
+    remedy: str
+    site: str | None = None
+    component: str | None = None
+    since_ms: int | None = None
+    heard_ms: int | None = None  #: when that site was last heard, where it matters
+    next_ms: int | None = None  #: when it is tried again
+    deadline_ms: int | None = None  #: when the wait ends by itself
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class End:
+    """Why a job ended: the first component that failed, where, and what helps."""
+
+    code: str
+    message: str
+    remedy: str
+    site: str | None = None
+    component: str | None = None
+    version: int | None = None
+    log: str | None = None  #: folder at the asked server
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """What a job waits for, or why it ended."""
+
+    job_id: str
+    status: str
+    epoch: int
+    initiator: str
+    is_initiator: bool  #: the asked server is; another one knows of its own share only
+    deadline_ms: int | None = None  #: when the job ends by itself
+    waits: tuple[Wait, ...] = ()
+    end: End | None = None

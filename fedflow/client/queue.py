@@ -1,0 +1,43 @@
+"""The queue as the client returns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedflow.client import html
+from fedflow.client.results import Reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueuedJob:
+    """A job that waits."""
+
+    position: int  #: 1 goes first
+    job_id: str
+    role: str
+    party_id: str
+    priority: int
+    since: int  #: milliseconds since the epoch
+    starving: bool  #: it has waited so long that it goes before jobs of any priority
+    cores: int  #: that it needs of its initiator's server
+    memory: int = 0  #: MiB
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Queue:
+    """A part of the queue, and how many jobs wait in all."""
+
+    jobs: tuple[QueuedJob, ...] = ()
+    count: int = 0
+
+    def __repr__(self) -> str:
+        return f"<Queue: {self.count} jobs wait>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (j.position, j.job_id, j.priority, j.reason.message if j.reason else "")
+            for j in self.jobs
+        ]
+        columns = ("place", "job", "priority", "waits for")
+        return html.table(columns, rows, title=f"{self.count} jobs wait")

@@ -1,0 +1,68 @@
+"""The door for the other servers of this party: they prove themselves with a secret of the store.
+
+Whoever reads the party's database knows the secret, and nobody else; TLS, where it is on, protects
+it on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import msgspec
+
+from fedflow.wire.servers import METHOD, SECRET, Answer, Message, pack, read_message
+
+logger = logging.getLogger(__name__)
+
+_THREADS: Final = 16
+
+
+class ServersService:
+    """Serves the calls of other servers. `handle` may block; it runs in threads."""
+
+    def __init__(self, handle: Callable[[Message], Answer], *, secret: Callable[[], str]) -> None:
+        self._handle = handle
+        self._secret = secret
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="fedflow-servers")
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service; call it on the server's event loop."""
+        _, service, method = METHOD.split("/")
+        handler = grpc.unary_unary_rpc_method_handler(self._serve)
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, {method: handler}),)
+        )
+
+    def close(self) -> None:
+        """Wait for the calls that run and end the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    async def _serve(self, raw: bytes, context: Any) -> bytes:
+        if not is_server(context, self._secret()):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "the secret is wrong")
+        try:
+            message = read_message(raw)
+        except msgspec.MsgspecError as exc:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._answer, message)
+
+    def _answer(self, message: Message) -> bytes:
+        try:
+            return pack(self._handle(message))
+        except Exception:
+            logger.exception("A call of another server of this party failed")
+            return pack(Answer(status=500))
+
+
+def is_server(context: Any, secret: str) -> bool:
+    """Tell whether a call is from another server of this party."""
+    given = dict(context.invocation_metadata() or ()).get(SECRET)
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), secret.encode())

@@ -1,0 +1,208 @@
+"""What a server does as one of several of its party: beats, takes over, passes on.
+
+| thread | calls | woken by |
+|---|---|---|
+| `beat` | `Servers.beat` | its pause, and other servers that hand over |
+| `lead` | starts and stops what only the leader runs | a change of the leader |
+| `wake-leader` | tells the leader what was stored here | events |
+
+A server whose store no other can use has none of these threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from fedflow import __version__
+from fedflow.app.administration.servers import Servers
+from fedflow.app.folders import Folders
+from fedflow.base.errors import FedflowError, HomeNotUsable, NotLeading
+from fedflow.base.ids import new_token
+from fedflow.base.settings import Settings
+from fedflow.domain.servers import Instance
+from fedflow.executor.processes import this_host
+from fedflow.server.threads import Loop
+from fedflow.transport.servers import ServerLinks
+from fedflow.wire import envelope
+from fedflow.wire.servers import Answer, PartyCommand, Wake
+
+logger = logging.getLogger(__name__)
+
+_WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104  # addresses that are everybody's
+_ID_LENGTH: Final = 12
+
+
+def own_instance(folders: Folders) -> Instance:
+    """Return this server as far as its folders tell. Raises: HomeNotUsable."""
+    return Instance(
+        instance_id=_kept(folders.instance, new_token()[:_ID_LENGTH]),
+        host=this_host(),
+        http="",
+        grpc="",
+        version=__version__,
+        shared_mark=_kept(folders.shared_mark, new_token()),
+        secret=new_token(),
+    )
+
+
+def address_for_others(settings: Settings, port: int) -> str:
+    """Return host:port under which the other servers of this party reach this one."""
+    listen = settings.fateflow
+    host = listen.address or listen.parties_host
+    if host in _WILDCARDS:
+        host = socket.gethostname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _kept(path: Path, new: str) -> str:
+    """Return what a file says, which is `new` if there is no such file. Raises: HomeNotUsable."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}.{new[:8]}.tmp")
+        temporary.write_text(new, encoding="ascii")
+        try:
+            os.link(temporary, path)  # whoever comes first wins
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as exc:
+        raise HomeNotUsable(path=str(path), reason=str(exc)) from exc
+    if not text.isalnum() or len(text) > 64:
+        raise HomeNotUsable(path=str(path), reason="it does not hold an id; delete it")
+    return text
+
+
+def pass_on(
+    servers: Servers, links: ServerLinks, path: str, headers: Mapping[str, str], body: bytes
+) -> tuple[int, bytes]:
+    """Let the leader carry a party's command out; return HTTP status and body.
+
+    While nobody leads the answer is an error upon which the sender tries again.
+    """
+    try:
+        answer = links.command(
+            servers.leader(), PartyCommand(path=path, headers=dict(headers), body=body)
+        )
+    except NotLeading as exc:
+        return not_now(exc)
+    except FedflowError as exc:
+        return not_now(NotLeading(reason=f"the leader could not be asked: {exc.message}"))
+    return answer.status, answer.body
+
+
+def not_now(error: NotLeading) -> tuple[int, bytes]:
+    """Return the answer to a command that nobody can carry out at the moment."""
+    return 200, envelope.encode(envelope.failure(error))
+
+
+def answered(status: int, body: bytes) -> Answer:
+    """Return what a relay answered as the answer to another server."""
+    return Answer(status=status, body=body)
+
+
+class BeatThread(Loop):
+    """Beats, and does nothing else."""
+
+    def __init__(self, servers: Servers) -> None:
+        super().__init__("beat")
+        self._servers = servers
+        self._now = threading.Event()
+
+    def beat_now(self) -> None:
+        """Do not wait for the end of the pause."""
+        self._now.set()
+
+    def stop(self) -> None:
+        super().stop()
+        self._now.set()
+
+    def _body(self) -> None:
+        pause_s = self._servers.beat()
+        if not self._stop.is_set():
+            self._now.wait(pause_s)
+            self._now.clear()
+
+
+class LeadThread(Loop):
+    """Starts what only the leader runs, and stops it, as this server leads or ceases."""
+
+    def __init__(
+        self, servers: Servers, *, start: Callable[[], None], cease: Callable[[], None]
+    ) -> None:
+        super().__init__("lead")
+        self._servers = servers
+        self._start_leading = start
+        self._cease = cease
+        self._changed = threading.Event()
+        self._leads = False
+
+    def changed(self) -> None:
+        """Look whether this server leads."""
+        self._changed.set()
+
+    def stop(self) -> None:
+        super().stop()
+        self._changed.set()
+
+    def _body(self) -> None:
+        self._changed.wait()
+        self._changed.clear()
+        leads = self._servers.leads and not self._stop.is_set()
+        if leads is self._leads:
+            return
+        self._leads = leads
+        if leads:
+            self._start_leading()
+        else:
+            self._cease()
+
+
+class WakeLeader(Loop):
+    """Tells the leader what was stored here; it looks by itself, too, but later."""
+
+    def __init__(self, servers: Servers, links: ServerLinks) -> None:
+        super().__init__("wake-leader")
+        self._servers = servers
+        self._links = links
+        self._condition = threading.Condition()
+        self._jobs: set[str] = set()
+        self._destinations: set[str] = set()
+        self._queue = False
+
+    def tell(
+        self, *, jobs: Sequence[str] = (), queue: bool = False, destinations: Sequence[str] = ()
+    ) -> None:
+        """Send this soon, together with what else comes up."""
+        with self._condition:
+            self._jobs.update(jobs)
+            self._destinations.update(destinations)
+            self._queue = self._queue or queue
+            self._condition.notify()
+
+    def stop(self) -> None:
+        super().stop()
+        with self._condition:
+            self._condition.notify()
+
+    def _body(self) -> None:
+        with self._condition:
+            while not (self._jobs or self._destinations or self._queue or self._stop.is_set()):
+                self._condition.wait()
+            wake = Wake(
+                jobs=sorted(self._jobs), queue=self._queue, destinations=sorted(self._destinations)
+            )
+            self._jobs, self._destinations, self._queue = set(), set(), False
+        if self._stop.is_set() or self._servers.leads:
+            return
+        try:
+            self._links.wake(self._servers.leader(), wake)
+        except FedflowError as exc:
+            logger.debug("The leader was not woken: %s", exc.message)

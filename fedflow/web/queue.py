@@ -1,0 +1,80 @@
+"""`/v1/job/queue`: the jobs of this server that wait, in the order in which they go."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from flask import Blueprint, Response
+
+from fedflow.app.scheduling.queue import Place
+from fedflow.base.errors import BadRequest
+from fedflow.web.answers import success
+from fedflow.web.auth import require_client
+from fedflow.web.bodies import Body, Whole
+from fedflow.web.current import services
+from fedflow.web.routes import route
+
+queue = Blueprint("queue", __name__, url_prefix="/job")
+queue.before_request(require_client)
+
+_MOST = 10_000
+
+
+class QueueBody(Body, frozen=True):
+    """Which part of the queue."""
+
+    limit: Whole = Whole(100)  #: at most 10,000
+    offset: Whole = Whole(0)
+
+
+class QueueRow(TypedDict):
+    """A job that waits."""
+
+    position: int  #: 1 goes first
+    job_id: str
+    role: str
+    party_id: str
+    priority: int
+    since: int  #: milliseconds since the epoch
+    starving: bool  #: it has waited so long that it goes before jobs of any priority
+    cores: int  #: that it needs of this server's engine
+    memory: int  #: MiB
+    reason: dict[str, Any]
+
+
+class QueuePage(TypedDict):
+    """A part of the queue, and how many jobs wait in all."""
+
+    jobs: list[QueueRow]
+    count: int
+
+
+@route(queue, "/queue", body=QueueBody, data=QueuePage, looks=True)
+def list_queue(body: QueueBody) -> Response:
+    """Return the jobs that wait, in the order in which they go, and what each waits for."""
+    if not 1 <= body.limit <= _MOST:
+        raise BadRequest(reason=f"`limit` must be from 1 to {_MOST}, not {body.limit}")
+    if body.offset < 0:
+        raise BadRequest(reason=f"`offset` must not be negative, and is {body.offset}")
+    places, count = services().queue.page(limit=body.limit, offset=body.offset)
+    return success({"jobs": [_row(place) for place in places], "count": count})
+
+
+def _row(place: Place) -> QueueRow:
+    job, reason = place.job, place.reason
+    return {
+        "position": place.position,
+        "job_id": job.job_id,
+        "role": job.initiator.role.value,
+        "party_id": job.initiator.party_id,
+        "priority": job.priority,
+        "since": job.queued_ms,
+        "starving": place.starves,
+        "cores": job.need.cores,
+        "memory": job.need.memory,
+        "reason": {
+            "code": reason.code,
+            "message": reason.message,
+            "site": reason.site.key if reason.site else None,
+        },
+    }

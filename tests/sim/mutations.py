@@ -1,0 +1,136 @@
+"""Known bugs to put into the servers: the simulator must find each of them.
+
+Each is a rule of the product that is left out, with the faults under which leaving it out matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from fedflow.app import commands
+from fedflow.app.party import party_jobs
+from fedflow.app.party.workers import Workers
+from fedflow.app.scheduling import initiator
+from fedflow.base.errors import LaunchRefused
+from fedflow.domain import schedule
+from fedflow.domain.states import TASK_FINAL
+from fedflow.store.memory_outbox import MemoryOutbox, MemoryReceived
+from tests.sim.faults import Faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutation:
+    """A bug, and the faults that bring it to light."""
+
+    name: str
+    broken: Callable[[], AbstractContextManager[Any]]
+    faults: Faults
+
+
+def _epochs_of_answers() -> AbstractContextManager[Any]:
+    """Answers to commands of an older epoch count for the current one."""
+    return patch.object(initiator, "_is_current", lambda tx, command: True)
+
+
+@contextmanager
+def _repeated_requests() -> Iterator[None]:
+    """A request that was carried out before is carried out again."""
+
+    def put(self: Any, request_id: str, reply: Any, *, now_ms: int) -> None:
+        self._journal.put(self._replies, request_id, (reply, now_ms))
+
+    with (
+        patch.object(commands, "_known", lambda tx, incoming: None),
+        patch.object(MemoryReceived, "put", put),
+    ):
+        yield
+
+
+def _cores_of_processes() -> AbstractContextManager[Any]:
+    """Cores are given back though processes are left."""
+    return patch.object(party_jobs, "has_process", lambda tx, key: False)
+
+
+@contextmanager
+def _replaced_launches() -> Iterator[None]:
+    """A process may run though another launch has replaced its own."""
+
+    def current(self: Any, tx: Any, key: Any, token: str, body: Any) -> Any:
+        task = tx.tasks.get(key)
+        if task is None or task.party_status in TASK_FINAL:
+            raise LaunchRefused(launch_id=body.get("launch_id"), task=str(key))
+        return task
+
+    with patch.object(Workers, "_current", current):
+        yield
+
+
+@contextmanager
+def _order_of_commands() -> Iterator[None]:
+    """A command that waits for its retry does not hold back those behind it."""
+
+    def heads(
+        self: Any, destination: str, *, now_ms: int, skip: frozenset[str], limit: int
+    ) -> list[Any]:
+        queues = self._queues.get(destination, {}).items()
+        commands = [c for job_id, q in queues if job_id not in skip for c in q.values()]
+        return sorted((c for c in commands if c.due_ms <= now_ms), key=lambda c: c.number)[:limit]
+
+    with patch.object(MemoryOutbox, "heads", heads):
+        yield
+
+
+@contextmanager
+def _inputs_of_tasks() -> Iterator[None]:
+    """A task starts as soon as its inputs have started."""
+    right = schedule.decide
+
+    def hasty(view: Any, now_ms: int) -> Any:
+        tasks = {
+            name: replace(task, status=schedule.TaskStatus.SUCCESS)
+            if task.status is schedule.TaskStatus.RUNNING
+            else task
+            for name, task in view.tasks.items()
+        }
+        return right(replace(view, tasks=tasks), now_ms)
+
+    with patch("fedflow.app.scheduling.scheduler.decide", hasty):
+        yield
+
+
+MUTATIONS = (
+    Mutation(
+        name="answers of an older epoch count",
+        broken=_epochs_of_answers,
+        faults=Faults(loses=0.1, slow=0.1, stops_every_s=1, reruns_every_s=0.5, submits_every_s=3),
+    ),
+    Mutation(
+        name="a repeated request is carried out again",
+        broken=_repeated_requests,
+        faults=Faults(repeats=0.5, submits_every_s=3),
+    ),
+    Mutation(
+        name="cores are returned while processes are left",
+        broken=_cores_of_processes,
+        faults=Faults(stops_every_s=3),
+    ),
+    Mutation(
+        name="a process runs whose launch was replaced",
+        broken=_replaced_launches,
+        faults=Faults(slow_births=0.4),
+    ),
+    Mutation(
+        name="commands overtake those before them",
+        broken=_order_of_commands,
+        faults=Faults(loses=0.1, commit_errors=0.1, submits_every_s=3),
+    ),
+    Mutation(
+        name="a task starts before its inputs ended",
+        broken=_inputs_of_tasks,
+        faults=Faults(),
+    ),
+)

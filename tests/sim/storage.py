@@ -1,0 +1,112 @@
+"""A store whose server may die, and which may fail itself, at every transaction and commit."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from random import Random
+from types import TracebackType
+
+from fedflow.app import ports
+from fedflow.base.errors import StoreUnavailable
+from fedflow.store.memory import MemoryStore
+from tests.sim.trace import Trace
+
+
+class Crashed(BaseException):
+    """The server ends here: nothing of its code may handle this."""
+
+
+@dataclass
+class Life:
+    """One run of a server, from its boot to its crash."""
+
+    alive: bool = True
+
+
+@dataclass
+class Disk:
+    """What is wrong with a server's database; it survives the server."""
+
+    outage: bool = False  #: no transaction can begin
+    full: bool = False  #: nothing can be written
+    crashes: float = 0.0  #: probability per commit that wrote something
+    errors: float = 0.0  #: probability per commit that wrote something
+
+
+class FaultyStore:
+    """The store port of one run of a server, over what survives it."""
+
+    def __init__(
+        self, inner: MemoryStore, disk: Disk, life: Life, rng: Random, trace: Trace
+    ) -> None:
+        self.inner = inner
+        self.disk = disk
+        self.life = life
+        self.rng = rng
+        self.trace = trace
+
+    def transaction(self) -> AbstractContextManager[ports.Tx]:
+        return _Transaction(self, write=True)
+
+    def read(self) -> AbstractContextManager[ports.Tx]:
+        return _Transaction(self, write=False)
+
+    def close(self) -> None:
+        """Leave what is stored to the next run."""
+
+    def crash(self) -> Crashed:
+        """Return the end of the server, to be raised."""
+        self.life.alive = False
+        return Crashed()
+
+
+class _Transaction:
+    """One transaction: may be refused at its begin, and may end badly at its commit."""
+
+    __slots__ = ("_inner", "_store", "_write", "_writes")
+
+    def __init__(self, store: FaultyStore, *, write: bool) -> None:
+        self._store = store
+        self._write = write
+
+    def __enter__(self) -> ports.Tx:
+        store = self._store
+        if not store.life.alive:
+            raise Crashed
+        if store.disk.outage:
+            raise StoreUnavailable(reason="simulated: no database answers")
+        inner = store.inner
+        self._writes = inner.writes
+        self._inner = inner.transaction() if self._write else inner.read()
+        return self._inner.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        store, disk = self._store, self._store.disk
+        if kind is not None or not self._write or store.inner.writes == self._writes:
+            return self._inner.__exit__(kind, error, traceback)
+        if disk.full:
+            self._undo(StoreUnavailable(reason="simulated: the disk is full"))
+        if disk.crashes and store.rng.random() < disk.crashes:
+            store.trace.count("crashes at commits")
+            self._end(store.crash())
+        if disk.errors and store.rng.random() < disk.errors:
+            store.trace.count("commits failed")
+            self._end(StoreUnavailable(reason="simulated: the connection was lost at the commit"))
+        return self._inner.__exit__(None, None, None)
+
+    def _end(self, error: BaseException) -> None:
+        """Raise an error at the commit, which took place or did not."""
+        if self._store.rng.random() < 0.5:
+            self._inner.__exit__(None, None, None)
+            raise error
+        self._undo(error)
+
+    def _undo(self, error: BaseException) -> None:
+        self._inner.__exit__(type(error), error, None)
+        raise error

@@ -1,0 +1,78 @@
+"""The simulator itself: it finds known bugs, and a seed gives the same run every time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sim import simulate
+from tests.sim.faults import Faults
+from tests.sim.mutations import MUTATIONS, Mutation
+from tests.sim.schedules import run_seed, shrink
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIES = 60  #: seeds within which a bug must be found
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
+def test_a_bug_is_found_and_nothing_is_found_without_it(mutation: Mutation) -> None:
+    for seed in range(TRIES):
+        with mutation.broken():
+            found = run_seed(seed, faults=mutation.faults).violation
+        assert not run_seed(seed, faults=mutation.faults).violation
+        if found:
+            return
+    pytest.fail(f"not found in {TRIES} runs: {mutation.name}")
+
+
+def test_a_seed_gives_the_same_run_in_every_process() -> None:
+    def again(hash_seed: str) -> str:
+        command = [sys.executable, "-m", "tests.sim.simulate", "--seed", "125", "--trace"]
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, check=True, capture_output=True, text=True, timeout=120
+        )
+        return done.stdout
+
+    first = again("1")
+    assert "digest" in first
+    assert first == again("2")
+
+
+def test_the_digest_tells_runs_apart() -> None:
+    digests = {run_seed(seed, faults=Faults()).digest for seed in range(3)}
+    assert len(digests) == 3
+
+
+def test_a_violation_is_shown_with_its_seed_and_the_faults_that_it_needs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    mutation = next(m for m in MUTATIONS if m.name.startswith("a task starts"))
+    with mutation.broken():
+        runs = (run_seed(seed) for seed in range(TRIES))
+        found = next(o for o in runs if o.violation and len(o.faults.kinds()) > 2)
+        assert simulate.main(["--seed", str(found.seed)]) == 1
+        shrunk = shrink(found)
+    assert f"bin/simulate --seed {found.seed} --trace" in capsys.readouterr().out
+    assert shrunk.violation
+    assert set(shrunk.faults.kinds()) < set(found.faults.kinds())
+
+
+def test_many_runs_are_counted_and_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate.main(["--schedules", "30", "--from", "0", "--jobs", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "30 schedules" in shown
+    assert "0 violations" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--trace"], ["--hours", "0"], ["--schedules", "0"], ["--jobs", "0"]]
+)
+def test_a_wrong_argument_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        simulate.main(arguments)
+    assert refused.value.code == 2

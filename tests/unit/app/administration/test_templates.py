@@ -1,0 +1,46 @@
+"""The archive of examples."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from fedflow.app.administration.templates import Templates
+from fedflow.base.errors import NoData
+from fedflow.base.examples import examples_folder
+from tests.unit.app.fakes import FakeClock
+
+
+def members(templates: Templates) -> dict[str, bytes]:
+    target = io.BytesIO()
+    templates.write(target)
+    target.seek(0)
+    with tarfile.open(fileobj=target, mode="r:gz") as tar:
+        found = {}
+        for member in tar:
+            file = tar.extractfile(member)
+            assert file is not None
+            found[member.name] = file.read()
+        return found
+
+
+def test_the_archive_has_jobs_with_their_data_and_conf_files() -> None:
+    found = members(Templates(examples=examples_folder(), clock=FakeClock()))
+    assert {"fate_examples/hetero_lr/dsl.json", "fate_examples/hetero_lr/conf.json"} <= set(found)
+    assert found["fate_examples/data/breast_hetero_guest.csv"].startswith(b"id,")
+    upload = json.loads(found["fateflow_examples/upload/upload_guest.json"])
+    assert upload["file"] in found
+    for name, content in found.items():
+        assert not Path(name).is_absolute()
+        assert ".." not in name
+        if name.endswith(".json"):
+            json.loads(content)
+
+
+def test_an_installation_without_examples_has_nothing_to_send() -> None:
+    with pytest.raises(NoData):
+        members(Templates(examples=None, clock=FakeClock()))

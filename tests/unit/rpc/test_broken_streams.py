@@ -1,0 +1,131 @@
+"""A stream that carries a big value and breaks while a part of it is being written."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedflow.base.errors import SessionUnknown
+from fedflow.federation.messages import Notice, pack, pack_chunk
+from fedflow.federation.plane import DataPlane
+from fedflow.federation.settings import FederationSettings
+from fedflow.rpc.federation import DataPlaneService
+
+KEY = bytes(16)
+CHUNK = b"0123456789"
+NOTICE = Notice(
+    seq=1, kind="ended", session="s", source="host-10000", destination="guest-9999", reason=""
+)
+
+
+class Aborted(Exception):
+    """gRPC's own end of an aborted call."""
+
+
+class BreaksAfterOneChunk:
+    """The stream of a value of two chunks, of which the second one never comes."""
+
+    def __init__(self) -> None:
+        self._chunks = [pack_chunk(KEY, CHUNK, offset=0)]
+
+    async def read(self) -> bytes | None:
+        await asyncio.sleep(0)
+        return self._chunks.pop() if self._chunks else None
+
+    async def write(self, _: bytes) -> None:
+        return
+
+    async def abort(self, *_: Any) -> None:
+        raise Aborted
+
+
+class SessionEnded:
+    """The mailbox of a session that ended meanwhile."""
+
+    async def write(self, *_: Any) -> None:
+        raise SessionUnknown(session="1")
+
+
+def test_a_write_that_failed_when_its_stream_broke_is_no_unhandled_error() -> None:
+    complaints: list[dict[str, Any]] = []
+    part = SimpleNamespace(written=0, size=2 * len(CHUNK), close=lambda: None)
+    arrival: Any = SimpleNamespace(part=part, key=SimpleNamespace(id=KEY))
+    plane: Any = SimpleNamespace(mailbox=SessionEnded(), in_thread=lambda function: function())
+
+    async def receive() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+        service = DataPlaneService(
+            plane, authenticate=lambda _: None, settings=FederationSettings()
+        )
+        with suppress(Aborted):
+            await service._receive_chunks(BreaksAfterOneChunk(), arrival)
+        gc.collect()
+
+    asyncio.run(receive())
+    gc.collect()
+    assert not complaints
+
+
+class WritesSlowly:
+    """A stream that its sender ended while an answer is being written."""
+
+    def __init__(self) -> None:
+        self._notice = [pack(NOTICE)]
+        self._writes = asyncio.Event()
+        self.written = False
+
+    async def read(self) -> bytes | None:
+        if self._notice:
+            return self._notice.pop()
+        await self._writes.wait()
+        return None
+
+    async def write(self, _: bytes) -> None:
+        self._writes.set()
+        for _turn in range(5):
+            await asyncio.sleep(0)
+        self.written = True
+
+
+def test_a_stream_ends_only_after_the_answer_that_is_being_written() -> None:
+    plane: Any = SimpleNamespace(on_notice=lambda notice: None, settings=FederationSettings())
+
+    async def serve() -> bool:
+        service = DataPlaneService(
+            plane, authenticate=lambda _: None, settings=FederationSettings()
+        )
+        stream = WritesSlowly()
+        await service._messages(None, stream)
+        return stream.written
+
+    assert asyncio.run(serve())
+
+
+class NoWay:
+    """No other party."""
+
+    async def close(self) -> None:
+        return
+
+
+def test_what_a_stream_still_wants_when_the_server_has_stopped_is_canceled(tmp_path: Path) -> None:
+    plane = DataPlane(
+        FederationSettings(),
+        spool_dir=tmp_path / "spool",
+        socket_path=tmp_path / "federation.sock",
+        port=NoWay(),  # type: ignore[arg-type]
+    )
+
+    async def ask() -> None:
+        await plane.start()
+        await plane.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await plane.in_thread(print)
+
+    asyncio.run(ask())
