@@ -7,8 +7,8 @@ uploaded; `INSTANCES` hold an optional label, an optional weight and numeric fea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -35,6 +35,25 @@ class TableSchema:
     label: str | None = None
     match_id: str | None = None
     weight: str | None = None
+    #: by which names other parties know the features, one per column (components.md section 4.3);
+    #: empty where that is not known
+    anonymous: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError: not one anonymous name per column."""
+        if self.anonymous and len(self.anonymous) != len(self.columns):
+            raise ValueError(f"{len(self.anonymous)} anonymous names, {len(self.columns)} columns")
+
+    def select(self, columns: Sequence[str]) -> TableSchema:
+        """Return the schema with some of the columns, which keep their anonymous names.
+
+        Raises: ValueError: one of `columns` is not among them.
+        """
+        known = {name: index for index, name in enumerate(self.columns)}
+        if unknown := [name for name in columns if name not in known]:
+            raise ValueError(f"no columns {unknown}")
+        kept = tuple(self.anonymous[known[c]] for c in columns) if self.anonymous else ()
+        return replace(self, columns=tuple(columns), anonymous=kept)
 
     @property
     def names(self) -> tuple[str, ...]:

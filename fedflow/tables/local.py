@@ -40,7 +40,7 @@ from fedflow.tables.writer import (
     Written,
     mapped,
     on_disk,
-    schema_json,
+    read_schema,
 )
 
 _ADDRESS = re.compile(r"[0-9a-f]{32}")
@@ -430,8 +430,8 @@ class LocalTable:
             included_fields=None if columns is None else [self.schema.names.index(n) for n in names]
         )
         reader = ipc.open_file(file, options=options)
-        said = (reader.schema.metadata or {}).get(META, b"")
-        if said != schema_json(self.schema) or tuple(reader.schema.names) != names:
+        said = read_schema((reader.schema.metadata or {}).get(META, b""))
+        if said != self.schema or tuple(reader.schema.names) != names:
             raise BadData(where=_where(self.entry), reason="its file is another table's")
         return reader
 

@@ -216,6 +216,14 @@ def schema_json(schema: TableSchema) -> bytes:
     return msgspec.json.encode(schema, order="sorted")
 
 
+def read_schema(text: bytes) -> TableSchema | None:
+    """Return what `schema_json` wrote, also in an earlier release; None if it is something else."""
+    try:
+        return msgspec.json.decode(text, type=TableSchema)
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
 def _empty_schema(schema: TableSchema) -> pa.Schema:
     """Return the column types of a table that got no batch: text, and numbers for features."""
     numbers = set(schema.columns) if schema.kind is TableKind.INSTANCES else set()

@@ -34,13 +34,13 @@ from fedflow.components.features.replacing import (
     learn_outliers,
     replace,
 )
+from fedflow.components.instances.columns import anonymous_header
 from fedflow.sdk import (
     BadData,
     Context,
     Model,
     NotSupportedYet,
     Outputs,
-    Site,
     Table,
     TableKind,
     TableSchema,
@@ -117,11 +117,6 @@ def _transform(ctx: Context, *, name: str) -> Outputs:
         raise BadData(where=f"table {table.name}", reason="its rows were transformed before")
     run = _Run(ctx=ctx, table=table, params=params, name=name)
     return run.fit() if model is None else run.transform(model)
-
-
-def anonymous_header(site: Site, columns: tuple[str, ...]) -> list[str]:
-    """Return the names by which other parties know the features of `site`, in order."""
-    return [f"{site.role.value}_{site.party_id}_x{i}" for i in range(len(columns))]
 
 
 def _model_input(ctx: Context, *, name: str) -> Model | None:
@@ -257,6 +252,7 @@ class _Run:
             id=self._table.schema.id,
             label=layout.label,
             columns=layout.columns,
+            anonymous=anonymous_header(self._ctx.site, layout.columns),
         )
 
         def instances(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -323,7 +319,7 @@ class _Run:
     def _model(self, layout: _Layout, *, missing: Learnt, outliers: Learnt) -> Model:
         anonymous: dict[str, Any] = {}
         if self._name == MODEL:
-            anonymous = {"anonymous_header": anonymous_header(self._ctx.site, layout.columns)}
+            anonymous = {"anonymous_header": list(anonymous_header(self._ctx.site, layout.columns))}
         return Model(
             meta_name=f"{self._name}Meta",
             param_name=f"{self._name}Param",

@@ -15,9 +15,10 @@ from fedflow.components.linear.arithmetic import Scales, open_sums
 from fedflow.components.linear.batches import BatchInfo
 from fedflow.components.linear.callbacks import ArbiterCallbacks, Plan
 from fedflow.components.linear.optimizer import Convergence, Optimizer
-from fedflow.components.linear.params import SAFE_KEY_BITS, HeteroLRParams
+from fedflow.components.linear.params import HeteroLRParams
 from fedflow.components.linear.session import batch_tag, receive_shapes, show_progress
 from fedflow.components.linear.share import Progress, store_model
+from fedflow.components.training.params import SAFE_KEY_BITS
 from fedflow.sdk import BadParameter, Context, Diverged, Role
 
 Floats = NDArray[np.float64]

@@ -1,6 +1,6 @@
 """How the guest cuts the rows into batches, and what it tells the others about that.
 
-Guest and hosts hold the same rows in the same order (`instances.check_same_rows`), so a batch
+Guest and hosts hold the same rows in the same order (`instances.alignment`), so a batch
 travels as row numbers. With a masked rate r, hosts see a batch of
 min(rows, round((1 + r) * batch_size)) rows in random order, of which the guest alone knows the real
 ones; for the others it sends encrypted zeros.

@@ -19,16 +19,16 @@ from fedflow.base.errors import CodecError
 from fedflow.base.reading import read_as
 from fedflow.components.evaluation.binary import BinaryScores
 from fedflow.components.evaluation.recorder import Recorder, record_binary
-from fedflow.components.linear.instances import Instances
-from fedflow.components.linear.params import (
+from fedflow.components.instances.reading import Instances
+from fedflow.components.linear.params import HeteroLRParams
+from fedflow.components.linear.scoring import send_scores, total_scores
+from fedflow.components.linear.share import WeightShare
+from fedflow.components.training.params import (
     CHECKPOINT,
     EARLY_STOPPING,
     PERFORMANCE,
     CallbackParam,
-    HeteroLRParams,
 )
-from fedflow.components.linear.scoring import send_scores, total_scores
-from fedflow.components.linear.share import WeightShare
 from fedflow.sdk import BadData, BadParameter, Context, Model, Role, Site
 
 Floats = NDArray[np.float64]
@@ -237,7 +237,10 @@ class GuestCallbacks(ArbiterCallbacks):
         self._parts = parts
         self._kept = _Kept(share)
         self._chosen = set(asked.measures)
-        self._others: tuple[Site, ...] = (*ctx.sites_of(Role.HOST), ctx.only(Role.ARBITER))
+        self._others: tuple[Site, ...] = (
+            *ctx.sites_of(Role.HOST),
+            *ctx.sites_of(Role.ARBITER),
+        )
         self._history: dict[str, dict[str, list[float]]] = {}
         watched = [name for name in asked.measures if name in SCALARS]
         self._watch = _Watch(watched[:1] if asked.use_first_metric_only else watched)

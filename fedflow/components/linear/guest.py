@@ -15,6 +15,8 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
+from fedflow.components.instances.alignment import check_same_rows
+from fedflow.components.instances.reading import Instances
 from fedflow.components.linear.arithmetic import (
     WEIGHT_BITS,
     Scales,
@@ -27,7 +29,6 @@ from fedflow.components.linear.arithmetic import (
 )
 from fedflow.components.linear.batches import Batch, GuestBatches, plan_batches
 from fedflow.components.linear.callbacks import Callbacks
-from fedflow.components.linear.instances import Instances, check_same_rows
 from fedflow.components.linear.params import MIN_BATCH_ROWS
 from fedflow.components.linear.session import (
     batch_tag,

@@ -9,6 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fedflow.components.instances.alignment import check_same_rows
+from fedflow.components.instances.predictions import write_predictions
+from fedflow.components.instances.reading import (
+    Instances,
+    read_instances,
+    two_classes,
+)
 from fedflow.components.linear.arbiter import train_arbiter
 from fedflow.components.linear.callbacks import (
     GuestCallbacks,
@@ -20,14 +27,7 @@ from fedflow.components.linear.callbacks import (
 )
 from fedflow.components.linear.guest import train_guest
 from fedflow.components.linear.host import train_host
-from fedflow.components.linear.instances import (
-    Instances,
-    check_same_rows,
-    read_instances,
-    two_classes,
-)
 from fedflow.components.linear.params import HeteroLRParams, check_hosts, reject_unsupported
-from fedflow.components.linear.predictions import write_predictions
 from fedflow.components.linear.scoring import send_scores, total_scores
 from fedflow.components.linear.share import (
     FittedShare,

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.components.crypto.fixed_point import check_range
+from fedflow.components.instances.alignment import check_same_rows
+from fedflow.components.instances.reading import Instances
 from fedflow.components.linear.arithmetic import (
     Scales,
     dot,
@@ -16,7 +18,6 @@ from fedflow.components.linear.arithmetic import (
 )
 from fedflow.components.linear.batches import Batch, BatchInfo, HostBatches
 from fedflow.components.linear.callbacks import Callbacks
-from fedflow.components.linear.instances import Instances, check_same_rows
 from fedflow.components.linear.session import (
     batch_tag,
     diverging,

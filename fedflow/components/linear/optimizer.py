@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.linear.params import HeteroLRParams, InitParam
+from fedflow.components.linear.params import HeteroLRParams
+from fedflow.components.training.params import InitParam
 
 Floats = NDArray[np.float64]
 

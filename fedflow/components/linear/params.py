@@ -1,4 +1,4 @@
-"""Parameters of HeteroLR and the objects that it shares with other vertical linear models."""
+"""Parameters of HeteroLR."""
 
 from __future__ import annotations
 
@@ -9,89 +9,28 @@ import msgspec
 from msgspec import Meta, field
 
 from fedflow.base.errors import BadParameter, NotSupportedYet
-from fedflow.components.crypto.paillier import Blinding
-from fedflow.components.evaluation.metrics import ALIASES, choose_metrics
+from fedflow.components.training.params import (
+    EARLY_STOPPING,
+    PERFORMANCE,
+    CallbackParam,
+    CvParam,
+    EncryptedModeCalculatorParam,
+    EncryptParam,
+    InitParam,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PredictParam,
+    one_of,
+)
 from fedflow.sdk import Params
 
-NonNegative = Annotated[float, Meta(ge=0)]
-NonNegativeInt = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
-
-MIN_KEY_BITS = 1024
-SAFE_KEY_BITS = 2048
 MIN_BATCH_ROWS = 10  #: the sums of fewer rows tell too much about each
 MAX_PRECISION = 30  #: fraction bits that are used at most; float64 results gain nothing from more
 
 _PENALTIES = ("l1", "l2", "none")
 _OPTIMIZERS = ("sgd", "rmsprop", "adam", "adagrad", "nesterov_momentum_sgd", "sqn")
 _EARLY_STOPS = ("diff", "weight_diff", "abs")
-EARLY_STOPPING = "EarlyStopping"
-PERFORMANCE = "PerformanceEvaluate"
-CHECKPOINT = "ModelCheckpoint"
-
-_CALLBACKS = (EARLY_STOPPING, PERFORMANCE, CHECKPOINT)
-#: measures that are tables of all scores, made by Evaluation alone
-_ONLY_AFTERWARDS = frozenset({"psi", "f1_score", "confusion_mat", "quantile_pr"})
-_INIT_METHODS = ("random_uniform", "random_normal", "ones", "zeros", "const")
-
-
-class InitParam(Params, frozen=True, kw_only=True):
-    """Initial weights."""
-
-    #: `random_uniform`, `random_normal`, `ones`, `zeros` or `const`, in any case
-    init_method: str = "random_uniform"
-    init_const: float = 1.0  #: every weight, with `const`
-    fit_intercept: bool = True  #: used by the guest alone
-    random_seed: int | None = None  #: 0 to 2^32 - 1, of numpy's legacy generator; null: random
-
-    def check(self) -> None:
-        _one_of("init_param.init_method", self.init_method, _INIT_METHODS)
-        if self.random_seed is not None and not 0 <= self.random_seed < 2**32:
-            raise ValueError("init_param.random_seed: must be 0 to 2^32 - 1")
-
-
-class EncryptParam(Params, frozen=True, kw_only=True):
-    """The homomorphic scheme; the arbiter's values count, the others refuse shorter keys."""
-
-    method: str | None = "Paillier"  #: `Paillier`; FATE's `IPCL` counts as the same
-    key_length: int = SAFE_KEY_BITS  #: bits of the modulus; even, 1024 to 8192
-    blinding: Blinding = Blinding.TABLE  #: fedflow's own; docs/security.md compares the two
-
-    def check(self) -> None:
-        if self.method is None or self.method.lower() == "none":
-            raise ValueError("encrypt_param.method: training without encryption is not offered")
-        _one_of("encrypt_param.method", self.method, ("paillier", "ipcl"))
-        if not MIN_KEY_BITS <= self.key_length <= 8192 or self.key_length % 2:
-            raise ValueError(
-                f"encrypt_param.key_length: must be an even number of {MIN_KEY_BITS} to 8192 bits"
-            )
-
-
-class EncryptedModeCalculatorParam(Params, frozen=True, kw_only=True):
-    """Deprecated in FATE: accepted and without effect."""
-
-    mode: str = "strict"  #: without effect
-    re_encrypted_rate: float = 1.0  #: without effect
-
-
-class PredictParam(Params, frozen=True, kw_only=True):
-    """Turning scores into classes."""
-
-    #: the second class is predicted where its probability is above this
-    threshold: Annotated[float, Meta(ge=0, le=1)] = 0.5
-
-
-class CvParam(Params, frozen=True, kw_only=True):
-    """Cross validation; not supported yet, accepted while it is off."""
-
-    n_splits: Annotated[int, Meta(ge=2)] = 5  #: folds
-    mode: str = "hetero"  #: without effect
-    role: str = "guest"  #: without effect
-    shuffle: bool = True  #: rows are drawn into folds at random
-    random_seed: int | None = 1  #: of the draw
-    need_cv: bool = False  #: true is not supported yet
-    output_fold_history: bool = True  #: the output has the predictions of each fold
-    history_value_type: str = "score"  #: `score` or `instance`
 
 
 class SqnParam(Params, frozen=True, kw_only=True):
@@ -115,40 +54,6 @@ class StepwiseParam(Params, frozen=True, kw_only=True):
     nvmin: Positive = 2  #: features at least
     nvmax: Positive | None = None  #: features at most
     need_stepwise: bool = False  #: true is not supported yet
-
-
-class CallbackParam(Params, frozen=True, kw_only=True):
-    """What happens between iterations."""
-
-    #: `PerformanceEvaluate` (measure), `EarlyStopping` (measure, and stop when it gets no better),
-    #: `ModelCheckpoint` (store the model, which a repeated attempt goes on from)
-    callbacks: list[str] = field(default_factory=list)
-    #: measure after every so many iterations, or after those in a list, counted from 0
-    validation_freqs: Positive | list[NonNegativeInt] | None = None
-    early_stopping_rounds: Positive | None = None  #: validations without a better value
-    metrics: list[str] | None = None  #: as in Evaluation; null or empty: auc, ks
-    use_first_metric_only: bool = False  #: early stopping looks at the first of auc and ks only
-    save_freq: Positive = 1  #: iterations between two checkpoints
-
-    @property
-    def measures(self) -> list[str]:
-        """Return the measures to make, in the order given."""
-        names = self.metrics or ["auc", "ks"]
-        chosen = choose_metrics("binary", names)
-        first = [ALIASES.get(name.lower(), name.lower()) for name in names]
-        return sorted(set(chosen) - _ONLY_AFTERWARDS, key=[*first, *chosen].index)
-
-    def check(self) -> None:
-        for name in self.callbacks:
-            if name not in _CALLBACKS:
-                known = ", ".join(_CALLBACKS)
-                raise ValueError(f"callback_param.callbacks: {name!r} is not one of {known}")
-        if EARLY_STOPPING in self.callbacks and self.early_stopping_rounds is None:
-            raise ValueError("callback_param.early_stopping_rounds: EarlyStopping needs it")
-        if EARLY_STOPPING in self.callbacks and not self.validation_freqs:
-            raise ValueError("callback_param.validation_freqs: EarlyStopping needs it")
-        if self.callbacks and self.metrics:
-            choose_metrics("binary", self.metrics)
 
 
 class HeteroLRParams(Params, frozen=True, kw_only=True):
@@ -199,11 +104,11 @@ class HeteroLRParams(Params, frozen=True, kw_only=True):
             if None not in (getattr(self, name), getattr(self.callback_param, name)):
                 raise ValueError(f"{name}: given here and in callback_param; keep the latter")
         self.callbacks.check()
-        _one_of("penalty", self.penalty or "none", _PENALTIES)
-        _one_of("optimizer", self.optimizer, _OPTIMIZERS)
-        _one_of("early_stop", self.early_stop, _EARLY_STOPS)
-        _one_of("batch_strategy", self.batch_strategy, ("full", "random"))
-        _one_of("multi_class", self.multi_class, ("ovr",))
+        one_of("penalty", self.penalty or "none", _PENALTIES)
+        one_of("optimizer", self.optimizer, _OPTIMIZERS)
+        one_of("early_stop", self.early_stop, _EARLY_STOPS)
+        one_of("batch_strategy", self.batch_strategy, ("full", "random"))
+        one_of("multi_class", self.multi_class, ("ovr",))
         if self.batch_size != -1 and self.batch_size < MIN_BATCH_ROWS:
             raise ValueError(f"batch_size: must be -1 (all rows) or at least {MIN_BATCH_ROWS}")
         if self.random_seed is not None and self.random_seed < 0:
@@ -275,8 +180,3 @@ def _switched_on(params: HeteroLRParams) -> Iterator[str]:
         yield "stepwise_param.need_stepwise"
     if params.optimizer_kind == "sqn":
         yield "optimizer 'sqn'"
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value.lower() not in allowed:
-        raise ValueError(f"{name}: {value!r} is not one of {', '.join(allowed)}")

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
-from fedflow.components.linear.instances import Instances
-from fedflow.components.linear.predictions import sigmoid
+from fedflow.components.instances.predictions import sigmoid
+from fedflow.components.instances.reading import Instances
 from fedflow.sdk import Context, Role
 
 Floats = NDArray[np.float64]

@@ -79,7 +79,11 @@ def test_the_guests_example_becomes_labelled_instances(bench: Bench) -> None:
     assert table is not None
     expected = np.loadtxt(source, delimiter=",", skiprows=1)
     assert table.schema == TableSchema(
-        kind=TableKind.INSTANCES, id="id", label="y", columns=tuple(f"x{i}" for i in range(10))
+        kind=TableKind.INSTANCES,
+        id="id",
+        label="y",
+        columns=tuple(f"x{i}" for i in range(10)),
+        anonymous=tuple(f"guest_9999_x{i}" for i in range(10)),
     )
     rows = table.read()
     assert rows.schema.field("y").type == pa.int64()

@@ -10,11 +10,11 @@ import pytest
 
 from fedflow.base.errors import CodecError, Diverged
 from fedflow.components.crypto.paillier import PrivateKey
+from fedflow.components.instances.alignment import ids_digest
+from fedflow.components.instances.predictions import sigmoid
 from fedflow.components.linear.arithmetic import Scales, dot, open_sums, pack_sums
 from fedflow.components.linear.batches import BatchInfo, GuestBatches, HostBatches, plan_batches
-from fedflow.components.linear.instances import ids_digest
 from fedflow.components.linear.params import HeteroLRParams
-from fedflow.components.linear.predictions import sigmoid
 from fedflow.components.linear.share import WeightShare
 from fedflow.sdk import check_params
 

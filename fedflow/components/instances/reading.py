@@ -1,8 +1,7 @@
-"""A party's rows as arrays, checked; and the proof that all parties have the same rows in order."""
+"""A party's rows as arrays, checked."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
-from fedflow.sdk import BadData, Context, NotSupportedYet, Role, Site, Table
+from fedflow.sdk import BadData, NotSupportedYet, Table
 
 Floats = NDArray[np.float64]
 
@@ -50,10 +48,10 @@ def read_instances(table: Table, *, columns: tuple[str, ...] | None = None) -> I
     rows = table.read()
     features = np.empty((rows.num_rows, len(wanted)), dtype=np.float64)
     for index, name in enumerate(wanted):
-        features[:, index] = _numbers(rows.column(name), name=name, where=where)
+        features[:, index] = numbers(rows.column(name), name=name, where=where)
     weights = None
     if schema.weight is not None:
-        weights = _numbers(rows.column(schema.weight), name=schema.weight, where=where)
+        weights = numbers(rows.column(schema.weight), name=schema.weight, where=where)
         total = float(weights.sum())
         if float(weights.min()) < 0 or total <= 0:
             raise BadData(where=where, reason="weights must not be negative or all 0")
@@ -89,47 +87,8 @@ def two_classes(data: Instances) -> tuple[list[Any], Floats]:
     return classes, np.where(positive.to_numpy(), 1.0, -1.0)
 
 
-def check_same_rows(ctx: Context, data: Instances, *, tag: str) -> None:
-    """Do nothing if guest and hosts have the same ids in the same order; all of them call this.
-
-    They exchange the number of rows and a digest of the ids in order, nothing else.
-
-    Raises: BadData: the rows differ.
-    """
-    own = {"rows": data.rows, "digest": ids_digest(data.ids)}
-    peers: tuple[Site, ...]
-    is_guest = ctx.site.role is Role.GUEST
-    peers = ctx.sites_of(Role.HOST) if is_guest else (ctx.only(Role.GUEST),)
-    ctx.federation.send("sample_ids", own, to=peers, tag=tag)
-    for peer in peers:
-        theirs = ctx.federation.recv("sample_ids", from_=peer, tag=tag)
-        if not isinstance(theirs, dict) or not isinstance(theirs.get("rows"), int):
-            raise CodecError(reason=f"{peer} sent no number of rows")
-        where = f"{tag} data of {ctx.component}"
-        if theirs["rows"] != own["rows"]:
-            raise BadData(
-                where=where,
-                reason=f"{ctx.site} has {own['rows']} rows, {peer} has {theirs['rows']}; "
-                "align them with Intersection first",
-            )
-        if theirs.get("digest") != own["digest"]:
-            raise BadData(
-                where=where,
-                reason=f"{ctx.site} and {peer} have different ids, or another order; align them "
-                "with Intersection first",
-            )
-
-
-def ids_digest(ids: pa.ChunkedArray) -> str:
-    """Return a digest of the ids as text in order, 64 hexadecimal digits, for any chunking."""
-    lengths, letters = hashlib.sha256(), hashlib.sha256()
-    for chunk in ids.cast(pa.string()).chunks:
-        lengths.update(pc.binary_length(chunk).to_numpy(zero_copy_only=False).astype("<i8"))
-        letters.update("".join(chunk.to_pylist()).encode())
-    return hashlib.sha256(lengths.digest() + letters.digest()).hexdigest()
-
-
-def _numbers(column: pa.ChunkedArray, *, name: str, where: str) -> Floats:
+def numbers(column: pa.ChunkedArray, *, name: str, where: str) -> Floats:
+    """Return a column as float64. Raises: BadData: no number, or a missing or infinite value."""
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise BadData(where=where, reason=f"column {name!r} is {kind}, not a number")

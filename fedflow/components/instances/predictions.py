@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedflow.components.linear.instances import Instances
+from fedflow.components.instances.reading import Instances
 from fedflow.sdk import Context, Table, TableKind, TableSchema
 
 Floats = NDArray[np.float64]

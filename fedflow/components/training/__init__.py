@@ -1,0 +1,1 @@
+"""What trainings of every kind of model share."""

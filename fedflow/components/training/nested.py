@@ -1,0 +1,91 @@
+"""Trainings within a run: folds of a cross validation, one model per class, steps of a selection.
+
+Each works with a context of its own, whose values and metrics have names that no other one uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedflow.sdk import Context, Federation, Inputs, Model, Site, Step, Tracker
+from fedflow.sdk.context import Value
+
+
+def nested(ctx: Context, tag: str, *, params: Any = None, inputs: Inputs | None = None) -> Context:
+    """Return a context for a training within that of `ctx`; `tag` differs from those of others.
+
+    All parties must use the same tags. Metrics are named `<tag>.<name>`, progress is not shown, and
+    there are no checkpoints: a repeated attempt does the whole of it again.
+    """
+    return replace(
+        ctx,
+        params=ctx.params if params is None else params,
+        inputs=ctx.inputs if inputs is None else inputs,
+        federation=_TaggedFederation(ctx.federation, tag),
+        tracker=_TaggedTracker(ctx.tracker, tag),
+        checkpoints=_NoCheckpoints(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TaggedFederation:
+    """Satisfies `fedflow.sdk.Federation`."""
+
+    inner: Federation
+    prefix: str
+
+    def send(self, name: str, value: Value, *, to: Site | Sequence[Site], tag: str = "") -> None:
+        self.inner.send(name, value, to=to, tag=self._within(tag))
+
+    def recv(self, name: str, *, from_: Site, tag: str = "", timeout_s: float | None = None) -> Any:
+        return self.inner.recv(name, from_=from_, tag=self._within(tag), timeout_s=timeout_s)
+
+    def recv_all(
+        self, name: str, *, from_: Sequence[Site], tag: str = "", timeout_s: float | None = None
+    ) -> list[Any]:
+        return self.inner.recv_all(name, from_=from_, tag=self._within(tag), timeout_s=timeout_s)
+
+    def _within(self, tag: str) -> str:
+        return f"{self.prefix}.{tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class _TaggedTracker:
+    """Satisfies `fedflow.sdk.Tracker`."""
+
+    inner: Tracker
+    prefix: str
+
+    def metric(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        metric_type: str,
+        points: Sequence[tuple[Any, Any]] = (),
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.inner.metric(
+            namespace, f"{self.prefix}.{name}", metric_type=metric_type, points=points, meta=meta
+        )
+
+    def progress(self, done: float) -> None:
+        """Show nothing: only the whole run knows how much of it is done."""
+
+
+class _NoCheckpoints:
+    """Satisfies `fedflow.sdk.Checkpoints`."""
+
+    def save(self, step_index: int, step_name: str, model: Model) -> None:
+        """Store nothing."""
+
+    def steps(self) -> Sequence[tuple[int, str]]:
+        return ()
+
+    def load(self, step_index: int) -> Step:
+        raise LookupError(f"there is no step {step_index}")
+
+    def latest(self) -> Step | None:
+        return None
