@@ -14,7 +14,7 @@ from fedflow.domain.site import Role, Site
 from fedflow.sdk.component import ComponentSpec, component, spec_of
 from fedflow.sdk.context import Checkpoints, Context, Federation, Inputs, Step, Tracker
 from fedflow.sdk.outputs import Cache, Model, Outputs
-from fedflow.sdk.params import Params, check_params
+from fedflow.sdk.params import Params, PlannedRun, check_params
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWriter
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Outputs",
     "Params",
     "PeerFailed",
+    "PlannedRun",
     "Role",
     "Site",
     "Step",

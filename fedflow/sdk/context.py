@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.outputs import Cache, Model
+from fedflow.sdk.params import PlannedRun
 from fedflow.sdk.table import Table, TableStore
 
 Value: TypeAlias = Any
@@ -151,6 +152,17 @@ class Context:
     log: logging.Logger
     model_store: ModelStore | None = None  #: None: there is none, as in tests
     output_names: tuple[str, ...] = ()  #: declared `output.data` names
+
+    @property
+    def planned(self) -> PlannedRun:
+        """Return what was known of this run before it started."""
+        return PlannedRun(
+            site=self.site,
+            sites=self.sites,
+            data_ports=tuple(self.inputs.data),
+            has_model=bool(self.inputs.model),
+            has_cache=bool(self.inputs.cache),
+        )
 
     def sites_of(self, role: Role) -> tuple[Site, ...]:
         """Return this component's sites with `role`, in the conf's order."""

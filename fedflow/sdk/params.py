@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
 from fedflow.base.errors import BadParameter
 from fedflow.base.reading import read_as
+from fedflow.domain.site import Role, Site
 
 P = TypeVar("P", bound="Params")
 
@@ -25,6 +27,36 @@ class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def check(self) -> None:
         """Raise ValueError if the fields do not fit together."""
+
+    def check_run(self, run: PlannedRun) -> None:
+        """Raise ValueError, as `check` does, if a run with these parameters cannot be as planned.
+
+        For rules over roles, the number of hosts, and connected ports; where the fault is no
+        parameter's, the sentence begins with `role: ` or `input.data: `.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRun:
+    """What is known of a component's run at one site before it starts."""
+
+    site: Site
+    sites: tuple[Site, ...]  #: all that run the component, in the conf's order
+    data_ports: tuple[str, ...] = ()  #: connected ones, as `train_data`
+    has_model: bool = False  #: a model or isometric model is connected, or stored for prediction
+    has_cache: bool = False  #: a cache is connected
+
+    def sites_of(self, role: Role) -> tuple[Site, ...]:
+        """Return the sites with `role`, in the conf's order."""
+        return tuple(s for s in self.sites if s.role is role)
+
+
+def check_planned(params: Params, run: PlannedRun, *, path: str) -> None:
+    """Do nothing if a run can be as planned. Raises: BadParameter: it cannot; `path` as given."""
+    try:
+        params.check_run(run)
+    except ValueError as exc:
+        raise BadParameter(path=path, reason=str(exc)) from exc
 
 
 def check_params(kind: type[P], values: Mapping[str, Any], *, path: str) -> P:

@@ -15,7 +15,7 @@ from fedflow.domain.site import Site
 from fedflow.sdk.component import ComponentSpec, spec_of
 from fedflow.sdk.context import Checkpoints, Context, Inputs
 from fedflow.sdk.outputs import Outputs
-from fedflow.sdk.params import check_params
+from fedflow.sdk.params import check_params, check_planned
 from fedflow.sdk.table import TableStore
 from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.federation import LocalFederation
@@ -50,6 +50,7 @@ def run_component(
     job_id: str = "202611200000000000000",
     checkpoints: Mapping[Site, Checkpoints] | None = None,
     task_version: int = 0,
+    output_names: tuple[str, ...] = (),
 ) -> dict[Site, RunResult]:
     """Return every site's result of running `cls`, one thread per site.
 
@@ -78,6 +79,7 @@ def run_component(
             job_id=job_id,
             checkpoints=(checkpoints or {}).get(site) or MemoryCheckpoints(),
             task_version=task_version,
+            output_names=output_names,
         )
         for site in (sites if only is None else only)
     ]
@@ -128,6 +130,7 @@ class _SiteRun:
         job_id: str,
         checkpoints: Checkpoints,
         task_version: int,
+        output_names: tuple[str, ...],
     ) -> None:
         self.site = site
         self._spec = spec
@@ -141,6 +144,7 @@ class _SiteRun:
         self._job_id = job_id
         self._checkpoints = checkpoints
         self._task_version = task_version
+        self._output_names = output_names
         self._tracker = RecordingTracker()
         self._outputs: Outputs | None = None
         self._error: Exception | None = None
@@ -148,7 +152,9 @@ class _SiteRun:
     def run(self) -> None:
         """Run the component and tell the others how it ended."""
         try:
-            self._outputs = self._spec.factory().run(self._context())
+            context = self._context()
+            check_planned(context.params, context.planned, path="$")
+            self._outputs = self._spec.factory().run(context)
         except Exception as exc:  # noqa: BLE001  component code; the error is the result
             self._error = exc
             logging.getLogger(__name__).info("%s failed: %r", self.site, exc)
@@ -182,4 +188,5 @@ class _SiteRun:
             work_dir=self._work_dir,
             cores=self._cores,
             log=logging.getLogger(f"fedflow.task.{name}.{self.site.key}"),
+            output_names=self._output_names,
         )

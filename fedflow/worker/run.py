@@ -28,7 +28,7 @@ from fedflow.executor.processes import start_time_of
 from fedflow.federation.handle import FederationHandle
 from fedflow.sdk.context import Context, Inputs
 from fedflow.sdk.outputs import Model, Outputs
-from fedflow.sdk.params import check_params
+from fedflow.sdk.params import check_params, check_planned
 from fedflow.sdk.table import Table
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTable, LocalTableStore
@@ -192,6 +192,7 @@ class _Run:
             log=logging.getLogger(f"fedflow.task.{spec.component}"),
             output_names=tuple(spec.output_data),
         )
+        check_planned(params, context.planned, path=spec.component)
         logger.info("%s (%s) starts at %s", spec.component, kind.module, spec.own_site)
         outputs = kind.factory().run(context)
         if not isinstance(outputs, Outputs):

@@ -37,7 +37,7 @@ def test_a_look_tells_columns_and_first_rows(tmp_path: Path) -> None:
     schema, preview = look(path)
     assert schema == {
         "kind": "raw", "id": "id", "columns": ["x"], "label": None, "match_id": None,
-        "weight": None,
+        "weight": None, "anonymous": [],
     }  # fmt: skip
     assert preview == (("1", "a,b"), ("2", "c")), "it ends at the row that is wrong"
 
