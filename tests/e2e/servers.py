@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -219,7 +220,11 @@ class Party:
 
     def processes(self) -> list[psutil.Process]:
         """Return everything that works below this home and has not ended."""
-        return [psutil.Process(pid) for pid in pids_below(self.home) if psutil.pid_exists(pid)]
+        found = []
+        for pid in pids_below(self.home):
+            with suppress(psutil.NoSuchProcess):  # it ended in this moment
+                found.append(psutil.Process(pid))
+        return found
 
     def executors(
         self, job_id: str = "", *, component: str | None = None, site: Site | None = None,
@@ -239,7 +244,7 @@ class Party:
     def wait_executor(
         self, job_id: str, *, component: str, site: Site, within_s: float = 30.0
     ) -> int:
-        """Return the pid of an executor as soon as it is at work."""
+        """Return the pid of an executor as soon as it is at work; its server may not know yet."""
 
         def look() -> int | None:
             return next(iter(self.executors(job_id, component=component, site=site)), None)
@@ -366,6 +371,19 @@ class Pair:
         """Wait until no executor is left and all cores are free, everywhere."""
         for party in self.all:
             party.wait_idle()
+
+    def wait_connected(self, *, within_s: float = 30.0) -> None:
+        """Wait until the parties reach each other, both ways.
+
+        One that was away is up some time before others call it again: their circuits are open, and
+        a submit is refused for as long. Raises: AssertionError.
+        """
+        for asked, other in permutations(self.all, 2):
+            to = str(other.place.party_id)
+            what = f"{asked.place.party_id} and {to} to reach each other"
+            wait_for(
+                lambda asked=asked, to=to: asked.client.parties.ping(to).ok, what, within_s=within_s
+            )
 
 
 LIVE: list[Party] = []

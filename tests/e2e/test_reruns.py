@@ -79,6 +79,7 @@ def test_a_rerun_survives_the_death_of_either_server(pair: Pair) -> None:
         victim.restart(after_s=0.2)
         assert set(pair.ends(job_id).values()) <= {"success", "failed"}
         assert len(set(pair.ends(job_id).values())) == 1
+        pair.wait_connected()
 
 
 def test_a_failed_task_is_tried_again_as_often_as_the_job_says(pair: Pair) -> None:

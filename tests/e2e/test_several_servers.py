@@ -127,7 +127,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
 
 @pytest.fixture
 def three(servers: Trio) -> Iterator[Trio]:
-    """All servers, up before and after each test."""
+    """All servers, up and connected before and after each test."""
     yield servers
     for party in (*servers.guests, servers.host):
         if party.process is None:
@@ -137,6 +137,8 @@ def three(servers: Trio) -> Iterator[Trio]:
         if own(party).state == "draining":
             party.stop()
             party.start().wait_ready()
+    for party in servers.guests:
+        servers.pair(party).wait_connected()
     servers.host.wait_idle()
 
 

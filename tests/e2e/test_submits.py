@@ -70,6 +70,7 @@ def test_a_submit_whose_server_dies_is_made_again_and_gives_the_same_job(pair: P
         first = lost.result().json()
     assert first["retcode"] in (0, 103)
     pair.guest.restart(after_s=0.0)
+    pair.wait_connected()
     again = requests.post(url, json=body, timeout=60).json()
     assert again["retcode"] == 0, again
     if first["retcode"] == 0:

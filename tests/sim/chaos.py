@@ -98,13 +98,15 @@ class Chaos:
 
     def _fill_disk(self) -> None:
         server, for_ms = self._server(), self._rng.choice((1_000, 10_000, 90_000))
-        server.disk.full = True
+        also_database = self._rng.random() < 0.5  # or it lies on another disk
+        server.disk.home_full, server.disk.full = True, also_database
 
         def end() -> None:
-            server.disk.full = False
+            server.disk.home_full = server.disk.full = False
 
         self._world.after(for_ms, end)
-        self._note("full disks", server.party_id, f"the disk is full for {for_ms} ms")
+        what = f"the disk is full for {for_ms} ms, {also_database=}"
+        self._note("full disks", server.party_id, what)
 
     def _step_clock(self) -> None:
         server = self._server()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedflow.app.commands import Incoming
@@ -373,16 +374,27 @@ class FakeWakeup:
 
 
 class SimFolders(Folders):
-    """The folders of a server whose disk may be full."""
+    """The folders of a server whose disk may be full: they can be named and read, but not made."""
 
     def __init__(self, home: Path, disk: Disk) -> None:
         super().__init__(home)
         object.__setattr__(self, "disk", disk)
 
     def work(self, key: TaskKey) -> Path:
-        if self.disk.full:  # type: ignore[attr-defined]
-            raise OSError(28, "No space left on device (simulated)")
-        return super().work(key)
+        return self._as_it_is(super().work(key))
+
+    def job_files(self, job_id: str) -> Path:
+        return self._as_it_is(super().job_files(job_id))
+
+    def _as_it_is(self, path: Path) -> Path:
+        return _OnFullDisk(path) if self.disk.home_full else path  # type: ignore[attr-defined]
+
+
+class _OnFullDisk(PosixPath):
+    """A folder where nothing can be made; neither can what is named from it."""
+
+    def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device (simulated)")
 
 
 def _worker_settings() -> WorkerSettings:

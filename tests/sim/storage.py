@@ -26,10 +26,11 @@ class Life:
 
 @dataclass
 class Disk:
-    """What is wrong with a server's database; it survives the server."""
+    """What is wrong with a server's database and its home folder; it survives the server."""
 
     outage: bool = False  #: no transaction can begin
-    full: bool = False  #: nothing can be written
+    full: bool = False  #: nothing can be written to the database
+    home_full: bool = False  #: nothing can be written below the home folder
     crashes: float = 0.0  #: probability per commit that wrote something
     errors: float = 0.0  #: probability per commit that wrote something
 

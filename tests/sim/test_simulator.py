@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from fedflow.base.ids import PartyId
+from fedflow.domain.records import TaskKey
+from fedflow.domain.site import Role, Site
 from tests.sim import simulate
 from tests.sim.faults import Faults
 from tests.sim.mutations import MUTATIONS, Mutation
 from tests.sim.schedules import run_seed, shrink
+from tests.sim.server import SimFolders
+from tests.sim.storage import Disk
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIES = 60  #: seeds within which a bug must be found
@@ -46,6 +52,28 @@ def test_a_seed_gives_the_same_run_in_every_process() -> None:
 def test_the_digest_tells_runs_apart() -> None:
     digests = {run_seed(seed, faults=Faults()).digest for seed in range(3)}
     assert len(digests) == 3
+
+
+def test_on_a_full_disk_folders_can_be_named_and_read_but_not_made(tmp_path: Path) -> None:
+    key = TaskKey(job_id="1", component="a", version=0, site=Site(Role.HOST, PartyId("10000")))
+    disk = Disk()
+    folders = SimFolders(tmp_path, disk)
+    folders.work(key).mkdir(parents=True)
+    (folders.work(key) / "kept").write_bytes(b"x")
+    disk.home_full = True
+    assert (folders.work(key) / "kept").read_bytes() == b"x"
+    for folder in (folders.work(key), folders.job_files("2") / "guest"):
+        with pytest.raises(OSError, match="simulated") as refused:
+            folder.mkdir(parents=True, exist_ok=True)
+        assert refused.value.errno == errno.ENOSPC
+    assert not (tmp_path / "jobs" / "2").exists()
+
+
+def test_processes_die_and_launches_fail_while_the_disk_is_full() -> None:
+    faults = Faults(full_disks_every_s=3, kills_every_s=1, submits_every_s=2)
+    outcomes = [run_seed(seed, faults=faults, whole_trace=True) for seed in range(6)]
+    assert [o.violation for o in outcomes] == [""] * len(outcomes)
+    assert any("could not be launched" in line for o in outcomes for line in o.trace)
 
 
 def test_a_violation_is_shown_with_its_seed_and_the_faults_that_it_needs(

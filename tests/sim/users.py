@@ -123,7 +123,7 @@ class Users:
         def ask() -> None:
             try:
                 server.enter(what)
-            except (FedflowError, OSError) as exc:
+            except FedflowError as exc:
                 world.note(f"< {text.split(maxsplit=1)[0]}: {exc}", where=server.party_id)
             finally:
                 self.busy -= 1

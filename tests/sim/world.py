@@ -132,7 +132,7 @@ class World:
         self.network.mend()
         self._set_disks()
         for server in self.servers.values():
-            server.disk.outage = server.disk.full = False
+            server.disk.outage = server.disk.full = server.disk.home_full = False
         for process in list(self.workers.alive.values()):
             if process.hangs:
                 self.after(1, lambda process=process: self.workers.finish(process))
