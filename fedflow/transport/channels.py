@@ -135,7 +135,7 @@ def channel_options(
         ("grpc.initial_reconnect_backoff_ms", 100),
         # what one attempt to connect may take, whatever its name says: far parties need seconds
         ("grpc.min_reconnect_backoff_ms", 5_000),
-        ("grpc.max_reconnect_backoff_ms", 2_000),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.enable_http_proxy", 0),  # a proxy of the environment is not meant for parties

@@ -307,7 +307,7 @@ class PreflightHere:
             return
         timeout_s = min(asked.call_back_s, self._timing.preflight_timeout_s)
         try:
-            self._circuits.hurry(source)
+            self._circuits.hurry(source, after_s=0.0)  # it has just called, so it is up
             reach(self._parties, source, timeout_s=timeout_s)
         except NoRoute:
             yield Hop(own, source, f"{own} cannot reach {source}: it has no route to it")

@@ -249,6 +249,16 @@ def test_a_party_calls_back_once_and_has_no_objection(host: OneServer) -> None:
     assert host.outbox("9999") == []
 
 
+def test_a_party_that_calls_is_called_back_though_a_call_to_it_has_just_failed(
+    host: OneServer,
+) -> None:
+    for _ in range(3):
+        host.core.circuits.failed("9999", "g:1: connection refused")
+    assert not host.core.circuits.may_try("9999")
+    assert ask(host) == []
+    assert host.core.circuits.may_try("9999")
+
+
 def test_a_way_back_that_is_broken_is_told_with_its_address(host: OneServer) -> None:
     def is_down(_path: str, _body: Any) -> Reply:
         raise PartyUnreachable(party_id="9999", address="g:1", reason="no answer within 2 s")
