@@ -12,6 +12,7 @@ from fedflow.cli.files import folder
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import json_text
 from fedflow.cli.session import Session, asks_server
+from fedflow.client.results import TableInfo
 
 namespace_option = click.option("-n", "--namespace", required=True, metavar="NAME")
 table_option = click.option("-t", "--table", "name", required=True, metavar="NAME")
@@ -27,7 +28,7 @@ def command() -> None:
 @table_option
 @asks_server
 def info(at: Session, namespace: str, name: str) -> None:
-    """Show what the server knows of a table."""
+    """Show what the server knows of a table and of its columns."""
     found = at.client.table_info(namespace, name)
 
     def text() -> None:
@@ -38,9 +39,25 @@ def info(at: Session, namespace: str, name: str) -> None:
         at.out.note(f"rows        {found.count}")
         at.out.note(f"partitions  {found.partitions}")
         at.out.note(f"origin      {found.origin}")
+        if found.made_by is not None:
+            made = found.made_by
+            at.out.note(f"made by     {made.component_name} of job {made.job_id}")
         at.out.note(f"schema      {json_text(found.schema)}")
+        if found.columns:
+            at.out.table(("column", "kind", "missing", "min", "max", "mean"), _facts(found))
 
     at.out.result(found, text)
+
+
+def _facts(table: TableInfo) -> list[tuple[object, ...]]:
+    return [
+        (c.name, c.kind, c.missing, _number(c.min), _number(c.max), _number(c.mean))
+        for c in table.columns
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
 
 
 @command.command()

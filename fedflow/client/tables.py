@@ -34,6 +34,8 @@ class TableCalls:
                 "schema": row.get("schema") or {},
                 "origin": row.get("origin") or "",
                 "enabled": bool(row.get("enable", True)),
+                "made_by": row.get("made_by"),
+                "columns": row.get("columns") or (),
             },
             TableInfo,
             command="table/table_info",

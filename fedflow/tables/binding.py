@@ -1,13 +1,22 @@
-"""Looks at files that are bound as tables, on behalf of the server; needs no Arrow."""
+"""Looks at files that are bound as tables, on behalf of the server; needs no Arrow for text."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from fedflow.tables.csv_header import CsvOptions, first_rows, read_header
+from fedflow.tables.arrow_look import look_apart
+from fedflow.tables.csv_header import (
+    CsvOptions,
+    FileKind,
+    file_kind,
+    first_rows,
+    is_ragged,
+    read_header,
+)
 
 
 class LocalFiles:
@@ -21,14 +30,23 @@ class LocalFiles:
         id_delimiter: str,
         makes_ids: bool,
         names: tuple[str, ...] | None,
+        whole: bool,
     ) -> tuple[Any, tuple[tuple[str, ...], ...]]:
-        """Return the schema of a CSV file, and its first rows as text.
+        """Return the schema of a file, and its first rows as text.
 
-        Raises: BadData: it is empty, packed, no text, or its header is wrong.
+        Raises: BadData: it is empty, packed or damaged, or its header is wrong.
         """
         options = CsvOptions(
-            head=head, id_delimiter=id_delimiter, extend_sid=makes_ids, names=names
+            head=head, id_delimiter=id_delimiter, extend_sid=makes_ids, names=names, whole=whole
         )
+        if file_kind(path) is not FileKind.TEXT:
+            return look_apart(path, options)
         header = read_header(path, options)
-        schema = msgspec.json.decode(msgspec.json.encode(header.schema))
-        return schema, first_rows(path, header, options)
+        if is_ragged(path, header, options):
+            options = replace(options, whole=True)
+            header = read_header(path, options)
+        return _plain(header.schema), first_rows(path, header, options)
+
+
+def _plain(schema: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(schema))

@@ -1,4 +1,4 @@
-"""What a CSV file says of itself before its rows are read: its columns, and that it is text.
+"""What a file says of itself before its rows are read: its kind; of text its columns.
 
 Needs no Arrow, so that the server can look at a file that somebody binds as a table.
 """
@@ -9,6 +9,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import islice
 from pathlib import Path
 from typing import IO, Final
@@ -20,6 +21,7 @@ from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS
 
 LINE_BYTES: Final = 4 << 20  #: the first line must be shorter
 COLUMN_LIMIT: Final = 100_000
+NAME_LIMIT: Final = 1 << 17  #: characters; one name may be the header of rows in one text
 _BOM: Final = b"\xef\xbb\xbf"
 _PACKED: Final = {
     b"\x1f\x8b": "a gzip archive",
@@ -27,10 +29,24 @@ _PACKED: Final = {
     b"BZh": "a bzip2 archive",
     b"\xfd7zXZ\x00": "an xz archive",
     b"(\xb5/\xfd": "a zstd archive",
-    b"PAR1": "a Parquet file",
-    b"ARROW1": "an Arrow file",
 }
 """First bytes of files that people send instead of text; nothing is ever unpacked."""
+
+
+class FileKind(Enum):
+    """What a file is, by its first bytes."""
+
+    TEXT = "text"
+    PARQUET = "Parquet"
+    ARROW = "Arrow"  #: IPC file
+    ARROW_STREAM = "Arrow stream"
+
+
+_KINDS: Final = {
+    b"PAR1": FileKind.PARQUET,
+    b"ARROW1": FileKind.ARROW,
+    b"\xff\xff\xff\xff": FileKind.ARROW_STREAM,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,11 +57,12 @@ class CsvOptions:
     index alone; the file's first column is then an ordinary one.
     """
 
-    head: bool = True  #: the first line names the columns
+    head: bool = True  #: the first line names the columns; Parquet and Arrow files always do
     id_delimiter: str = ","  #: one ASCII character
     extend_sid: bool = False
     auto_increasing_sid: bool = False
     names: tuple[str, ...] | None = None  #: of all columns, for a file without a head
+    whole: bool = False  #: what follows the id is one text: rows may differ in length; no head
 
     @property
     def makes_ids(self) -> bool:
@@ -63,8 +80,22 @@ class CsvHeader:
     rows_at: int  #: position of the first row
 
 
+def file_kind(path: Path) -> FileKind:
+    """Return what a file is, text if nothing else. Raises: BadData: it cannot be read."""
+    where = f"file {path.name}"
+    if not path.is_file():
+        raise BadData(where=where, reason="there is no such file")
+    try:
+        with path.open("rb") as file:
+            first = file.read(8)
+    except OSError as exc:
+        reason = f"it cannot be read ({exc.strerror or type(exc).__name__})"
+        raise BadData(where=where, reason=reason) from exc
+    return next((k for begin, k in _KINDS.items() if first.startswith(begin)), FileKind.TEXT)
+
+
 def read_header(path: Path, options: CsvOptions) -> CsvHeader:
-    """Return the columns of a file.
+    """Return the columns of a text file.
 
     Raises: BadData: it is no file, empty, packed, no text, or its header is wrong.
     """
@@ -73,8 +104,8 @@ def read_header(path: Path, options: CsvOptions) -> CsvHeader:
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         reason = f"id_delimiter {delimiter!r} is not one ASCII character"
         raise BadData(where=where, reason=reason)
-    if not path.is_file():
-        raise BadData(where=where, reason="there is no such file")
+    if file_kind(path) is not FileKind.TEXT:
+        raise BadData(where=where, reason=f"it is a {file_kind(path).value} file, no text")
     try:
         first, begin, end = _first_line(path)
     except OSError as exc:
@@ -83,7 +114,7 @@ def read_header(path: Path, options: CsvOptions) -> CsvHeader:
     names = _names(first, options, where)
     return CsvHeader(
         names=names,
-        schema=_schema(names, options, where),
+        schema=raw_schema(names, options, where=where),
         first_bytes=len(first),
         rows_at=end if options.head else begin,
     )
@@ -99,7 +130,7 @@ def first_rows(path: Path, header: CsvHeader, options: CsvOptions) -> tuple[tupl
         file.seek(header.rows_at)
         for line in islice(_lines(file), PREVIEW_ROWS):
             try:
-                (cells,) = csv.reader([line.decode()], delimiter=options.id_delimiter, strict=True)
+                cells = _cells(line.decode(), options)
             except (csv.Error, ValueError):
                 break
             left -= sum(map(len, cells))
@@ -107,6 +138,35 @@ def first_rows(path: Path, header: CsvHeader, options: CsvOptions) -> tuple[tupl
                 break
             rows.append((str(len(rows)), *cells) if options.makes_ids else tuple(cells))
     return tuple(rows)
+
+
+def is_ragged(path: Path, header: CsvHeader, options: CsvOptions) -> bool:
+    """Tell whether one of the first rows of a text without a head differs in length."""
+    if options.head or options.names is not None or options.whole:
+        return False
+    with path.open("rb") as file:
+        file.seek(header.rows_at)
+        for line in islice(_lines(file), PREVIEW_ROWS):
+            try:
+                cells = _cells(line.decode(), options)
+            except (csv.Error, ValueError):
+                return False
+            if len(cells) != len(header.names):
+                return True
+    return False
+
+
+def _cells(line: str, options: CsvOptions) -> list[str]:
+    """Return the cells of a line. Raises: csv.Error, ValueError: it is no CSV."""
+    if not options.whole:
+        if not set(line) & set('"\r\n'):
+            return line.split(options.id_delimiter)  # csv refuses cells of more than 128 KiB
+        (cells,) = csv.reader([line], delimiter=options.id_delimiter, strict=True)
+        return list(cells)
+    if options.makes_ids:
+        return [line]
+    key, _, rest = line.partition(options.id_delimiter)
+    return [key, rest]
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -151,7 +211,7 @@ def _names(first: bytes, options: CsvOptions, where: str) -> tuple[str, ...]:
     except UnicodeDecodeError:
         raise bad("its first line is not UTF-8 text") from None
     try:
-        (cells,) = csv.reader([line], delimiter=options.id_delimiter, strict=True)
+        cells = _cells(line, options)
     except (csv.Error, ValueError) as exc:
         raise bad(f"its first line is not CSV ({exc})") from None
     if len(cells) > COLUMN_LIMIT:
@@ -166,13 +226,25 @@ def _names(first: bytes, options: CsvOptions, where: str) -> tuple[str, ...]:
     else:
         made = tuple(f"x{i}" for i in range(len(cells)))
         return made if options.makes_ids else ("id", *made[:-1])
-    for number, name in enumerate(names, start=1):
-        if not name or has_control(name):
-            raise bad(f"column {number} has no usable name {place}")
+    check_names(names, where=where, place=place)
     return names
 
 
-def _schema(names: tuple[str, ...], options: CsvOptions, where: str) -> TableSchema:
+def check_names(names: tuple[str, ...], *, where: str, place: str) -> None:
+    """Raises: BadData: a column's name is empty or too long, or people could not read it."""
+    for number, name in enumerate(names, start=1):
+        if len(name) > NAME_LIMIT:
+            raise BadData(where=where, reason=f"column {number} has a name of {len(name)} letters")
+        if not name or has_control(name):
+            reason = f"column {number} has no usable name {place}"
+            raise BadData(where=where, reason=reason)
+
+
+def raw_schema(names: tuple[str, ...], options: CsvOptions, *, where: str) -> TableSchema:
+    """Return the schema of the table that a file with these columns becomes.
+
+    Raises: BadData: two columns have one name.
+    """
     names = ("extend_sid", *names) if options.makes_ids else names
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:

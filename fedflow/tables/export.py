@@ -7,17 +7,20 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
-from typing import IO
+from collections.abc import Mapping
+from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedflow.base.errors import BadTableName, NoData
 from fedflow.sdk.table import Table, TableSchema
-from fedflow.tables.text import column_text, is_detail
+from fedflow.tables.text import column_text, is_detail, text_of
 
 _IN_NUMBERS = frozenset("0123456789+-.einfaNoTrueFalse")
 _SPOOL_BYTES = 4 << 20  #: an export up to this size stays in memory
+_LEVEL = 1  #: of gzip: six times as fast as 6, a tenth larger
 
 
 def write_csv(
@@ -43,8 +46,7 @@ def write_csv(
             batch = batch.slice(0, limit - written)
         if batch.num_rows == 0:
             break
-        lines = map(delimiter.join, _cells(batch, table.schema, delimiter))
-        target.write(("\n".join(lines) + "\n").encode())
+        target.write(_lines(batch, table.schema, delimiter))
         written += batch.num_rows
     return written
 
@@ -72,7 +74,9 @@ def write_archive(
     for name in filled:
         _check_member(name)
     with (
-        gzip.GzipFile(fileobj=target, mode="wb", compresslevel=6, mtime=modified_ms // 1000) as gz,
+        gzip.GzipFile(
+            fileobj=target, mode="wb", compresslevel=_LEVEL, mtime=modified_ms // 1000
+        ) as gz,
         tarfile.open(fileobj=gz, mode="w") as tar,
     ):
         for name, table in filled.items():
@@ -96,20 +100,42 @@ def _check_member(name: str) -> None:
         raise BadTableName(what="archive member", value=name)
 
 
-def _cells(batch: pa.RecordBatch, schema: TableSchema, delimiter: str) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of `batch` as cells ready to be joined by `delimiter`."""
-    columns = []
-    for i, name in enumerate(schema.names):
-        column = batch.column(i)
-        detail = is_detail(schema, name)
-        cells = column_text(column, detail=detail)
-        if detail:
-            columns.append(['"' + c.replace('"', '""') + '"' for c in cells])
-        elif pa.types.is_primitive(column.type) and delimiter not in _IN_NUMBERS:
-            columns.append(list(cells))
-        else:
-            columns.append([_quoted(c, delimiter) for c in cells])
-    return zip(*columns, strict=True)
+def _lines(batch: pa.RecordBatch, schema: TableSchema, delimiter: str) -> Any:
+    """Return the rows of `batch` as lines: cells joined by `delimiter`, each ended by a line feed.
+
+    They are joined by Arrow: the bytes of its result are the lines.
+    """
+    columns = [_cells(batch.column(i), schema, i, delimiter) for i in range(batch.num_columns)]
+    ends = pa.array(["\n"], pa.large_string()).take(pa.array(np.zeros(batch.num_rows, np.int64)))
+    lines = columns[0]
+    if len(columns) > 1:
+        lines = pc.binary_join_element_wise(*columns, pa.scalar(delimiter, pa.large_string()))
+    lines = pc.binary_join_element_wise(lines, ends, pa.scalar("", pa.large_string()))
+    return text_of(lines).data
+
+
+def _cells(column: pa.Array, schema: TableSchema, index: int, delimiter: str) -> pa.Array:
+    """Return a column as text ready to be joined."""
+    kind = column.type
+    detail = is_detail(schema, schema.names[index])
+    if pa.types.is_string(kind) and not column.null_count and not detail:
+        if _has_none(column, f'{delimiter}"\n\r'):
+            return pc.cast(column, pa.large_string())
+        return pa.array([_quoted(c, delimiter) for c in column.to_pylist()], pa.large_string())
+    if pa.types.is_integer(kind) and not column.null_count and delimiter not in _IN_NUMBERS:
+        return pc.cast(column, pa.large_string())
+    cells = column_text(column, detail=detail)
+    if detail:
+        cells = ('"' + c.replace('"', '""') + '"' for c in cells)
+    elif not pa.types.is_primitive(kind) or delimiter in _IN_NUMBERS:
+        cells = (_quoted(c, delimiter) for c in cells)
+    return pa.array(cells, pa.large_string())
+
+
+def _has_none(column: pa.Array, characters: str) -> bool:
+    """Tell whether no cell has one of some ASCII characters; False if that takes a closer look."""
+    text = text_of(column).tobytes()
+    return not any(c.encode() in text for c in characters)
 
 
 def _quoted(text: str, delimiter: str) -> str:

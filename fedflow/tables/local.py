@@ -1,10 +1,11 @@
 """Tables as Arrow files in a folder of this machine.
 
 A table is one uncompressed Arrow IPC file, `<root>/<random id>/rows.arrow`, which readers map into
-memory instead of copying it. The folder's name is random, so no namespace or name ever becomes a
-path. A table is written in `<root>/.new-<random id>` and renamed when it is complete: a folder
-without the prefix is a whole table. What the columns mean stands in the file's schema (key
-`fedflow`) as well as in the catalog; a file that says something else than the catalog is refused.
+memory instead of copying it; `columns.json` beside it has what its columns amount to. The folder's
+name is random, so no namespace or name ever becomes a path. A table is written in
+`<root>/.new-<random id>` and renamed when it is complete: a folder without the prefix is a whole
+table. What the columns mean stands in the file's schema (key `fedflow`) as well as in the catalog;
+a file that says something else than the catalog is refused.
 """
 
 from __future__ import annotations
@@ -12,35 +13,32 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
-
-import pyarrow as pa
-from pyarrow import ipc
 
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import BadData, TableExists, TableNotFound
 from fedflow.base.ids import new_request_id
 from fedflow.domain.table_names import checked_name
-from fedflow.sdk.table import Table, TableSchema
+from fedflow.sdk.table import Table, TableKind, TableSchema
 from fedflow.tables.catalog import PATH, Catalog, Origin, TableEntry
-from fedflow.tables.csv_header import CsvOptions
-from fedflow.tables.csv_import import CsvSource
+from fedflow.tables.csv_header import CsvOptions, FileKind, file_kind
+from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.export import write_csv
+from fedflow.tables.local_table import LocalTable, where_is
+from fedflow.tables.row_source import RowSource
+from fedflow.tables.sources import open_source
+from fedflow.tables.statistics_file import FILE as FACTS_FILE
 from fedflow.tables.unique import IdLedger
 from fedflow.tables.writer import (
-    META,
     NEW,
     ROWS_FILE,
     LocalTableWriter,
     Place,
     Written,
-    mapped,
     on_disk,
-    read_schema,
 )
 
 _ADDRESS = re.compile(r"[0-9a-f]{32}")
@@ -97,13 +95,13 @@ class LocalTableStore:
         """
         source = Path(entry.source or "")
         if not source.is_absolute() or source.resolve() != source:
-            raise BadData(where=_where(entry), reason="its file is not where it was bound")
+            raise BadData(where=where_is(entry), reason="its file is not where it was bound")
         made = entry.extend_sid
         options = CsvOptions(
             head=entry.have_head,
             id_delimiter=entry.id_delimiter,
             extend_sid=made,
-            names=None if entry.have_head else entry.schema.names[1 if made else 0 :],
+            names=_given_names(entry),
         )
         place = Place(
             namespace=self._output_namespace,
@@ -144,9 +142,11 @@ class LocalTableStore:
             with on_disk(folder):
                 folder.mkdir(mode=0o700)
                 _link_or_copy(self._folder(entry) / ROWS_FILE, folder / ROWS_FILE)
+                if (facts := self._folder(entry) / FACTS_FILE).exists():
+                    _link_or_copy(facts, folder / FACTS_FILE)
         except FileNotFoundError as exc:
             shutil.rmtree(folder, ignore_errors=True)
-            raise BadData(where=_where(entry), reason="its file is missing") from exc
+            raise BadData(where=where_is(entry), reason="its file is missing") from exc
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -169,6 +169,9 @@ class LocalTableStore:
 
         Raises: TableExists: the name is taken. BadTableName: the name cannot be used.
         """
+        return self._writer(schema, self._output_place(name, namespace=namespace))
+
+    def _output_place(self, name: str | None, *, namespace: str | None = None) -> Place:
         place = Place(
             namespace=namespace or self._output_namespace,
             name=name or new_request_id(),
@@ -176,6 +179,24 @@ class LocalTableStore:
         )
         if name is not None:
             self._check_free(place)
+        return place
+
+    def create_like(
+        self, entry: TableEntry, schema: TableSchema, *, name: str | None = None
+    ) -> LocalTableWriter[LocalTable]:
+        """Return a writer for a new output table of another one's rows, as `create` does.
+
+        If both are raw, it keeps what the upload of `entry` said: how the rows were split, `meta`.
+        """
+        place = self._output_place(name)
+        if entry.schema.kind is schema.kind is TableKind.RAW:
+            place = replace(
+                place,
+                id_delimiter=entry.id_delimiter,
+                have_head=entry.have_head,
+                extend_sid=entry.extend_sid,
+                extra=_extra_of(entry, schema),
+            )
         return self._writer(schema, place)
 
     def import_csv(
@@ -191,15 +212,18 @@ class LocalTableStore:
         auto_increasing_sid: bool = False,
         drop: bool = False,
         names: tuple[str, ...] | None = None,
+        whole: bool = False,
         describe: Callable[[TableSchema], dict[str, Any] | None] | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> LocalTable:
-        """Return a new RAW table of the rows of a CSV file; `drop` lets it replace an old one.
+        """Return a new RAW table of the rows of a file; `drop` lets it replace an old one.
 
-        `names` are those of all columns of a file without a head; what `describe` returns for its
-        columns is kept with the table as members of FATE's schema.
-        `progress` is told the share of the file that was read, 0 to 1. Memory stays bounded for a
-        file of any size (`tables.csv_import`, `tables.unique`). An error leaves all as it was.
+        It is text, Parquet or Arrow, as its first bytes say. Rows of a text without a head may
+        differ in length: each becomes its id and one text then, in the column `x0`; `whole` asks
+        for that at once. `names` are those of all columns of a file without a head; what `describe`
+        returns for its columns is kept with the table as members of FATE's schema. `progress` is
+        told the share of the file that was read, 0 to 1. Memory stays bounded for a file of any
+        size (`tables.row_source`, `tables.unique`). An error leaves all as it was.
 
         Raises: BadData: the file is wrong, with its row. TableExists, BadTableName, DiskFull.
         """
@@ -211,14 +235,16 @@ class LocalTableStore:
             extend_sid=extend_sid,
             auto_increasing_sid=auto_increasing_sid,
             names=None if head else names,
+            whole=whole and not head,
         )
+        has_names = head or file_kind(source) is not FileKind.TEXT
         place = Place(
             namespace=namespace,
             name=name,
             origin=Origin.UPLOAD,
             partitions=partitions,
             id_delimiter=id_delimiter,
-            have_head=head,
+            have_head=has_names,
             extend_sid=options.makes_ids,
             replace=drop,
         )
@@ -236,17 +262,26 @@ class LocalTableStore:
         progress: Callable[[float], None] | None = None,
     ) -> LocalTable:
         """Write the rows of a file to a table; its columns must be the `expected` ones, if any."""
-        with CsvSource(source, options) as csv, IdLedger(self._root) as ledger:
-            if expected not in (None, csv.schema):
-                reason = "its columns are no longer those of the table"
-                raise BadData(where=csv.where, reason=reason)
-            if describe is not None:
-                place = replace(place, extra=describe(csv.schema))
-            return self._write(csv, ledger, place, options=options, progress=progress)
+        try:
+            with open_source(source, options) as rows, IdLedger(self._root) as ledger:
+                if expected not in (None, rows.schema):
+                    if not options.whole and not options.head and expected.columns == ("x0",):
+                        raise RaggedRows
+                    reason = "its columns are no longer those of the table"
+                    raise BadData(where=rows.where, reason=reason)
+                kept = place
+                if describe is not None:
+                    kept = replace(place, extra=describe(rows.schema))
+                return self._write(rows, ledger, kept, options=options, progress=progress)
+        except RaggedRows:
+            again = replace(options, whole=True)
+        return self._import(
+            source, again, place, expected=expected, describe=describe, progress=progress
+        )
 
     def _write(
         self,
-        csv: CsvSource,
+        csv: RowSource,
         ledger: IdLedger,
         place: Place,
         *,
@@ -266,6 +301,8 @@ class LocalTableStore:
                 many = f"{'at least ' if repeated.at_least else ''}{repeated.count}"
                 reason = f"row {repeated.again + 1} repeats the id of row {repeated.first + 1}"
                 raise BadData(where=csv.where, reason=f"{reason}; rows that repeat an id: {many}")
+            if progress is not None:
+                progress(1.0)
             return writer.close()
 
     def drop(self, namespace: str, name: str) -> None:
@@ -328,127 +365,8 @@ class LocalTableStore:
 
     def _folder(self, entry: TableEntry) -> Path:
         if not _ADDRESS.fullmatch(entry.address):
-            raise BadData(where=_where(entry), reason="its address is not a folder id")
+            raise BadData(where=where_is(entry), reason="its address is not a folder id")
         return self._root / entry.address
-
-
-class LocalTable:
-    """One table; satisfies `fedflow.sdk.Table`."""
-
-    def __init__(self, entry: TableEntry, *, folder: Path, store: LocalTableStore) -> None:
-        self.entry = entry
-        self._path = folder / ROWS_FILE
-        self._store = store
-
-    @property
-    def namespace(self) -> str:
-        return self.entry.namespace
-
-    @property
-    def name(self) -> str:
-        return self.entry.name
-
-    @property
-    def schema(self) -> TableSchema:
-        return self.entry.schema
-
-    @property
-    def count(self) -> int:
-        return self.entry.count
-
-    @property
-    def meta(self) -> Mapping[str, Any] | None:
-        """Return what the upload said of the rows' meaning, in FATE's words; None if nothing."""
-        found = (self.entry.extra or {}).get("meta")
-        return found if isinstance(found, Mapping) else None
-
-    @property
-    def partitions(self) -> int:
-        """Return the number of partitions that the upload asked for."""
-        return self.entry.partitions
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in stored order. Raises: BadData: the file is damaged or another's."""
-        with self._guard(), mapped(self._path) as file:
-            reader = self._reader(file)
-            rows = 0
-            for i in range(reader.num_record_batches):
-                batch = reader.get_batch(i)
-                batch.validate()
-                rows += batch.num_rows
-                yield batch.replace_schema_metadata(None)
-            self._check_count(rows)
-
-    def read(self, columns: tuple[str, ...] | None = None) -> pa.Table:
-        """Return the rows, mapped from disk.
-
-        Raises: BadData: the file is damaged, or a column is not in the table.
-        """
-        with self._guard(), mapped(self._path) as file:
-            rows = self._reader(file, columns=columns).read_all()
-            rows.validate()
-            self._check_count(rows.num_rows)
-            rows = rows.replace_schema_metadata(None)
-            return rows if columns is None else rows.select(list(columns))
-
-    def head(self, rows: int) -> pa.Table:
-        """Return the first `rows` rows. Raises: BadData: the file is damaged."""
-        with self._guard(), mapped(self._path) as file:
-            reader = self._reader(file)
-            batches: list[pa.RecordBatch] = []
-            for i in range(reader.num_record_batches):
-                if sum(b.num_rows for b in batches) >= rows:
-                    break
-                batches.append(reader.get_batch(i))
-            found = pa.Table.from_batches(batches, schema=reader.schema).slice(0, rows)
-            return found.replace_schema_metadata(None)
-
-    def map_blocks(
-        self,
-        function: Callable[[pa.RecordBatch], pa.RecordBatch],
-        *,
-        schema: TableSchema,
-        name: str | None = None,
-    ) -> Table:
-        """Return a new output table of `function` applied to every batch.
-
-        For a table without rows it is applied to one empty batch, to learn the column types.
-        """
-        batches = self.to_batches() if self.count else iter([_empty_batch(self.head(0).schema)])
-        with self._store.create(schema, name=name) as writer:
-            for batch in batches:
-                writer.write(function(batch))
-            return writer.close()
-
-    def _reader(self, file: Any, *, columns: tuple[str, ...] | None = None) -> Any:
-        names = self.schema.names
-        if columns is not None and (unknown := sorted(set(columns) - set(names))):
-            raise BadData(where=_where(self.entry), reason=f"it has no columns {unknown}")
-        if columns is not None:
-            names = tuple(n for n in names if n in columns) or (self.schema.id,)
-        options = ipc.IpcReadOptions(
-            included_fields=None if columns is None else [self.schema.names.index(n) for n in names]
-        )
-        reader = ipc.open_file(file, options=options)
-        said = read_schema((reader.schema.metadata or {}).get(META, b""))
-        if said != self.schema or tuple(reader.schema.names) != names:
-            raise BadData(where=_where(self.entry), reason="its file is another table's")
-        return reader
-
-    def _check_count(self, rows: int) -> None:
-        if rows != self.count:
-            reason = f"its file has {rows} rows, not {self.count}"
-            raise BadData(where=_where(self.entry), reason=reason)
-
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        """Turn what Arrow says of a bad file into BadData."""
-        try:
-            yield
-        except FileNotFoundError as exc:
-            raise BadData(where=_where(self.entry), reason="its file is missing") from exc
-        except (pa.ArrowException, ValueError, OSError) as exc:
-            raise BadData(where=_where(self.entry), reason="its file is damaged") from exc
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
@@ -461,9 +379,20 @@ def _link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+def _given_names(entry: TableEntry) -> tuple[str, ...] | None:
+    """Return the names that somebody gave to the columns of a bound file without a head."""
+    names = entry.schema.names[1:] if entry.extend_sid else entry.schema.names
+    made = tuple(f"x{i}" for i in range(len(names)))
+    is_made = names == (made if entry.extend_sid else ("id", *made[:-1]))
+    return None if entry.have_head or is_made else names
 
 
-def _where(entry: TableEntry) -> str:
-    return f"table {entry.namespace}.{entry.name}"
+def _extra_of(entry: TableEntry, schema: TableSchema) -> dict[str, Any] | None:
+    """Return the members of FATE's schema for raw rows that got or lost columns."""
+    if entry.extra is None:
+        return None
+    extra = dict(entry.extra)
+    if isinstance(extra.get("header"), list) and extra["header"]:
+        kept = [c for c in extra["header"] if c in schema.columns]
+        extra["header"] = [*kept, *(c for c in schema.columns if c not in entry.schema.columns)]
+    return extra

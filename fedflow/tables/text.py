@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from fedflow.sdk.table import Table, TableKind, TableSchema
@@ -49,6 +51,19 @@ def column_text(column: pa.Array, *, detail: bool = False) -> Iterable[str]:
     if detail:
         return [_detail_text(v) for v in values]
     return values if pa.types.is_string(column.type) and not column.null_count else map(str, values)
+
+
+def text_of(column: pa.Array) -> npt.NDArray[np.uint8]:
+    """Return the bytes of all cells of a text column, one after the other, without copying them.
+
+    A slice shares the buffer of its whole column: that must not be looked at for each slice.
+    """
+    _, offsets, data = column.buffers()
+    if data is None or not len(column):
+        return np.empty(0, np.uint8)
+    wide = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    ends = np.frombuffer(offsets, wide)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
 
 
 def _detail_text(value: Any) -> str:

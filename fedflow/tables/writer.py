@@ -17,8 +17,11 @@ from pyarrow import ipc
 
 from fedflow.base.errors import BadData, DiskFull
 from fedflow.base.ids import new_request_id
+from fedflow.base.reading import decode_as
 from fedflow.sdk.table import Table, TableKind, TableSchema
 from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS, Origin
+from fedflow.tables.statistics import Statistics
+from fedflow.tables.statistics_file import write_facts
 from fedflow.tables.text import batch_rows
 from fedflow.tables.unique import Rows
 
@@ -81,6 +84,7 @@ class LocalTableWriter(Generic[T]):
         self._count = 0
         self._preview: list[tuple[str, ...]] = []
         self._preview_left = PREVIEW_CHARACTERS
+        self._statistics = Statistics(schema)
         self._sealed = False
         self._gone = False
         self._table: T | None = None
@@ -107,6 +111,7 @@ class LocalTableWriter(Generic[T]):
             for part in rows.to_batches(max_chunksize=BATCH_ROWS):
                 self._writer.write_batch(part)
                 self._look(part)
+                self._statistics.add(part)
                 self._count += part.num_rows
 
     def _look(self, part: pa.RecordBatch) -> None:
@@ -130,13 +135,13 @@ class LocalTableWriter(Generic[T]):
         with self._cleanly(), on_disk(self._folder):
             self._writer.close()
             self._sink.close()
+            write_facts(self._folder, self._statistics.facts())
         self._sealed = True
 
     def ids_at(self, rows: Rows) -> Iterator[tuple[int, str]]:
         """Yield (row, id) for `rows` (ascending, from 0) of the sealed file."""
-        options = ipc.IpcReadOptions(included_fields=[0])
         with mapped(self._folder / ROWS_FILE) as file:
-            reader = ipc.open_file(file, options=options)
+            reader = ipc.open_file(file)
             start = 0
             for i in range(reader.num_record_batches):
                 ids = reader.get_batch(i).column(0)
@@ -219,8 +224,8 @@ def schema_json(schema: TableSchema) -> bytes:
 def read_schema(text: bytes) -> TableSchema | None:
     """Return what `schema_json` wrote, also in an earlier release; None if it is something else."""
     try:
-        return msgspec.json.decode(text, type=TableSchema)
-    except (msgspec.DecodeError, ValueError):
+        return decode_as(text, TableSchema)
+    except (msgspec.MsgspecError, ValueError):
         return None
 
 

@@ -96,6 +96,9 @@ class TableInfo(TypedDict, total=False):
     origin: str
     extend_sid: bool
     address: dict[str, Any]
+    created: int
+    made_by: dict[str, Any] | None
+    columns: list[dict[str, Any]]
 
 
 class ComponentTables(TypedDict):
@@ -118,8 +121,13 @@ class Deleted(TypedDict, total=False):
 def table_info(body: NamesBody) -> Response:
     """Return what is known of a table; `exist` 0 if there is none."""
     namespace, name = body.names
+    found = services().data.table_details.get(namespace, name)
+    if found is None:
+        return success(fields.table_info_row(namespace, name, None))
     return success(
-        fields.table_info_row(namespace, name, services().data.tables.get(namespace, name))
+        fields.table_info_row(
+            namespace, name, found.table, maker=found.maker, columns=found.columns
+        )
     )
 
 

@@ -41,6 +41,7 @@ class BindBody(Body, frozen=True):
     feature_name: Text | None = None
     extend_sid: Flag = Flag(0)
     with_meta: Flag = Flag(0)
+    meta: dict[str, Any] | None = None
     schema: dict[str, Any] | None = None
 
 
@@ -107,7 +108,7 @@ class JobsOfTable(TypedDict):
 @route(table_sources, "/add", body=BindBody, data=TableName)
 @route(table_sources, "/bind", body=BindBody, data=TableName)
 def bind(body: BindBody) -> Response:
-    """Make a table of rows that stay where they are: of a CSV file, or of another table."""
+    """Make a table of rows that stay where they are: of a file, or of another table."""
     bound = services().data.bindings.bind(
         Binding(
             engine=body.engine,
@@ -122,6 +123,7 @@ def bind(body: BindBody) -> Response:
             feature_column=body.feature_column or body.feature_name,
             extend_sid=bool(body.extend_sid),
             with_meta=bool(body.with_meta),
+            meta=body.meta,
             schema=body.schema,
         )
     )

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
+
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.table_use import STANDALONE, make_way, remove_rows
 from fedflow.app.folders import Folders
@@ -22,8 +24,10 @@ from fedflow.base.errors import (
     TableExists,
     TableNotFound,
 )
+from fedflow.base.reading import read_as
 from fedflow.domain.records import Connector, TableRecord
 from fedflow.domain.table_names import checked_name, names_in_schema, new_namespace
+from fedflow.domain.upload_meta import UploadMeta, schema_members
 
 PATH: Final = "PATH"
 _OTHERS: Final = frozenset(
@@ -49,6 +53,7 @@ class Binding:
     feature_column: str | None = None
     extend_sid: bool = False
     with_meta: bool = False
+    meta: Mapping[str, Any] | None = None  #: what the columns mean, as for uploads
     schema: Mapping[str, Any] | None = None  #: `sid` and `header` of a file without a head
 
 
@@ -87,8 +92,6 @@ class Bindings:
             namespace=new_namespace(given.namespace),
             name=checked_name("name", given.name),
         )
-        if given.with_meta:
-            raise NotSupportedYet(what="Binding a table with_meta")
         if not 1 <= given.partitions <= 1023:
             raise BadRequest(reason="`partitions` must be between 1 and 1023")
         if engine == PATH:
@@ -101,14 +104,21 @@ class Bindings:
 
     def _of_file(self, given: Binding) -> TableRecord:
         path = self._sources.existing_file(_member(given.address, "path"))
+        meta = _meta(given)
         schema, preview = self._files.look(
             path,
             head=given.head,
             id_delimiter=given.id_delimiter,
             makes_ids=given.extend_sid,
             names=_names(given),
+            whole=meta is not None and not meta.is_dense and not given.head,
         )
         _check_columns(given, schema)
+        extra = None
+        if meta is not None:
+            extra = schema_members(
+                meta, key=schema["id"], columns=schema["columns"], makes_ids=given.extend_sid
+            )
         return TableRecord(
             namespace=given.namespace,
             name=given.name,
@@ -124,6 +134,7 @@ class Bindings:
             extend_sid=given.extend_sid,
             engine=PATH,
             source=str(path),
+            extra=extra,
         )
 
     def _of_table(self, given: Binding) -> TableRecord:
@@ -192,6 +203,18 @@ def _member(address: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise BadRequest(reason=f"`address.{name}` must be a text", path=f"$.address.{name}")
     return value
+
+
+def _meta(given: Binding) -> UploadMeta | None:
+    """Return what a request says of the columns. Raises: BadRequest: it cannot be read."""
+    if not given.with_meta:
+        return None
+    try:
+        meta = read_as(dict(given.meta or {}), UploadMeta)
+        meta.check()
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise BadRequest(reason=f"`meta`: {exc}", path="$.meta") from exc
+    return meta
 
 
 def _names(given: Binding) -> tuple[str, ...] | None:

@@ -52,6 +52,16 @@ class Provenance:
                 for source in _first(tx, parent)
             ]
 
+    def maker(self, namespace: str, name: str) -> OutputTable | None:
+        """Return the first output that a table was, of the task that made it; None if no task of
+        this server did, or nothing is known of it any more.
+        """
+        with self._store.read() as tx:
+            for use in tx.tracking.uses_of_table(namespace, name):
+                if _task(tx, use.key) and (namespace, name) not in _inputs_of(tx, use):
+                    return use
+        return None
+
     def jobs(self, namespace: str, name: str) -> list[str]:
         """Return the jobs that made or read a table, in order. Raises: TableNotTracked."""
         with self._store.read() as tx:

@@ -11,10 +11,13 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from fedflow.base.errors import BadData
 from fedflow.domain.records import TableRecord
+from fedflow.tables import arrow_look
 from fedflow.tables.archives import LocalArchives
 from fedflow.tables.binding import LocalFiles
 from fedflow.tables.csv_header import COLUMN_LIMIT, LINE_BYTES
@@ -22,7 +25,9 @@ from fedflow.testing.tables import local_store
 
 
 def look(path: Path, **how: Any) -> tuple[Any, tuple[tuple[str, ...], ...]]:
-    given = {"head": True, "id_delimiter": ",", "makes_ids": False, "names": None, **how}
+    given = {
+        "head": True, "id_delimiter": ",", "makes_ids": False, "names": None, "whole": False, **how
+    }  # fmt: skip
     return LocalFiles().look(path, **given)
 
 
@@ -107,12 +112,15 @@ def test_a_compressed_bomb_is_not_unpacked(tmp_path: Path) -> None:
     assert sum(p.stat().st_size for p in (tmp_path / "tables").rglob("*")) == 0
 
 
-def test_a_look_costs_the_server_no_arrow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["text", "parquet"])
+def test_a_look_costs_the_server_no_arrow(tmp_path: Path, kind: str) -> None:
     path = file(tmp_path, b"id,x\n1,2\n")
+    if kind == "parquet":
+        parquet.write_table(pa.table({"id": [7]}), path)
     code = (
         "import sys; from pathlib import Path; from fedflow.tables.binding import LocalFiles; "
         "LocalFiles().look(Path(sys.argv[1]), head=True, id_delimiter=',', makes_ids=False,"
-        " names=None); sys.exit('pyarrow' in sys.modules)"
+        " names=None, whole=False); sys.exit('pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == 0
 
@@ -137,3 +145,53 @@ def test_a_bound_file_is_packed_without_leaving_a_copy(tmp_path: Path) -> None:
         assert rows.read() == b"id,x\n1,2\n"
         assert json.loads(meta.read()) == {"header": ["id", "x"]}
     assert list(root.iterdir()) == []
+
+
+def test_rows_of_different_lengths_are_one_text_each(tmp_path: Path) -> None:
+    path = file(tmp_path, b"u,a,b\nv\nw,c\n")
+    schema, preview = look(path, head=False)
+    assert schema["columns"] == ["x0"]
+    assert preview == (("u", "a,b"), ("v", ""), ("w", "c"))
+    assert look(path, head=False, makes_ids=True)[1] == (("0", "u,a,b"), ("1", "v"), ("2", "w,c"))
+    assert look(file(tmp_path, b"u,a,b\nv,c,d\n"), head=False, whole=True)[1][0] == ("u", "a,b")
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_a_parquet_file_is_looked_at_like_the_text_of_its_rows(tmp_path: Path, head: bool) -> None:
+    path = tmp_path / "d.parquet"
+    parquet.write_table(pa.table({"id": [7, 8], "x": [0.5, None]}), path)
+    assert look(path, head=head) == look(file(tmp_path, b"id,x\n7,0.5\n8,\n"))
+    schema, preview = look(path, makes_ids=True)
+    assert schema["columns"] == ["id", "x"]
+    assert preview == (("0", "7", "0.5"), ("1", "8", ""))
+
+
+def test_what_is_wrong_with_a_parquet_file_is_told_by_a_look(tmp_path: Path) -> None:
+    path = tmp_path / "d.parquet"
+    parquet.write_table(pa.table({"id": [7], "x": [[1]]}), path)
+    with pytest.raises(BadData, match=r"file d\.parquet: column 2 is of the type list"):
+        look(path)
+
+
+def test_a_file_that_takes_too_much_memory_does_not_harm_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_look, "MEMORY_BYTES", 200 << 20)
+    path = tmp_path / "d.parquet"
+    parquet.write_table(
+        pa.table({"id": ["w" * (200 << 20)]}), path, compression="zstd", use_dictionary=False,
+        write_statistics=False,
+    )  # fmt: skip
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(BadData, match="cannot be looked at within 200 MiB"):
+        look(path)
+
+
+def test_a_file_that_takes_too_long_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_look, "LOOK_S", 0.001)
+    path = tmp_path / "d.parquet"
+    parquet.write_table(pa.table({"id": [7]}), path)
+    with pytest.raises(BadData, match=r"more than 0.001 s"):
+        look(path)

@@ -12,7 +12,8 @@ import pytest
 from fedflow.base.errors import BadData, DiskFull, TableExists
 from fedflow.tables.catalog import Origin
 from fedflow.tables.csv_import import BLOCK_BYTES
-from fedflow.tables.local import LocalTable, LocalTableStore
+from fedflow.tables.local import LocalTableStore
+from fedflow.tables.local_table import LocalTable
 from fedflow.testing.tables import MemoryCatalog, local_store
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "data"
@@ -164,6 +165,7 @@ def test_a_quoted_cell_may_hold_the_delimiter_and_quotes(importer: Importer) -> 
         (b"id,x\ra,1\r", "first line is not CSV"),
         (b"id,x\n" + b"a" * (3 * BLOCK_BYTES) + b",1\n", "is longer than"),
         (b"x" * (5 << 20), "first line is longer than"),
+        (b"id," + b"x" * (1 << 18) + b"\na,1\n", "column 2 has a name of 262144 letters"),
         (b"a" + b"," * 100_001 + b"\n", "more than 100000 columns"),
     ],
 )
@@ -307,3 +309,59 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     size, added = added_memory(tmp_path, 1_800_000)
     assert size > 320_000_000
     assert added < 160 << 20
+
+
+# --- rows of different lengths --------------------------------------------------------------------
+
+
+def test_a_late_row_of_another_length_makes_all_rows_one_text(importer: Importer) -> None:
+    lines = [b"u%d,a,b" % i for i in range(300_000)]
+    lines[-1] = b"last,a,b,c"
+    table = importer(b"\n".join(lines) + b"\n", head=False)
+    assert table.schema.names == ("id", "x0")
+    rows = table.read()
+    assert rows.num_rows == 300_000
+    assert rows.slice(0, 1).to_pylist() == [{"id": "u0", "x0": "a,b"}]
+    assert rows.slice(299_999).to_pylist() == [{"id": "last", "x0": "a,b,c"}]
+    assert len(list(importer.root.iterdir())) == 1, "nothing is left of the first attempt"
+
+
+def test_such_rows_keep_quotes_and_empty_cells(importer: Importer) -> None:
+    rows = importer.rows(b'u,a\nv\r\n\nw,"b,,\n', head=False)
+    assert rows == [{"id": "u", "x0": "a"}, {"id": "v", "x0": ""}, {"id": "w", "x0": '"b,,'}]
+
+
+def test_such_rows_with_made_ids_are_kept_as_they_are(importer: Importer) -> None:
+    rows = importer.rows(b"u,a\nv\n", head=False, auto_increasing_sid=True)
+    assert rows == [{"extend_sid": "0", "x0": "u,a"}, {"extend_sid": "1", "x0": "v"}]
+
+
+def test_a_first_row_may_hold_one_very_long_cell(importer: Importer) -> None:
+    tags = ";".join(f"t{i}:1" for i in range(30_000))
+    table = importer(f"u1,{tags}\nu2,t1:1\n".encode(), head=False)
+    assert table.read().column("x0").to_pylist() == [tags, "t1:1"]
+
+
+def test_whole_rows_can_be_asked_for(importer: Importer) -> None:
+    rows = importer.rows(b"u|a|b\nv|c|d\n", head=False, whole=True, id_delimiter="|")
+    assert rows == [{"id": "u", "x0": "a|b"}, {"id": "v", "x0": "c|d"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "says"),
+    [
+        (b"id,x\nu,1\nv\n", {}, "row 2 has 1 cells, not 2"),
+        (b"u,1\nv\n", {"names": ("id", "x")}, "row 2 has 1 cells, not 2"),
+        (b"u,a\nu\n", {}, "row 2 repeats the id of row 1"),
+        (b"u,a\n,b,c\n", {}, "row 2 has an empty id"),
+        (b"u,a\nv,b\x1fc,d\n", {}, "row 2 holds control characters"),
+        (b"u,a\nv,b,\xff\n", {}, "row 2, column 'id' is not UTF-8 text"),
+    ],
+)
+def test_rows_of_different_lengths_are_checked_too(
+    importer: Importer, content: bytes, options: dict[str, object], says: str
+) -> None:
+    head = content.startswith(b"id")
+    with pytest.raises(BadData, match=says):
+        importer(content, head=head, **options)
+    assert list(importer.root.iterdir()) == []

@@ -15,6 +15,7 @@ from pyarrow import ipc
 
 from fedflow.base.errors import BadData, BadTableName, DiskFull, TableExists, TableNotFound
 from fedflow.sdk import TableKind, TableSchema
+from fedflow.tables import local_table
 from fedflow.tables.catalog import TableEntry, entry_from_json
 from fedflow.tables.local import LocalTableStore
 from fedflow.testing.tables import MemoryCatalog, local_store
@@ -28,7 +29,9 @@ def rows(count: int) -> pa.Table:
 
 
 def files(root: Path) -> list[Path]:
-    return [p for p in root.rglob("*") if p.is_file()]
+    """Return the files with rows; beside each lies one with the facts of its columns."""
+    found = [p for p in root.rglob("*") if p.is_file()]
+    return [p for p in found if p.name != "columns.json"]
 
 
 @pytest.fixture
@@ -184,6 +187,19 @@ def test_a_damaged_file_is_bad_data(store: LocalTableStore, tmp_path: Path, dama
             read()
 
 
+def test_too_little_memory_is_no_damage(
+    store: LocalTableStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = store.table_of(write(store, 10))
+
+    def fails(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 1 failed")
+
+    monkeypatch.setattr(local_table, "mapped", fails)
+    with pytest.raises(MemoryError):
+        table.read()
+
+
 def test_every_cut_of_a_file_is_bad_data(store: LocalTableStore, tmp_path: Path) -> None:
     table = store.table_of(write(store, 20))
     (path,) = files(tmp_path)
@@ -274,3 +290,16 @@ def _largest_file(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_reading_copies_nothing_into_memory(store: LocalTableStore) -> None:
+    schema = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("a", "b"))
+    with store.create(schema) as writer:
+        writer.write(
+            pa.table({"id": [str(i) for i in range(9000)], "a": [1.0] * 9000, "b": [2] * 9000})
+        )
+        table = writer.close()
+    before = pa.total_allocated_bytes()
+    whole, part = table.read(), table.read(("b", "id"))
+    assert pa.total_allocated_bytes() - before < 9000
+    assert (part.column_names, whole.num_rows) == (["b", "id"], 9000)

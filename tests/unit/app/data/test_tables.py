@@ -13,11 +13,13 @@ from fedflow.app.administration.permissions import PermissionRules
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.bindings import Binding, Bindings
 from fedflow.app.data.provenance import Provenance, Source
+from fedflow.app.data.table_details import TableDetails
 from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
 from fedflow.app.data.transfers import Transfers
 from fedflow.app.folders import Folders
 from fedflow.base.errors import (
+    BadData,
     BadRequest,
     BadTableName,
     ColumnsFixed,
@@ -36,7 +38,7 @@ from fedflow.base.errors import (
     TableNotTracked,
 )
 from fedflow.base.ids import PartyId
-from fedflow.domain.records import OutputTable, TableRecord, TaskKey
+from fedflow.domain.records import ColumnFacts, OutputTable, TableRecord, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus
 from fedflow.domain.table_names import REPLACED
@@ -381,6 +383,33 @@ def test_a_table_is_traced_to_its_source_over_jobs(
         provenance.jobs("n", "none")
 
 
+def test_details_name_the_task_that_made_a_table_and_the_facts_of_its_columns(
+    alone: OneServer, folders: Folders, tables: Tables
+) -> None:
+    class Facts:
+        def read(self, table: TableRecord) -> list[ColumnFacts]:
+            return [ColumnFacts(name=table.name, kind="text", count=1, missing=0)]
+
+    for name in ("t", "mid"):
+        put(alone, folders, name)
+    first = submit(alone, "t")
+    made(alone, first, "r", "t")
+    made(alone, first, "a", "mid")
+    alone.clock.ms += 1_000
+    made(alone, submit(alone, "mid"), "r", "mid")
+    details = TableDetails(
+        store=alone.store, provenance=Provenance(store=alone.store), facts=Facts()
+    )
+    read_only, output = details.get("n", "t"), details.get("n", "mid")
+    assert read_only is not None
+    assert read_only.maker is None, "a reader makes no table"
+    assert output is not None
+    assert output.maker is not None
+    assert (output.maker.key.job_id, output.maker.key.component) == (first, "a")
+    assert (output.table.name, output.columns[0].name) == ("mid", "mid")
+    assert details.get("n", "none") is None
+
+
 # --- outputs of earlier jobs ----------------------------------------------------------------------
 
 
@@ -505,7 +534,9 @@ def test_a_file_is_bound_without_being_read(
     assert (found.partitions, found.preview) == (4, (("1", "2", "3"),))
     ((path, how),) = files.looked
     assert path == csv
-    assert how == {"head": True, "id_delimiter": ";", "makes_ids": False, "names": None}
+    assert how == {
+        "head": True, "id_delimiter": ";", "makes_ids": False, "names": None, "whole": False
+    }  # fmt: skip
 
 
 def test_a_name_is_bound_again_only_on_demand(
@@ -552,7 +583,10 @@ def test_rows_of_a_stored_table_get_a_second_name(
         ({"name": "a\nb"}, BadTableName),
         ({"namespace": REPLACED}, BadTableName),
         ({"partitions": 0}, BadRequest),
-        ({"with_meta": True}, NotSupportedYet),
+        ({"with_meta": True, "meta": {"with_label": True, "label_name": "z"}}, BadData),
+        ({"with_meta": True, "meta": {"data_type": "complex"}}, BadRequest),
+        ({"with_meta": True, "meta": {"with_label": True, "label_name": ""}}, BadRequest),
+        ({"with_meta": True, "meta": {"other": 1}}, BadRequest),
         ({"id_column": "x"}, NotSupportedYet),
         ({"feature_column": "y,x"}, NotSupportedYet),
         ({"head": False, "schema": {"header": 7}}, BadRequest),
@@ -575,6 +609,22 @@ def test_a_bound_file_without_a_head_takes_given_names(
 ) -> None:
     bindings.bind(binding(csv, head=False, schema={"sid": "id", "header": "x,y"}))
     assert files.looked[-1][1]["names"] == ("id", "x", "y")
+
+
+def test_a_bound_file_keeps_what_is_said_of_it(
+    alone: OneServer, bindings: Bindings, files: Files, csv: Path
+) -> None:
+    meta = {"with_label": True, "label_name": "y"}
+    bindings.bind(binding(csv, with_meta=True, meta=meta))
+    found = get(alone, "n", "b")
+    assert found is not None
+    assert found.extra["header"] == ["x"]
+    assert found.extra["label_name"] == "y"
+    assert found.extra["meta"]["with_label"] is True
+    assert files.looked[-1][1]["whole"] is False
+    tags = {"input_format": "tag", "delimiter": ";"}
+    bindings.bind(binding(csv, with_meta=True, meta=tags, head=False, drop=True))
+    assert files.looked[-1][1]["whole"] is True
 
 
 def test_connectors_are_kept_whole(bindings: Bindings) -> None:
