@@ -1,9 +1,11 @@
 """Intersection of two parties in two processes of this machine, without a network.
 
-    python benchmarks/psi.py [ids ...]        (default 100000; half of the ids are in common)
+    python benchmarks/psi.py [ids ...] [--method ecdh,dh,rsa] [--cores N] [--key-length BITS]
 
-Prints per party: ids per second of the whole component, the share of time in curve operations,
-and peak resident memory. `--cores N` lets each party use N processes.
+Half of the ids are in common. Per party: seconds, ids per second, CPU seconds of the whole
+component with its children, CPU seconds that its operations alone take (multiplications and maps on
+the curve, or powers; measured in the same process before and after), their ratio, and peak resident
+memory.
 """
 
 from __future__ import annotations
@@ -12,24 +14,31 @@ import argparse
 import json
 import logging
 import multiprocessing
+import os
 import queue
 import resource
+import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import gmpy2
 import numpy as np
 import pyarrow as pa
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from gmpy2 import mpz
 
 from fedflow.base.ids import PartyId
-from fedflow.components.psi import ecdh, exchange
+from fedflow.components.psi.blind_rsa import EXPONENT, SigningKey
+from fedflow.components.psi.curve import FIELD, elligator2
 from fedflow.components.psi.intersection import Intersection
 from fedflow.components.psi.params import IntersectionParams
-from fedflow.sdk import Context, Inputs, Role, Site
+from fedflow.components.psi.prime_group import GROUPS, group_bits, prime_of
+from fedflow.sdk import Context, Inputs, Role, Site, check_params
 from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.tracker import RecordingTracker
@@ -78,28 +87,59 @@ class PipeFederation:
         return [self.recv(name, from_=site, tag=tag) for site in from_]
 
 
-class TimedBlinder(ecdh.Blinder):
-    """Adds up the seconds spent in curve operations."""
-
-    seconds = 0.0
-
-    def blind_ids(self, *args: Any, **kwargs: Any) -> Any:
-        return self._timed(super().blind_ids, *args, **kwargs)
-
-    def blind_points(self, *args: Any, **kwargs: Any) -> Any:
-        return self._timed(super().blind_points, *args, **kwargs)
-
-    @staticmethod
-    def _timed(call: Any, *args: Any, **kwargs: Any) -> Any:
-        begun = time.perf_counter()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            TimedBlinder.seconds += time.perf_counter() - begun
+SAMPLES = 1_000
 
 
-def party(site: Site, count: int, cores: int, pipe: Connection, report: Connection) -> None:
-    exchange.Blinder = TimedBlinder  # type: ignore[misc]
+def alone(method: str, bits: int) -> dict[Site, float]:
+    """Return the CPU seconds of one id's operations at each party, without anything around."""
+    if method == "ecdh":
+        key, points = X25519PrivateKey.generate(), [os.urandom(31) + b"\1" for _ in range(SAMPLES)]
+        elements = [mpz(secrets.randbelow(int(FIELD))) for _ in range(SAMPLES)]
+        load = X25519PublicKey.from_public_bytes
+        multiply = timed(lambda: [key.exchange(load(point)) for point in points])
+        both = 2 * multiply + timed(lambda: [elligator2(element) for element in elements])
+        return {GUEST: both, HOST: both}
+    if method == "dh":
+        size = group_bits(bits)
+        prime, exponent = prime_of(size), secrets.randbits(GROUPS[size][1])
+        values = [mpz(secrets.randbelow(int(prime))) for _ in range(SAMPLES)]
+        both = 2 * timed(lambda: gmpy2.powmod_base_list(values, exponent, prime))
+        return {GUEST: both, HOST: both}
+    key = SigningKey.generate(bits)
+    values = [mpz(secrets.randbelow(int(key.n))) for _ in range(SAMPLES)]
+    halves = [(p, gmpy2.invert(EXPONENT, p - 1), [v % p for v in values]) for p in (key.p, key.q)]
+    sign = sum(timed(lambda h=h: gmpy2.powmod_base_list(h[2], h[1], h[0])) for h in halves)
+    check = timed(lambda: gmpy2.powmod_base_list(values, EXPONENT, key.n))
+    invert = timed(lambda: [gmpy2.invert(value, key.n) for value in values])
+    return {GUEST: 2 * check + invert, HOST: 2 * (sign + check)}
+
+
+def timed(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return (time.process_time() - begun) / SAMPLES
+
+
+def cpu_s() -> float:
+    """Return the CPU seconds of this process and its ended children."""
+    own, children = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def party(
+    site: Site,
+    count: int,
+    method: str,
+    bits: int,
+    cores: int,
+    pipe: Connection,
+    report: Connection,
+) -> None:
+    chosen = {"intersect_method": method}
+    if method != "ecdh":
+        chosen[f"{method}_params"] = {"key_length": bits}
     first = 0 if site is GUEST else count // 2
     store = MemoryTableStore()
     rng = np.random.default_rng(1)
@@ -118,7 +158,7 @@ def party(site: Site, count: int, cores: int, pipe: Connection, report: Connecti
             task_version=0,
             site=site,
             sites=(GUEST, HOST),
-            params=IntersectionParams(),
+            params=check_params(IntersectionParams, chosen, path="$"),
             inputs=Inputs(data={"data": [("reader_0", table)]}, model={}),
             federation=federation,
             tracker=RecordingTracker(),
@@ -129,44 +169,59 @@ def party(site: Site, count: int, cores: int, pipe: Connection, report: Connecti
             log=logging.getLogger("benchmark"),
         )
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        begun = time.perf_counter()
+        operations = alone(method, bits)[site]
+        begun, used = time.perf_counter(), cpu_s()
         outputs = Intersection().run(ctx)
-        wall = time.perf_counter() - begun
+        wall, used = time.perf_counter() - begun, cpu_s() - used
+        operations = count * (operations + alone(method, bits)[site]) / 2
     federation.close()
     assert outputs.summary["intersect_num"] == count - count // 2
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     report.send_bytes(
-        json.dumps([str(site), wall, TimedBlinder.seconds, before / 1024, peak / 1024]).encode()
+        json.dumps([str(site), wall, used, operations, before / 1024, peak / 1024]).encode()
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", type=int, nargs="*", default=[100_000])
+    parser.add_argument("--method", default="ecdh", help="several with commas")
+    parser.add_argument("--key-length", type=int, default=2048)
     parser.add_argument("--cores", type=int, default=1)
     options = parser.parse_args()
+    print(
+        "method party               ids       wall s   ids/s    cpu s  alone s   ratio"
+        "  MiB before  MiB peak"
+    )
+    for method in options.method.split(","):
+        for count in options.ids:
+            run(method, count, options)
+
+
+def run(method: str, count: int, options: argparse.Namespace) -> None:
     fork = multiprocessing.get_context("fork")
-    print("party         ids       wall s   ids/s    curve %  MiB before  MiB peak")
-    for count in options.ids:
-        one, other = fork.Pipe()
-        receive, report = fork.Pipe(duplex=False)
-        parties = [
-            fork.Process(target=party, args=(site, count, options.cores, pipe, report))
-            for site, pipe in ((GUEST, one), (HOST, other))
-        ]
-        for process in parties:
-            process.start()
-        report.close()  # so that the end of both parties ends the wait
-        for _ in parties:
-            if not receive.poll(3600):
-                raise TimeoutError("a party did not report within an hour")
-            site, wall, curve, before, peak = json.loads(receive.recv_bytes())
-            print(
-                f"{site:12} {count:9,}  {wall:7.1f}  {count / wall:7,.0f}"
-                f"  {100 * curve / wall:6.1f}  {before:10.0f}  {peak:8.0f}"
-            )
-        for process in parties:
-            process.join()
+    one, other = fork.Pipe()
+    receive, report = fork.Pipe(duplex=False)
+    parties = [
+        fork.Process(
+            target=party,
+            args=(site, count, method, options.key_length, options.cores, pipe, report),
+        )
+        for site, pipe in ((GUEST, one), (HOST, other))
+    ]
+    for process in parties:
+        process.start()
+    report.close()  # so that the end of both parties ends the wait
+    for _ in parties:
+        if not receive.poll(3600):
+            raise TimeoutError("a party did not report within an hour")
+        site, wall, used, operations, before, peak = json.loads(receive.recv_bytes())
+        print(
+            f"{method:6} {site:12} {count:9,}  {wall:9.1f}  {count / wall:7,.0f}  {used:7.1f}"
+            f"  {operations:7.1f}  {used / operations:6.2f}  {before:10.0f}  {peak:8.0f}"
+        )
+    for process in parties:
+        process.join()
 
 
 if __name__ == "__main__":

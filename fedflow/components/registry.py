@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from fedflow.base.errors import UnknownComponent
-from fedflow.sdk.component import ComponentSpec, spec_of
-from fedflow.sdk.params import defaults_of
+from fedflow.sdk.component import ComponentSpec, is_component, spec_of
+from fedflow.sdk.params import checks_run, defaults_of
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ def load_registry(*, found: Iterable[EntryPoint] | None = None) -> Registry:
     taken: dict[str, ComponentSpec] = {}
     for name, value in _providers(found):
         try:
-            offered = [spec_of(cls) for cls in _classes(value)]
-        except Exception as exc:
+            offered = [spec_of(one) for one in _offered(value)]
+        except (Exception, SystemExit) as exc:
             logger.exception("Provider %s cannot be loaded.", name)
             problems.append(f"provider {name} ({value}): {type(exc).__name__}: {exc}")
             continue
@@ -77,12 +77,28 @@ def load_registry(*, found: Iterable[EntryPoint] | None = None) -> Registry:
     return Registry(specs=tuple(specs), problems=tuple(problems))
 
 
+def load_provider(value: str) -> Registry:
+    """Import what `module:attribute` names, and nothing else. Raises: whatever importing raises."""
+    specs = tuple(spec_of(offered) for offered in _offered(value))
+    taken: set[str] = set()
+    problems = []
+    for spec in specs:
+        names = set(_names(spec))
+        if names & taken:
+            problems.append(f"{spec.module} has a name of another of its components")
+        taken |= names
+    if not specs:
+        problems.append(f"{value} holds no component")
+    return Registry(specs=specs, problems=tuple(problems))
+
+
 def describe(spec: ComponentSpec) -> dict[str, Any]:
     """Return what a server needs to know of a component, as plain JSON.
 
     Members: module, roles, data_ports, needs_input, outputs, repeatable, aliases, summary;
     `parameters`, the JSON schema of its parameters (None if they have none); `param_name`, what
-    FATE calls them; and `defaults`, the values of those that may be left out.
+    FATE calls them; `defaults`, the values of those that may be left out; and `checks_run`, whether
+    they may refuse a planned run.
     """
     try:
         parameters: dict[str, Any] | None = msgspec.json.schema(spec.params)
@@ -100,6 +116,7 @@ def describe(spec: ComponentSpec) -> dict[str, Any]:
         "parameters": parameters,
         "param_name": spec.param_name,
         "defaults": defaults_of(spec.params),
+        "checks_run": checks_run(spec.params),
     }
 
 
@@ -115,10 +132,10 @@ def _providers(found: Iterable[EntryPoint] | None) -> Iterator[tuple[str, str]]:
             yield point.name, point.value
 
 
-def _classes(value: str) -> tuple[type[Any], ...]:
-    """Return the classes that `module:attribute` names."""
+def _offered(value: str) -> tuple[Any, ...]:
+    """Return the classes and functions that `module:attribute` names."""
     module, _, attribute = value.partition(":")
     offered: Any = importlib.import_module(module)
     for part in filter(None, attribute.split(".")):
         offered = getattr(offered, part)
-    return (offered,) if isinstance(offered, type) else tuple(offered)
+    return (offered,) if is_component(offered) else tuple(offered)

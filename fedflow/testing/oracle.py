@@ -1,7 +1,8 @@
-"""HeteroLR in the clear: the same updates on the joined columns, which an encrypted run must equal.
+"""Linear models in the clear: the same updates on joined columns, which encrypted runs must equal.
 
-Independent of `components.linear`: numpy only, float64. Labels are -1 and 1, the sigmoid is
-linearised, no weights but the rows' own. Source: accuracy.md section 2.
+Independent of `components.linear`: numpy only, float64. With two classes labels are -1 and 1 and
+the sigmoid is linearised. Source: accuracy.md section 2; for `sqn` Byrd et al. 2016, algorithms 1
+and 2, with explicit matrices.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class OracleSettings:
     """The parameters of one training, with HeteroLR's meaning."""
 
     iterations: int
+    family: str = "logistic"  #: logistic, linear, poisson
     optimizer: str = "rmsprop"
     learning_rate: float = 0.15
     alpha: float = 0.01
@@ -32,6 +34,8 @@ class OracleSettings:
     intercept: bool = True
     stop: str = "none"  #: none, diff, weight_diff, abs
     tol: float = 1e-4
+    interval: int = 3  #: of `sqn`, batches between two curvature pairs
+    memory: int = 5  #: of `sqn`, pairs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,14 +56,16 @@ def train_in_clear(
     *,
     weights: Floats | None = None,
     batches: Sequence[Rows] | None = None,
+    offset: Floats | float = 0.0,
 ) -> OracleRun:
     """Return the run from zero weights.
 
     Args:
         features: rows x columns, all parties' columns side by side.
-        labels: -1.0 and 1.0.
+        labels: -1.0 and 1.0, or the numbers to predict.
         weights: of the rows; scaled to mean 1. They change the gradient, not the loss.
         batches: row numbers of each batch; None = consecutive rows in stored order.
+        offset: what is added to each row's score, with poisson: the log of the exposure.
     """
     rows, columns = features.shape
     joined = np.column_stack((features, np.ones(rows))) if settings.intercept else features
@@ -67,6 +73,8 @@ def train_in_clear(
     scale = np.ones(rows) if weights is None else weights * (rows / weights.sum())
     size = rows if settings.batch_size == -1 else settings.batch_size
     cut = batches or [np.arange(i, min(i + size, rows)) for i in range(0, rows, size)]
+    offsets = np.broadcast_to(np.asarray(offset, dtype=np.float64), (rows,))
+    newton = _Newton(settings)
     model = np.zeros(joined.shape[1])
     state: dict[str, Floats | float] = {}
     run = OracleRun(
@@ -80,21 +88,28 @@ def train_in_clear(
         losses = []
         for batch in cut:
             x, y = joined[batch], labels[batch]
-            z = x @ model
-            losses.append(_loss(z, y) + _norm(model[penalised], settings))
-            residual = scale[batch] * (0.25 * z - 0.5 * y)
+            z = x @ model + offsets[batch]
+            losses.append(_loss(z, y, settings) + _norm(model[penalised], settings))
+            residual = scale[batch] * _residual(z, y, settings)
             gradient = x.T @ residual / len(batch)
             if settings.penalty == "L2":
                 gradient = gradient + settings.alpha * np.where(penalised, model, 0.0)
-            update = _update(settings.optimizer, gradient, rate=rate, state=state)
+            if settings.optimizer == "sqn":
+                newton.visit(model)
+                update = rate * newton.inverse(len(model)) @ gradient
+            else:
+                update = _update(settings.optimizer, gradient, rate=rate, state=state)
             total += update
             model = model - update
+            if settings.optimizer == "sqn":
+                curve = joined.T @ (joined * (scale * _slope(settings))[:, None]) / rows
+                newton.learn(curve + settings.alpha * np.diag(penalised.astype(np.float64)))
             if settings.penalty == "L1":
                 by = settings.alpha * settings.learning_rate / math.sqrt(iteration + 1)
                 shrunk = np.sign(model) * np.maximum(np.abs(model) - by, 0.0)
                 model = np.where(penalised, shrunk, model)
         run.losses.append(sum(losses) / len(losses))
-        run.scores_per_iteration.append(joined @ model)
+        run.scores_per_iteration.append(joined @ model + offsets)
         converged = _stops(settings, run.losses, total)
         if converged:
             break
@@ -107,8 +122,58 @@ def train_in_clear(
     )
 
 
-def _loss(z: Floats, y: Floats) -> float:
+def _loss(z: Floats, y: Floats, settings: OracleSettings) -> float:
+    if settings.family == "linear":
+        return 0.5 * float(np.mean((z - y) ** 2))
+    if settings.family == "poisson":
+        return float(np.mean(np.exp(z) - y * z))
     return math.log(2) - 0.5 * float(np.mean(y * z)) + 0.125 * float(np.mean(z * z))
+
+
+def _residual(z: Floats, y: Floats, settings: OracleSettings) -> Floats:
+    if settings.family == "linear":
+        return z - y
+    return np.exp(z) - y if settings.family == "poisson" else 0.25 * z - 0.5 * y
+
+
+def _slope(settings: OracleSettings) -> float:
+    return 1.0 if settings.family == "linear" else 0.25
+
+
+class _Newton:
+    """The quasi-Newton matrix, from products of the full Hessian with ways of the average."""
+
+    def __init__(self, settings: OracleSettings) -> None:
+        self._settings = settings
+        self._visited: list[Floats] = []
+        self._average: Floats | None = None
+        self._pairs: list[tuple[Floats, Floats]] = []
+
+    def visit(self, model: Floats) -> None:
+        """Count the weights before a step in."""
+        self._visited.append(model)
+
+    def learn(self, hessian: Floats) -> None:
+        """Make a pair if it is time; with an L2 penalty `hessian` includes it."""
+        if len(self._visited) < self._settings.interval:
+            return
+        average = np.mean(self._visited, axis=0)
+        if self._average is not None:
+            s = average - self._average
+            self._pairs = [*self._pairs, (s, hessian @ s)][-self._settings.memory :]
+        self._average, self._visited = average, []
+
+    def inverse(self, size: int) -> Floats:
+        """Return the approximate inverse Hessian, the identity without a pair."""
+        eye: Floats = np.eye(size)
+        if not self._pairs:
+            return eye
+        s, y = self._pairs[-1]
+        inverse = eye * (s @ y) / (y @ y)
+        for s, y in self._pairs:
+            left = eye - np.outer(s, y) / (y @ s)
+            inverse = left @ inverse @ left.T + np.outer(s, s) / (y @ s)
+        return inverse
 
 
 def _norm(coef: Floats, settings: OracleSettings) -> float:

@@ -54,7 +54,7 @@ class FixedPoint:
         numbers = np.asarray(list(values), dtype=np.float64)
         check_range(numbers, limit_bits=limit_bits, what=what)
         scale = factors * self.bits
-        return [_scaled(value, scale) for value in numbers.tolist()]
+        return [scaled(value, scale) for value in numbers.tolist()]
 
     def decode(self, numbers: Sequence[int], *, factors: int = 1) -> Floats:
         """Return float64 values of integers that are products of `factors` encoded numbers."""
@@ -75,8 +75,8 @@ def check_range(values: Floats, *, limit_bits: int, what: str) -> None:
         )
 
 
-def _scaled(value: float, scale: int) -> int:
-    """Return round(value * 2**scale) exactly (half to even), without overflow to infinity."""
+def scaled(value: float, scale: int) -> int:
+    """Return round(value * 2**scale) of a finite value, exactly (half to even), however large."""
     mantissa, exponent = math.frexp(value)
     whole = int(math.ldexp(mantissa, 53))  # exact: a float has 53 significant bits
     shift = scale + exponent - 53

@@ -16,9 +16,10 @@ data must go through `blind`. How the blinding is drawn:
   the public key is n alone, so a key owner cannot plant a base of small order.
 - Towards the key owner (`to_owner=True`) factoring is no obstacle, so the half-length argument is
   void: there e has 40 bits more than n, which is within 2**-40 of uniform in the group that h_s
-  generates. What an owner could still see is in which coset of that group the earlier blinding
-  lay: nothing, unless x**2 happens to be a power modulo a small prime that divides p - 1 or q - 1.
-  Use CONSERVATIVE where the owner has seen the inputs of the computation and even that matters.
+  generates. That group may miss residues, if x**2 happens to be a power modulo a small prime r that
+  divides p - 1 or q - 1; an owner who made the inputs of a computation would then learn a linear
+  combination of its exponents modulo r. So 32 further random residues enter with exponents of four
+  bits each: that none of them lies outside such a group has probability r**-32, at most 2**-50.
 
 Table look-ups are not constant-time: that is safe against other parties, who see only messages,
 not against an attacker who runs on the same processor. Ciphertexts from outside are accepted only
@@ -42,12 +43,14 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.components.crypto import multi_exponent
+from fedflow.components.crypto.modulus import parse_modulus
+from fedflow.components.crypto.random_powers import RandomPowers
 
 MAGIC: Final = b"FPA\x01"  #: Paillier ciphertexts, format version 1
 _HEADER: Final = struct.Struct("<4s8sIQ")  # magic, key id, bytes per ciphertext, count
 _ONE: Final = mpz(1)
 _OWNER_EXTRA_BITS: Final = 40
-_SMALL_PRIMES_PRODUCT: Final = gmpy2.primorial(4096)
+_OWNER_EXTRA_BASES: Final = 32
 _PRIME_TESTS: Final = 32
 
 
@@ -72,8 +75,8 @@ class PublicKey:
         self.width = (int(self.modulus.bit_length()) + 7) // 8  #: bytes of one ciphertext
         self.key_id = hashlib.sha256(hex(self.n).encode()).digest()[:8]
         self.blinding = blinding
-        self._to_peer: _Table | None = None
-        self._to_owner: _Table | None = None
+        self._to_peer: RandomPowers | None = None
+        self._to_owner: RandomPowers | None = None
 
     @staticmethod
     def parse(text: object, *, bits: int, blinding: Blinding = Blinding.TABLE) -> PublicKey:
@@ -82,17 +85,12 @@ class PublicKey:
         Raises: CodecError: not a number of at least `bits` bits, or one that is obviously weak
             (even, prime, a power, or with a factor below 4096).
         """
-        if not isinstance(text, str) or len(text) > 8192:
-            raise CodecError(reason="the public key is not a hexadecimal text")
-        try:
-            n = mpz(int(text, 16))
-        except ValueError as exc:
-            raise CodecError(reason="the public key is not a hexadecimal number") from exc
-        if n < 0 or n.bit_length() < bits:
-            raise CodecError(reason=f"the public key has {n.bit_length()} bits, not {bits}")
-        if gmpy2.gcd(n, _SMALL_PRIMES_PRODUCT) != 1 or gmpy2.is_power(n) or gmpy2.is_prime(n):
-            raise CodecError(reason="the public key is no product of two large primes")
+        n = parse_modulus(text, bits=bits)
         return PublicKey(int(n), blinding=blinding)
+
+    def with_blinding(self, blinding: Blinding) -> PublicKey:
+        """Return the same key whose blindings are made as `blinding` says."""
+        return self if blinding is self.blinding else PublicKey(int(self.n), blinding=blinding)
 
     # --- encryption -------------------------------------------------------------------------------
 
@@ -105,6 +103,10 @@ class PublicKey:
         for value, blinding in zip(values, self._blindings(to_owner=to_owner)):
             yield (1 + n * value) * blinding % modulus
 
+    def prepare(self) -> None:
+        """Build the table towards peers now, so that processes forked later share it."""
+        self._blindings(to_owner=False)
+
     def blind(self, ciphertexts: Iterable[mpz], *, to_owner: bool = False) -> Iterator[mpz]:
         """Yield each ciphertext with a new blinding, which hides how it was computed."""
         modulus = self.modulus
@@ -116,11 +118,16 @@ class PublicKey:
             return self._residues()
         if to_owner:
             if self._to_owner is None:
-                self._to_owner = _Table(self, exponent_bits=self.bits + _OWNER_EXTRA_BITS, window=4)
-            return self._to_owner.powers()
+                self._to_owner = RandomPowers(
+                    self,
+                    exponent_bits=self.bits + _OWNER_EXTRA_BITS,
+                    window=4,
+                    extra_bases=_OWNER_EXTRA_BASES,
+                )
+            return self._to_owner.draw()
         if self._to_peer is None:
-            self._to_peer = _Table(self, exponent_bits=(self.bits + 1) // 2, window=8)
-        return self._to_peer.powers()
+            self._to_peer = RandomPowers(self, exponent_bits=(self.bits + 1) // 2, window=8)
+        return self._to_peer.draw()
 
     def _residues(self) -> Iterator[mpz]:
         while True:
@@ -191,12 +198,11 @@ class PublicKey:
 
     def to_bytes(self, ciphertexts: Iterable[mpz]) -> bytes:
         """Return a header and the ciphertexts, `width` bytes each, little-endian."""
-        body = bytearray(_HEADER.size)
-        for ciphertext in ciphertexts:
-            body += ciphertext.to_bytes(self.width, "little")
-        count = (len(body) - _HEADER.size) // self.width
-        _HEADER.pack_into(body, 0, MAGIC, self.key_id, self.width, count)
-        return bytes(body)
+        return self.message(b"".join(c.to_bytes(self.width, "little") for c in ciphertexts))
+
+    def message(self, body: bytes) -> bytes:
+        """Return a header and `body`: ciphertexts of `width` bytes each, little-endian."""
+        return _HEADER.pack(MAGIC, self.key_id, self.width, len(body) // self.width) + body
 
     def count(self, payload: object) -> int:
         """Return how many ciphertexts `payload` holds.
@@ -277,6 +283,11 @@ class PrivateKey:
             if abs(p - q).bit_length() > bits // 2 - 32 and gmpy2.gcd(p - 1, q - 1) == 2:
                 return PrivateKey(int(p), int(q), blinding=blinding)
 
+    @property
+    def primes(self) -> tuple[int, int]:
+        """Return the two primes, which are the secret; for storing the key."""
+        return int(self._p), int(self._q)
+
     def decrypt(self, ciphertexts: Iterable[mpz]) -> list[int]:
         """Return the signed plaintexts, -n/2 < m < n/2."""
         p, q, p2, q2 = self._p, self._q, self._p2, self._q2
@@ -311,39 +322,6 @@ def unpack(plaintexts: Sequence[int], slot_bits: int, *, slots: int, count: int)
         if rest:
             raise CodecError(reason="a packed value does not fit its slot")
     return values
-
-
-class _Table:
-    """Random powers of an own random base h_s, from a table of all its digits' powers."""
-
-    def __init__(self, key: PublicKey, *, exponent_bits: int, window: int) -> None:
-        x = key.random_unit()
-        base = gmpy2.powmod(-x * x % key.n, key.n, key.modulus)
-        self._modulus = key.modulus
-        self._window = window
-        self._bytes = (exponent_bits + 7) // 8
-        self._rows = []
-        for _ in range(self._bytes * 8 // window):
-            row = [_ONE]
-            for _ in range((1 << window) - 1):
-                row.append(row[-1] * base % key.modulus)
-            self._rows.append(row)
-            base = row[-1] * base % key.modulus
-
-    def powers(self) -> Iterator[mpz]:
-        """Yield independent random powers, without end."""
-        modulus, rows = self._modulus, self._rows
-        while True:
-            result = _ONE
-            for row, digit in zip(rows, self._digits(), strict=True):
-                result = result * row[digit] % modulus
-            yield result
-
-    def _digits(self) -> Sequence[int]:
-        exponent = secrets.token_bytes(self._bytes)
-        if self._window == 8:
-            return exponent
-        return [digit for byte in exponent for digit in (byte & 15, byte >> 4)]
 
 
 def _random_prime(bits: int) -> mpz:

@@ -1,5 +1,6 @@
-"""How good predictions are: numbers and curves of binary, multi-class and regression results.
+"""How good predictions are: of two and several classes, of numbers, and of clusters.
 
-`binary`, `multiclass` and `regression` are pure numpy; `metrics` names what can be asked for;
-`evaluation` is the component. No scikit-learn here: the definitions are FATE's.
+`binary`, `multiclass`, `regression` and `clustering` are pure numpy; `reading` checks the tables,
+`metrics` names what can be asked for; `evaluation` is the component. No scikit-learn here: the
+definitions are FATE's.
 """

@@ -8,18 +8,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from fedflow.components.evaluation.binary import BinaryScores, Curve, Stability, stability
-from fedflow.components.evaluation.metrics import written, written_all
-from fedflow.components.evaluation.multiclass import class_scores
+from fedflow.components.evaluation.binary import BinaryScores, Stability, stability
+from fedflow.components.evaluation.metrics import LOGARITHMIC, written, written_all
 from fedflow.components.evaluation.params import EvaluationParams
-from fedflow.components.evaluation.recorder import Recorder, record_binary
-from fedflow.components.evaluation.regression import regression_scores
-from fedflow.sdk import BadData, Context, NotSupportedYet, Outputs, Table, component
-
-PREDICTION_COLUMNS = ("label", "predict_result", "predict_score", "predict_detail", "type")
-PARTS = ("train", "validate", "predict")  #: values of the `type` column, which name the metrics
+from fedflow.components.evaluation.reading import (
+    ASSIGNMENT_COLUMNS,
+    CLUSTER_COLUMNS,
+    PREDICTION_COLUMNS,
+    by_part,
+    centroid_distances,
+    class_scores_of,
+    labelled,
+    numbers,
+    read_producers,
+    same_type,
+    warn_of_others,
+)
+from fedflow.components.evaluation.recorder import (
+    Recorder,
+    record_agreement,
+    record_binary,
+    record_classes,
+    record_shape,
+    record_unfolded,
+)
+from fedflow.components.evaluation.regression import mean_squared_log_error, regression_scores
+from fedflow.sdk import BadData, Context, Outputs, Role, component
 
 Summary = dict[str, dict[str, dict[str, float]]]  # component -> part -> metric -> value
 
@@ -41,78 +56,102 @@ class Evaluation:
 
     - `binary`: auc, ks, lift, gain, accuracy, precision, recall, roc, confusion_mat, psi (with
       train and validate rows), f1_score, quantile_pr
-    - `multi`: accuracy, precision, recall
+    - `multi`: accuracy, precision, recall; with `unfold_multi_result` also auc and ks of each class
+      against the rest, as metrics `<component>_class_<class>_ovr` of the type `ovr`
     - `regression`: explained_variance, mean_absolute_error, mean_squared_error,
-      median_absolute_error, r2_score, root_mean_squared_error
+      median_absolute_error, r2_score, root_mean_squared_error; mean_squared_log_error (msle) when
+      asked for
+    - `clustering`: of rows with their cluster (columns label, predicted_cluster_index)
+      jaccard_similarity_score, fowlkes_mallows_score, adjusted_rand_score (all over pairs of rows)
+      and contingency_matrix; of clusters (columns cluster_sample_count, cluster_inner_dist,
+      max_radius, inter_cluster_dist) davies_bouldin_index and distance_measure. The arbiter
+      measures with `run_clustering_arbiter_metric` only.
 
     KS and the curves use 100 cut points as FATE's do, so the numbers are equal; the exact KS stands
-    in the meta of `ks_tpr`. Declared `data` outputs stay empty.
-
-    Not yet: clustering, one-against-the-rest results of several classes.
+    in the meta of `ks_tpr`. Rows of one class give no auc, ks and roc, and a warning. Declared
+    `data` outputs stay empty. Unlike FATE, the aliases `DBI`, `FMI` and `RI` are understood.
     """
 
     def run(self, ctx: Context) -> Outputs:
         """Record the measures per producing component and part (train, validate, predict).
 
         A site without prediction tables has nothing to do. The summary is
-        {component: {part: {metric: value}}}. Raises: NotSupportedYet; BadData: scores or labels
-        that cannot be measured.
+        {component: {part: {metric: value}}}. Raises: BadData: scores or labels that cannot be
+        measured.
         """
         params: EvaluationParams = ctx.params
         if not params.need_run:
             return Outputs(passed=True)
         if params.kind == "clustering":
-            raise NotSupportedYet(what="Evaluation with eval_type clustering")
-        if params.unfold_multi_result:
-            raise NotSupportedYet(what="Evaluation with unfold_multi_result")
+            return Outputs(summary=_measure_clustering(ctx, params))
         summary: Summary = {}
-        for producer, rows in _predictions(ctx).items():
-            parts = _split(ctx, rows, producer=producer)
+        warn_of_others(ctx, PREDICTION_COLUMNS)
+        for producer, rows in read_producers(ctx, PREDICTION_COLUMNS).items():
+            parts = labelled(ctx, rows, producer=producer)
             for part, rows_of_part in parts.items():
                 recorder = Recorder(ctx, producer, part)
                 scalars = _MEASURES[params.kind](recorder, params, rows_of_part)
-                if scalars:
-                    recorder.scalars(scalars)
-                    summary.setdefault(producer, {})[part] = scalars
+                _keep(summary, recorder, scalars)
             if params.kind == "binary" and "psi" in params.chosen:
                 _record_stability(ctx, params, producer=producer, parts=parts)
         return Outputs(summary=summary)
 
 
-def _predictions(ctx: Context) -> dict[str, pa.Table]:
-    """Return the prediction rows of every producing component, in input order."""
-    found: dict[str, list[pa.Table]] = {}
-    for producer, table in ctx.inputs.data.get("data", ()):
-        if table is not None and _is_prediction(table):
-            found.setdefault(producer, []).append(table.read(PREDICTION_COLUMNS))
-        elif table is not None:
-            ctx.log.warning("the table of %s holds no predictions: skipped", producer)
-    return {
-        name: pa.concat_tables(tables, promote_options="permissive")
-        for name, tables in found.items()
+def _keep(summary: Summary, recorder: Recorder, scalars: dict[str, float]) -> None:
+    """Record scalars, if there are any, and put them into the summary."""
+    if scalars:
+        recorder.scalars(scalars)
+        summary.setdefault(recorder.producer, {})[recorder.part] = scalars
+
+
+def _measure_clustering(ctx: Context, params: EvaluationParams) -> Summary:
+    """Record the measures of rows with their cluster, and those of clusters."""
+    summary: Summary = {}
+    if ctx.site.role is Role.ARBITER and not params.run_clustering_arbiter_metric:
+        ctx.log.info("run_clustering_arbiter_metric is false: the arbiter measures nothing")
+        return summary
+    chosen = params.chosen
+    warn_of_others(ctx, ASSIGNMENT_COLUMNS, CLUSTER_COLUMNS)
+    for producer, rows in read_producers(ctx, ASSIGNMENT_COLUMNS).items():
+        for part, rows_of_part in labelled(ctx, rows, producer=producer).items():
+            recorder = Recorder(ctx, producer, part, clustering=True)
+            true = rows_of_part["label"].to_numpy()
+            clusters = _without_gaps(rows_of_part["predicted_cluster_index"], where=producer)
+            _keep(summary, recorder, record_agreement(recorder, chosen, true, clusters))
+    for producer, rows in read_producers(ctx, CLUSTER_COLUMNS).items():
+        for part, clusters_of_part in by_part(rows, producer=producer).items():
+            recorder = Recorder(ctx, producer, part, clustering=True)
+            _keep(summary, recorder, _measure_shape(recorder, chosen, clusters_of_part))
+    return summary
+
+
+def _without_gaps(column: pa.ChunkedArray, *, where: str) -> npt.NDArray[Any]:
+    """Return the clusters of all rows. Raises: BadData: rows without one."""
+    if column.null_count:
+        reason = f"{column.null_count} rows without a predicted_cluster_index"
+        raise BadData(where=f"clusters of {where}", reason=reason)
+    return column.to_numpy()  # type: ignore[no-any-return]
+
+
+def _measure_shape(
+    recorder: Recorder, chosen: tuple[str, ...], clusters: pa.Table
+) -> dict[str, float]:
+    """Return the Davies-Bouldin index. Raises: BadData: less than two clusters, or no distances."""
+    where = recorder.producer
+    if clusters.num_rows < 2:
+        raise BadData(where=f"clusters of {where}", reason="less than two clusters")
+    columns = {
+        name: numbers(clusters[name], where=where, name=name)
+        for name in ("cluster_inner_dist", "max_radius")
     }
-
-
-def _is_prediction(table: Table) -> bool:
-    return set(PREDICTION_COLUMNS) <= set(table.schema.names)
-
-
-def _split(ctx: Context, rows: pa.Table, *, producer: str) -> dict[str, pa.Table]:
-    """Return the labelled rows per part. Raises: BadData: an unknown part."""
-    strange = set(pc.unique(rows["type"]).to_pylist()) - set(PARTS)
-    if strange:
-        reason = f"{len(strange)} values of `type` are none of {', '.join(PARTS)}"
-        raise BadData(where=f"predictions of {producer}", reason=reason)
-    parts = {}
-    for part in PARTS:
-        chosen = rows.filter(pc.equal(rows["type"], part))
-        labelled = chosen.filter(pc.invert(pc.is_null(chosen["label"], nan_is_null=True)))
-        if labelled.num_rows < chosen.num_rows:
-            missing = chosen.num_rows - labelled.num_rows
-            ctx.log.warning("%s %s rows of %s have no label: skipped", missing, part, producer)
-        if labelled.num_rows:
-            parts[part] = labelled
-    return parts
+    return record_shape(
+        recorder,
+        chosen,
+        names=[str(key) for key in clusters["key"].to_pylist()],
+        inner=columns["cluster_inner_dist"],
+        radius=columns["max_radius"],
+        squared=centroid_distances(clusters["inter_cluster_dist"], where=where),
+    )
 
 
 def _measure_binary(
@@ -127,25 +166,14 @@ def _measure_multi(
     recorder: Recorder, params: EvaluationParams, rows: pa.Table
 ) -> dict[str, float]:
     """Record precision and recall per class and return the means over the classes."""
-    true, predicted = _same_type(rows["label"], rows["predict_result"])
-    scores = class_scores(true, predicted)
-    scalars: dict[str, float] = {}
-    index = np.arange(len(scores.classes), dtype=np.float64)
-    for name in params.chosen:
-        if name == "accuracy":
-            scalars[name] = written(scores.accuracy)
-            continue
-        values = scores.precision if name == "precision" else scores.recall
-        scalars[name] = written(float(values.mean()))
-        recorder.curve(
-            name,
-            f"{name.upper()}_MULTI_EVALUATION",
-            Curve(x=index, y=values, thresholds=index),
-            axes=("", name),
-            paired=True,
-            extra={"classes": [str(c) for c in scores.classes]},
-        )
-    return scalars
+    if params.unfold_multi_result:
+        names, scores = class_scores_of(rows["predict_detail"], where=recorder.producer)
+        labels, classes = same_type(rows["label"], pa.chunked_array([names]))
+        for column, name in enumerate(names):
+            positive = labels == classes[column]
+            record_unfolded(recorder, name, BinaryScores(positive, scores[:, column]))
+    true, predicted = same_type(rows["label"], rows["predict_result"])
+    return record_classes(recorder, params.chosen, true, predicted)
 
 
 def _measure_regression(
@@ -153,9 +181,15 @@ def _measure_regression(
 ) -> dict[str, float]:
     """Return the measures asked for."""
     where = recorder.producer
-    true = _numbers(rows["label"], where=where, name="label")
-    predicted = _numbers(rows["predict_score"], where=where, name="predict_score")
+    true = numbers(rows["label"], where=where, name="label")
+    predicted = numbers(rows["predict_score"], where=where, name="predict_score")
     values = regression_scores(true, predicted)
+    if LOGARITHMIC in params.chosen:
+        below = int(((true < 0) | (predicted < 0)).sum())
+        if below:
+            reason = f"{LOGARITHMIC} is not defined: {below} rows with a negative value"
+            raise BadData(where=f"predictions of {where}", reason=reason)
+        values[LOGARITHMIC] = mean_squared_log_error(true, predicted)
     return {name: written(values[name]) for name in params.chosen}
 
 
@@ -195,36 +229,6 @@ def _binary_columns(
     rows: pa.Table, params: EvaluationParams, *, where: str
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
     """Return which rows are positive, and their scores."""
-    labels, positive = _same_type(rows["label"], pa.chunked_array([[params.pos_label]]))
-    scores = _numbers(rows["predict_score"], where=where, name="predict_score")
+    labels, positive = same_type(rows["label"], pa.chunked_array([[params.pos_label]]))
+    scores = numbers(rows["predict_score"], where=where, name="predict_score")
     return labels == positive[0], scores
-
-
-def _same_type(
-    one: pa.ChunkedArray, other: pa.ChunkedArray
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return both as numbers if all their values are numbers, else both as text."""
-    try:
-        return _floats(one), _floats(other)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return _texts(one), _texts(other)
-
-
-def _numbers(column: pa.ChunkedArray, *, where: str, name: str) -> npt.NDArray[np.float64]:
-    """Return finite numbers. Raises: BadData: text, a missing value, NaN or an infinity."""
-    try:
-        values = _floats(column)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
-        raise BadData(where=f"predictions of {where}", reason=f"{name} is not a number") from exc
-    bad = int((~np.isfinite(values)).sum())
-    if bad:
-        raise BadData(where=f"predictions of {where}", reason=f"{bad} rows without a finite {name}")
-    return values
-
-
-def _floats(column: pa.ChunkedArray) -> npt.NDArray[np.float64]:
-    return pc.cast(column, pa.float64()).to_numpy()  # type: ignore[no-any-return]
-
-
-def _texts(column: pa.ChunkedArray) -> npt.NDArray[np.str_]:
-    return pc.cast(column, pa.string()).to_numpy().astype(str)  # type: ignore[no-any-return]

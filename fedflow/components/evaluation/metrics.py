@@ -29,6 +29,7 @@ REGRESSION: Final = (
     "r2_score",
     "root_mean_squared_error",
 )
+LOGARITHMIC: Final = "mean_squared_log_error"  #: of regression, by Evaluation when asked for
 CLUSTERING: Final = (
     "jaccard_similarity_score",
     "fowlkes_mallows_score",
@@ -53,6 +54,7 @@ ALIASES: Final = {
     "regression": "mean_squared_error",
     "l2_root": "root_mean_squared_error",
     "rmse": "root_mean_squared_error",
+    "msle": LOGARITHMIC,
     "r2": "r2_score",
     "acc": "accuracy",
     "jaccard": "jaccard_similarity_score",
@@ -63,23 +65,28 @@ ALIASES: Final = {
 INFINITE: Final = -9999999  #: stands for infinity, as in FATE
 
 
-def choose_metrics(eval_type: str, asked: Sequence[str] | None) -> tuple[str, ...]:
+def choose_metrics(
+    eval_type: str, asked: Sequence[str] | None, *, logarithmic: bool = False
+) -> tuple[str, ...]:
     """Return the measures to make, in the order in which they are written (auc before ks).
 
     None asks for all. Names that belong to another kind of evaluation are dropped; precision and
-    recall go together. Raises: ValueError: an unknown name, or nothing is left.
+    recall go together. LOGARITHMIC is known with `logarithmic` only. Raises: ValueError: an unknown
+    name, or nothing is left.
     """
     allowed = METRICS_OF[eval_type]
     if asked is None:
         return allowed
     names = {ALIASES.get(name.lower(), name.lower()) for name in asked}
-    unknown = names - {name for kind in METRICS_OF.values() for name in kind}
+    extra = (LOGARITHMIC,) if logarithmic else ()
+    unknown = names - {name for kind in (*METRICS_OF.values(), extra) for name in kind}
     if unknown:
         known = ", ".join(allowed)
         raise ValueError(f"metrics: unknown {', '.join(sorted(unknown))}; known are {known}")
     if names & {"precision", "recall"}:
         names |= {"precision", "recall"}
-    chosen = tuple(name for name in allowed if name in names)
+    possible = (*allowed, *extra) if eval_type == "regression" else allowed
+    chosen = tuple(name for name in possible if name in names)
     if not chosen:
         raise ValueError(f"metrics: none of them fits eval_type {eval_type}")
     return chosen

@@ -9,12 +9,13 @@ from fedflow.sdk import Params
 class EvaluationParams(Params, frozen=True, kw_only=True):
     """Parameters of Evaluation."""
 
-    #: `binary`, `multi` or `regression`, in any case; `clustering` is not supported yet
+    #: `binary`, `multi`, `regression` or `clustering`, in any case
     eval_type: str = "binary"
     pos_label: int | float | str = 1  #: the label that counts as positive
-    metrics: list[str] | None = None  #: null: all of the eval_type
-    unfold_multi_result: bool = False  #: true is not supported yet
-    run_clustering_arbiter_metric: bool = False  #: without effect
+    metrics: list[str] | None = None  #: names or aliases; null: all of the eval_type
+    #: with `multi`: also auc and ks of each class against the rest
+    unfold_multi_result: bool = False
+    run_clustering_arbiter_metric: bool = False  #: with `clustering`: the arbiter measures, too
     need_run: bool = True  #: false: nothing is measured
 
     @property
@@ -25,10 +26,10 @@ class EvaluationParams(Params, frozen=True, kw_only=True):
     @property
     def chosen(self) -> tuple[str, ...]:
         """Return the measures to make, in the order in which they are written."""
-        return choose_metrics(self.kind, self.metrics)
+        return choose_metrics(self.kind, self.metrics, logarithmic=True)
 
     def check(self) -> None:
         """Raise ValueError if the fields do not fit together."""
         if self.kind not in METRICS_OF:
             raise ValueError(f"eval_type: must be one of {', '.join(METRICS_OF)}")
-        choose_metrics(self.kind, self.metrics)
+        choose_metrics(self.kind, self.metrics, logarithmic=True)

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedflow.components.evaluation.binary import BinaryScores, Curve
+from fedflow.components.evaluation.clustering import agreement, davies_bouldin, nearest
 from fedflow.components.evaluation.metrics import written, written_all
+from fedflow.components.evaluation.multiclass import class_scores
 from fedflow.sdk import Context
 
 
 class Recorder:
     """Writes metrics of one producing component and part, named as FATE Board reads them."""
 
-    def __init__(self, ctx: Context, producer: str, part: str) -> None:
+    def __init__(self, ctx: Context, producer: str, part: str, *, clustering: bool = False) -> None:
         self.log = ctx.log
         self.producer = producer
         self.part = part
         self._tracker = ctx.tracker
+        self._summary_type = f"{'CLUSTERING_' if clustering else ''}EVALUATION_SUMMARY"
 
     def scalars(self, values: dict[str, float]) -> None:
         """Record values, in their order."""
-        self._write(self.producer, "EVALUATION_SUMMARY", points=list(values.items()))
+        self._write(self.producer, self._summary_type, points=list(values.items()))
+
+    def against_rest(self, name: str, values: dict[str, float]) -> None:
+        """Record values of the class `name` against all others."""
+        points = list(values.items())
+        self._write(f"{self.producer}_class_{name}_ovr", "ovr", points=points)
 
     def curve(
         self,
@@ -97,6 +109,96 @@ def record_binary(recorder: Recorder, chosen: set[str], scores: BinaryScores) ->
             recorder.curve("gain", "GAIN_EVALUATION", gain, axes=("", "gain"))
     _by_threshold(recorder, chosen, scores)
     return scalars
+
+
+def record_classes(
+    recorder: Recorder,
+    chosen: Sequence[str],
+    true: NDArray[Any],
+    predicted: NDArray[Any],
+) -> dict[str, float]:
+    """Record precision and recall per class and return the means over the classes.
+
+    `true` and `predicted` are classes of one type, one per row.
+    """
+    scores = class_scores(true, predicted)
+    scalars: dict[str, float] = {}
+    index = np.arange(len(scores.classes), dtype=np.float64)
+    for name in chosen:
+        if name == "accuracy":
+            scalars[name] = written(scores.accuracy)
+            continue
+        values = scores.precision if name == "precision" else scores.recall
+        scalars[name] = written(float(values.mean()))
+        recorder.curve(
+            name,
+            f"{name.upper()}_MULTI_EVALUATION",
+            Curve(x=index, y=values, thresholds=index),
+            axes=("", name),
+            paired=True,
+            extra={"classes": [str(c) for c in scores.classes]},
+        )
+    return scalars
+
+
+def record_unfolded(recorder: Recorder, name: str, scores: BinaryScores) -> None:
+    """Record AUC and KS of the class `name` against the rest, if both are there."""
+    if not scores.has_both_classes:
+        recorder.log.warning(
+            "the %s rows of %s are all or none of the class %s: no auc, ks of it",
+            recorder.part,
+            recorder.producer,
+            name,
+        )
+        return
+    values = {"auc": written(scores.auc()), "ks": written(scores.ks()[0])}
+    recorder.against_rest(name, values)
+
+
+def record_agreement(
+    recorder: Recorder, chosen: Sequence[str], true: NDArray[Any], clusters: NDArray[Any]
+) -> dict[str, float]:
+    """Record the contingency matrix and return the measures of clusters against classes."""
+    found = agreement(true, clusters)
+    if "contingency_matrix" in chosen:
+        meta = {
+            "true_labels": list(found.classes),
+            "predicted_labels": list(found.clusters),
+            "result_table": found.contingency.tolist(),
+        }
+        recorder.table("contingency_matrix", meta)
+    values = {
+        "jaccard_similarity_score": found.jaccard,
+        "fowlkes_mallows_score": found.fowlkes_mallows,
+        "adjusted_rand_score": found.adjusted_rand,
+    }
+    return {name: written(value) for name, value in values.items() if name in chosen}
+
+
+def record_shape(
+    recorder: Recorder,
+    chosen: Sequence[str],
+    *,
+    names: Sequence[str],
+    inner: NDArray[np.float64],
+    radius: NDArray[np.float64],
+    squared: NDArray[np.float64],
+) -> dict[str, float]:
+    """Record radius and nearest cluster of each, and return the Davies-Bouldin index.
+
+    One entry per cluster: `names` are the clusters' indexes, `inner` and `squared` as in
+    `clustering.davies_bouldin`.
+    """
+    if "distance_measure" in chosen:
+        meta = {
+            "cluster_index": list(names),
+            "radius": written_all(radius),
+            "nearest_idx": [names[at] for at in nearest(squared).tolist()],
+        }
+        recorder.table("distance_measure", meta)
+    if "davies_bouldin_index" not in chosen:
+        return {}
+    return {"davies_bouldin_index": written(davies_bouldin(inner, squared))}
 
 
 def _by_threshold(recorder: Recorder, chosen: set[str], scores: BinaryScores) -> None:

@@ -29,6 +29,13 @@ def regression_scores(
     }
 
 
+def mean_squared_log_error(
+    true: npt.NDArray[np.float64], predicted: npt.NDArray[np.float64]
+) -> float:
+    """Return the mean of (log(1 + true) - log(1 + predicted))^2; both are at least 0."""
+    return float(np.mean((np.log1p(true) - np.log1p(predicted)) ** 2))
+
+
 def _explained(unexplained: float, spread: float) -> float:
     if spread:
         return 1.0 - unexplained / spread

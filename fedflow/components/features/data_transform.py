@@ -1,29 +1,28 @@
-"""DataTransform: raw text rows become instances (id, label, numeric features).
+"""DataTransform: raw text rows become instances (id, match id, label, numeric features).
 
-Works on one batch at a time. A first pass over the data is made only if something is to be filled
-or replaced; the second writes the instances. Missing features are NaN in float columns and null in
-int and text columns.
+Works on one batch at a time. Passes over the data before the last one, which writes the instances,
+are made if something is to be filled or replaced, and to learn which tags there are. Missing
+features are NaN in float columns and null in int and text columns.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.components.features.cells import BUILT_IN, BadCells, CellType, Marks, parse
+from fedflow.components.features.cells import BUILT_IN, CellType, Marks
 from fedflow.components.features.data_transform_params import (
     DataIOParams,
     DataTransformParams,
     as_described,
     meta_of,
     params_of,
-    unsupported,
 )
+from fedflow.components.features.raw_rows import Layout, raw_rows
 from fedflow.components.features.replacing import (
     ColumnTally,
     Learnt,
@@ -34,12 +33,13 @@ from fedflow.components.features.replacing import (
     learn_outliers,
     replace,
 )
+from fedflow.components.features.typed_rows import TypedRows
 from fedflow.components.instances.columns import anonymous_header
+from fedflow.components.instances.stored import own_model
 from fedflow.sdk import (
     BadData,
     Context,
     Model,
-    NotSupportedYet,
     Outputs,
     Table,
     TableKind,
@@ -52,7 +52,6 @@ OLDER_MODEL = "DataIO"
 NOTHING = Learnt(values={}, ratios={})
 TINY = 1e-8  #: below this a number counts as 0 in the sparse output format
 _BLANK = Marks.of((), texts=BUILT_IN)
-_NO_MARKS = Marks.of(())
 
 
 @component(
@@ -70,19 +69,30 @@ class DataTransform:
     the count. Empty cells, `NULL`, `null` and `NA` are missing: null in integer and text columns,
     NaN in others, which HeteroLR refuses unless `missing_fill` fills them.
 
+    Rows are `dense` (a cell per column), `sparse` (svmlight: match id, label, then `index:value`)
+    or `tag` (match id, label, then `tag` or `tag:value`). The columns of the latter are x0 to the
+    greatest index, or all tags in order; what a row does not have is 0. With a model input, tags
+    that it does not know are left out. Such files are uploaded with `head` 0; their rows may
+    differ in length. White space around an item, and empty items, do not count; of several values
+    of one tag the last one does. All instances are stored dense, also with `output_format`
+    `sparse`: more than 20,000 features, or 2e9 cells, are refused.
+
+    Match ids are text; the key stays the first column. Where they stand: `match_id_name`, or
+    `match_id_index` among the columns that the upload's `meta` names, else after the key; id
+    columns that are not chosen are left out.
+
     What the table's upload said (`with_meta`) goes before the parameters of the same names.
 
-    Model: `DataTransformMeta`, `DataTransformParam` (header, filled values and ratios). Summary:
-    `missing_fill_info`, `outlier_replace_rate`, if these are on.
-
-    Not yet: sparse (svmlight) and tag rows, match ids.
+    Model: `DataTransformMeta`, `DataTransformParam` (header, filled values and ratios; unlike in
+    FATE `match_id_name` too). Summary: `missing_fill_info`, `outlier_replace_rate`, if these are
+    on. With `need_run` false no model is written (FATE writes a wrong one).
     """
 
     def run(self, ctx: Context) -> Outputs:
         """Fit and transform, or with a model input transform as it was fitted.
 
         Raises: BadData: a column is missing, or cells are no numbers (with column, first row and
-            count, never the cell). NotSupportedYet: sparse or tag rows, match ids.
+            count, never the cell).
         """
         return _transform(ctx, name=MODEL)
 
@@ -91,7 +101,8 @@ class DataTransform:
 class DataIO:
     """Turns raw rows into instances, as DataTransform does: that module's name before FATE 1.7.
 
-    Model: `DataIOMeta`, `DataIOParam`. There are no match ids; for new jobs take DataTransform.
+    Model: `DataIOMeta`, `DataIOParam`. It has no parameters for match ids (an upload's `meta` may
+    ask for them); for new jobs take DataTransform.
     """
 
     def run(self, ctx: Context) -> Outputs:
@@ -106,47 +117,28 @@ def _transform(ctx: Context, *, name: str) -> Outputs:
     table = ctx.inputs.first("data")
     if table is None:
         raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
-    params: DataIOParams = ctx.params
-    if not params.need_run:
+    given: DataIOParams = ctx.params
+    if not given.need_run:
         return Outputs(data=(table,), passed=True)
-    model = _model_input(ctx, name=name)
-    params = as_described(params, table) if model is None else params_of(model)
-    if what := unsupported(params):
-        raise NotSupportedYet(what=what)
+    model = own_model(ctx, f"{name}Param")
+    params = as_described(given, table) if model is None else params_of(model, given)
     if table.schema.kind is not TableKind.RAW:
         raise BadData(where=f"table {table.name}", reason="its rows were transformed before")
     run = _Run(ctx=ctx, table=table, params=params, name=name)
     return run.fit() if model is None else run.transform(model)
 
 
-def _model_input(ctx: Context, *, name: str) -> Model | None:
-    models = list(ctx.inputs.model.values())
-    for model in models:
-        if model.param_name == f"{name}Param":
-            return model
-    if models:
-        names = [m.param_name for m in models]
-        raise BadData(where="the model input", reason=f"it is {names}, not {name}Param")
-    return None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Layout:
-    """Which columns a table gives and of what type they are."""
-
-    label: str | None
-    columns: tuple[str, ...]
-    types: Mapping[str, CellType]
-
-
 class _Run:
     """One transformation of one table."""
 
-    def __init__(self, *, ctx: Context, table: Table, params: DataIOParams, name: str) -> None:
+    def __init__(
+        self, *, ctx: Context, table: Table, params: DataTransformParams, name: str
+    ) -> None:
         self._ctx = ctx
         self._name = name
         self._table = table
         self._params = params
+        self._rows = raw_rows(table, params, ctx.log)
         self._missing_rule = Rule(
             marks=Marks.of(params.missing_impute or (), texts=BUILT_IN),
             method=params.missing_fill_method,
@@ -162,18 +154,19 @@ class _Run:
             )
         self._learns = params.missing_fill or params.outlier_replace
         self._rows_done = 0
-        self._rows_in_all = max(1, table.count)
+        self._rows_in_all = max(1, table.count) * (1 + self._rows.looks)
 
     def fit(self) -> Outputs:
         """Return instances and the model of what was learnt."""
-        label = self._label(required=True)
-        columns = tuple(c for c in self._table.schema.columns if c != label)
-        layout = _Layout(label=label, columns=columns, types=self._types(columns))
+        if self._learns:
+            self._rows_in_all += self._table.count
+        layout = self._rows.layout(None, told=self._progress)
+        types = self._types(layout.columns)
+        typed = self._typed(layout, types)
         missing = outliers = NOTHING
         if self._learns:
-            self._rows_in_all *= 2
-            missing, outliers = self._learn(layout)
-        table = self._write(layout, missing=missing, outliers=outliers)
+            missing, outliers = self._learn(typed, types)
+        table = self._write(layout, typed, missing=missing, outliers=outliers)
         return Outputs(
             data=(table,),
             model=self._model(layout, missing=missing, outliers=outliers),
@@ -182,26 +175,21 @@ class _Run:
 
     def transform(self, model: Model) -> Outputs:
         """Return instances with the columns, in the order, and with the values of `model`."""
-        layout, missing, outliers = self._stored(model)
-        table = self._write(layout, missing=missing, outliers=outliers)
-        return Outputs(data=(table,), model=model)
-
-    def _label(self, *, required: bool) -> str | None:
-        """Return the label column's name, or None for rows without a label."""
-        name = self._params.label_name
-        if not self._params.with_label:
-            return None
-        if name in self._table.schema.columns:
-            return name
-        if not required:
-            self._ctx.log.warning("no label column %r: the rows stay unlabelled", name)
-            return None
-        # Only this party's log has the names: an error's sentence goes to all parties of the job.
-        self._ctx.log.error("columns of the table: %s", ", ".join(self._table.schema.columns))
-        raise BadData(
-            where=f"table {self._table.name}",
-            reason=f"with_label is true, but there is no column {name!r}: the log lists them",
+        columns, missing, outliers = self._stored(model)
+        types = self._types(columns)
+        layout = self._rows.layout(columns, told=self._progress)
+        for learnt in (missing, outliers):
+            for name in columns:
+                if name in learnt:
+                    where = f"column {name!r}"
+                    learnt[name] = as_type(learnt[name], types[name], where=where)
+        table = self._write(
+            layout,
+            self._typed(layout, types),
+            missing=Learnt(values=missing, ratios={}),
+            outliers=Learnt(values=outliers, ratios={}),
         )
+        return Outputs(data=(table,), model=model)
 
     def _types(self, columns: tuple[str, ...]) -> dict[str, CellType]:
         special = {k.lower(): v for k, v in (self._params.exclusive_data_type or {}).items()}
@@ -210,7 +198,8 @@ class _Run:
             self._ctx.log.warning("exclusive_data_type names no column here: %s", unknown)
         return {c: CellType.of(special.get(c.lower(), self._params.data_type)) for c in columns}
 
-    def _stored(self, model: Model) -> tuple[_Layout, Learnt, Learnt]:
+    def _stored(self, model: Model) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]:
+        """Return the columns of a model, and what fills and replaces, by column."""
         try:
             columns = tuple(str(c) for c in model.param["header"])
             fills = dict(model.param["imputer_param"]["missing_replace_value"])
@@ -218,92 +207,68 @@ class _Run:
         except (KeyError, TypeError, ValueError) as exc:
             reason = f"it is no {self._name}Param ({exc!r})"
             raise BadData(where="the model input", reason=reason) from exc
-        absent = [c for c in columns if c not in self._table.schema.columns]
-        if absent:
-            reason = f"{len(absent)} columns of the model are missing: {', '.join(absent[:20])}"
-            raise BadData(where=f"table {self._table.name}", reason=reason)
-        types = self._types(columns)
-        layout = _Layout(label=self._label(required=False), columns=columns, types=types)
-        for values in (fills, replaced):
-            for name in columns:
-                if name in values:
-                    values[name] = as_type(values[name], types[name], where=f"column {name!r}")
-        return layout, Learnt(values=fills, ratios={}), Learnt(values=replaced, ratios={})
+        return columns, fills, replaced
 
-    def _learn(self, layout: _Layout) -> tuple[Learnt, Learnt]:
+    def _typed(self, layout: Layout, types: Mapping[str, CellType]) -> TypedRows:
+        params = self._params
+        return TypedRows(
+            self._rows,
+            layout,
+            types=types,
+            label_type=CellType.of(params.label_type),
+            missing=self._missing_rule.marks,
+            keeps_text=not params.missing_fill,
+        )
+
+    def _learn(self, typed: TypedRows, types: Mapping[str, CellType]) -> tuple[Learnt, Learnt]:
         """Return what fills missing cells and what replaces outliers, from a pass over the data."""
-        tallies = {name: ColumnTally() for name in layout.columns}
+        tallies = {name: ColumnTally() for name in types}
         rule = self._outlier_rule
-        for batch in self._table.to_batches():
-            for name, tally in tallies.items():
-                column = self._feature(batch, name, layout.types[name])
+        for cells in typed.batches():
+            for tally, column in zip(tallies.values(), cells.features, strict=True):
                 tally.add(column, outliers=None if rule is None else find(column, rule.marks))
-            self._progress(batch)
+            self._progress(len(cells.ids))
         missing = outliers = NOTHING
         if self._params.missing_fill:
-            missing = learn_missing(tallies, self._missing_rule, types=layout.types)
+            missing = learn_missing(tallies, self._missing_rule, types=types)
+            if empty := [name for name in types if name not in missing.values]:
+                self._ctx.log.warning("Nothing to fill with, all cells are missing: %s", empty)
         if rule is not None:
-            outliers = learn_outliers(tallies, rule, types=layout.types, filled=missing.values)
+            outliers = learn_outliers(tallies, rule, types=types, filled=missing.values)
         return missing, outliers
 
-    def _write(self, layout: _Layout, *, missing: Learnt, outliers: Learnt) -> Table:
+    def _write(
+        self, layout: Layout, typed: TypedRows, *, missing: Learnt, outliers: Learnt
+    ) -> Table:
         schema = TableSchema(
             kind=TableKind.INSTANCES,
             id=self._table.schema.id,
+            match_id=layout.match_id,
             label=layout.label,
             columns=layout.columns,
-            anonymous=anonymous_header(self._ctx.site, layout.columns),
+            anonymous=self._anonymous(layout),
         )
+        with self._ctx.tables.create(schema) as writer:
+            for cells in typed.batches():
+                arrays = [a for a in (cells.ids, cells.match_ids, cells.labels) if a is not None]
+                for name, column in zip(layout.columns, cells.features, strict=True):
+                    replaced = replace(
+                        column,
+                        fill=missing.values.get(name),
+                        outliers=self._outlier_rule,
+                        outlier_value=outliers.values.get(name),
+                    )
+                    arrays.append(self._finished(replaced))
+                writer.write(pa.RecordBatch.from_arrays(arrays, names=list(schema.names)))
+                self._progress(len(cells.ids))
+            return writer.close()
 
-        def instances(batch: pa.RecordBatch) -> pa.RecordBatch:
-            arrays = [batch.column(0)]
-            if layout.label is not None:
-                arrays.append(self._label_cells(batch, layout.label))
-            for name in layout.columns:
-                column = replace(
-                    self._feature(batch, name, layout.types[name]),
-                    fill=missing.values.get(name),
-                    outliers=self._outlier_rule,
-                    outlier_value=outliers.values.get(name),
-                )
-                arrays.append(self._finished(column))
-            self._progress(batch)
-            return pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
-
-        return self._table.map_blocks(instances, schema=schema)
-
-    def _feature(self, batch: pa.RecordBatch, name: str, kind: CellType) -> pa.Array:
-        keeps_text = kind is CellType.TEXT and not self._params.missing_fill
-        marks = _NO_MARKS if keeps_text else self._missing_rule.marks
-        return self._cells(batch, name, lambda cells: parse(cells, kind, missing=marks))
-
-    def _label_cells(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        kind = CellType.of(self._params.label_type)
-        return self._cells(batch, name, lambda cells: _without_gaps(cells, kind))
-
-    def _cells(
-        self, batch: pa.RecordBatch, name: str, read: Callable[[pa.Array], pa.Array]
-    ) -> pa.Array:
-        """Return a column as `read` gives it. Raises: BadData: with all that is wrong in it."""
-        try:
-            return read(batch.column(name))
-        except BadCells:
-            raise self._all_bad_cells(name, read) from None
-
-    def _all_bad_cells(self, name: str, read: Callable[[pa.Array], pa.Array]) -> BadData:
-        rows, first, count = 0, -1, 0
-        for batch in self._table.to_batches():
-            try:
-                read(batch.column(name))
-            except BadCells as bad:
-                first = rows + bad.first if first < 0 else first
-                count += bad.count
-            rows += batch.num_rows
-        what = "label" if name == self._params.label_name and self._params.with_label else "number"
-        return BadData(
-            where=f"column {name!r}",
-            reason=f"{count} of {rows} cells hold no valid {what}, first in row {first + 1}",
-        )
+    def _anonymous(self, layout: Layout) -> tuple[str, ...]:
+        """Return the anonymous names; raw columns that have one already keep it (ColumnExpand)."""
+        raw = self._table.schema
+        known = dict(zip(raw.columns, raw.anonymous, strict=True)) if raw.anonymous else {}
+        fresh = iter(anonymous_header(self._ctx.site, layout.columns))
+        return tuple(known.get(name) or next(fresh) for name in layout.columns)
 
     def _finished(self, column: pa.Array) -> pa.Array:
         if not pa.types.is_floating(column.type):
@@ -312,21 +277,23 @@ class _Run:
             column = pc.if_else(pc.less(pc.abs(column), TINY), 0.0, column)
         return pc.fill_null(column, math.nan)
 
-    def _progress(self, batch: pa.RecordBatch) -> None:
-        self._rows_done += batch.num_rows
+    def _progress(self, rows: int) -> None:
+        self._rows_done += rows
         self._ctx.tracker.progress(min(1.0, self._rows_done / self._rows_in_all))
 
-    def _model(self, layout: _Layout, *, missing: Learnt, outliers: Learnt) -> Model:
-        anonymous: dict[str, Any] = {}
+    def _model(self, layout: Layout, *, missing: Learnt, outliers: Learnt) -> Model:
+        newer: dict[str, Any] = {}
         if self._name == MODEL:
-            anonymous = {"anonymous_header": list(anonymous_header(self._ctx.site, layout.columns))}
+            newer = {"anonymous_header": list(self._anonymous(layout))}
+            if layout.match_id is not None:
+                newer["match_id_name"] = layout.match_id
         return Model(
             meta_name=f"{self._name}Meta",
             param_name=f"{self._name}Param",
-            meta=meta_of(self._params),
+            meta=meta_of(self._params, match_ids=self._name == MODEL),
             param={
                 "header": list(layout.columns),
-                **anonymous,
+                **newer,
                 "sid_name": self._table.schema.id,
                 "label_name": layout.label or "",
                 "imputer_param": {
@@ -351,14 +318,6 @@ class _Run:
         if self._params.outlier_replace:
             summary["outlier_replace_rate"] = dict(outliers.ratios)
         return summary
-
-
-def _without_gaps(cells: pa.Array, kind: CellType) -> pa.Array:
-    """Return labels of type `kind`. Raises: BadCells: one is missing or of another type."""
-    labels = parse(cells, kind, missing=_BLANK)
-    if labels.null_count:
-        raise BadCells(pc.index(pc.is_null(labels), True).as_py(), labels.null_count)
-    return labels
 
 
 def _as_texts(learnt: Learnt) -> dict[str, str]:

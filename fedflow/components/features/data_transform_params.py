@@ -6,7 +6,7 @@ Source: reference/components.md section 4.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -20,12 +20,14 @@ NumberType = Literal["float64", "float", "int", "int64", "long", "str"]
 class DataIOParams(Params, frozen=True, kw_only=True):
     """How raw rows become instances."""
 
-    input_format: Literal["dense", "sparse", "tag"] = "dense"  #: `dense`; others not supported yet
-    delimitor: str = ","  #: without effect: the upload has split the rows already
+    #: a cell per column; `sparse` is svmlight's `index:value`; `tag` names what a row has
+    input_format: Literal["dense", "sparse", "tag"] = "dense"
+    #: between the items of `sparse` and `tag` rows, and of dense rows that are one text
+    delimitor: str = ","
     data_type: NumberType = "float64"  #: of all features
     exclusive_data_type: dict[str, NumberType] | None = None  #: per column, names in any case
-    tag_with_value: bool = False  #: without effect with `dense`
-    tag_value_delimitor: str = ":"  #: without effect with `dense`
+    tag_with_value: bool = False  #: items of `tag` rows are a tag and its value
+    tag_value_delimitor: str = ":"  #: between the two
     missing_fill: bool = False  #: fill missing cells
     #: what with, learnt per column; `designated` and null: `default_value`
     missing_fill_method: Method | None = None
@@ -38,13 +40,17 @@ class DataIOParams(Params, frozen=True, kw_only=True):
     outlier_impute: list[Cell | None] | None = None  #: null: the texts that mean missing
     outlier_replace_value: Cell | list[Cell] | None = 0  #: as `default_value`
     with_label: bool = False  #: the rows have a label
-    label_name: str = "y"  #: its column
+    label_name: str = "y"  #: its column in `dense` rows; in others it stands before the features
     label_type: NumberType = "int"  #: its type
     output_format: Literal["dense", "sparse"] = "dense"  #: `sparse`: sizes below 1e-8 become 0
     need_run: bool = True  #: false: the output is the input
 
     def check(self) -> None:
         """A value to fill with is needed where something is filled with it."""
+        if not self.delimitor:
+            raise ValueError("delimitor: it must not be empty")
+        if self.tag_with_value and not self.tag_value_delimitor:
+            raise ValueError("tag_value_delimitor: it must not be empty")
         if self.with_label and not self.label_name:
             raise ValueError("label_name: it is required when with_label is true")
         for on, method, value, name in (
@@ -69,52 +75,51 @@ class Described(Protocol):
         """Return that in the words of `Upload`, None if nothing was said."""
 
 
-_OF_META = (
-    "exclusive_data_type",
-    "data_type",
-    "input_format",
-    "with_label",
-    "label_name",
-    "label_type",
-)
-"""Parameters that a described table decides."""
+_OF_META: Final = {
+    "delimiter": "delimitor",
+    "tag_with_value": "tag_with_value",
+    "tag_value_delimiter": "tag_value_delimitor",
+    "exclusive_data_type": "exclusive_data_type",
+    "data_type": "data_type",
+    "input_format": "input_format",
+    "with_label": "with_label",
+    "label_name": "label_name",
+    "label_type": "label_type",
+    "with_match_id": "with_match_id",
+}
+"""Words of a table's upload, and the parameters that they decide."""
 
 
-def as_described(params: DataIOParams, table: Table) -> DataIOParams:
+def described(table: Table) -> Mapping[str, Any]:
+    """Return what the upload of a table said of its rows' meaning; empty if nothing."""
+    return (table.meta if isinstance(table, Described) else None) or {}
+
+
+def as_described(params: DataIOParams, table: Table) -> DataTransformParams:
     """Return the parameters with what the table's upload said in place of theirs.
 
     Raises: BadParameter: somebody has changed that to what it cannot be.
     """
-    meta = table.meta if isinstance(table, Described) else None
-    if meta is None:
-        return params
-    said = {name: meta[name] for name in _OF_META if name in meta}
+    meta = described(table)
+    said = {ours: meta[theirs] for theirs, ours in _OF_META.items() if theirs in meta}
+    if said.get("input_format") == "svmlight":
+        said["input_format"] = "sparse"
     whole: dict[str, Any] = msgspec.to_builtins(params)
-    return check_params(type(params), {**whole, **said}, path=f"meta of {table.name}")
+    return check_params(DataTransformParams, {**whole, **said}, path=f"meta of {table.name}")
 
 
 class DataTransformParams(DataIOParams, frozen=True, kw_only=True):
     """DataIO's and those of match ids."""
 
-    with_match_id: bool = False  #: true is not supported yet
-    match_id_name: str = ""  #: without effect
-    match_id_index: int = 0  #: without effect
+    #: rows have a match id, by which parties find common rows; the first column stays the key
+    with_match_id: bool = False
+    match_id_name: str = ""  #: its column; empty: by `match_id_index`
+    #: its place among the id columns, from 0: those of the upload's `meta`, else after the key
+    match_id_index: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-def unsupported(params: DataIOParams) -> str | None:
-    """Return what of `params` this version cannot do, or None."""
-    if params.input_format != "dense":
-        return f"DataTransform's input_format {params.input_format}"
-    if isinstance(params, DataTransformParams) and params.with_match_id:
-        return "DataTransform's with_match_id"
-    return None
-
-
-def meta_of(params: DataIOParams) -> dict[str, Any]:
-    """Return the model's meta object."""
-    match_ids = (
-        {"with_match_id": params.with_match_id} if isinstance(params, DataTransformParams) else {}
-    )
+def meta_of(params: DataTransformParams, *, match_ids: bool) -> dict[str, Any]:
+    """Return the model's meta object; DataIO's knows no `match_ids`."""
     return {
         "input_format": params.input_format,
         "delimitor": params.delimitor,
@@ -126,7 +131,7 @@ def meta_of(params: DataIOParams) -> dict[str, Any]:
         "label_name": params.label_name,
         "label_type": params.label_type,
         "output_format": params.output_format,
-        **match_ids,
+        **({"with_match_id": params.with_match_id} if match_ids else {}),
         "need_run": params.need_run,
         "imputer_meta": {
             "is_imputer": params.missing_fill,
@@ -141,13 +146,20 @@ def meta_of(params: DataIOParams) -> dict[str, Any]:
     }
 
 
-def params_of(model: Model) -> DataIOParams:
-    """Return the parameters that a model was fitted with. Raises: BadData: it is no such model."""
+def params_of(model: Model, given: DataIOParams) -> DataTransformParams:
+    """Return the parameters that a model was fitted with; where match ids stand is `given`.
+
+    Raises: BadData: it is no such model.
+    """
+    asked = given if isinstance(given, DataTransformParams) else DataTransformParams()
     try:
         meta = model.meta
         imputer, outlier = meta["imputer_meta"], meta["outlier_meta"]
-        return DataTransformParams(  # match ids are off in models of DataIO
+        return DataTransformParams(
             input_format=meta["input_format"],
+            delimitor=meta["delimitor"],
+            tag_with_value=meta["tag_with_value"],
+            tag_value_delimitor=meta["tag_value_delimitor"],
             data_type=meta["data_type"],
             exclusive_data_type=dict(meta["exclusive_data_type"]) or None,
             missing_fill=imputer["is_imputer"],
@@ -160,7 +172,9 @@ def params_of(model: Model) -> DataIOParams:
             label_name=meta["label_name"],
             label_type=meta["label_type"],
             output_format=meta["output_format"],
-            with_match_id=meta.get("with_match_id", False),
+            with_match_id=asked.with_match_id or meta.get("with_match_id", False),
+            match_id_name=asked.match_id_name or model.param.get("match_id_name", ""),
+            match_id_index=asked.match_id_index,
         )
     except (KeyError, TypeError, ValueError) as exc:
         raise BadData(

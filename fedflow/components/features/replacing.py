@@ -92,9 +92,12 @@ class ColumnTally:
 def learn_missing(
     tallies: Mapping[str, ColumnTally], rule: Rule, *, types: Mapping[str, CellType]
 ) -> Learnt:
-    """Return the values that fill missing cells. Raises: BadData: a column has no such value."""
+    """Return the values that fill missing cells; a column of missing cells alone has none.
+
+    Raises: BadData: a column of text has no such value.
+    """
     return Learnt(
-        values=_values({c: t.present for c, t in tallies.items()}, rule, types=types),
+        values=_values(tallies, {c: t.present for c, t in tallies.items()}, rule, types=types),
         ratios={c: _share(t.missing, t.rows) for c, t in tallies.items()},
     )
 
@@ -108,8 +111,9 @@ def learn_outliers(
 ) -> Learnt:
     """Return the values that replace outliers; missing cells were `filled` before.
 
-    Min, max and mean are over the cells that are no outliers, filled ones included.
-    Raises: BadData: a column has no such value.
+    Min, max and mean are over the cells that are no outliers, filled ones included. A column of
+    missing cells alone has no value.
+    Raises: BadData: a column of text, or of outliers alone, has no such value.
     """
     ratios = {}
     for name, tally in tallies.items():
@@ -120,7 +124,7 @@ def learn_outliers(
         elif tally.missing and isinstance(fill, int | float):
             tally.normal.put(fill, fill, fill * tally.missing, tally.missing)
         ratios[name] = _share(outliers, tally.rows)
-    values = _values({c: t.normal for c, t in tallies.items()}, rule, types=types)
+    values = _values(tallies, {c: t.normal for c, t in tallies.items()}, rule, types=types)
     return Learnt(values=values, ratios=ratios)
 
 
@@ -175,7 +179,11 @@ def _share(part: int, whole: int) -> float:
 
 
 def _values(
-    tallies: Mapping[str, Tally], rule: Rule, *, types: Mapping[str, CellType]
+    columns: Mapping[str, ColumnTally],
+    tallies: Mapping[str, Tally],
+    rule: Rule,
+    *,
+    types: Mapping[str, CellType],
 ) -> dict[str, Value]:
     if rule.method in (None, "designated"):
         return _designated(tuple(tallies), rule.given, types=types)
@@ -185,6 +193,8 @@ def _values(
         if types[name] is CellType.TEXT:
             raise BadData(where=where, reason=f"text has no {rule.method} to fill it with")
         value = tally.value(rule.method or "")
+        if value is None and columns[name].missing == columns[name].rows:
+            continue
         if value is None:
             raise BadData(where=where, reason=f"no number in it, so no {rule.method} to fill with")
         values[name] = as_type(value, types[name], where=where)

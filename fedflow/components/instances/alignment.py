@@ -1,11 +1,13 @@
-"""The proof that all parties have the same rows in the same order."""
+"""The proof that all parties have the same rows in the same order, so that they go by number."""
 
 from __future__ import annotations
 
 import hashlib
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.components.instances.reading import Instances
@@ -19,7 +21,12 @@ def check_same_rows(ctx: Context, data: Instances, *, tag: str) -> None:
 
     Raises: BadData: the rows differ.
     """
-    own = {"rows": data.rows, "digest": ids_digest(data.ids)}
+    check_same_ids(ctx, data.ids, tag=tag)
+
+
+def check_same_ids(ctx: Context, ids: pa.ChunkedArray, *, tag: str) -> None:
+    """Do as `check_same_rows`, for ids alone. Raises: BadData: the ids or their order differ."""
+    own = {"rows": len(ids), "digest": ids_digest(ids)}
     peers: tuple[Site, ...]
     is_guest = ctx.site.role is Role.GUEST
     peers = ctx.sites_of(Role.HOST) if is_guest else (ctx.only(Role.GUEST),)
@@ -50,3 +57,18 @@ def ids_digest(ids: pa.ChunkedArray) -> str:
         lengths.update(pc.binary_length(chunk).to_numpy(zero_copy_only=False).astype("<i8"))
         letters.update("".join(chunk.to_pylist()).encode())
     return hashlib.sha256(lengths.digest() + letters.digest()).hexdigest()
+
+
+def checked_rows(rows: object, *, of: int, count: int, message: str) -> NDArray[np.int64]:
+    """Return the `count` row numbers that another party sent, out of `of` rows.
+
+    Raises: CodecError: they are no row numbers, unknown, repeated, or not so many: fewer rows than
+        agreed could show too much about each.
+    """
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.int64 or rows.ndim != 1:
+        raise CodecError(reason=f"{message}: not a list of row numbers")
+    if len(rows) != count:
+        raise CodecError(reason=f"{message}: {len(rows)} rows, not {count}")
+    if count and (rows.min() < 0 or rows.max() >= of or len(np.unique(rows)) != count):
+        raise CodecError(reason=f"{message}: a row is unknown or repeated")
+    return rows

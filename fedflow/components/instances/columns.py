@@ -17,6 +17,11 @@ def anonymous_header(site: Site, columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{site.role.value}_{site.party_id}_x{i}" for i in range(len(columns)))
 
 
+def anonymous_label(site: Site) -> str:
+    """Return the name by which other parties know the label of `site`."""
+    return f"{site.role.value}_{site.party_id}_y"
+
+
 def anonymous_of(schema: TableSchema, site: Site) -> tuple[str, ...]:
     """Return the anonymous names of a table's features, by their positions if it has none."""
     return schema.anonymous or anonymous_header(site, schema.columns)
@@ -28,17 +33,22 @@ def chosen_columns(
     names: Sequence[str] | None,
     *,
     path: str,
+    names_path: str | None = None,
 ) -> tuple[str, ...]:
     """Return the features that `indexes` (from 0; -1 = all) or `names` choose, in table order.
 
-    `path` is the parameter's, for errors. Raises: BadParameter: there is no such feature.
+    `path` is the parameter's, for errors; `names_path` that of the names, if it is another.
+
+    Raises: BadParameter: there is no such feature.
     """
     columns = schema.columns
     if indexes == ALL:
         return columns
     chosen = set(names or ())
     if unknown := sorted(chosen - set(columns)):
-        raise BadParameter(path=path, reason=f"there are no features {', '.join(unknown[:20])}")
+        raise BadParameter(
+            path=names_path or path, reason=f"there are no features {', '.join(unknown[:20])}"
+        )
     for index in [indexes] if isinstance(indexes, int) else indexes or ():
         if not 0 <= index < len(columns):
             raise BadParameter(

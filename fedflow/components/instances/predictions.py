@@ -1,16 +1,18 @@
-"""The prediction table of a binary classifier."""
+"""Prediction tables: of two classes, of several, of numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedflow.components.instances.reading import Instances
-from fedflow.sdk import Context, Table, TableKind, TableSchema
+from fedflow.sdk import BadData, Context, Table, TableKind, TableSchema
 
 Floats = NDArray[np.float64]
 
@@ -23,6 +25,15 @@ def sigmoid(scores: Floats) -> Floats:
     return np.where(scores >= 0, 1.0, small) / (1.0 + small)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Answers:
+    """What is predicted for some rows."""
+
+    results: pa.Array
+    scores: Floats  #: one per row
+    details: list[str]  #: as FATE writes them: {'0': 0.25, '1': 0.75}
+
+
 def write_predictions(
     ctx: Context,
     parts: Sequence[tuple[str, Instances, Floats]],
@@ -30,13 +41,75 @@ def write_predictions(
     classes: tuple[Any, ...],
     threshold: float,
 ) -> Table:
-    """Return a new table of predictions.
+    """Return a new table of predictions of two classes.
 
     Args:
         parts: (type, rows, probability of the second class) per data set: train, validate, predict.
         classes: the two label values in order.
         threshold: the second class is predicted where the probability is above it.
     """
+    values = pa.array(list(classes))
+
+    def answer(probabilities: Floats) -> _Answers:
+        chosen = (probabilities > threshold).astype(np.int64)
+        both = np.column_stack((1.0 - probabilities, probabilities))
+        return _Answers(
+            results=values.take(pa.array(chosen)),
+            scores=probabilities,
+            details=_details(both, classes),
+        )
+
+    return _write(ctx, parts, answer=answer, label_type=values.type)
+
+
+def write_class_predictions(
+    ctx: Context,
+    parts: Sequence[tuple[str, Instances, Floats]],
+    *,
+    classes: tuple[Any, ...],
+) -> Table:
+    """Return a new table of predictions of several classes: the one of the largest score.
+
+    Args:
+        parts: (type, rows, scores: rows x classes) per data set: train, validate, predict.
+        classes: the label values in order.
+    """
+    values = pa.array(list(classes))
+
+    def answer(scores: Floats) -> _Answers:
+        return _Answers(
+            results=values.take(pa.array(scores.argmax(axis=1))),
+            scores=scores.max(axis=1),
+            details=_details(scores, classes),
+        )
+
+    return _write(ctx, parts, answer=answer, label_type=values.type)
+
+
+def write_values(ctx: Context, parts: Sequence[tuple[str, Instances, Floats]]) -> Table:
+    """Return a new table of predicted numbers.
+
+    Args:
+        parts: (type, rows, prediction per row) per data set: train, validate, predict.
+    """
+
+    def answer(values: Floats) -> _Answers:
+        return _Answers(
+            results=pa.array(values), scores=values, details=_details(values[:, None], ("label",))
+        )
+
+    kinds = {data.labels.type for _, data, _ in parts if data.labels is not None}
+    label_type = kinds.pop() if len(kinds) == 1 else pa.float64()
+    return _write(ctx, parts, answer=answer, label_type=label_type)
+
+
+def _write(
+    ctx: Context,
+    parts: Sequence[tuple[str, Instances, Floats]],
+    *,
+    answer: Callable[[Floats], _Answers],
+    label_type: pa.DataType,
+) -> Table:
     first = parts[0][1].table.schema
     schema = TableSchema(
         kind=TableKind.PREDICTIONS,
@@ -45,46 +118,58 @@ def write_predictions(
         label="label",
         columns=COLUMNS,
     )
+    if len(set(schema.names)) < len(schema.names):
+        raise BadData(
+            where=f"table {parts[0][1].table.namespace}.{parts[0][1].table.name}",
+            reason="its id column has the name of a column of predictions; rename it",
+        )
     with ctx.tables.create(schema) as writer:
-        for kind, data, probabilities in parts:
-            writer.write(
-                _rows(schema, data, probabilities, kind=kind, classes=classes, threshold=threshold)
-            )
+        for kind, data, scores in parts:
+            writer.write(_rows(schema, data, answer(scores), kind=kind, label_type=label_type))
         return writer.close()
 
 
 def _rows(
     schema: TableSchema,
     data: Instances,
-    probabilities: Floats,
+    answers: _Answers,
     *,
     kind: str,
-    classes: tuple[Any, ...],
-    threshold: float,
+    label_type: pa.DataType,
 ) -> pa.Table:
-    values = pa.array(list(classes))
-    chosen = values.take(pa.array((probabilities > threshold).astype(np.int64)))
-    labels = (
-        data.labels.cast(values.type)
-        if data.labels is not None
-        else pa.nulls(data.rows, values.type)
-    )
     columns: dict[str, Any] = {schema.id: data.ids}
     if schema.match_id is not None:
         columns[schema.match_id] = data.table.read((schema.match_id,)).column(0)
-    columns["label"] = labels
-    columns["predict_result"] = chosen
-    columns["predict_score"] = pa.array(probabilities)
-    columns["predict_detail"] = pa.array(_details(probabilities, classes))
+    columns["label"] = _labels(data, label_type)
+    columns["predict_result"] = answers.results
+    columns["predict_score"] = pa.array(answers.scores)
+    columns["predict_detail"] = pa.array(answers.details)
     columns["type"] = pa.array([kind]).take(pa.array(np.zeros(data.rows, dtype=np.int64)))
     return pa.table(columns)
 
 
-def _details(probabilities: Floats, classes: tuple[Any, ...]) -> list[str]:
-    """Return both classes' probabilities as FATE writes them: {'0': 0.25, '1': 0.75}."""
-    first, second = (str(value) for value in classes)
-    others = (1.0 - probabilities).tolist()
-    return [
-        f"{{'{first}': {low!r}, '{second}': {high!r}}}"
-        for low, high in zip(others, probabilities.tolist(), strict=True)
-    ]
+def _labels(data: Instances, kind: pa.DataType) -> Any:
+    """Return the labels as `kind`, null where one is missing. Raises: BadData: they are no such."""
+    labels = data.labels
+    if labels is None:
+        return pa.nulls(data.rows, kind)
+    if pa.types.is_floating(labels.type):
+        labels = pc.if_else(pc.is_nan(labels), pa.scalar(None, labels.type), labels)
+    try:
+        return labels.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        raise BadData(
+            where=f"table {data.table.namespace}.{data.table.name}",
+            reason=f"its labels are {labels.type}, and not all are {kind} as the model's",
+        ) from exc
+
+
+def _details(scores: Floats, names: Sequence[Any]) -> list[str]:
+    """Return each row's score of every name; `scores` is rows x names."""
+    row = ", ".join(f"'{_braced(str(name))}': {{!r}}" for name in names)
+    return [("{{" + row + "}}").format(*values) for values in scores.tolist()]
+
+
+def _braced(text: str) -> str:
+    """Return `text` for use in a format."""
+    return text.replace("{", "{{").replace("}", "}}")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.sdk import BadData, NotSupportedYet, Table
+from fedflow.sdk import BadData, Table
 
 Floats = NDArray[np.float64]
 
@@ -43,8 +43,7 @@ def read_instances(table: Table, *, columns: tuple[str, ...] | None = None) -> I
     absent = [name for name in wanted if name not in schema.columns]
     if absent:
         raise BadData(where=where, reason=f"lacks the model's columns {', '.join(absent[:20])}")
-    if table.count == 0:
-        raise BadData(where=where, reason="has no rows")
+    need_rows(table)
     rows = table.read()
     features = np.empty((rows.num_rows, len(wanted)), dtype=np.float64)
     for index, name in enumerate(wanted):
@@ -66,36 +65,71 @@ def read_instances(table: Table, *, columns: tuple[str, ...] | None = None) -> I
     )
 
 
-def two_classes(data: Instances) -> tuple[list[Any], Floats]:
-    """Return the two label values in order, and the rows' labels as -1.0 and 1.0.
+def need_rows(table: Table) -> None:
+    """Do nothing if there is something to learn from. Raises: BadData: no rows."""
+    if table.count == 0:
+        raise BadData(where=f"table {table.namespace}.{table.name}", reason="has no rows")
 
-    Raises: BadData: no label column, a missing label, only one class. NotSupportedYet: more than 2.
+
+def label_classes(data: Instances) -> tuple[Any, ...]:
+    """Return the distinct label values in order, at least two.
+
+    Raises: BadData: no label column, a missing label, only one class.
     """
+    where, labels = _labels(data)
+    values = labels.unique()
+    if len(values) < 2:
+        raise BadData(
+            where=where, reason=f"all {data.rows} labels are equal; two classes are needed"
+        )
+    return tuple(sorted(values.to_pylist()))
+
+
+def is_class(data: Instances, value: Any) -> NDArray[np.bool_]:
+    """Return which rows have the label `value`.
+
+    Raises: BadData: no label column, gaps, or labels of another kind than `value`.
+    """
+    where, labels = _labels(data)
+    try:
+        wanted = pa.scalar(value).cast(labels.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        reason = f"its labels are {labels.type}, those that the model knows are not"
+        raise BadData(where=where, reason=reason) from exc
+    found = pc.equal(labels, wanted)
+    return np.asarray(found.to_numpy(), dtype=np.bool_)
+
+
+def label_numbers(data: Instances) -> Floats:
+    """Return the labels as numbers. Raises: BadData: no label column, gaps, no finite numbers."""
+    where, labels = _labels(data)
+    return numbers(labels, name=str(data.table.schema.label), where=where)
+
+
+def _labels(data: Instances) -> tuple[str, pa.ChunkedArray]:
     where = f"table {data.table.namespace}.{data.table.name}"
     if data.labels is None:
         raise BadData(where=where, reason="has no label column, which the guest needs to train")
-    if data.labels.null_count:
-        raise BadData(where=where, reason=f"{data.labels.null_count} rows have no label")
-    counts = {entry["values"]: entry["counts"] for entry in data.labels.value_counts().to_pylist()}
-    if len(counts) > 2:
-        raise NotSupportedYet(what=f"HeteroLR with {len(counts)} classes (multi_class)")
-    if len(counts) < 2:
-        (count,) = counts.values()
-        raise BadData(where=where, reason=f"all {count} labels are equal; two classes are needed")
-    classes = sorted(counts)
-    positive = pc.equal(data.labels, pa.scalar(classes[1], data.labels.type))
-    return classes, np.where(positive.to_numpy(), 1.0, -1.0)
+    missing = pc.sum(pc.is_null(data.labels, nan_is_null=True)).as_py()
+    if missing:
+        raise BadData(where=where, reason=f"{missing} rows have no label")
+    return where, data.labels
 
 
-def numbers(column: pa.ChunkedArray, *, name: str, where: str) -> Floats:
-    """Return a column as float64. Raises: BadData: no number, or a missing or infinite value."""
+def numbers(
+    column: pa.ChunkedArray, *, name: str, where: str, keep_missing: bool = False
+) -> Floats:
+    """Return a column as float64; with `keep_missing` a missing value is NaN.
+
+    Raises: BadData: no number, an infinite value, or a missing one that is not to be kept.
+    """
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise BadData(where=where, reason=f"column {name!r} is {kind}, not a number")
     values = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
-    bad = int(np.count_nonzero(~np.isfinite(values)))  # a null arrives as NaN
+    unusable = np.isinf(values) if keep_missing else ~np.isfinite(values)  # a null arrives as NaN
+    bad = int(np.count_nonzero(unusable))
     if bad:
-        raise BadData(
-            where=where, reason=f"column {name!r} has {bad} missing or infinite values; fill them"
-        )
+        what = "infinite values" if keep_missing else "missing or infinite values; fill them"
+        raise BadData(where=where, reason=f"column {name!r} has {bad} {what}")
     return values

@@ -11,7 +11,7 @@ from fedflow.sdk import Table, TableSchema
 
 @runtime_checkable
 class ImportsCsv(Protocol):
-    """A table engine that makes tables of CSV files."""
+    """A table engine that makes tables of files."""
 
     def import_csv(
         self,
@@ -26,6 +26,7 @@ class ImportsCsv(Protocol):
         auto_increasing_sid: bool,
         drop: bool,
         names: tuple[str, ...] | None,
+        whole: bool,
         describe: Callable[[TableSchema], dict[str, Any] | None] | None,
         progress: Callable[[float], None] | None,
     ) -> Table:

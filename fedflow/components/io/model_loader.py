@@ -22,11 +22,11 @@ class ModelLoaderParams(Params, frozen=True, kw_only=True):
             return
         for name in ("model_id", "model_version", "component_name"):
             if not getattr(self, name):
-                raise ValueError(f"{name} is required")
+                raise ValueError(f"{name}: it is required")
         if self.step_index is not None and self.step_name is not None:
-            raise ValueError("step_index and step_name must not be given both")
+            raise ValueError("step_index: it must not be given together with step_name")
         if self.step_index is not None and self.step_index < 0:
-            raise ValueError("step_index must not be negative")
+            raise ValueError("step_index: must not be negative")
 
 
 @component(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from fedflow.components.instances.columns import anonymous_header, anonymous_label
 from fedflow.components.io.engines import OpensOutputs
 from fedflow.sdk import (
     BadParameter,
@@ -12,6 +14,7 @@ from fedflow.sdk import (
     Outputs,
     Params,
     Role,
+    Site,
     Table,
     component,
 )
@@ -58,6 +61,14 @@ class Partitioned(Protocol):
     def partitions(self) -> int: ...
 
 
+@runtime_checkable
+class Uploaded(Protocol):
+    """A table that keeps what its upload said of the columns, in the words of FATE's schema."""
+
+    @property
+    def said(self) -> Mapping[str, Any]: ...
+
+
 @component(
     "Reader",
     roles=("guest", "host", "arbiter"),
@@ -71,8 +82,8 @@ class Reader:
     Each party names a table of its own, in `component_parameters.role.<role>.<index>`, or an output
     of an earlier job at this party; whether it exists is checked when the job is created. The
     output is that table itself, nothing is copied, unless it is a bound file: its rows are read
-    then. The metric `reader_namespace` / `reader_name` (row count, sample values of each column)
-    stays at the party.
+    then. The metric `reader_namespace` / `reader_name` (row count, sample values of each column,
+    anonymous names as far as they are known) stays at the party.
     """
 
     def run(self, ctx: Context) -> Outputs:
@@ -87,7 +98,7 @@ class Reader:
                 return Outputs(data=(None,))
             raise BadParameter(path=f"{ctx.component}.table", reason=f"{ctx.site} names no table")
         table = _open(ctx, named)
-        shown = _data_info(table)
+        shown = _data_info(table, ctx.site)
         if named.job_id is None:
             shown = {**shown, "table_name": str(named.name), "namespace": str(named.namespace)}
         ctx.tracker.metric("reader_namespace", "reader_name", metric_type="data_info", meta=shown)
@@ -104,18 +115,33 @@ def _open(ctx: Context, named: ReaderTable) -> Table:
     return ctx.tables.open_output(named.job_id, component, data_name)
 
 
-def _data_info(table: Table) -> dict[str, Any]:
+def _data_info(table: Table, site: Site) -> dict[str, Any]:
     """Return what the board shows of a table; it stays at this party."""
     return {
         "table_name": table.name,
         "namespace": table.namespace,
         "table_info": _samples(table),
-        "anonymous_info": {},  # known from DataTransform on, which tells features from labels
+        "anonymous_info": _anonymous(table, site),
         "attribute_info": {},
         "partitions": table.partitions if isinstance(table, Partitioned) else 1,
         "storage_engine": "STANDALONE",
         "count": table.count,
     }
+
+
+def _anonymous(table: Table, site: Site) -> dict[str, str]:
+    """Return by which names other parties will know the columns, as far as that is known already:
+    DataTransform tells features from labels, unless the upload's `meta` did.
+    """
+    schema = table.schema
+    if schema.anonymous:
+        return {c: a for c, a in zip(schema.columns, schema.anonymous, strict=True) if a}
+    said = table.said if isinstance(table, Uploaded) else {}
+    header, label = said.get("header"), said.get("label_name")
+    if not isinstance(header, list) or not header:
+        return {}
+    known = dict(zip(map(str, header), anonymous_header(site, header), strict=True))
+    return {**known, str(label): anonymous_label(site)} if label else known
 
 
 def _samples(table: Table) -> dict[str, str]:

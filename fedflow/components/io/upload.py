@@ -1,4 +1,4 @@
-"""Upload: makes a table of a CSV file that the server has put in place."""
+"""Upload: makes a table of a file that the server has put in place."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from fedflow.components.io.engines import ImportsCsv
-from fedflow.components.io.upload_meta import (
-    UploadMeta,
-    given_names,
-    refuse_unsupported,
-    schema_members,
-)
+from fedflow.domain.upload_meta import UploadMeta, given_names, schema_members
 from fedflow.sdk import (
     BadData,
     BadParameter,
@@ -74,20 +69,22 @@ class UploadParams(Params, frozen=True, kw_only=True):
     repeatable=False,
 )
 class Upload:
-    """Makes a table of a CSV file.
+    """Makes a table of a file.
 
     Only the upload route of the party's own server runs it (`fedflow data upload`,
     `/v1/data/upload`), which checks the file first: a submitted DSL may not name this module.
 
-    The file is UTF-8 text, one row per line; the first column is the sample id, which no two rows
-    may share. Cells stay text until DataTransform. A mistake is told with its row, never with the
-    cell, and nothing of the file is kept. The summary and the metric `upload` / `data_access` hold
-    the number of rows.
+    The file is UTF-8 text, one row per line; or Parquet, Arrow (IPC, also a stream), which give the
+    same table as the CSV file of their rows. The first column is the sample id, which no two rows
+    may share. Cells stay text until DataTransform. Rows of a text without a head may differ in
+    length: each is kept as its id and one text then, which DataTransform parts (`delimitor`). A
+    mistake is told with its row, never with the cell, and nothing of the file is kept. The summary
+    and the metric `upload` / `data_access` hold the number of rows.
 
     With `with_meta` the table keeps `meta`, and DataTransform goes by it instead of by its own
-    parameters of the same meaning.
+    parameters of the same meaning. Rows whose ids are made have their old id as match id then.
 
-    Not yet: `with_meta` for sparse and tag rows or match ids, other storage than this server's.
+    Not yet: other storage than this server's.
     """
 
     def run(self, ctx: Context) -> Outputs:
@@ -131,6 +128,7 @@ def _import(ctx: Context, source: Path, params: UploadParams) -> Table:
         auto_increasing_sid=bool(params.auto_increasing_sid),
         drop=params.destroy or params.drop == 1,
         names=given_names(params.schema, delimiter=params.id_delimiter),
+        whole=bool(params.with_meta) and params.meta is not None and not params.meta.is_dense,
         describe=lambda schema: _extra(params, schema),
         progress=ctx.tracker.progress,
     )
@@ -139,11 +137,9 @@ def _import(ctx: Context, source: Path, params: UploadParams) -> Table:
 def _extra(params: UploadParams, schema: TableSchema) -> dict[str, Any] | None:
     """Return what the table keeps of FATE's schema beyond its column names."""
     if params.with_meta:
+        made = bool(params.extend_sid or params.auto_increasing_sid)
         meta = params.meta or UploadMeta()
-        refuse_unsupported(meta)
-        if params.extend_sid or params.auto_increasing_sid:
-            raise NotSupportedYet(what="upload with_meta and made ids, which need match ids,")
-        return schema_members(meta, schema.columns)
+        return schema_members(meta, key=schema.id, columns=schema.columns, makes_ids=made)
     if params.schema:
         return {"header": list(schema.columns), "sid": schema.id}
     return None

@@ -1,36 +1,44 @@
-"""The arbiter's part of a HeteroLR training: keys, optimizer, loss and the decision to stop.
+"""The arbiter's part of a training: keys, optimizer, loss and the decision to stop.
 
 It has no data. It sees the sums of gradients and the loss, and hands each party its own update.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.linear.arithmetic import Scales, open_sums
 from fedflow.components.linear.batches import BatchInfo
 from fedflow.components.linear.callbacks import ArbiterCallbacks, Plan
+from fedflow.components.linear.keys import Keys
 from fedflow.components.linear.optimizer import Convergence, Optimizer
-from fedflow.components.linear.params import HeteroLRParams
-from fedflow.components.linear.session import batch_tag, receive_shapes, show_progress
-from fedflow.components.linear.share import Progress, store_model
-from fedflow.components.training.params import SAFE_KEY_BITS
-from fedflow.sdk import BadParameter, Context, Diverged, Role
+from fedflow.components.linear.params import LinearParams
+from fedflow.components.linear.session import batch_tag, receive_shapes, record_loss, show_progress
+from fedflow.components.linear.share import Progress
+from fedflow.components.linear.sqn import is_due
+from fedflow.sdk import BadParameter, Context, Diverged, Model, Role
 
 Floats = NDArray[np.float64]
 
 
-def train_arbiter(ctx: Context, plan: Plan, *, start: Progress) -> Progress:
-    """Lead a training to its end and return how it went.
+def train_arbiter(
+    ctx: Context,
+    plan: Plan,
+    *,
+    start: Progress,
+    model: Callable[[Progress], Model],
+    keys: Keys,
+) -> Progress:
+    """Lead a training to its end and return how it went; `model` makes what a checkpoint stores.
 
     Raises: Diverged, PeerFailed, CodecError.
     """
-    params: HeteroLRParams = ctx.params
-    arbiter = _Arbiter(ctx, start=start)
+    params: LinearParams = ctx.params
+    arbiter = _Arbiter(ctx, start=start, keys=keys)
     losses = list(start.losses)
     iteration, converged = start.iterations, start.converged
 
@@ -42,17 +50,16 @@ def train_arbiter(ctx: Context, plan: Plan, *, start: Progress) -> Progress:
             optimizer=arbiter.optimizer.state(),
         )
 
-    callbacks = ArbiterCallbacks(
-        ctx, plan, model=lambda done: store_model(params, progress(done), share=None)
-    )
+    callbacks = ArbiterCallbacks(ctx, plan, model=lambda done: model(progress(done)))
     convergence = Convergence(
         kind=params.stop_kind, tol=params.tol, previous=losses[-1] if losses else None
     )
-    while iteration < params.max_iter:
+    state = callbacks.restore(start.resume)
+    while iteration < params.max_iter and not state.ended:
         loss, updates = arbiter.run(iteration)
         if loss is not None:
             losses.append(loss)
-            _record_loss(ctx, iteration, loss)
+            record_loss(ctx, iteration, loss)
         converged = convergence.reached(loss=loss, updates=updates)
         stop = converged or iteration + 1 == params.max_iter
         ctx.federation.send(
@@ -62,7 +69,7 @@ def train_arbiter(ctx: Context, plan: Plan, *, start: Progress) -> Progress:
             tag=str(iteration),
         )
         show_progress(ctx, iteration)
-        stop = callbacks.after(iteration) or stop
+        stop = callbacks.after(iteration, converged=converged) or stop
         iteration += 1
         if stop:
             break
@@ -76,25 +83,18 @@ def train_arbiter(ctx: Context, plan: Plan, *, start: Progress) -> Progress:
 class _Arbiter:
     """What the arbiter keeps between batches."""
 
-    def __init__(self, ctx: Context, *, start: Progress) -> None:
-        params: HeteroLRParams = ctx.params
-        bits = params.encrypt_param.key_length
-        if bits < SAFE_KEY_BITS:
-            ctx.log.warning(
-                "%s-bit keys are for tests and comparisons: use encrypt_param.key_length %s",
-                bits,
-                SAFE_KEY_BITS,
-            )
+    def __init__(self, ctx: Context, *, start: Progress, keys: Keys) -> None:
+        params: LinearParams = ctx.params
+        self._params = params
         self._fed = ctx.federation
         self._guest = ctx.only(Role.GUEST)
         self._hosts = ctx.sites_of(Role.HOST)
         self.data_sites = (*self._hosts, self._guest)
-        self._key = PrivateKey.generate(bits)
-        self._fed.send("paillier_pubkey", {"n": hex(self._key.public.n)}, to=self.data_sites)
+        self._key = keys.private(ctx)
         self._info = BatchInfo.from_json(self._fed.recv("batch_info", from_=self._guest))
         if params.stop_kind != "weight_diff" and not self._info.with_loss:
             raise BadParameter(path="early_stop", reason="the guest computes no loss")
-        self._scales = Scales.of(self._info, hosts=len(self._hosts))
+        self._scales = Scales.of(self._info, family=params.family, hosts=len(self._hosts))
         self._shapes = receive_shapes(ctx)
         self.optimizer = Optimizer(params)
         size = sum(self._shapes)
@@ -113,14 +113,25 @@ class _Arbiter:
                 update = self.optimizer.step(gradient, iteration=iteration)
             if not np.isfinite(update).all() or not np.isfinite(losses).all():
                 raise Diverged(iteration=iteration, reason="an update or the loss is not finite")
-            self._hand_out(update, tag=tag)
+            hosts, guest = "host_optim_gradient", "guest_optim_gradient"
+            self._hand_out(update, tag=tag, hosts=hosts, guest=guest)
             total += update
+            if is_due(self._params.sqn, self._info.step(iteration, batch)):
+                self._learn_curvature(iteration, tag=tag)
         return (sum(losses) / len(losses) if losses else None), total
 
     def _receive(self, rows: int, *, tag: str) -> tuple[Floats, float | None]:
         """Return the mean gradient of all parties' weights, and the mean loss of a batch."""
-        names = ["host_gradient"] * len(self._hosts) + ["guest_gradient"]
-        counts = [*self._shapes[:-1], self._shapes[-1] + self._info.with_loss]
+        sums = self._opened("host_gradient", "guest_gradient", more=self._info.with_loss, tag=tag)
+        means = sums / rows
+        if self._info.with_loss:
+            return means[:-1], self._params.family.loss_scale * float(means[-1])
+        return means, None
+
+    def _opened(self, hosts: str, guest: str, *, more: bool, tag: str) -> Floats:
+        """Return all parties' sums, the guest's last and with one more if `more`."""
+        names = [hosts] * len(self._hosts) + [guest]
+        counts = [*self._shapes[:-1], self._shapes[-1] + more]
         parts = [
             open_sums(
                 self._key,
@@ -130,28 +141,27 @@ class _Arbiter:
             )
             for name, site, count in zip(names, self.data_sites, counts, strict=True)
         ]
-        means = np.concatenate(parts) / rows
-        if self._info.with_loss:
-            return means[:-1], 2.0 * float(means[-1])
-        return means, None
+        return np.concatenate(parts)
 
-    def _hand_out(self, update: Floats, *, tag: str) -> None:
-        *hosts, guest = np.split(update, np.cumsum(self._shapes)[:-1])
-        for site, part in zip(self._hosts, hosts, strict=True):
-            self._fed.send("host_optim_gradient", part, to=site, tag=tag)
-        self._fed.send("guest_optim_gradient", guest, to=self._guest, tag=tag)
+    def _learn_curvature(self, iteration: int, *, tag: str) -> None:
+        """Let the parties measure the change of the gradient along the way of the weights."""
+        rule = self.optimizer.quasi_newton
+        direction = None if rule is None else rule.direction()
+        if rule is None or direction is None:
+            self._fed.send("sqn_direction", None, to=self.data_sites, tag=tag)
+            return
+        self._hand_out(direction, tag=tag, hosts="sqn_direction", guest="sqn_direction")
+        change = self._opened("host_hess_vector", "guest_hess_vector", more=False, tag=tag)
+        if not np.isfinite(change).all():
+            raise Diverged(iteration=iteration, reason="a curvature is not finite")
+        rule.learn(direction, change / self._sample_rows())
 
+    def _sample_rows(self) -> int:
+        settings = self._params.sqn
+        return self._info.rows if settings is None else min(settings.sample_size, self._info.rows)
 
-def _record_loss(ctx: Context, iteration: int, loss: float) -> None:
-    ctx.tracker.metric(
-        "train",
-        "loss",
-        metric_type="LOSS",
-        points=[(iteration, loss)],
-        meta={
-            "name": "train",
-            "metric_type": "LOSS",
-            "unit_name": "iters",
-            "curve_name": "loss",
-        },
-    )
+    def _hand_out(self, update: Floats, *, tag: str, hosts: str, guest: str) -> None:
+        *parts, last = np.split(update, np.cumsum(self._shapes)[:-1])
+        for site, part in zip(self._hosts, parts, strict=True):
+            self._fed.send(hosts, part, to=site, tag=tag)
+        self._fed.send(guest, last, to=self._guest, tag=tag)

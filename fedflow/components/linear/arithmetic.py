@@ -8,10 +8,11 @@ numbers, so that nothing can overflow into a neighbour:
 |---|---|
 | feature | 2**20; the sum of a column's sizes 2**48 |
 | one party's share of a row's residual | 2**30 |
+| HeteroPoisson: exp of a party's score (times weight and exposure at the guest), label | 2**30 |
 | sample weight (mean 1) | 2**20 |
 | a party's own plaintext part of a sum | the same bound as the encrypted part |
 
-With p = 23 and one host a slot has 128 bits.
+With p = 23 and one host a slot has 128 bits, in HeteroPoisson 204.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from fedflow.base.errors import BadData
 from fedflow.components.crypto.fixed_point import FixedPoint, check_range
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.components.linear.batches import BatchInfo
+from fedflow.components.linear.families import Family
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,12 +50,19 @@ class Scales:
     slot_bits: int
 
     @staticmethod
-    def of(info: BatchInfo, *, hosts: int) -> Scales:
-        """Return the formats for `hosts` hosts."""
-        factors = 3 if info.weighted else 2
-        sum_bits = COLUMN_BITS + SHARE_BITS + hosts.bit_length()
-        if info.weighted:
-            sum_bits += WEIGHT_BITS
+    def of(info: BatchInfo, *, family: Family, hosts: int) -> Scales:
+        """Return the formats for `hosts` hosts.
+
+        A quadratic residual is a sum of shares, perhaps times a weight; that of HeteroPoisson is a
+        product of an exp at the scale of two numbers with one of one.
+        """
+        if family.quadratic:
+            factors = 3 if info.weighted else 2
+            sum_bits = COLUMN_BITS + SHARE_BITS + hosts.bit_length()
+            sum_bits += WEIGHT_BITS if info.weighted else 0
+        else:
+            factors = 4
+            sum_bits = COLUMN_BITS + 2 * SHARE_BITS + 1
         return Scales(
             fixed=FixedPoint(bits=info.precision),
             factors=factors,
@@ -68,14 +77,13 @@ def encode_features(features: Floats, *, fixed: FixedPoint, columns: Sequence[st
     Raises: BadData: a column's values are too large.
     """
     sizes = np.abs(features)
-    large = sizes.max(axis=0, initial=0.0) >= 2.0**FEATURE_BITS
+    large = np.count_nonzero(sizes >= 2.0**FEATURE_BITS, axis=0)
     heavy = sizes.sum(axis=0) >= 2.0**COLUMN_BITS
-    for name, is_bad in zip(columns, large | heavy, strict=True):
-        if is_bad:
-            raise BadData(
-                where=f"column {name!r}",
-                reason=f"values reach 2^{FEATURE_BITS} or sum up to 2^{COLUMN_BITS}; scale it",
-            )
+    for name, count, is_heavy in zip(columns, large.tolist(), heavy.tolist(), strict=True):
+        if count or is_heavy:
+            what = f"{count} of {len(features)} values reach 2^{FEATURE_BITS}"
+            reason = what if count else f"the values' sizes sum up to 2^{COLUMN_BITS}"
+            raise BadData(where=f"column {name!r}", reason=f"{reason}; scale it")
     encoded = fixed.encode(features, limit_bits=FEATURE_BITS, what="features")
     return np.asfortranarray(encoded)
 
@@ -85,12 +93,13 @@ def encode_share(share: Floats, *, fixed: FixedPoint) -> Ints:
     return fixed.encode(share, limit_bits=SHARE_BITS, what="residuals")
 
 
-def encode_loss_column(half_residual: Floats, *, fixed: FixedPoint) -> Ints:
-    """Return the column whose product with the host's quarter scores is half the cross term.
+def encode_loss_column(guest_share: Floats, *, fixed: FixedPoint) -> Ints:
+    """Return the column whose product with the host's shares is the loss' cross term.
 
-    Raises: NotEncodable: the residuals are too large.
+    `guest_share` are the guest's shares of the residuals. Raises: NotEncodable: they are too
+    large.
     """
-    column = 2.0 * half_residual
+    column = 2.0 * guest_share
     check_range(np.abs(column).sum(keepdims=True), limit_bits=COLUMN_BITS, what="residual sums")
     return fixed.encode(column, limit_bits=SHARE_BITS + 1, what="residuals")
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.base.reading import read_as
-from fedflow.components.linear.params import HeteroLRParams
+from fedflow.components.instances.alignment import checked_rows
+from fedflow.components.linear.params import MIN_BATCH_ROWS, BatchOrder, LinearParams
 
 Rows = NDArray[np.int64]
 
@@ -44,6 +45,14 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
             return self.batch_size
         return min(self.batch_size, self.rows - batch * self.batch_size)
 
+    def shown_rows(self, batch: int) -> int:
+        """Return how many rows of batch number `batch` hosts see."""
+        return self.masked_batch_size if self.masked else self.batch_rows(batch)
+
+    def step(self, iteration: int, batch: int) -> int:
+        """Return how many batches have been used once this one has, from 1."""
+        return iteration * self.batch_num + batch + 1
+
     @property
     def masked(self) -> bool:
         """Tell whether hosts see decoys."""
@@ -66,7 +75,8 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
         except msgspec.ValidationError as exc:
             raise CodecError(reason=f"batch_info: {exc}") from exc
         fits = (
-            1 <= info.batch_size <= info.masked_batch_size <= info.rows
+            min(MIN_BATCH_ROWS, info.rows) <= info.batch_size <= info.masked_batch_size
+            and 1 <= info.masked_batch_size <= info.rows
             and info.batch_num == -(-info.rows // info.batch_size)
             and 0 <= info.precision <= 30
         )
@@ -83,20 +93,21 @@ class Batch:
     real: NDArray[np.bool_] | None  #: which of them count; None = all
 
 
-def plan_batches(params: HeteroLRParams, *, rows: int, hosts: int, weighted: bool) -> BatchInfo:
+def plan_batches(params: LinearParams, *, rows: int, hosts: int, weighted: bool) -> BatchInfo:
     """Return how `rows` rows are cut, and which variant of the protocol fits."""
+    order = params.batch_order
     one_batch = params.batch_size == -1 or params.batch_size >= rows
     size = rows if one_batch else params.batch_size
-    whole_draws = not one_batch and params.batch_strategy.lower() == "random"
-    masked_size = min(rows, max(size, round((1.0 + params.masked_rate) * size)))
+    whole_draws = not one_batch and order.free_draws
+    masked_size = min(rows, max(size, round((1.0 + order.masked_rate) * size)))
     return BatchInfo(
         rows=rows,
         batch_size=size,
         batch_num=-(-rows // size),
         masked_batch_size=masked_size,
-        batch_mutable=not one_batch and (params.shuffle or whole_draws),
+        batch_mutable=not one_batch and (order.shuffle or whole_draws),
         whole_draws=whole_draws,
-        use_async=hosts == 1 and not weighted and masked_size == size,
+        use_async=(params.family.quadratic and hosts == 1 and not weighted and masked_size == size),
         with_loss=hosts == 1,
         weighted=weighted,
         precision=params.precision_bits,
@@ -104,18 +115,25 @@ def plan_batches(params: HeteroLRParams, *, rows: int, hosts: int, weighted: boo
 
 
 class GuestBatches:
-    """Draws the batches."""
+    """Draws the batches.
 
-    def __init__(self, info: BatchInfo, *, shuffle: bool, random_seed: int | None) -> None:
+    With a seed each iteration's draws follow from the seed and its number, so that a training that
+    goes on draws what an uninterrupted one would.
+    """
+
+    def __init__(self, info: BatchInfo, order: BatchOrder) -> None:
         self._info = info
-        self._shuffle = shuffle
-        self._generator = None if random_seed is None else np.random.default_rng(random_seed)
+        self._order = order
+        self._generator: np.random.Generator | None = None
         self._fixed: list[Batch] | None = None
 
-    def epoch(self) -> list[Batch]:
-        """Return the next iteration's batches; the same ones again unless they are mutable."""
+    def epoch(self, iteration: int) -> list[Batch]:
+        """Return an iteration's batches; the same ones again unless they are mutable."""
         if self._fixed is not None:
             return self._fixed
+        if self._order.random_seed is not None:
+            number = iteration if self._info.batch_mutable else 0
+            self._generator = np.random.default_rng([self._order.random_seed, number])
         batches = list(self._draw())
         if not self._info.batch_mutable:
             self._fixed = batches
@@ -126,7 +144,7 @@ class GuestBatches:
         if info.stored_order:
             yield from _consecutive(info)
             return
-        order = self._permutation() if self._shuffle else np.arange(info.rows)
+        order = self._permutation() if self._order.shuffle else np.arange(info.rows)
         for number in range(info.batch_num):
             if info.whole_draws:
                 real = self._permutation()[: info.batch_size]
@@ -172,20 +190,19 @@ class HostBatches:
         """
         if self._fixed is not None:
             return self._fixed
-        batches = [Batch(rows=self._checked(rows), real=None) for rows in announced or ()]
+        info = self._info
+        batches = [
+            Batch(
+                rows=checked_rows(
+                    rows, of=info.rows, count=info.shown_rows(number), message="batch_data_index"
+                ),
+                real=None,
+            )
+            for number, rows in enumerate(announced or ())
+        ]
         if not self._info.batch_mutable:
             self._fixed = batches
         return batches
-
-    def _checked(self, rows: object) -> Rows:
-        info = self._info
-        if not isinstance(rows, np.ndarray) or rows.dtype != np.int64 or rows.ndim != 1:
-            raise CodecError(reason="batch_data_index: not a list of row numbers")
-        if not 1 <= len(rows) <= info.masked_batch_size or rows.min() < 0:
-            raise CodecError(reason="batch_data_index: too many rows, or none")
-        if rows.max() >= info.rows or len(np.unique(rows)) != len(rows):
-            raise CodecError(reason="batch_data_index: a row is unknown or repeated")
-        return rows
 
 
 def _consecutive(info: BatchInfo) -> Iterator[Batch]:

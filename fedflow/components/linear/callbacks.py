@@ -8,41 +8,30 @@ it is at that iteration, as prediction does at the end; the arbiter sees nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from msgspec.structs import replace
 
 from fedflow.base.errors import CodecError
 from fedflow.base.reading import read_as
-from fedflow.components.evaluation.binary import BinaryScores
-from fedflow.components.evaluation.recorder import Recorder, record_binary
-from fedflow.components.instances.reading import Instances
-from fedflow.components.linear.params import HeteroLRParams
+from fedflow.components.evaluation.recorder import Recorder
+from fedflow.components.linear.best import KeptWeights, Watch
+from fedflow.components.linear.families import Family
+from fedflow.components.linear.params import LinearParams
+from fedflow.components.linear.resuming import ResumeState
+from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.scoring import send_scores, total_scores
 from fedflow.components.linear.share import WeightShare
+from fedflow.components.training.measures import SINGLE_VALUED, record_measures
 from fedflow.components.training.params import (
     CHECKPOINT,
     EARLY_STOPPING,
     PERFORMANCE,
     CallbackParam,
 )
-from fedflow.sdk import BadData, BadParameter, Context, Model, Role, Site
-
-Floats = NDArray[np.float64]
-
-SCALARS = ("auc", "ks")  #: measures of one value, which a summary lists; larger is better
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """Rows to measure on: `train` or `validate`."""
-
-    kind: str
-    data: Instances
-    positive: NDArray[np.bool_] | None = None  #: at the guest: which rows have the second class
+from fedflow.sdk import BadData, BadParameter, Context, Diverged, Model, Role, Site
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,19 +46,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(ctx: Context, *, start: int) -> Plan:
-        """Return the plan of this party's parameters and ports.
-
-        Raises: BadParameter: early stopping without validation data.
-        """
-        params: HeteroLRParams = ctx.params
+        """Return the plan of this party's parameters and ports."""
+        params: LinearParams = ctx.params
         asked: CallbackParam = params.callbacks
         names = set(asked.callbacks)
         freqs = asked.validation_freqs if names & {PERFORMANCE, EARLY_STOPPING} else None
         validated = bool({"validate_data", "eval_data"} & set(ctx.inputs.data))
-        if EARLY_STOPPING in names and not validated:
-            raise BadParameter(
-                path="callback_param.callbacks", reason="EarlyStopping needs validate_data"
-            )
         return Plan(
             every=freqs if isinstance(freqs, int) else None,
             at=sorted(freqs) if isinstance(freqs, list) else [],
@@ -149,8 +131,14 @@ def common_step(ctx: Context, plan: Plan) -> int | None:
 class Callbacks(Protocol):
     """One party's share of what happens between iterations."""
 
-    def after(self, iteration: int) -> bool:
-        """Do what is due after `iteration` (from 0); tell whether training stops early."""
+    def after(self, iteration: int, *, converged: bool = False) -> bool:
+        """Do what is due after `iteration` (from 0); tell whether training stops early.
+
+        `converged` tells that it ends anyway, which a checkpoint keeps.
+        """
+
+    def restore(self, state: Mapping[str, Any]) -> ResumeState:
+        """Go on from what a checkpoint kept, and return it. Raises: BadData: it is damaged."""
 
     def finish(self) -> int:
         """Return which iteration gave the model to keep, -1 for the last; weights are then its."""
@@ -165,14 +153,25 @@ class ArbiterCallbacks:
         self._model = model
         self._best = -1
 
-    def after(self, iteration: int) -> bool:
+    def after(self, iteration: int, *, converged: bool = False) -> bool:
         """See `Callbacks`. Raises: CodecError."""
         stop = False
         if self._plan.validates_after(iteration):
             stop = self._measure(iteration)
         if self._plan.saves_after(iteration):
-            self._ctx.checkpoints.save(iteration, f"round_{iteration}", self._model(iteration + 1))
+            state = replace(self._state(), ended=converged or stop, converged=converged)
+            model = state.into(self._model(iteration + 1))
+            self._ctx.checkpoints.save(iteration, f"round_{iteration}", model)
         return stop
+
+    def restore(self, state: Mapping[str, Any]) -> ResumeState:
+        """See `Callbacks`. Raises: BadData."""
+        found = ResumeState.read(state)
+        self._best = found.best
+        return found
+
+    def _state(self) -> ResumeState:
+        return ResumeState(best=self._best)
 
     def finish(self) -> int:
         """See `Callbacks`."""
@@ -200,11 +199,20 @@ class HostCallbacks(ArbiterCallbacks):
         *,
         model: Callable[[int], Model],
         share: WeightShare,
-        parts: Sequence[Part],
+        parts: Sequence[Rows],
     ) -> None:
         super().__init__(ctx, plan, model=model)
         self._parts = parts
-        self._kept = _Kept(share)
+        self._kept = KeptWeights(share)
+
+    def restore(self, state: Mapping[str, Any]) -> ResumeState:
+        """See `Callbacks`. Raises: BadData."""
+        found = super().restore(state)
+        self._kept.read(found.kept)
+        return found
+
+    def _state(self) -> ResumeState:
+        return replace(super()._state(), kept=self._kept.plain())
 
     def finish(self) -> int:
         """See `Callbacks`. Raises: CodecError: the guest named an iteration it never measured."""
@@ -214,7 +222,7 @@ class HostCallbacks(ArbiterCallbacks):
     def _measure(self, iteration: int) -> bool:
         for part in self._parts:
             tag = _tag(part, iteration)
-            send_scores(self._ctx, self._kept.share, part.data, tag=tag)
+            send_scores(self._ctx, self._kept.share, part, tag=tag)
         stop = super()._measure(iteration)
         self._kept.keep(iteration, patience=self._plan.patience)
         return stop
@@ -230,30 +238,50 @@ class GuestCallbacks(ArbiterCallbacks):
         *,
         model: Callable[[int], Model],
         share: WeightShare,
-        parts: Sequence[Part],
+        parts: Sequence[Rows],
+        family: Family,
     ) -> None:
         super().__init__(ctx, plan, model=model)
         asked: CallbackParam = ctx.params.callbacks
+        measures = asked.measures_of(family.kind) if plan.validates else []
+        self._family = family
         self._parts = parts
-        self._kept = _Kept(share)
-        self._chosen = set(asked.measures)
+        self._kept = KeptWeights(share)
+        self._chosen = set(measures)
         self._others: tuple[Site, ...] = (
             *ctx.sites_of(Role.HOST),
             *ctx.sites_of(Role.ARBITER),
         )
         self._history: dict[str, dict[str, list[float]]] = {}
-        watched = [name for name in asked.measures if name in SCALARS]
-        self._watch = _Watch(watched[:1] if asked.use_first_metric_only else watched)
+        single = SINGLE_VALUED[family.kind]
+        watched = [name for name in measures if name in single]
+        self._watch = Watch(watched[:1] if asked.use_first_metric_only else watched)
         if plan.patience is not None and not watched:
             raise BadParameter(
                 path="callback_param.metrics",
-                reason=f"EarlyStopping needs one of {', '.join(SCALARS)}",
+                reason=f"EarlyStopping needs one of {', '.join(single)}",
             )
 
     @property
     def history(self) -> Mapping[str, Mapping[str, Sequence[float]]]:
         """Return part -> measure -> its value at each validation."""
         return self._history
+
+    def restore(self, state: Mapping[str, Any]) -> ResumeState:
+        """See `Callbacks`. Raises: BadData."""
+        found = super().restore(state)
+        self._kept.read(found.kept)
+        self._watch.restore(found.watch, best=found.best)
+        self._history = {part: dict(values) for part, values in found.history.items()}
+        return found
+
+    def _state(self) -> ResumeState:
+        return replace(
+            super()._state(),
+            kept=self._kept.plain(),
+            watch=self._watch.state(),
+            history=self._history,
+        )
 
     def finish(self) -> int:
         """See `Callbacks`."""
@@ -276,13 +304,20 @@ class GuestCallbacks(ArbiterCallbacks):
             self._ctx.log.info("no better value in %s validations: training stops", patience)
         return stop
 
-    def _measure_part(self, part: Part, iteration: int) -> None:
+    def _measure_part(self, part: Rows, iteration: int) -> None:
         tag = _tag(part, iteration)
-        scores = total_scores(self._ctx, self._kept.share, part.data, tag=tag)
-        if part.positive is None:
-            raise BadData(where=f"{part.kind} data of {self._ctx.component}", reason="no labels")
+        scores = total_scores(self._ctx, self._kept.share, part, tag=tag)
+        predicted = self._family.mean(scores)
+        if not np.isfinite(predicted).all():
+            raise Diverged(iteration=iteration, reason="a prediction is not finite")
         recorder = Recorder(self._ctx, f"iteration_{iteration}", part.kind)
-        values = record_binary(recorder, self._chosen, BinaryScores(part.positive, scores))
+        values = record_measures(
+            recorder,
+            self._family.kind,
+            self._chosen,
+            true=part.known_targets > 0 if self._family.classifies else part.known_targets,
+            predicted=predicted,
+        )
         if self._plan.patience is not None and part.kind == "validate" and not values:
             raise BadData(
                 where=f"validate data of {self._ctx.component}",
@@ -295,59 +330,5 @@ class GuestCallbacks(ArbiterCallbacks):
             measured.setdefault(name, []).append(value)
 
 
-class _Watch:
-    """The best value of each measure so far, and how long ago it was."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._values: dict[str, float] = {}
-        self._iterations: dict[str, int] = {}
-        self._waits: dict[str, int] = {}
-        self.best = -1  #: the iteration whose model to keep
-
-    def stops(self, values: Mapping[str, float], iteration: int, *, patience: int) -> bool:
-        """Take new values; tell whether one measure was no better `patience` times in a row.
-
-        Its best iteration counts then, else that of the first measure.
-        """
-        for name in self._names:
-            known = self._values.get(name)
-            if known is None or values[name] > known:
-                self._values[name] = values[name]
-                self._iterations[name] = iteration
-                self._waits[name] = 0
-            else:
-                self._waits[name] += 1
-        tired = [name for name in self._names if self._waits[name] >= patience]
-        self.best = self._iterations[(tired or self._names)[0]]
-        return bool(tired)
-
-
-class _Kept:
-    """The weights of the iterations that may still turn out to be the best."""
-
-    def __init__(self, share: WeightShare) -> None:
-        self.share = share
-        self._weights: dict[int, Floats] = {}
-
-    def keep(self, iteration: int, *, patience: int | None) -> None:
-        """Remember the weights after `iteration`, with early stopping.
-
-        A best value is at most `patience` validations old, or training has stopped.
-        """
-        if patience is not None:
-            self._weights[iteration] = self.share.weights
-            recent = sorted(self._weights)[-(patience + 1) :]
-            self._weights = {i: self._weights[i] for i in recent}
-
-    def restore(self, iteration: int) -> None:
-        """Take back the weights after `iteration`, none for -1. Raises: CodecError."""
-        if iteration == -1:
-            return
-        if iteration not in self._weights:
-            raise CodecError(reason=f"validation_status: iteration {iteration} was not measured")
-        self.share.weights = self._weights[iteration]
-
-
-def _tag(part: Part, iteration: int) -> str:
+def _tag(part: Rows, iteration: int) -> str:
     return f"{part.kind}.{iteration}"

@@ -1,120 +1,103 @@
-"""A host's part of a HeteroLR training: it has features only and follows the guest's batches."""
+"""A host's part of a training: it has features only and follows the guest's batches.
+
+`HostTrainer` is what the families share; `quadratic.py` and `poisson.py` know what a host sends.
+"""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
-from fedflow.components.crypto.fixed_point import check_range
 from fedflow.components.instances.alignment import check_same_rows
-from fedflow.components.instances.reading import Instances
 from fedflow.components.linear.arithmetic import (
+    Floats,
     Scales,
     dot,
     encode_features,
-    encode_share,
     pack_sums,
 )
 from fedflow.components.linear.batches import Batch, BatchInfo, HostBatches
-from fedflow.components.linear.callbacks import Callbacks
-from fedflow.components.linear.session import (
-    batch_tag,
-    diverging,
-    follow_arbiter,
-    receive_key,
-    send_shape,
-)
-from fedflow.components.linear.share import Progress, WeightShare
-from fedflow.sdk import BadData, Context, Role
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from fedflow.components.linear.keys import Keys
+from fedflow.components.linear.params import LinearParams
+from fedflow.components.linear.rows import Rows
+from fedflow.components.linear.session import batch_tag, diverging, send_shape
+from fedflow.components.linear.share import WeightShare
+from fedflow.components.linear.sqn import announced_sample, due_direction
+from fedflow.sdk import Context, Role
 
 
-def train_host(
-    ctx: Context, data: Instances, *, share: WeightShare, callbacks: Callbacks, start: Progress
-) -> Progress:
-    """Train the host's weights, `share`. Raises: Diverged, PeerFailed, CodecError, BadData."""
-    trainer = _HostTrainer(ctx, data, share=share)
-    return follow_arbiter(ctx, trainer.run, callbacks=callbacks, start=start)
+class HostTrainer(ABC):
+    """What a host keeps between batches.
 
+    Raises (each method): Diverged, PeerFailed, CodecError, BadData.
+    """
 
-class _HostTrainer:
-    """What a host keeps between batches."""
-
-    def __init__(self, ctx: Context, data: Instances, *, share: WeightShare) -> None:
-        if not data.columns:
-            raise BadData(where=f"{ctx.site}'s data", reason="has no feature columns")
-        self._ctx = ctx
-        self._fed = ctx.federation
-        self._guest = ctx.only(Role.GUEST)
-        self._arbiter = ctx.only(Role.ARBITER)
-        self._data = data
-        self._info = BatchInfo.from_json(self._fed.recv("batch_info", from_=self._guest))
-        check_same_rows(ctx, data, tag="train")
-        if self._info.rows != data.rows:
-            raise CodecError(reason="batch_info: another number of rows than sample_ids")
-        self._scales = Scales.of(self._info, hosts=len(ctx.sites_of(Role.HOST)))
-        self._encoded = encode_features(
-            data.features, fixed=self._scales.fixed, columns=data.columns
-        )
-        self._batches = HostBatches(self._info)
+    def __init__(self, ctx: Context, rows: Rows, *, share: WeightShare, keys: Keys) -> None:
+        self.params: LinearParams = ctx.params
+        self.family = self.params.family
+        self.ctx = ctx
+        self.fed = ctx.federation
+        self.guest = ctx.only(Role.GUEST)
+        self.rows = rows
         self.share = share
+        self._arbiter = ctx.only(Role.ARBITER)
+        data = rows.data
+        self.info = BatchInfo.from_json(self.fed.recv("batch_info", from_=self.guest))
+        check_same_rows(ctx, data, tag="train")
+        if self.info.rows != data.rows:
+            raise CodecError(reason="batch_info: another number of rows than sample_ids")
+        hosts = len(ctx.sites_of(Role.HOST))
+        self.scales = Scales.of(self.info, family=self.family, hosts=hosts)
+        self.encoded = encode_features(data.features, fixed=self.scales.fixed, columns=data.columns)
+        self._batches = HostBatches(self.info)
         send_shape(ctx, self.share.size)
-        self._key = receive_key(ctx)
+        self.key = keys.public(ctx)
+
+    @abstractmethod
+    def sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
+        """Send what the guest needs and return the message of a batch's gradient sums."""
+
+    def curvature(self, direction: object, rows: slice | NDArray[np.int64], *, tag: str) -> bytes:
+        """See `GuestTrainer.curvature`."""
+        raise NotImplementedError
 
     def run(self, iteration: int) -> None:
         """Take part in one iteration over all batches."""
         for number, batch in enumerate(self._epoch(iteration)):
             tag = batch_tag(iteration, number)
             with diverging(iteration):
-                message = self._sums(batch, self._info.batch_rows(number), tag=tag)
-            self._fed.send("host_gradient", message, to=self._arbiter, tag=tag)
-            update = self._fed.recv("host_optim_gradient", from_=self._arbiter, tag=tag)
+                message = self.sums(batch, self.info.batch_rows(number), tag=tag)
+            self.fed.send("host_gradient", message, to=self._arbiter, tag=tag)
+            update = self.fed.recv("host_optim_gradient", from_=self._arbiter, tag=tag)
             self.share.apply(update, iteration=iteration)
+            self._measure_curvature(iteration, number)
+
+    def _measure_curvature(self, iteration: int, batch: int) -> None:
+        tag = batch_tag(iteration, batch)
+        direction = due_direction(self.ctx, step=self.info.step(iteration, batch), tag=tag)
+        if direction is None:
+            return
+        sample = announced_sample(self.ctx, rows=self.info.rows, tag=tag)
+        with diverging(iteration):
+            message = self.curvature(direction, sample, tag=tag)
+        self.fed.send("host_hess_vector", message, to=self._arbiter, tag=tag)
 
     def _epoch(self, iteration: int) -> list[Batch]:
         if not self._batches.announced:
             return self._batches.epoch()
-        tags = [batch_tag(iteration, number) for number in range(self._info.batch_num)]
-        rows = [self._fed.recv("batch_data_index", from_=self._guest, tag=tag) for tag in tags]
+        tags = [batch_tag(iteration, number) for number in range(self.info.batch_num)]
+        rows = [self.fed.recv("batch_data_index", from_=self.guest, tag=tag) for tag in tags]
         return self._batches.epoch(rows)
 
-    def _sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
-        """Send the own forwards and return the message of this batch's gradient sums."""
-        features = self._data.features[batch.rows]
-        quarter = 0.25 * self.share.scores(features)
-        encoded = encode_share(quarter, fixed=self._scales.fixed)
-        forward = self._key.to_bytes(self._key.encrypt(encoded.tolist()))
-        self._fed.send("host_forward_dict", forward, to=self._guest, tag=tag)
-        if self._info.with_loss:
-            loss = self._half_loss(quarter, encoded, rows=rows)
-            payload = self._key.to_bytes(self._key.encrypt(loss))
-            self._fed.send("loss_intermediate", payload, to=self._guest, tag=tag)
-        residuals = self._fed.recv("fore_gradient", from_=self._guest, tag=tag)
-        sums = dot(self._key, residuals, self._encoded[batch.rows])
-        own = self.share.sums(features, quarter if self._info.use_async else None, rows=rows)
-        parts = self._scales.fixed.encode_products(
-            own, factors=self._scales.factors, limit_bits=self._scales.sum_bits, what="sums"
+    def gradient_message(
+        self, residuals: object, own: Floats, rows: slice | NDArray[np.int64]
+    ) -> bytes:
+        """Return the message of the sums of encrypted `residuals` by features, plus own parts."""
+        sums = dot(self.key, residuals, self.encoded[rows])
+        parts = self.scales.fixed.encode_products(
+            own, factors=self.scales.factors, limit_bits=self.scales.sum_bits, what="sums"
         )
-        return pack_sums(self._key, sums, parts, slot_bits=self._scales.slot_bits)
-
-    def _half_loss(self, quarter: Floats, encoded: Ints, *, rows: int) -> list[int]:
-        """Return half of the loss' part that only the host knows, at the scale of a product.
-
-        One number; if the guest hides the real rows, a number per row and then the penalty's.
-        """
-        fixed, limit = self._scales.fixed, self._scales.sum_bits
-        squares = float(quarter @ quarter)
-        norm = 0.5 * rows * self.share.norm()
-        if not self._info.masked:
-            return fixed.encode_products(
-                [squares + norm], factors=2, limit_bits=limit, what="loss sums"
-            )
-        check_range(np.array([squares + norm]), limit_bits=limit, what="loss sums")
-        per_row = [value * value for value in encoded.tolist()]
-        return [
-            *per_row,
-            *fixed.encode_products([norm], factors=2, limit_bits=limit, what="loss sums"),
-        ]
+        return pack_sums(self.key, sums, parts, slot_bits=self.scales.slot_bits)

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.linear.params import HeteroLRParams
+from fedflow.components.linear.params import LinearParams
+from fedflow.components.linear.sqn import QuasiNewton
 from fedflow.components.training.params import InitParam
 
 Floats = NDArray[np.float64]
@@ -32,13 +33,22 @@ class Optimizer:
     Source: FATE's update rules, in `accuracy.md` section 2.
     """
 
-    def __init__(self, params: HeteroLRParams) -> None:
+    def __init__(self, params: LinearParams) -> None:
         self._params = params
-        self._rule = _RULES[params.optimizer_kind]()
+        self._rule: _Rule
+        if params.sqn is not None:
+            self._rule = QuasiNewton(params.sqn)
+        else:
+            self._rule = _RULES[params.optimizer_kind]()
+
+    @property
+    def quasi_newton(self) -> QuasiNewton | None:
+        """Return the rule if it wants to know curvature."""
+        return self._rule if isinstance(self._rule, QuasiNewton) else None
 
     def state(self) -> dict[str, Any]:
         """Return what it remembers, as plain JSON."""
-        values = {f.name: getattr(self._rule, f.name) for f in fields(self._rule)}
+        values = {name: getattr(self._rule, name) for name in _memory(self._rule)}
         plain = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in values.items()}
         return {"optimizer": self._params.optimizer_kind, **plain}
 
@@ -47,7 +57,7 @@ class Optimizer:
 
         It fits if it is of the same optimizer, and for `size` weights.
         """
-        names = [f.name for f in fields(self._rule)]
+        names = _memory(self._rule)
         if state.get("optimizer") != self._params.optimizer_kind or not set(names) <= set(state):
             return False
         values: dict[str, Any] = {}
@@ -58,7 +68,9 @@ class Optimizer:
                     value = np.array(value, dtype=np.float64)
                 except (TypeError, ValueError):
                     return False
-                if value.shape != (size,) or not np.isfinite(value).all():
+                if value.ndim not in {1, 2} or value.shape[-1] != size:
+                    return False
+                if not np.isfinite(value).all():
                     return False
             elif isinstance(value, bool) or not isinstance(value, int | float):
                 return False
@@ -77,6 +89,11 @@ class Optimizer:
         return self._params.learning_rate / (
             math.sqrt(growth) if self._params.decay_sqrt else growth
         )
+
+
+def _memory(rule: _Rule) -> list[str]:
+    """Return the names of what a rule remembers."""
+    return [f.name for f in fields(rule) if f.init]
 
 
 class Convergence:

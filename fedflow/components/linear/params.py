@@ -1,14 +1,14 @@
-"""Parameters of HeteroLR."""
+"""Parameters of HeteroLR, HeteroLinR and HeteroPoisson, with FATE's names and defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, field
 
-from fedflow.base.errors import BadParameter, NotSupportedYet
+from fedflow.components.linear.families import LINEAR, LOGISTIC, POISSON, Family
 from fedflow.components.training.params import (
     EARLY_STOPPING,
     PERFORMANCE,
@@ -23,7 +23,8 @@ from fedflow.components.training.params import (
     PredictParam,
     one_of,
 )
-from fedflow.sdk import Params
+from fedflow.components.training.planned import check_ports, check_roles
+from fedflow.sdk import Params, PlannedRun, Role
 
 MIN_BATCH_ROWS = 10  #: the sums of fewer rows tell too much about each
 MAX_PRECISION = 30  #: fraction bits that are used at most; float64 results gain nothing from more
@@ -33,56 +34,75 @@ _OPTIMIZERS = ("sgd", "rmsprop", "adam", "adagrad", "nesterov_momentum_sgd", "sq
 _EARLY_STOPS = ("diff", "weight_diff", "abs")
 
 
-class SqnParam(Params, frozen=True, kw_only=True):
-    """The stochastic quasi-Newton optimizer; not supported yet, accepted without effect."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchOrder:
+    """How rows come into batches."""
 
-    #: iterations between two updates of the curvature
+    shuffle: bool = False  #: in random order, anew in each iteration
+    free_draws: bool = False  #: every batch is drawn from all rows
+    masked_rate: float = 0.0  #: decoys per real row
+    random_seed: int | None = None  #: None: unpredictable
+
+
+class SqnParam(Params, frozen=True, kw_only=True):
+    """The stochastic quasi-Newton optimizer; without effect unless `optimizer` is `sqn`."""
+
+    #: batches between two updates of the curvature
     update_interval_L: Positive = 3  # noqa: N815  FATE's spelling
     memory_M: Positive = 5  # noqa: N815  #: correction pairs that are kept
-    sample_size: Positive = 5000  #: rows for one curvature estimate
-    random_seed: int | None = None  #: of the draw of these rows
+    sample_size: Positive = 5000  #: rows for one curvature estimate; all if there are fewer
+    random_seed: int | None = None  #: of the draw of these rows, from 0; null: random
+
+    def check(self) -> None:
+        if self.sample_size < MIN_BATCH_ROWS:
+            raise ValueError(f"sqn_param.sample_size: must be at least {MIN_BATCH_ROWS}")
+        if self.random_seed is not None and self.random_seed < 0:
+            raise ValueError("sqn_param.random_seed: must not be negative")
 
 
 class StepwiseParam(Params, frozen=True, kw_only=True):
-    """Stepwise feature selection; not supported yet, accepted while it is off."""
+    """Stepwise selection of the columns of guest and host; every candidate is trained in full."""
 
-    score_name: str = "AIC"  #: `AIC` or `BIC`
+    score_name: str = "AIC"  #: `AIC` or `BIC`, in any case
     mode: str = "hetero"  #: without effect
     role: str = "guest"  #: without effect
-    direction: str = "both"  #: `both`, `forward` or `backward`
+    #: `backward` starts with all columns and removes, `forward` starts with none and adds,
+    #: `both` starts with all and does either
+    direction: str = "both"
     max_step: Positive = 10  #: steps at most
-    nvmin: Positive = 2  #: features at least
-    nvmax: Positive | None = None  #: features at most
-    need_stepwise: bool = False  #: true is not supported yet
+    nvmin: Positive = 2  #: columns at which `backward` and `both` remove no more
+    nvmax: Positive | None = None  #: columns at which `forward` and `both` add no more
+    need_stepwise: bool = False  #: true: the model is that of the best columns
+
+    def check(self) -> None:
+        one_of("stepwise_param.score_name", self.score_name, ("aic", "bic"))
+        one_of("stepwise_param.direction", self.direction, ("both", "forward", "backward"))
+        if self.nvmax is not None and self.nvmax < self.nvmin:
+            raise ValueError("stepwise_param.nvmax: must not be less than nvmin")
 
 
-class HeteroLRParams(Params, frozen=True, kw_only=True):
-    """All parameters of HeteroLR, with FATE's names and defaults."""
+class LinearParams(Params, frozen=True, kw_only=True):
+    """What the vertical linear models have in common."""
 
     penalty: str | None = "L2"  #: `L1`, `L2` or none (`None`, null), in any case
     tol: NonNegative = 1e-4  #: limit of the stop rule
     alpha: NonNegative = 1.0  #: strength of the penalty
-    #: `sgd`, `rmsprop`, `adam`, `adagrad`, `nesterov_momentum_sgd`; `sqn` is not supported yet
+    #: `sgd`, `rmsprop`, `adam`, `adagrad`, `nesterov_momentum_sgd` or (not in HeteroPoisson) `sqn`
     optimizer: str = "rmsprop"
     batch_size: int = -1  #: rows, at least 10; -1: all
-    shuffle: bool = True  #: batches are drawn at random; without effect if one batch holds all rows
-    batch_strategy: str = "full"  #: `full`: every row once per iteration; `random`: free draws
-    masked_rate: NonNegative = 5.0  #: decoys per real row that the hosts see in a mini-batch
     learning_rate: Annotated[float, Meta(gt=0)] = 0.01  #: of the first iteration
-    max_iter: Positive = 100  #: iterations at most
+    max_iter: Positive = 20  #: iterations at most
     #: training ends when this is below `tol`: `diff` (change of the loss), `abs` (the loss) or
     #: `weight_diff` (length of the iteration's update)
     early_stop: str = "diff"
     decay: NonNegative = 1.0  #: iteration i (from 0) has learning_rate / sqrt(1 + decay * i)
     decay_sqrt: bool = True  #: false: without the root
-    multi_class: str = "ovr"  #: without effect: there are two classes
     #: fraction bits of features and residuals; null and more than 30: 30
     floating_point_precision: Annotated[int, Meta(ge=0, le=64)] | None = 23
     init_param: InitParam = field(default_factory=InitParam)  #: table below
     encrypt_param: EncryptParam = field(default_factory=EncryptParam)  #: table below
     predict_param: PredictParam = field(default_factory=PredictParam)  #: table below
     cv_param: CvParam = field(default_factory=CvParam)  #: table below
-    sqn_param: SqnParam = field(default_factory=SqnParam)  #: table below
     stepwise_param: StepwiseParam = field(default_factory=StepwiseParam)  #: table below
     callback_param: CallbackParam = field(default_factory=CallbackParam)  #: table below
     #: table below
@@ -90,11 +110,10 @@ class HeteroLRParams(Params, frozen=True, kw_only=True):
         default_factory=EncryptedModeCalculatorParam
     )
     #: older place of that in `callback_param`, as the next three
-    metrics: list[str] | None = field(default_factory=lambda: ["auc", "ks"])
+    metrics: list[str] | None = None
     validation_freqs: Positive | list[NonNegativeInt] | None = None  #: means PerformanceEvaluate
     early_stopping_rounds: Positive | None = None  #: means EarlyStopping
     use_first_metric_only: bool = False  #: as in `callback_param`
-    random_seed: int | None = None  #: fedflow's own, from 0: makes shuffled mini-batches repeatable
 
     def check(self) -> None:
         for part in msgspec.structs.asdict(self).values():
@@ -104,15 +123,68 @@ class HeteroLRParams(Params, frozen=True, kw_only=True):
             if None not in (getattr(self, name), getattr(self.callback_param, name)):
                 raise ValueError(f"{name}: given here and in callback_param; keep the latter")
         self.callbacks.check()
+        self.callbacks.check_measures(self.family.kind)
         one_of("penalty", self.penalty or "none", _PENALTIES)
-        one_of("optimizer", self.optimizer, _OPTIMIZERS)
+        one_of("optimizer", self.optimizer, self.optimizers)
         one_of("early_stop", self.early_stop, _EARLY_STOPS)
-        one_of("batch_strategy", self.batch_strategy, ("full", "random"))
-        one_of("multi_class", self.multi_class, ("ovr",))
         if self.batch_size != -1 and self.batch_size < MIN_BATCH_ROWS:
             raise ValueError(f"batch_size: must be -1 (all rows) or at least {MIN_BATCH_ROWS}")
-        if self.random_seed is not None and self.random_seed < 0:
-            raise ValueError("random_seed: must not be negative")
+        if self.cv_param.need_cv and self.stepwise_param.need_stepwise:
+            raise ValueError("stepwise_param.need_stepwise: not together with cv_param.need_cv")
+
+    def check_run(self, run: PlannedRun) -> None:
+        training = "train_data" in run.data_ports
+        with_arbiter = self.family.arbiter and training
+        check_roles(
+            run,
+            self.family.module,
+            single=(Role.GUEST, Role.ARBITER) if with_arbiter else (Role.GUEST,),
+            hosts=None if self.family.several_hosts else 1,
+        )
+        alone = {
+            "cv_param.need_cv": self.cv_param.need_cv,
+            "stepwise_param.need_stepwise": self.stepwise_param.need_stepwise,
+        }
+        check_ports(run, alone=next((name for name, is_on in alone.items() if is_on), None))
+        if not training:
+            return
+        hosts = len(run.sites_of(Role.HOST))
+        if hosts > 1 and self.stepwise_param.need_stepwise:
+            raise ValueError(f"stepwise_param.need_stepwise: works with one host, not with {hosts}")
+        if hosts > 1 and self.stop_kind != "weight_diff":
+            raise ValueError(
+                f"early_stop: {self.early_stop!r} needs the loss, which is not computed with"
+                f" {hosts} hosts; use weight_diff"
+            )
+        validated = {"validate_data", "eval_data"} & set(run.data_ports)
+        cross_validated = self.cv_param.need_cv
+        if EARLY_STOPPING in self.callbacks.callbacks and not validated and not cross_validated:
+            raise ValueError("callback_param.callbacks: EarlyStopping needs validate_data")
+
+    @property
+    def family(self) -> Family:
+        """Return which model these are the parameters of."""
+        raise NotImplementedError
+
+    @property
+    def optimizers(self) -> tuple[str, ...]:
+        """Return the optimizers that the model can be trained with."""
+        return _OPTIMIZERS if self.family.quadratic else _OPTIMIZERS[:-1]
+
+    @property
+    def batch_order(self) -> BatchOrder:
+        """Return how rows come into batches."""
+        return BatchOrder()
+
+    @property
+    def exposure(self) -> str | None:
+        """Return the name of the guest's exposure column, if the model has one."""
+        return None
+
+    @property
+    def sqn(self) -> SqnParam | None:
+        """Return the settings of the quasi-Newton optimizer, None if it is not used."""
+        return None
 
     @property
     def callbacks(self) -> CallbackParam:
@@ -151,32 +223,70 @@ class HeteroLRParams(Params, frozen=True, kw_only=True):
         return MAX_PRECISION if given is None else min(given, MAX_PRECISION)
 
 
-def reject_unsupported(params: HeteroLRParams) -> None:
-    """Do nothing if every switched-on feature exists.
+class HeteroLinRParams(LinearParams, frozen=True, kw_only=True):
+    """All parameters of HeteroLinR."""
 
-    Raises: NotSupportedYet: one does not; names the parameter.
-    """
-    for name in _switched_on(params):
-        raise NotSupportedYet(what=f"HeteroLR with {name}")
+    optimizer: str = "sgd"  #: `sgd`, `rmsprop`, `adam`, `adagrad`, `nesterov_momentum_sgd`, `sqn`
+    sqn_param: SqnParam = field(default_factory=SqnParam)  #: table below
+
+    @property
+    def family(self) -> Family:
+        return LINEAR
+
+    @property
+    def sqn(self) -> SqnParam | None:
+        return self.sqn_param if self.optimizer_kind == "sqn" else None
 
 
-def check_hosts(params: HeteroLRParams, hosts: int) -> None:
-    """Do nothing if the stop rule works with that many hosts.
+class HeteroPoissonParams(LinearParams, frozen=True, kw_only=True):
+    """All parameters of HeteroPoisson."""
 
-    Raises: BadParameter: there is no loss with several hosts, which `diff` and `abs` look at.
-    """
-    if hosts > 1 and params.stop_kind != "weight_diff":
-        raise BadParameter(
-            path="early_stop",
-            reason=f"{params.early_stop!r} needs the loss, which is not computed with {hosts} "
-            "hosts; use weight_diff",
+    #: the guest's column with the time or size that each row's count belongs to; it is no feature.
+    #: null, or a column that the table does not have: all rows have the same exposure
+    exposure_colname: str | None = None
+
+    @property
+    def family(self) -> Family:
+        return POISSON
+
+    @property
+    def exposure(self) -> str | None:
+        return self.exposure_colname
+
+
+class HeteroLRParams(LinearParams, frozen=True, kw_only=True):
+    """All parameters of HeteroLR."""
+
+    max_iter: Positive = 100  #: iterations at most
+    shuffle: bool = True  #: batches are drawn at random; without effect if one batch holds all rows
+    batch_strategy: str = "full"  #: `full`: every row once per iteration; `random`: free draws
+    masked_rate: NonNegative = 5.0  #: decoys per real row that the hosts see in a mini-batch
+    multi_class: str = "ovr"  #: several classes: one training for each against the rest
+    sqn_param: SqnParam = field(default_factory=SqnParam)  #: table below
+    #: older place of that in `callback_param`
+    metrics: list[str] | None = field(default_factory=lambda: ["auc", "ks"])
+    random_seed: int | None = None  #: fedflow's own, from 0: makes shuffled mini-batches repeatable
+
+    def check(self) -> None:
+        super().check()
+        one_of("batch_strategy", self.batch_strategy, ("full", "random"))
+        one_of("multi_class", self.multi_class, ("ovr",))
+        if self.random_seed is not None and self.random_seed < 0:
+            raise ValueError("random_seed: must not be negative")
+
+    @property
+    def family(self) -> Family:
+        return LOGISTIC
+
+    @property
+    def batch_order(self) -> BatchOrder:
+        return BatchOrder(
+            shuffle=self.shuffle,
+            free_draws=self.batch_strategy.lower() == "random",
+            masked_rate=self.masked_rate,
+            random_seed=self.random_seed,
         )
 
-
-def _switched_on(params: HeteroLRParams) -> Iterator[str]:
-    if params.cv_param.need_cv:
-        yield "cv_param.need_cv"
-    if params.stepwise_param.need_stepwise:
-        yield "stepwise_param.need_stepwise"
-    if params.optimizer_kind == "sqn":
-        yield "optimizer 'sqn'"
+    @property
+    def sqn(self) -> SqnParam | None:
+        return self.sqn_param if self.optimizer_kind == "sqn" else None

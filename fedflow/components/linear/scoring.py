@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
-from fedflow.components.instances.predictions import sigmoid
-from fedflow.components.instances.reading import Instances
-from fedflow.sdk import Context, Role
+from fedflow.components.linear.rows import Rows
+from fedflow.components.linear.stored import Trained
+from fedflow.sdk import BadData, Context, Role
 
 Floats = NDArray[np.float64]
 
@@ -22,18 +22,18 @@ class Weighted(Protocol):
         """Return this party's part of every row's score."""
 
 
-def send_scores(ctx: Context, share: Weighted, data: Instances, *, tag: str) -> None:
+def send_scores(ctx: Context, share: Weighted, rows: Rows, *, tag: str) -> None:
     """Give the guest this host's part of the scores, in clear."""
-    scores = share.scores(data.features)
+    scores = share.scores(rows.data.features)
     ctx.federation.send("host_prob", scores, to=ctx.only(Role.GUEST), tag=tag)
 
 
-def total_scores(ctx: Context, share: Weighted, data: Instances, *, tag: str) -> Floats:
-    """Return the probability of the second class per row, at the guest.
+def total_scores(ctx: Context, share: Weighted, rows: Rows, *, tag: str) -> Floats:
+    """Return the score of every row, its offset included, at the guest.
 
     Raises: CodecError: a host sent no finite number per row.
     """
-    total = share.scores(data.features)
+    total = share.scores(rows.data.features) + rows.offset_of(slice(None))
     for host in ctx.sites_of(Role.HOST):
         part = ctx.federation.recv("host_prob", from_=host, tag=tag)
         if not isinstance(part, np.ndarray) or part.shape != total.shape:
@@ -41,4 +41,17 @@ def total_scores(ctx: Context, share: Weighted, data: Instances, *, tag: str) ->
         if part.dtype != np.float64 or not np.isfinite(part).all():
             raise CodecError(reason=f"{host} sent scores that are no finite numbers")
         total = total + part
-    return sigmoid(total)
+    return total
+
+
+def score_in_clear(ctx: Context, trained: Trained, rows: Rows, *, tag: str) -> Floats | None:
+    """Return the score of every row at the guest; a host sends its part in clear.
+
+    Raises: BadData: the model has no weights. CodecError.
+    """
+    if trained.share is None:
+        raise BadData(where=f"model of {ctx.component}", reason="it has no weights")
+    if ctx.site.role is Role.HOST:
+        send_scores(ctx, trained.share, rows, tag=tag)
+        return None
+    return total_scores(ctx, trained.share, rows, tag=tag)

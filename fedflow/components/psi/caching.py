@@ -1,15 +1,17 @@
 """What Intersection keeps for later jobs: the hosts' blinded ids, so that they are made once.
 
-A host keeps its secret and its ids in the order in which their blinded points stand; the guest
-keeps these points, which it has been sent anyway. No party keeps a secret of another, and the guest
-makes a new one of its own for each job. What both sides must agree on (job, attempt, parties, salt)
-is in the hash domain, which stays that of the job that made the cache: the guest can tell which
-rows of later jobs are the same, as the cache is the same.
+A host keeps its secret and its ids in the order in which their blinded values stand; the guest
+keeps these values, which it has been sent anyway. No party keeps a secret of another, and the guest
+makes a new one of its own for each job. What both sides must agree on (job, attempt, parties,
+method, salt) is in the hash domain, which stays that of the job that made the cache: the guest can
+tell which rows of later jobs are the same, as the cache is the same. Each party keeps the settings
+of the method, so that later jobs need not repeat them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -17,108 +19,154 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedflow.base.errors import CodecError
 from fedflow.base.reading import read_as
-from fedflow.components.psi.curve import POINT_BYTES
-from fedflow.components.psi.ecdh import parse_points
+from fedflow.components.psi.commutative import cipher_of
+from fedflow.components.psi.elements import Elements, parse_elements
 from fedflow.components.psi.exchange import (
-    PROTOCOL,
-    Known,
-    Origin,
+    GuestsCache,
+    HostsCache,
     prepare_at_guest,
     prepare_at_host,
 )
-from fedflow.components.psi.workers import Points
+from fedflow.components.psi.handshake import PROTOCOL, Origin, Setting, method_settings
+from fedflow.components.psi.hashing import hash_of
+from fedflow.components.psi.keys import Keys
+from fedflow.components.psi.sides import Held, Offer
 from fedflow.sdk import (
     BadData,
     BadParameter,
     Cache,
     Context,
     Role,
-    Site,
     Table,
     TableKind,
     TableSchema,
 )
 
 HOST_TABLE = "ids"
+PATH = "input.cache"
+SETTINGS = "settings"  #: of the method, the salt too
 WRITE_ROWS = 65_536
 _SCHEMA = TableSchema(kind=TableKind.RAW, id="id", columns=())
+_Name = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class CacheMeta(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a cache."""
 
     intersect_method: str
+    settings: dict[_Name, bool | int | float | str | None]  #: of the method, by path
     protocol: str
-    job_id: Annotated[str, msgspec.Meta(max_length=100)]
-    component: Annotated[str, msgspec.Meta(max_length=200)]
+    job_id: _Name
+    component: _Name
     task_version: Annotated[int, msgspec.Meta(ge=0)]
     guest: str
     hosts: list[str]
     salt_digest: str  #: of the hash domain's salt
     rows: dict[str, int]  #: ids per host; at a host its own only
+    public_keys: dict[str, str] = {}  #: of hosts, with RSA, at the guest
 
 
-def make_cache(ctx: Context, ids: pa.Array) -> Cache:
+def make_cache(ctx: Context, keys: Keys) -> Cache:
     """Return this party's share of a new cache; all parties call this.
 
     Raises: BadParameter: a party has other settings. CodecError: a host sent something unusable.
     """
     if ctx.site.role is Role.HOST:
-        known = prepare_at_host(ctx, ids)
-        table = _write(ctx, ids.take(pa.array(known.order)))
+        held = prepare_at_host(ctx, keys)
+        table = _write(ctx, keys.values.take(pa.array(held.order)))
         return Cache(
             tables={HOST_TABLE: table},
-            meta=_meta(ctx, rows={ctx.site.key: len(ids)}),
-            private={"secret": known.secret.hex()},
+            meta=_meta(ctx, rows={ctx.site.key: len(keys.values)}),
+            private={"secret": held.secret, SETTINGS: msgspec.to_builtins(ctx.params.own)},
         )
-    points = prepare_at_guest(ctx, len(ids))
+    offers = {host.key: offer for host, offer in prepare_at_guest(ctx, keys).items()}
     return Cache(
-        tables={host.key: _write(ctx, _as_text(found)) for host, found in points.items()},
-        meta=_meta(ctx, rows={host.key: len(found) for host, found in points.items()}),
+        tables={key: _write(ctx, _as_text(offer.elements)) for key, offer in offers.items()},
+        meta=_meta(
+            ctx,
+            rows={key: len(offer.elements) for key, offer in offers.items()},
+            public_keys={key: offer.public for key, offer in offers.items() if offer.public},
+        ),
+        private={SETTINGS: msgspec.to_builtins(ctx.params.own)},
     )
 
 
-def guests_points(ctx: Context, cache: Cache) -> tuple[Origin, Mapping[Site, Points]]:
-    """Return the hosts' blinded ids of a cache, and where they come from. Raises: BadParameter."""
+def as_cached(ctx: Context, cache: Cache) -> Context:
+    """Return `ctx` with the settings that the cache was made with, if its own are the defaults.
+
+    FATE's confs say them where the cache is made only. Raises: BadParameter: the cache is damaged.
+    """
+    params, own = ctx.params, ctx.params.own
+    kept = cache.private.get(SETTINGS)
+    if own != type(own)() or kept is None or cache.meta.get("intersect_method") != params.method:
+        return ctx
+    try:
+        settled = read_as(kept, type(own))
+    except msgspec.ValidationError as exc:
+        raise BadParameter(path=PATH, reason=f"its settings are damaged: {exc}") from exc
+    name = f"{params.method}_params"
+    if settled != own:
+        ctx.log.warning("%s: those that the cache was made with are used", name)
+    named = {name: settled}
+    return replace(ctx, params=msgspec.structs.replace(params, **named))
+
+
+def guests_cache(ctx: Context, cache: Cache) -> GuestsCache:
+    """Return what this guest has of the hosts. Raises: BadParameter: it does not fit."""
     meta = _checked(ctx, cache)
-    found = {}
+    offers = {}
     for host in ctx.sites_of(Role.HOST):
         table = cache.tables.get(host.key)
         if table is None:
-            raise BadParameter(path="input.cache", reason=f"it holds nothing of {host}")
+            raise BadParameter(path=PATH, reason=f"it holds nothing of {host}")
         text = "".join(table.read(("id",)).column(0).to_pylist())
         try:
-            data = bytes.fromhex(text)
-        except ValueError as exc:
-            raise BadParameter(path="input.cache", reason="its table holds no points") from exc
-        found[host] = parse_points(data, count=table.count)
-    return _origin(meta), found
+            elements = _parse(ctx, bytes.fromhex(text), count=table.count)
+        except (ValueError, CodecError) as exc:
+            raise BadParameter(path=PATH, reason="its table holds no blinded ids") from exc
+        public = meta.public_keys.get(host.key, "")
+        if not public and ctx.params.method == "rsa":
+            raise BadParameter(path=PATH, reason=f"it holds no key of {host}")
+        offers[host] = Offer(elements=elements, public=public)
+    return GuestsCache(origin=_origin(meta), offers=offers)
 
 
-def hosts_secret(ctx: Context, cache: Cache, ids: pa.Array) -> tuple[Origin, Known]:
-    """Return this host's secret and the order of its blinded ids, and where they come from.
+def hosts_cache(ctx: Context, cache: Cache, keys: Keys) -> HostsCache:
+    """Return this host's secret and the order of its blinded ids.
 
     Raises: BadParameter: it is no cache of this host. BadData: its ids are not those of the table.
     """
     meta = _checked(ctx, cache)
     table, secret = cache.tables.get(HOST_TABLE), cache.private.get("secret")
-    if table is None or not isinstance(secret, str) or len(secret) != 2 * POINT_BYTES:
-        raise BadParameter(path="input.cache", reason="it is no cache of a host")
+    if table is None or not isinstance(secret, str):
+        raise BadParameter(path=PATH, reason="it is no cache of a host")
     kept = pc.cast(table.read(("id",)).column(0), pa.string()).combine_chunks()
-    order = pc.index_in(kept, value_set=ids)
-    if len(kept) != len(ids) or order.null_count:
+    order = pc.index_in(kept, value_set=keys.values)
+    if len(kept) != len(keys.values) or order.null_count:
         raise BadData(
             where=ctx.component,
             reason=f"the table's ids are not the {len(kept)} ids of the cache; make a new cache",
         )
     rows = order.to_numpy(zero_copy_only=False).astype(np.int64)
-    return _origin(meta), Known(secret=bytes.fromhex(secret), order=rows)
+    return HostsCache(origin=_origin(meta), held=Held(secret=secret, order=rows))
 
 
-def _meta(ctx: Context, *, rows: Mapping[str, int]) -> dict[str, Any]:
+def _parse(ctx: Context, data: bytes, *, count: int) -> Elements:
+    """Return what the guest kept. Raises: CodecError."""
+    if ctx.params.method != "rsa":
+        return cipher_of(ctx).parse(data, count=count)
+    width = hash_of(ctx.params.rsa_params.final_hash_method).digest_size
+    return parse_elements(data, count=count, width=width)
+
+
+def _meta(
+    ctx: Context, *, rows: Mapping[str, int], public_keys: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     meta = CacheMeta(
-        intersect_method="ecdh",
+        intersect_method=ctx.params.method,
+        settings=_settings(ctx),
         protocol=PROTOCOL,
         job_id=ctx.job_id,
         component=ctx.component,
@@ -127,9 +175,14 @@ def _meta(ctx: Context, *, rows: Mapping[str, int]) -> dict[str, Any]:
         hosts=[host.key for host in ctx.sites_of(Role.HOST)],
         salt_digest=Origin.of(ctx).digest(ctx, ctx.site),
         rows=dict(rows),
+        public_keys=dict(public_keys or {}),
     )
     plain: dict[str, Any] = msgspec.to_builtins(meta)
     return plain
+
+
+def _settings(ctx: Context) -> dict[str, Setting]:
+    return method_settings(ctx.params)
 
 
 def _checked(ctx: Context, cache: Cache) -> CacheMeta:
@@ -137,14 +190,21 @@ def _checked(ctx: Context, cache: Cache) -> CacheMeta:
     try:
         meta = read_as(dict(cache.meta), CacheMeta)
     except msgspec.ValidationError as exc:
-        raise BadParameter(path="input.cache", reason=f"it is none of Intersection: {exc}") from exc
+        raise BadParameter(path=PATH, reason=f"it is none of Intersection: {exc}") from exc
     if meta.protocol != PROTOCOL:
-        raise BadParameter(path="input.cache", reason=f"it is one of protocol {meta.protocol!r}")
+        raise BadParameter(path=PATH, reason=f"it is one of protocol {meta.protocol!r}")
     if meta.guest != ctx.only(Role.GUEST).key:
-        raise BadParameter(path="input.cache", reason=f"it was made with {meta.guest}")
-    own = _origin(meta).digest(ctx, ctx.site)
-    if own != meta.salt_digest:
-        raise BadParameter(path="ecdh_params.salt", reason="the cache was made with another")
+        raise BadParameter(path=PATH, reason=f"it was made with {meta.guest}")
+    for path, value in _settings(ctx).items():
+        if meta.settings.get(path) != value:
+            made = meta.settings.get(path, f"method {meta.intersect_method}")
+            raise BadParameter(
+                path=f"$.{path}", reason=f"is {value!r}, but the cache was made with {made!r}"
+            )
+    if _origin(meta).digest(ctx, ctx.site) != meta.salt_digest:
+        raise BadParameter(
+            path=f"$.{ctx.params.method}_params.salt", reason="the cache was made with another"
+        )
     return meta
 
 
@@ -152,10 +212,10 @@ def _origin(meta: CacheMeta) -> Origin:
     return Origin(job_id=meta.job_id, component=meta.component, task_version=meta.task_version)
 
 
-def _as_text(points: Points) -> pa.Array:
-    """Return each point as hexadecimal text."""
-    text = points.tobytes().hex()
-    width = 2 * POINT_BYTES
+def _as_text(elements: Elements) -> pa.Array:
+    """Return each blinded id as hexadecimal text."""
+    text = elements.tobytes().hex()
+    width = 2 * elements.shape[1]
     return pa.array([text[i : i + width] for i in range(0, len(text), width)], pa.string())
 
 

@@ -7,13 +7,15 @@ of the curve. Nobody knows a discrete logarithm of a mapped point, which the pro
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 
 from gmpy2 import invert, jacobi, mpz
 
+from fedflow.components.psi.hashing import spread
+
 POINT_BYTES = 32
 FIELD = mpz(2) ** 255 - 19  #: the prime p of curve25519
+HASH_BYTES = 64
 _A = mpz(486662)  # v^2 = u^3 + A u^2 + u
 
 
@@ -29,26 +31,12 @@ def elligator2(element: int) -> int:
     return u  # type: ignore[no-any-return]
 
 
-def domain_of(*parts: str) -> bytes:
-    """Return the prefix that separates hashes of one use from all others.
-
-    Every part is preceded by its length, so no two lists of parts give the same prefix.
-    """
-    encoded = [part.encode() for part in parts]
-    return b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
-
-
-def points_of(ids: Iterable[str], domain: bytes) -> Iterator[bytes]:
+def points_of(ids: Iterable[str], domain: bytes, *, method: str = "sha512") -> Iterator[bytes]:
     """Yield each id's point, POINT_BYTES long.
 
-    The field element is SHA-512(domain, length of the id, id in UTF-8) mod p: 512 bits reduced to
-    255 leave no measurable bias.
+    The field element is 512 bits of the hash `method`, mod p: 512 bits reduced to 255 leave no
+    measurable bias.
     """
-    prefix = hashlib.sha512(domain)
-    for text in ids:
-        data = text.encode()
-        digest = prefix.copy()
-        digest.update(len(data).to_bytes(4, "big"))
-        digest.update(data)
-        element = mpz(int.from_bytes(digest.digest(), "big")) % FIELD
+    for digest in spread(ids, domain, method=method, size=HASH_BYTES):
+        element = mpz(int.from_bytes(digest, "big")) % FIELD
         yield int(elligator2(element)).to_bytes(POINT_BYTES, "little")

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from fedflow.components.psi.caching import guests_points, hosts_secret, make_cache
-from fedflow.components.psi.exchange import Positions, intersect_at_guest, intersect_at_host
+from fedflow.components.psi.alignment import Aligned, align_at_guest, align_at_host
+from fedflow.components.psi.caching import as_cached, guests_cache, hosts_cache, make_cache
+from fedflow.components.psi.cardinality import cardinality
+from fedflow.components.psi.exchange import match_at_guest, match_at_host
+from fedflow.components.psi.keys import Keys, check_not_repeated, read_keys
 from fedflow.components.psi.params import IntersectionParams
+from fedflow.components.psi.writing import write_rows
 from fedflow.sdk import (
     BadData,
     BadParameter,
-    ComponentFailed,
     Context,
     NoCommonIds,
-    NotSupportedYet,
     Outputs,
     Role,
-    Table,
-    TableSchema,
     component,
 )
 
-WRITE_ROWS = 65_536
+SAFE_BITS = 2048  #: of an RSA key
 
 
 @component(
@@ -37,69 +33,89 @@ class Intersection:
     """Finds the sample ids that all parties have, without showing any other id.
 
     One guest, one or more hosts. The output has this party's own columns, and the common rows stand
-    in the guest's order at every party, so they are aligned for HeteroLR. Repeated ids and empty
+    in the guest's order at every party, so they are aligned for models. Repeated ids and empty
     tables are refused; no common id at all is an error (`NoCommonIds`).
+
+    Methods: `ecdh` on curve25519 (default), `dh` in a prime group of RFC 7919 (11 times slower at
+    2048 bits), `rsa` by blind signatures (25 times slower; the guest can test no guessed ids but
+    those that it had signed). Their results are the same.
+
+    A table with match ids is matched by these. The rows of `sample_id_generator`, which alone may
+    repeat a match id, decide: the others repeat their rows to fit, and all get its sample ids, or
+    new ones with `new_sample_id`. With `join_method` `left_join` the guest keeps all rows, and
+    hosts get rows of zeros for the ids they lack: the guest's sample ids are told to them then, or
+    new ones. `run_preprocess` and `left_join` show more than the result; docs/security.md says
+    what.
 
     With `run_cache` the hosts blind their ids once and both sides keep that as the cache output;
     there is no other output. Later jobs between the same parties take it as cache input, through a
-    CacheLoader, as long as the hosts' ids are the same. A host's share holds its secret: it never
-    leaves the host. The guest can link what jobs with the same cache exchange.
+    CacheLoader, as long as the method and the hosts' ids are the same. Settings of the method such
+    as the salt that are left at their defaults are those of the cache, as in FATE; others must be
+    the same. A host's share holds its secret: it never leaves the host. The guest can link what
+    jobs with the same cache exchange.
 
-    Summary: `intersect_num`, `intersect_rate`, `unique_id_num`; metric `train` / `intersection`.
-    Rates are relative to the party's own rows.
+    With `cardinality_only` there is no output table: the number of common ids is in the summary
+    and the metric, at the hosts only with `sync_cardinality`. With several hosts it is the number
+    of ids that all have. Zero is no error.
 
-    Not yet: RSA and DH, the size alone, pruning by a Bloom filter, left joins, match ids.
+    Summary: `intersect_num`, `intersect_rate`, `cardinality_only`, `unique_id_num`; metric `train`
+    / `intersection`. Rates are relative to the party's own distinct ids.
 
-    Unlike FATE: ECDH is the default, not RSA. Ids are hashed onto the curve; the hash covers job,
-    attempt, parties and salt, so what two jobs exchange cannot be linked; blinded ids travel
-    sorted, so their positions say nothing.
+    Unlike FATE: ECDH is the default, not RSA. The hash of an id covers job, attempt, parties,
+    settings and salt, so what two jobs exchange cannot be linked; blinded ids travel sorted, so
+    their positions say nothing. Cardinality is exact with RSA too. `random_bit` and
+    `random_base_fraction` have no effect, as they would let the host test guesses.
     """
 
     def run(self, ctx: Context) -> Outputs:
         """Return this party's rows of the intersection, in the guest's row order.
 
-        With `run_cache` return a cache instead. A host that is not told the result
-        (`sync_intersect_ids` off) has no output. Raises:
-        NoCommonIds, BadData, NotSupportedYet, BadParameter, CodecError, PeerFailed.
+        With `run_cache` return a cache instead, with `cardinality_only` a summary. A host that is
+        not told the result has no output. Raises:
+        NoCommonIds, BadData, BadParameter, CodecError, PeerFailed.
         """
         params: IntersectionParams = ctx.params
         table = ctx.inputs.first("data")
         if not params.need_run:
             return Outputs(data=(table,), passed=True)
-        _check_supported(ctx, params)
         if table is None:
             raise BadData(where=ctx.component, reason="there is no input table at this party")
-        ids = _own_ids(ctx, table)
-        ctx.log.info("%s own ids, %s host(s)", len(ids), len(ctx.sites_of(Role.HOST)))
+        keys = read_keys(table)
+        if keys.match_ids and not (params.cardinality_only or params.run_cache):
+            _check_match_ids(ctx, keys)
+        _warn(ctx, keys)
+        ctx.log.info("%s own ids, %s host(s)", len(keys.values), len(ctx.sites_of(Role.HOST)))
         if params.run_cache:
-            return _make_cache(ctx, ids)
-        rows = _common_rows(ctx, ids)
-        if rows is None:
+            return _make_cache(ctx, keys)
+        if params.cardinality_only:
+            return _count(ctx, keys)
+        aligned = _match(ctx, keys)
+        if aligned is None:
             ctx.log.info("the guest keeps the result for itself: no output here")
             return Outputs()
-        if not len(rows):
-            raise NoCommonIds(own=len(ids))
-        ctx.log.info("%s ids in common", len(rows))
-        kept = _write(ctx, table, rows)
-        return Outputs(data=(kept,), summary=_record(ctx, common=len(rows), own=len(ids)))
+        if not aligned.common:
+            raise NoCommonIds(own=len(keys.values))
+        ctx.log.info("%s ids in common", aligned.common)
+        output = write_rows(ctx, table, aligned)
+        summary = _record(ctx, keys, common=aligned.common, rows=len(aligned.rows))
+        return Outputs(data=(output,), summary=summary)
 
 
-def _common_rows(ctx: Context, ids: pa.Array) -> Positions | None:
-    """Return the own rows that all parties have, None if this host is not told."""
+def _match(ctx: Context, keys: Keys) -> Aligned | None:
+    """Return the rows of the output, None if this host is not told."""
     cache = next(iter(ctx.inputs.cache.values()), None)
-    guest = ctx.site.role is Role.GUEST
-    if cache is None:
-        return intersect_at_guest(ctx, ids) if guest else intersect_at_host(ctx, ids)
-    ctx.log.info("the hosts' blinded ids come from a cache")
-    if guest:
-        return intersect_at_guest(ctx, ids, cached=guests_points(ctx, cache))
-    return intersect_at_host(ctx, ids, cached=hosts_secret(ctx, cache, ids))
+    if cache is not None:
+        ctx.log.info("the hosts' blinded ids come from a cache")
+        ctx = as_cached(ctx, cache)
+    if ctx.site.role is Role.GUEST:
+        found = match_at_guest(ctx, keys, cache=guests_cache(ctx, cache) if cache else None)
+        return align_at_guest(ctx, keys, found)
+    offered = match_at_host(ctx, keys, cache=hosts_cache(ctx, cache, keys) if cache else None)
+    return align_at_host(ctx, keys, offered) if ctx.params.sync_intersect_ids else None
 
 
-def _make_cache(ctx: Context, ids: pa.Array) -> Outputs:
-    if ctx.inputs.cache:
-        raise BadParameter(path="run_cache", reason="a cache is an input already")
-    cache = make_cache(ctx, ids)
+def _make_cache(ctx: Context, keys: Keys) -> Outputs:
+    cache = make_cache(ctx, keys)
     ctx.tracker.metric(
         "train",
         "intersection_cache_meta",
@@ -109,77 +125,83 @@ def _make_cache(ctx: Context, ids: pa.Array) -> Outputs:
     return Outputs(cache=(cache,))
 
 
-def _check_supported(ctx: Context, params: IntersectionParams) -> None:
-    what = params.unsupported()
-    if what is not None:
-        raise NotSupportedYet(what=what)
-    if not ctx.sites_of(Role.HOST):
-        raise ComponentFailed(component=ctx.component, reason="there is no host to intersect with")
-    if params.method == "raw":
+def _count(ctx: Context, keys: Keys) -> Outputs:
+    count = cardinality(ctx, keys)
+    if count is None:
+        ctx.log.info("the guest keeps the result for itself")
+        return Outputs()
+    ctx.log.info("%s ids in common", count)
+    return Outputs(summary=_record(ctx, keys, common=count, rows=None))
+
+
+def _check_match_ids(ctx: Context, keys: Keys) -> None:
+    """Refuse match ids, which only the table shows, that do not fit the parameters."""
+    generator = Role(ctx.params.sample_id_generator)
+    if generator is Role.HOST:
+        if len(ctx.sites_of(Role.HOST)) > 1:
+            reason = "'host' takes one host, there are several"
+            raise BadParameter(path="$.sample_id_generator", reason=reason)
+        if not ctx.params.sync_intersect_ids:
+            reason = "'host' needs sync_intersect_ids"
+            raise BadParameter(path="$.sample_id_generator", reason=reason)
+    if ctx.site.role is not generator:
+        check_not_repeated(ctx, keys)
+
+
+def _warn(ctx: Context, keys: Keys) -> None:
+    params: IntersectionParams = ctx.params
+    if params.intersect_method.lower() == "raw" and not params.cardinality_only:
         ctx.log.warning("intersect_method 'raw' would show all ids: ECDH is used instead")
-    for name in params.ignored():
-        ctx.log.warning("parameter %s is deprecated and has no effect", name)
-
-
-def _own_ids(ctx: Context, table: Table) -> pa.Array:
-    """Return the id column as one array of strings.
-
-    Raises: BadData: no rows, a missing id, or repeated ids. NotSupportedYet: match ids.
-    """
-    if table.schema.match_id is not None:
-        raise NotSupportedYet(what="Intersection of tables with match ids")
-    where = f"table {table.namespace}.{table.name}"
-    if table.count == 0:
-        raise BadData(where=where, reason="the table has no rows")
-    column = table.read((table.schema.id,)).column(0)
-    ids = pc.cast(column, pa.string()).combine_chunks()
-    if ids.null_count:
-        raise BadData(where=where, reason=f"{ids.null_count} rows have no {table.schema.id}")
-    repeated = len(ids) - pc.count_distinct(ids).as_py()
-    if repeated:
-        raise BadData(
-            where=where,
-            reason=f"column {table.schema.id}: {repeated} of {len(ids)} ids repeat another one",
+    if useless := params.without_effect():
+        ctx.log.warning("parameters without effect: %s", ", ".join(useless))
+    if params.method == "rsa" and params.rsa_params.key_length < SAFE_BITS:
+        ctx.log.warning(
+            "an RSA key of %s bits is short; use %s", params.rsa_params.key_length, SAFE_BITS
         )
-    return ids
+    if params.cardinality_only:
+        return
+    left = params.join_method == "left_join"
+    if params.new_sample_id and not (left or keys.match_ids):
+        ctx.log.warning("parameter new_sample_id has no effect: there are no match ids")
+    if left and not params.new_sample_id:
+        ctx.log.warning("left_join tells all hosts the sample ids of all rows of the guest")
+    if params.run_preprocess:
+        ctx.log.warning("run_preprocess lets the %s", _who_guesses(params))
 
 
-def _write(ctx: Context, table: Table, rows: Positions) -> Table:
-    """Return a new table of the chosen rows, in the order of `rows`."""
-    schema = table.schema
-    if ctx.params.only_output_key:
-        schema = TableSchema(kind=schema.kind, id=schema.id, columns=())
-    source = table.read(schema.names)
-    with ctx.tables.create(schema) as writer:
-        for start in range(0, len(rows), WRITE_ROWS):
-            chosen = np.ascontiguousarray(rows[start : start + WRITE_ROWS])
-            writer.write(source.take(pa.array(chosen)).combine_chunks())
-        return writer.close()
+def _who_guesses(params: IntersectionParams) -> str:
+    owner = params.intersect_preprocess_params.filter_owner
+    other = "host" if owner == "guest" else "guest"
+    return f"{other} test guessed ids of the {owner}, as often as it likes"
 
 
-def _record(ctx: Context, *, common: int, own: int) -> dict[str, object]:
-    """Write the metric and return the summary; rates are relative to the party's own rows."""
+def _record(ctx: Context, keys: Keys, *, common: int, rows: int | None) -> dict[str, object]:
+    """Write the metric and return the summary; rates are relative to the party's own ids."""
+    own = len(keys.values)
+    points: list[tuple[str, object]] = [
+        ("intersect_count", common),
+        ("input_match_id_count", own),
+        ("intersect_rate", common / own),
+        ("unmatched_count", own - common),
+        ("unmatched_rate", (own - common) / own),
+    ]
+    if keys.match_ids and rows is not None:
+        points.append(("intersect_sample_id_count", rows))
     ctx.tracker.metric(
         "train",
         "intersection",
         metric_type="INTERSECTION",
-        points=[
-            ("intersect_count", common),
-            ("input_match_id_count", own),
-            ("intersect_rate", common / own),
-            ("unmatched_count", own - common),
-            ("unmatched_rate", (own - common) / own),
-        ],
+        points=points,
         meta={
             "name": "intersection",
             "metric_type": "INTERSECTION",
-            "intersect_method": "ecdh",
+            "intersect_method": ctx.params.method,
             "join_method": ctx.params.join_method,
         },
     )
     return {
         "intersect_num": common,
         "intersect_rate": common / own,
-        "cardinality_only": False,
+        "cardinality_only": ctx.params.cardinality_only,
         "unique_id_num": own,
     }

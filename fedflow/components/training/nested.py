@@ -13,18 +13,26 @@ from fedflow.sdk import Context, Federation, Inputs, Model, Site, Step, Tracker
 from fedflow.sdk.context import Value
 
 
-def nested(ctx: Context, tag: str, *, params: Any = None, inputs: Inputs | None = None) -> Context:
+def nested(
+    ctx: Context,
+    tag: str,
+    *,
+    params: Any = None,
+    inputs: Inputs | None = None,
+    tracker: Tracker | None = None,
+) -> Context:
     """Return a context for a training within that of `ctx`; `tag` differs from those of others.
 
-    All parties must use the same tags. Metrics are named `<tag>.<name>`, progress is not shown, and
-    there are no checkpoints: a repeated attempt does the whole of it again.
+    All parties must use the same tags. Metrics are named `<tag>.<name>` unless another `tracker` is
+    given, progress is not shown, and there are no checkpoints: a repeated attempt does the whole of
+    it again.
     """
     return replace(
         ctx,
         params=ctx.params if params is None else params,
         inputs=ctx.inputs if inputs is None else inputs,
         federation=_TaggedFederation(ctx.federation, tag),
-        tracker=_TaggedTracker(ctx.tracker, tag),
+        tracker=TaggedTracker(ctx.tracker, tag) if tracker is None else tracker,
         checkpoints=_NoCheckpoints(),
     )
 
@@ -52,11 +60,12 @@ class _TaggedFederation:
 
 
 @dataclass(frozen=True, slots=True)
-class _TaggedTracker:
-    """Satisfies `fedflow.sdk.Tracker`."""
+class TaggedTracker:
+    """Names metrics `<prefix>.<name>`. Satisfies `fedflow.sdk.Tracker`."""
 
     inner: Tracker
     prefix: str
+    without: frozenset[str] = frozenset()  #: types of metrics that are not recorded
 
     def metric(
         self,
@@ -67,12 +76,35 @@ class _TaggedTracker:
         points: Sequence[tuple[Any, Any]] = (),
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        self.inner.metric(
-            namespace, f"{self.prefix}.{name}", metric_type=metric_type, points=points, meta=meta
-        )
+        if metric_type not in self.without:
+            self.inner.metric(
+                namespace,
+                f"{self.prefix}.{name}",
+                metric_type=metric_type,
+                points=points,
+                meta=meta,
+            )
 
     def progress(self, done: float) -> None:
         """Show nothing: only the whole run knows how much of it is done."""
+
+
+class SilentTracker:
+    """Records nothing. Satisfies `fedflow.sdk.Tracker`."""
+
+    def metric(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        metric_type: str,
+        points: Sequence[tuple[Any, Any]] = (),
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Do nothing."""
+
+    def progress(self, done: float) -> None:
+        """Do nothing."""
 
 
 class _NoCheckpoints:

@@ -27,6 +27,12 @@ CHECKPOINT = "ModelCheckpoint"
 _CALLBACKS = (EARLY_STOPPING, PERFORMANCE, CHECKPOINT)
 #: measures that are tables of all scores, made by Evaluation alone
 _ONLY_AFTERWARDS = frozenset({"psi", "f1_score", "confusion_mat", "quantile_pr"})
+#: measures in training if none are named, by kind of evaluation
+_DEFAULT_MEASURES = {
+    "binary": ("auc", "ks"),
+    "multi": ("accuracy", "precision", "recall"),
+    "regression": ("root_mean_squared_error", "mean_absolute_error"),
+}
 _INIT_METHODS = ("random_uniform", "random_normal", "ones", "zeros", "const")
 
 
@@ -77,16 +83,23 @@ class PredictParam(Params, frozen=True, kw_only=True):
 
 
 class CvParam(Params, frozen=True, kw_only=True):
-    """Cross validation; not supported yet, accepted while it is off."""
+    """Cross validation: trainings on n - 1 of n parts of the rows, each measured on the last."""
 
-    n_splits: Annotated[int, Meta(ge=2)] = 5  #: folds
+    n_splits: Annotated[int, Meta(ge=2)] = 5  #: parts, and so trainings
     mode: str = "hetero"  #: without effect
     role: str = "guest"  #: without effect
-    shuffle: bool = True  #: rows are drawn into folds at random
-    random_seed: int | None = 1  #: of the draw
-    need_cv: bool = False  #: true is not supported yet
-    output_fold_history: bool = True  #: the output has the predictions of each fold
-    history_value_type: str = "score"  #: `score` or `instance`
+    shuffle: bool = True  #: rows are drawn into parts at random; false: consecutive rows
+    random_seed: int | None = 1  #: of the draw, as of scikit-learn's KFold; null: random
+    need_cv: bool = False  #: true: no model is made, but the trainings are measured
+    #: the output has the rows of each training, `<id>#fold<k>#train` or `#validate`; else the input
+    output_fold_history: bool = True
+    #: what these rows are: `score` (predictions, at the guest) or `instance` (labels and features)
+    history_value_type: str = "score"
+
+    def check(self) -> None:
+        one_of("cv_param.history_value_type", self.history_value_type, ("score", "instance"))
+        if self.random_seed is not None and not 0 <= self.random_seed < 2**32:
+            raise ValueError("cv_param.random_seed: must be 0 to 2^32 - 1")
 
 
 class CallbackParam(Params, frozen=True, kw_only=True):
@@ -98,15 +111,24 @@ class CallbackParam(Params, frozen=True, kw_only=True):
     #: measure after every so many iterations, or after those in a list, counted from 0
     validation_freqs: Positive | list[NonNegativeInt] | None = None
     early_stopping_rounds: Positive | None = None  #: validations without a better value
-    metrics: list[str] | None = None  #: as in Evaluation; null or empty: auc, ks
-    use_first_metric_only: bool = False  #: early stopping looks at the first of auc and ks only
+    #: as in Evaluation; null or empty: auc, ks; of numbers root_mean_squared_error,
+    #: mean_absolute_error
+    metrics: list[str] | None = None
+    use_first_metric_only: bool = False  #: early stopping looks at the first measure of one value
     save_freq: Positive = 1  #: iterations between two checkpoints
 
     @property
     def measures(self) -> list[str]:
-        """Return the measures to make, in the order given."""
-        names = self.metrics or ["auc", "ks"]
-        chosen = choose_metrics("binary", names)
+        """Return the measures of two classes to make, in the order given."""
+        return self.measures_of("binary")
+
+    def measures_of(self, kind: str) -> list[str]:
+        """Return the measures to make of `binary`, `multi` or `regression`, in the order given.
+
+        Raises: ValueError: a name is unknown, or none fits the kind.
+        """
+        names = self.metrics or _DEFAULT_MEASURES[kind]
+        chosen = choose_metrics(kind, names)
         first = [ALIASES.get(name.lower(), name.lower()) for name in names]
         return sorted(set(chosen) - _ONLY_AFTERWARDS, key=[*first, *chosen].index)
 
@@ -119,8 +141,11 @@ class CallbackParam(Params, frozen=True, kw_only=True):
             raise ValueError("callback_param.early_stopping_rounds: EarlyStopping needs it")
         if EARLY_STOPPING in self.callbacks and not self.validation_freqs:
             raise ValueError("callback_param.validation_freqs: EarlyStopping needs it")
+
+    def check_measures(self, kind: str) -> None:
+        """Do nothing if there is something to measure. Raises: ValueError, as `measures_of`."""
         if self.callbacks and self.metrics:
-            choose_metrics("binary", self.metrics)
+            self.measures_of(kind)
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

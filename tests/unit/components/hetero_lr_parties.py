@@ -1,4 +1,4 @@
-"""Data, parties and comparisons for the tests of HeteroLR.
+"""Data, parties and comparisons for the tests of HeteroLR, HeteroLinR and HeteroPoisson.
 
 All three roles run for real, in threads over an in-process federation, with 1024-bit keys.
 """
@@ -6,7 +6,7 @@ All three roles run for real, in threads over an in-process federation, with 102
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,10 @@ BASE: dict[str, Any] = {
     "alpha": 0.01,
     "tol": 0.0,
     "max_iter": 3,
-    "shuffle": False,
-    "masked_rate": 0.0,
     "init_param": {"init_method": "zeros"},
     "encrypt_param": {"key_length": 1024},
 }
+IN_STORED_ORDER: dict[str, Any] = {"shuffle": False, "masked_rate": 0.0}  #: HeteroLR's own
 
 Floats = NDArray[np.float64]
 
@@ -100,6 +99,23 @@ def small(
     return Data(tables, features, np.where(y == 1, 1.0, -1.0), weights)
 
 
+def with_labels(data: Data, values: Any) -> Data:
+    """Return the data with other labels of the guest."""
+    guest = data.tables[GUEST]
+    column = pa.array(values)
+    tables = {**data.tables, GUEST: guest.set_column(guest.column_names.index("y"), "y", column)}
+    return replace(data, tables=tables, labels=np.asarray(column.to_pylist()))
+
+
+def with_numbers(data: Data, *, counts: bool = False) -> Data:
+    """Return the data with labels that are numbers which the features tell, or counts."""
+    generator = np.random.default_rng(11)
+    scores = data.features @ generator.normal(size=data.features.shape[1])
+    if counts:
+        return with_labels(data, generator.poisson(np.exp(0.3 * scores)).astype(float))
+    return with_labels(data, scores + 0.5 + generator.normal(size=len(scores)) * 0.1)
+
+
 def schema_of(rows: pa.Table) -> TableSchema:
     names = rows.column_names
     return TableSchema(
@@ -121,9 +137,16 @@ def run(
     models: Mapping[Site, Model] | None = None,
     per_site: Mapping[Site, Mapping[str, Any]] | None = None,
     federation: LocalFederation | None = None,
+    cls: type[Any] = HeteroLR,
+    timeout_s: float = 50.0,
+    also: tuple[Site, ...] = (),
+    arbiter: bool = True,
     **params: Any,
 ) -> dict[Site, RunResult]:
-    """Run all roles; `data` goes to train_data, or `ports` says what goes where."""
+    """Run all roles; `data` goes to train_data, or `ports` says what goes where.
+
+    The sites of `also`, and without `arbiter` that one, take part but are played by the caller.
+    """
     ports = ports or {"train_data": data}
     sites = (*data.tables, ARBITER)
     inputs = {}
@@ -136,15 +159,18 @@ def run(
             tables[port] = [("upstream", table)]
         model = (models or {}).get(site)
         inputs[site] = Inputs(data=tables, model={"hetero_lr_0": model} if model else {})
+    base = {**BASE, **(IN_STORED_ORDER if cls is HeteroLR else {})}
     return run_component(
-        HeteroLR,
-        sites=sites,
+        cls,
+        sites=(*sites, *also),
+        only=sites if arbiter else tuple(data.tables),
         work_dir=work_dir,
-        params={s: {**BASE, **params, **(per_site or {}).get(s, {})} for s in sites},
+        params={s: {**base, **params, **(per_site or {}).get(s, {})} for s in sites},
         inputs=inputs,
         federation=federation,
         task_version=task_version,
         checkpoints=checkpoints,
+        timeout_s=timeout_s,
     )
 
 

@@ -2,7 +2,8 @@
 
 `data/sdk_parameters.json` has every parameter of the SDK's components with the SDK's own default
 (but for Intersection's method, whose default is not offered, and its `random_bit`, which FATE
-refuses beside that in `rsa_params`).
+refuses beside that in `rsa_params`; and HeteroPearson's `column_indexes`, whose default FATE
+refuses as well).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.components.linear.params import HeteroLRParams, reject_unsupported
+from fedflow.components.linear.params import HeteroLRParams
 from fedflow.components.psi.params import IntersectionParams
 from fedflow.components.registry import Registry, load_registry
 from fedflow.sdk import check_params
@@ -21,6 +22,7 @@ from fedflow.sdk import check_params
 SENT: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "sdk_parameters.json").read_text()
 )
+REQUIRED = {"job_id", "component_name", "column_indexes"}  #: parameters that cannot be left out
 MIN_TEST_LEARNER = {
     "penalty": "L2",
     "tol": 0.0001,
@@ -49,26 +51,24 @@ def test_every_parameter_of_the_sdk_is_known_with_its_default(
     spec = registry.find(module)
     check_params(spec.params, SENT[module], path=module)
     for name, value in SENT[module].items():  # alone too: the SDK sends what a script names
-        if name not in {"job_id", "component_name"}:
-            rest = {k: v for k, v in SENT[module].items() if k in {"job_id", "component_name"}}
+        if name not in REQUIRED:
+            rest = {k: v for k, v in SENT[module].items() if k in REQUIRED}
             check_params(spec.params, {**rest, name: value}, path=module)
 
 
 def test_the_min_test_asks_for_nothing_that_is_missing() -> None:
     params = check_params(HeteroLRParams, MIN_TEST_LEARNER, path="hetero_lr_0")
-    reject_unsupported(params)
     assert params.callbacks.callbacks == ["PerformanceEvaluate"]
     assert params.callbacks.validation_freqs == 3
     assert params.callbacks.measures == ["auc", "ks"]
 
 
 def test_the_sdks_defaults_ask_for_nothing_that_is_missing() -> None:
-    reject_unsupported(check_params(HeteroLRParams, SENT["HeteroLR"], path="$"))
-    assert check_params(IntersectionParams, SENT["Intersection"], path="$").unsupported() is None
     rsa = check_params(
         IntersectionParams, {**SENT["Intersection"], "intersect_method": "rsa"}, path="$"
     )
-    assert rsa.unsupported() == "intersect_method 'rsa' (use 'ecdh')"
+    assert rsa.method == "rsa"
+    assert "rsa_params.random_bit" in rsa.without_effect()
 
 
 def test_every_module_names_its_parameters_as_fate_does(registry: Registry) -> None:
@@ -79,6 +79,28 @@ def test_every_module_names_its_parameters_as_fate_does(registry: Registry) -> N
         "DataIO": "DataIOParam",
         "Intersection": "IntersectParam",
         "HeteroLR": "HeteroLogisticParam",
+        "HeteroLinR": "LinearParam",
+        "HeteroPoisson": "PoissonParam",
+        "DataStatistics": "StatisticsParam",
+        "HeteroPearson": "PearsonParam",
+        "HeteroFeatureSelection": "FeatureSelectionParam",
+        "HeteroFeatureBinning": "HeteroFeatureBinningParam",
+        "OneHotEncoder": "OneHotEncoderParam",
+        "PSI": "PSIParam",
+        "HeteroSSHELR": "HeteroSSHELRParam",
+        "HeteroSSHELinR": "HeteroSSHELinRParam",
+        "FeatureScale": "ScaleParam",
+        "FeatureImputation": "FeatureImputationParam",
+        "LabelTransform": "LabelTransformParam",
+        "Union": "UnionParam",
+        "SampleWeight": "SampleWeightParam",
+        "FederatedSample": "SampleParam",
+        "HeteroDataSplit": "DataSplitParam",
+        "HomoDataSplit": "DataSplitParam",
+        "LocalBaseline": "LocalBaselineParam",
+        "PositiveUnlabeled": "PositiveUnlabeledParam",
+        "Scorecard": "ScorecardParam",
+        "SecureInformationRetrieval": "SecureInformationRetrievalParam",
         "Evaluation": "EvaluateParam",
         "CacheLoader": "CacheLoaderParam",
     }

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -30,9 +31,20 @@ def test_the_built_in_components_load_without_a_problem(registry: Registry) -> N
         "Upload",
         "Writer",
         "Download",
+        "ColumnExpand",
         "DataTransform",
         "Intersection",
+        "HeteroFeatureBinning",
+        "OneHotEncoder",
+        "PSI",
+        "DataStatistics",
+        "HeteroPearson",
+        "HeteroFeatureSelection",
         "HeteroLR",
+        "HeteroLinR",
+        "HeteroPoisson",
+        "HeteroSSHELR",
+        "HeteroSSHELinR",
         "Evaluation",
         "Empty",
         "SecureAddExample",
@@ -40,6 +52,18 @@ def test_the_built_in_components_load_without_a_problem(registry: Registry) -> N
         "ModelRestore",
         "ModelStore",
         "ModelLoader",
+        "FeatureScale",
+        "FeatureImputation",
+        "LabelTransform",
+        "Union",
+        "SampleWeight",
+        "FederatedSample",
+        "HeteroDataSplit",
+        "HomoDataSplit",
+        "LocalBaseline",
+        "PositiveUnlabeled",
+        "Scorecard",
+        "SecureInformationRetrieval",
         "DataIO",
     }
 
@@ -78,6 +102,16 @@ def test_a_provider_that_cannot_be_loaded_hides_no_other(value: str) -> None:
     registry = load_registry(found=[point("bad", value)])
     assert len(registry.problems) == 1
     assert "provider bad" in registry.problems[0]
+    assert registry.find("Reader").module == "Reader"
+
+
+def test_a_provider_that_exits_on_import_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exits_on_import.py").write_text("raise SystemExit(3)", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = load_registry(found=[point("bad", "exits_on_import:X")])
+    assert len(registry.problems) == 1
     assert registry.find("Reader").module == "Reader"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, FedflowError, NotSupportedYet
+from fedflow.base.errors import BadData, BadParameter, FedflowError
 from fedflow.components.features.data_transform import DataIO, DataTransform
 from fedflow.components.features.data_transform_params import DataTransformParams
 from fedflow.domain.site import Role, Site
@@ -243,10 +242,11 @@ def test_listed_numbers_are_missing_in_every_spelling(bench: Bench) -> None:
     assert [r[1] for r in rows] == [5.0, 5.0, 5.0]
 
 
-def test_a_column_without_numbers_has_no_mean(bench: Bench) -> None:
+def test_a_column_without_numbers_has_no_mean_and_stays_missing(bench: Bench) -> None:
     options: dict[str, Any] = {"missing_fill": True, "missing_fill_method": "mean"}
-    with pytest.raises(BadData, match=r"column 'x'.*no mean"):
-        bench.run("id,x\na,\nb,NA\n", **options)
+    rows = bench.rows("id,x,z\na,,1\nb,NA,\n", **options)
+    assert all(math.isnan(row[1]) for row in rows)
+    assert [row[2] for row in rows] == [1.0, 1.0]
     with pytest.raises(BadData, match=r"column 'x'.*text has no mean"):
         bench.run("id,x\na,q\n", exclusive_data_type={"x": "str"}, **options)
 
@@ -461,14 +461,6 @@ def test_a_failed_run_leaves_no_table(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "params", [{"input_format": "sparse"}, {"input_format": "tag"}, {"with_match_id": True}]
-)
-def test_what_is_not_done_yet_says_so(bench: Bench, params: Mapping[str, Any]) -> None:
-    with pytest.raises(NotSupportedYet):
-        bench.run("id,x\na,1\n", **params)
-
-
-@pytest.mark.parametrize(
     "params",
     [
         {"data_type": "complex"},
@@ -483,6 +475,9 @@ def test_what_is_not_done_yet_says_so(bench: Bench, params: Mapping[str, Any]) -
             "outlier_replace_value": None,
         },
         {"delimiter": ","},
+        {"delimitor": ""},
+        {"tag_with_value": True, "tag_value_delimitor": ""},
+        {"match_id_index": -1},
     ],
 )
 def test_wrong_parameters_are_refused(params: dict[str, Any]) -> None:

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.ids import PartyId
-from fedflow.components.evaluation.evaluation import PREDICTION_COLUMNS, Evaluation
+from fedflow.components.evaluation.evaluation import Evaluation
 from fedflow.components.evaluation.metrics import choose_metrics, written
 from fedflow.components.evaluation.params import EvaluationParams
+from fedflow.components.evaluation.reading import PREDICTION_COLUMNS
 from fedflow.sdk import (
     BadData,
     BadParameter,
     Inputs,
-    NotSupportedYet,
     Role,
     Site,
     Table,
@@ -294,12 +294,22 @@ def test_regression_agrees_with_scikit_learn(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "params", [{"eval_type": "clustering"}, {"eval_type": "multi", "unfold_multi_result": True}]
-)
-def test_what_is_not_supported_is_said(params: dict[str, Any], tmp_path: Path) -> None:
-    result = evaluate([("lr", predictions([0, 1], [0.1, 0.2]))], tmp_path, params=params)
-    assert isinstance(result.error, NotSupportedYet)
+def test_the_logarithmic_error_is_made_when_asked_for(tmp_path: Path) -> None:
+    from sklearn.metrics import mean_squared_log_error
+
+    true, guess = [0.0, 2.0, 5.0, 1.0], [0.5, 1.0, 4.0, 3.0]
+    asked = {"eval_type": "regression", "metrics": ["msle", "rmse"]}
+    table = predictions(true, guess, results=guess)
+    points = dict(
+        good(evaluate([("r", table)], tmp_path, params=asked)).metrics["train", "r"].points
+    )
+    assert set(points) == {"root_mean_squared_error", "mean_squared_log_error"}
+    expected = mean_squared_log_error(true, guess)
+    assert points["mean_squared_log_error"] == pytest.approx(expected, abs=1e-6)
+    negative = predictions([-1.0, 2.0], [0.0, 1.0], results=[0.0, 1.0])
+    error = evaluate([("r", negative)], tmp_path, params=asked).error
+    assert isinstance(error, BadData)
+    assert "1 rows with a negative value" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +333,18 @@ def test_aliases_mean_the_full_names() -> None:
         "r2_score",
         "root_mean_squared_error",
     )
-    assert choose_metrics("clustering", ["DBI"]) == ("davies_bouldin_index",)
+    assert choose_metrics("clustering", ["DBI", "FMI", "ri", "jaccard"]) == (
+        "jaccard_similarity_score",
+        "fowlkes_mallows_score",
+        "adjusted_rand_score",
+        "davies_bouldin_index",
+    )
+
+
+def test_trainings_do_not_know_the_logarithmic_error() -> None:
+    with pytest.raises(ValueError, match="unknown mean_squared_log_error"):
+        choose_metrics("regression", ["msle"])
+    assert choose_metrics("binary", ["auc", "msle"], logarithmic=True) == ("auc",)
 
 
 def test_numbers_are_written_with_six_decimals_and_finite() -> None:

@@ -20,7 +20,6 @@ from fedflow.base.errors import (
     CodecError,
     Diverged,
     FedflowError,
-    NotSupportedYet,
     PeerFailed,
 )
 from fedflow.components.linear.params import HeteroLRParams
@@ -334,23 +333,6 @@ def test_labels_may_be_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "name"),
-    [
-        ({"cv_param": {"need_cv": True}}, "need_cv"),
-        ({"stepwise_param": {"need_stepwise": True}}, "need_stepwise"),
-        ({"optimizer": "sqn"}, "sqn"),
-    ],
-)
-def test_what_does_not_exist_is_refused_before_training(
-    params: dict[str, Any], name: str, tmp_path: Path
-) -> None:
-    results = run(small(), tmp_path, **params)
-    for result in results.values():
-        assert isinstance(result.error, NotSupportedYet)
-        assert name in str(result.error)
-
-
-@pytest.mark.parametrize(
     ("params", "where"),
     [
         ({"encrypt_param": {"key_length": 512}}, "key_length"),
@@ -416,7 +398,6 @@ def with_column(data: Data, site: Site, name: str, values: Any) -> Data:
 def bad_data() -> dict[str, tuple[Data, type[FedflowError], str]]:
     nan = [math.nan, None, *[1.0] * 38]
     one_class = with_column(small(), GUEST, "y", [1] * 40)
-    three = with_column(small(), GUEST, "y", [0, 1, 2, *[0] * 37])
     no_label = with_column(small(), GUEST, "y", [None, *[1] * 39])
     text = with_column(small(), HOST, "x1", ["a"] * 40)
     large = with_column(small(), HOST, "x1", [2.0**21] * 40)
@@ -427,7 +408,6 @@ def bad_data() -> dict[str, tuple[Data, type[FedflowError], str]]:
     return {
         "missing": (with_column(small(), HOST, "x1", nan), BadData, "'x1' has 2 missing"),
         "one class": (one_class, BadData, "all 40 labels"),
-        "three classes": (three, NotSupportedYet, "3 classes"),
         "null label": (no_label, BadData, "1 rows have no label"),
         "text": (text, BadData, "not a number"),
         "large": (large, BadData, "scale it"),

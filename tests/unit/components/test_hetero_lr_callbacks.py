@@ -265,7 +265,7 @@ def changed(model: Model, **values: Any) -> Model:
         (HOST, {"header": ["z"], "weight": {"z": 1.0}}, "lacks the model's columns z"),
         (GUEST, {"classes": [0, 2]}, "other classes"),
         (GUEST, {"iters": -1}, "negative"),
-        (GUEST, {"need_one_vs_rest": True}, "several classes"),
+        (GUEST, {"need_one_vs_rest": True}, "0 classes"),
     ],
 )
 def test_a_model_that_does_not_fit_is_not_trained_on(
@@ -329,6 +329,64 @@ def test_a_repeated_attempt_goes_on_from_the_step_that_all_sites_have(tmp_path: 
     assert [i for i, _ in results[ARBITER].metrics["train", "loss"].points] == [1, 2, 3]
 
 
+def resumed_after(
+    step: int, data: Data, ports: Mapping[str, Data], tmp_path: Path, **params: Any
+) -> tuple[dict[Site, RunResult], dict[Site, RunResult]]:
+    """Return an uninterrupted run, and one that goes on from its checkpoint `step`."""
+    params = {"max_iter": 30, "ports": ports, **params}
+    stored = {site: MemoryCheckpoints() for site in SITES}
+    whole = run(data, tmp_path / "whole", checkpoints=stored, **params)
+    left = {site: MemoryCheckpoints() for site in SITES}
+    for site, store in left.items():
+        for index, name in stored[site].steps()[: step + 1]:
+            store.save(index, name, stored[site].load(index).model)
+        store.begin()
+    return whole, run(data, tmp_path / "again", checkpoints=left, task_version=1, **params)
+
+
+@pytest.mark.parametrize("back", [0, 1, 3])
+def test_early_stopping_goes_on_where_it_was(back: int, tmp_path: Path) -> None:
+    data = small(rows=80)
+    train, held_out = rows(data, slice(0, 40)), rows(data, slice(40, 80))
+    ports = {"train_data": train, "validate_data": held_out}
+    callbacks = {**STOPPING, "callbacks": ["EarlyStopping", "ModelCheckpoint"]}
+    found = run(train, tmp_path / "0", ports=ports, max_iter=30, callback_param=callbacks)
+    last = len(losses(found)) - 1
+    whole, again = resumed_after(last - back, train, ports, tmp_path, callback_param=callbacks)
+    assert len(losses(whole)) == last + 1
+    assert len([1 for _ in again[ARBITER].metrics if _ == ("train", "loss")]) == min(back, 1)
+    assert models_of(again) == models_of(whole)
+    assert "resume_state" not in models_of(again)[GUEST].param
+    summaries = [outputs_of(results)[GUEST].summary for results in (whole, again)]
+    assert summaries[0] == summaries[1]
+    assert summaries[0]["best_iteration"] != -1
+
+
+def test_a_training_that_had_converged_is_not_continued(tmp_path: Path) -> None:
+    data = small()
+    ports = {"train_data": data}
+    callbacks = {"callbacks": ["ModelCheckpoint"]}
+    params = {"optimizer": "sgd", "learning_rate": 0.5, "tol": 0.025, "callback_param": callbacks}
+    whole = run(data, tmp_path / "0", max_iter=30, **params)
+    last = len(losses(whole)) - 1
+    assert 1 < last < 28
+    whole, again = resumed_after(last, data, ports, tmp_path, **params)
+    assert ("train", "loss") not in again[ARBITER].metrics
+    assert models_of(again) == models_of(whole)
+    assert models_of(again)[HOST].param["is_converged"] is True
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    data = small()
+    stored = {site: MemoryCheckpoints() for site in SITES}
+    params: dict[str, Any] = {"callback_param": {"callbacks": ["ModelCheckpoint"]}}
+    run(data, tmp_path / "1", max_iter=1, checkpoints=stored, **params)
+    bad = changed(stored[HOST].load(0).model, resume_state={"kept": {"0": [1.0]}, "best": 0})
+    stored[HOST].save(0, "round_0", bad)
+    results = run(data, tmp_path / "2", checkpoints=stored, task_version=1, **params)
+    assert "4 weights per iteration" in str(results[HOST].error)
+
+
 def test_a_first_attempt_looks_at_no_checkpoint(tmp_path: Path) -> None:
     data = small()
     stored = {site: MemoryCheckpoints() for site in SITES}
@@ -344,3 +402,24 @@ def test_validation_rows_without_labels_cannot_be_measured(tmp_path: Path) -> No
     ports = {"train_data": data, "validate_data": unlabelled}
     results = run(data, tmp_path, ports=ports, validation_freqs=1)
     assert isinstance(first_error(results), BadData)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"batch_size": 15, "shuffle": True, "masked_rate": 1.0, "random_seed": 8},
+        {"batch_size": 15, "batch_strategy": "random", "random_seed": 8},
+        {"optimizer": "adagrad"},
+    ],
+)
+def test_a_resumed_training_gives_the_same_bits(params: dict[str, Any], tmp_path: Path) -> None:
+    data = small()
+    params = {**params, "callback_param": {"callbacks": ["ModelCheckpoint"]}}
+    whole = run(data, tmp_path / "0", max_iter=4, **params)
+    stored = {site: MemoryCheckpoints() for site in SITES}
+    run(data, tmp_path / "1", max_iter=2, checkpoints=stored, **params)
+    for store in stored.values():
+        store.begin()
+    resumed = run(data, tmp_path / "2", max_iter=4, checkpoints=stored, task_version=1, **params)
+    assert weights_of(resumed, GUEST, HOST).tolist() == weights_of(whole, GUEST, HOST).tolist()
+    assert models_of(resumed)[ARBITER].param == models_of(whole)[ARBITER].param

@@ -2,74 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflow.base.errors import CodecError
-from fedflow.base.ids import PartyId
-from fedflow.components.psi import workers
-from fedflow.components.psi.ecdh import Blinder
+from fedflow.components import processes
 from fedflow.components.psi.intersection import Intersection
 from fedflow.components.psi.params import IntersectionParams
 from fedflow.sdk import (
     BadData,
     BadParameter,
-    ComponentFailed,
-    FedflowError,
     Inputs,
     NoCommonIds,
-    NotSupportedYet,
     PeerFailed,
-    Role,
-    Site,
+    PlannedRun,
     TableKind,
     TableSchema,
     check_params,
 )
 from fedflow.testing.federation import LocalFederation
-from fedflow.testing.memory_tables import MemoryTableStore
-from fedflow.testing.run import RunResult, outputs_of, run_component
+from fedflow.testing.run import outputs_of, run_component
 from fedflow.testing.tables import local_store
-
-GUEST = Site(Role.GUEST, PartyId("9999"))
-HOST = Site(Role.HOST, PartyId("10000"))
-HOST_2 = Site(Role.HOST, PartyId("10001"))
-
-
-def intersect(
-    ids: Mapping[Site, list[str]],
-    work_dir: Path,
-    *,
-    params: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> dict[Site, RunResult]:
-    """Run Intersection over tables with these ids and a column `at` with the row number."""
-    inputs = {}
-    for site, own in ids.items():
-        store = MemoryTableStore()
-        columns = {"id": pa.array(own, pa.string()), "at": np.arange(len(own), dtype=float)}
-        inputs[site] = Inputs(data={"data": [("reader_0", store.add(columns))]}, model={})
-    return run_component(
-        Intersection,
-        sites=tuple(ids),
-        params=dict.fromkeys(ids, params or {}),
-        inputs=inputs,
-        work_dir=work_dir,
-        **options,
-    )
+from tests.unit.components.intersection_parties import (
+    GUEST,
+    HOST,
+    HOST_2,
+    errors_of,
+    ids_out,
+    intersect,
+)
 
 
-def ids_out(results: Mapping[Site, RunResult], site: Site) -> list[str]:
-    table = outputs_of(results)[site].data[0]
-    assert table is not None
-    return table.read().column("id").to_pylist()  # type: ignore[no-any-return]
+def pruning(**changed: Any) -> dict[str, Any]:
+    """Return the parameters of a run with a Bloom filter."""
+    return {
+        "run_preprocess": True,
+        "intersect_preprocess_params": {"false_positive_rate": 0.02, **changed},
+    }
+
+
+PRUNING = pruning()
 
 
 def test_both_parties_keep_the_common_rows_in_the_guests_order(tmp_path: Path) -> None:
@@ -143,7 +119,7 @@ def test_ids_compare_as_strings(tmp_path: Path) -> None:
 
 
 def test_many_ids_in_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "FORK_FROM", 1_000)
+    monkeypatch.setattr(processes, "FORK_FROM", 1_000)
     guest = [f"u{i}" for i in range(0, 18_000, 2)]
     host = [f"u{i}" for i in reversed(range(0, 18_000, 3))]
     results = intersect({GUEST: guest, HOST: host}, tmp_path, cores=2)
@@ -225,39 +201,7 @@ def test_a_missing_table_or_host_is_refused(tmp_path: Path) -> None:
     results = run_component(Intersection, sites=(GUEST, HOST), work_dir=tmp_path)
     assert {type(r.error) for r in results.values()} <= {BadData, PeerFailed}
     alone = intersect({GUEST: ["1"]}, tmp_path)
-    assert isinstance(alone[GUEST].error, ComponentFailed)
-
-
-def test_tables_with_match_ids_are_not_taken_for_others(tmp_path: Path) -> None:
-    schema = TableSchema(kind=TableKind.INSTANCES, id="sid", match_id="id", columns=())
-    table = MemoryTableStore().add({"sid": ["1"], "id": ["a"]}, schema=schema)
-    inputs = Inputs(data={"data": [("reader_0", table)]}, model={})
-    results = run_component(
-        Intersection, sites=(GUEST, HOST), inputs={GUEST: inputs, HOST: inputs}, work_dir=tmp_path
-    )
-    assert any(isinstance(r.error, NotSupportedYet) for r in results.values())
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"intersect_method": "rsa"},
-        {"intersect_method": "DH"},
-        {"cardinality_only": True},
-        {"join_method": "left_join"},
-        {"new_sample_id": True},
-        {"with_sample_id": True},
-        {"run_preprocess": True, "intersect_preprocess_params": {"false_positive_rate": 0.02}},
-        {"ecdh_params": {"hash_method": "sm3"}},
-    ],
-)
-def test_what_is_not_supported_is_said_before_anything_is_sent(
-    params: dict[str, Any], tmp_path: Path
-) -> None:
-    fed = LocalFederation((GUEST, HOST))
-    results = intersect({GUEST: ["1"], HOST: ["1"]}, tmp_path, params=params, federation=fed)
-    assert all(isinstance(r.error, NotSupportedYet) for r in results.values())
-    assert fed.sent_bytes == 0
+    assert isinstance(alone[GUEST].error, BadParameter)
 
 
 def test_raw_runs_ecdh_and_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -268,7 +212,7 @@ def test_raw_runs_ecdh_and_warns(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     )
     assert ids_out(results, HOST) == ["1"]
     assert "ECDH is used instead" in caplog.text
-    assert "join_role is deprecated" in caplog.text
+    assert "without effect: join_role" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -280,6 +224,13 @@ def test_raw_runs_ecdh_and_warns(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         {"cardinality_only": True, "run_cache": True},
         {"run_cache": True, "rsa_params": {"split_calculation": True}},
         {"run_preprocess": True},
+        {"join_method": "left_join", "sample_id_generator": "host"},
+        {
+            "cardinality_only": True,
+            "cardinality_method": "rsa",
+            "rsa_params": {"split_calculation": True},
+        },
+        {"dh_params": {"key_length": 8193}},
         {"ecdh_params": {"curve": "p256"}},
         {"rsa_params": {"key_length": 512}},
         {"sync_intersect_ids": "yes"},
@@ -289,6 +240,34 @@ def test_raw_runs_ecdh_and_warns(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 def test_parameters_that_do_not_fit_are_refused(params: dict[str, Any]) -> None:
     with pytest.raises(BadParameter):
         check_params(IntersectionParams, params, path="$")
+
+
+@pytest.mark.parametrize(
+    ("params", "plan", "word"),
+    [
+        ({}, {"sites": (GUEST,)}, "there is no host"),
+        ({}, {"sites": (HOST, HOST_2)}, "exactly one guest"),
+        (
+            {"cardinality_only": True, "cardinality_method": "rsa"},
+            {"sites": (GUEST, HOST, HOST_2)},
+            "cardinality_method: rsa takes one host",
+        ),
+        ({"run_cache": True}, {"has_cache": True}, "run_cache: a cache is an input"),
+        ({"cardinality_only": True}, {"has_cache": True}, "cardinality_only: a cache"),
+        (PRUNING, {"has_cache": True}, "run_preprocess: a cache is an input"),
+        (
+            {"intersect_method": "rsa", "rsa_params": {"split_calculation": True}},
+            {"has_cache": True},
+            "rsa_params.split_calculation: a cache is an input",
+        ),
+    ],
+)
+def test_runs_that_cannot_be_are_refused_before_they_start(
+    params: dict[str, Any], plan: dict[str, Any], word: str
+) -> None:
+    run = PlannedRun(**{"site": HOST, "sites": (GUEST, HOST), **plan})
+    with pytest.raises(BadParameter, match=word):
+        check_params(IntersectionParams, params, path="$", run=run)
 
 
 def test_the_parameters_of_official_confs_are_accepted() -> None:
@@ -312,25 +291,60 @@ def test_the_parameters_of_official_confs_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("key", "one", "other"),
     [
-        ("sync_intersect_ids", True, False),
-        ("ecdh_params", {"salt": "a"}, {"salt": "b"}),
+        ("sync_intersect_ids", {}, {"sync_intersect_ids": False}),
+        ("ecdh_params.salt", {"ecdh_params": {"salt": "a"}}, {"ecdh_params": {"salt": "b"}}),
+        ("intersect_method", {}, {"intersect_method": "dh"}),
+        ("ecdh_params.hash_method", {}, {"ecdh_params": {"hash_method": "sha512"}}),
+        (
+            "dh_params.key_length",
+            {"intersect_method": "dh"},
+            {"intersect_method": "dh", "dh_params": {"key_length": 1024}},
+        ),
+        (
+            "dh_params.salt",
+            {"intersect_method": "dh"},
+            {"intersect_method": "dh", "dh_params": {"salt": "b"}},
+        ),
+        (
+            "rsa_params.final_hash_method",
+            {"intersect_method": "rsa"},
+            {"intersect_method": "rsa", "rsa_params": {"final_hash_method": "md5"}},
+        ),
+        (
+            "rsa_params.split_calculation",
+            {"intersect_method": "rsa"},
+            {"intersect_method": "rsa", "rsa_params": {"split_calculation": True}},
+        ),
+        ("cardinality_only", {}, {"cardinality_only": True}),
+        (
+            "sync_cardinality",
+            {"cardinality_only": True},
+            {"cardinality_only": True, "sync_cardinality": True},
+        ),
+        ("join_method", {}, {"join_method": "left_join"}),
+        (
+            "new_sample_id",
+            {"join_method": "left_join"},
+            {"join_method": "left_join", "new_sample_id": True},
+        ),
+        ("run_preprocess", {}, PRUNING),
+        ("filter_owner", PRUNING, pruning(filter_owner="host")),
+        ("false_positive_rate", PRUNING, pruning(false_positive_rate=0.5)),
+        ("preprocess_salt", PRUNING, pruning(preprocess_salt="b")),
+        ("random_state", PRUNING, pruning(random_state=1)),
     ],
 )
-def test_settings_that_differ_between_parties_are_named(
+def test_settings_that_differ_between_parties_are_named_before_any_work(
     key: str, one: Any, other: Any, tmp_path: Path
 ) -> None:
-    table = MemoryTableStore().add({"id": ["1"]})
-    inputs = Inputs(data={"data": [("reader_0", table)]}, model={})
-    results = run_component(
-        Intersection,
-        sites=(GUEST, HOST),
-        params={GUEST: {key: one}, HOST: {key: other}},
-        inputs={GUEST: inputs, HOST: inputs},
-        work_dir=tmp_path,
+    fed = LocalFederation((GUEST, HOST))
+    results = intersect(
+        {GUEST: ["1"], HOST: ["1"]}, tmp_path, params={GUEST: one, HOST: other}, federation=fed
     )
-    errors = [r.error for r in results.values() if not isinstance(r.error, PeerFailed)]
+    errors = errors_of(results)
     assert errors
     assert all(isinstance(e, BadParameter) and key in str(e) for e in errors)
+    assert fed.sent_bytes < 3_000
 
 
 def test_need_run_false_passes_the_input_on(tmp_path: Path) -> None:
@@ -339,98 +353,60 @@ def test_need_run_false_passes_the_input_on(tmp_path: Path) -> None:
     assert all(r.outputs is not None and r.outputs.passed for r in results.values())
 
 
-class _WickedHost:
-    """Speaks the host's part up to a point and then lies."""
-
-    def __init__(self, fed: LocalFederation, lies: Mapping[str, Any]) -> None:
-        self._at = fed.at(HOST)
-        self._lies = lies
-
-    def play(self, hello: Mapping[str, Any]) -> None:
-        honest = Blinder().blind_ids(pa.array(["1", "2"]), b"d").tobytes()
-        replies = {
-            "psi_hello": dict(hello) | {"rows": 2},
-            "id_ciphertext_exchange_h2g": honest,
-            "doubly_encrypted_id": honest,
-        }
-        for name, value in (replies | dict(self._lies)).items():
-            self._at.send(name, value, to=GUEST)
+KEYS = {"key_length": 2048}
+HASHES = {"hash_method": "sha256", "final_hash_method": "sha256"}
+CURVE = {"hash_method": "sha256", "curve": "curve25519"}
 
 
 @pytest.mark.parametrize(
-    "lies",
+    "params",
     [
-        {"psi_hello": {"rows": 2}},
-        {"psi_hello": "hello"},
-        {"psi_hello": {"protocol": "x", "rows": -1, "sync_intersect_ids": True, "domain": ""}},
-        {"psi_hello": {"protocol": "x", "rows": 1, "sync_intersect_ids": True, "domain": ""}},
-        {"id_ciphertext_exchange_h2g": b"\0" * 64},
-        {"id_ciphertext_exchange_h2g": b"\x09" + b"\0" * 31},
-        {"id_ciphertext_exchange_h2g": (b"\x09" + b"\0" * 31) * 2},
-        {"id_ciphertext_exchange_h2g": b"\xff" * 64},
-        {"id_ciphertext_exchange_h2g": {"points": 1}},
-        {"doubly_encrypted_id": b"short"},
-        {"doubly_encrypted_id": (b"\x09" + b"\0" * 31) * 2},
+        {
+            "intersect_method": "rsa",
+            "sync_intersect_ids": False,
+            "only_output_key": True,
+            "rsa_params": {**HASHES, "split_calculation": True, "random_base_fraction": 0.5},
+        },
+        {
+            "intersect_method": "raw",
+            "join_role": "host",
+            "with_encode": True,
+            "encode_params": {"encode_method": "sm3", "salt": "12345", "base64": False},
+            "only_output_key": True,
+        },
+        {
+            "intersect_method": "ecdh",
+            "only_output_key": True,
+            "ecdh_params": {**CURVE, "salt": "12345"},
+            "run_preprocess": True,
+            "intersect_preprocess_params": {
+                "preprocess_method": "sha256",
+                "false_positive_rate": 0.2,
+            },
+        },
+        {
+            "cardinality_only": True,
+            "cardinality_method": "rsa",
+            "sync_cardinality": False,
+            "rsa_params": {**HASHES, **KEYS, "split_calculation": False},
+            "intersect_preprocess_params": {
+                "false_positive_rate": 1e-4,
+                "encrypt_method": "rsa",
+                "hash_method": "sha256",
+            },
+        },
+        {"cardinality_only": True, "cardinality_method": "ecdh", "ecdh_params": CURVE},
+        {
+            "intersect_method": "rsa",
+            "only_output_key": True,
+            "repeated_id_process": True,
+            "repeated_id_owner": "guest",
+        },
     ],
 )
-def test_a_wicked_host_is_refused(lies: Mapping[str, Any], tmp_path: Path) -> None:
-    table = MemoryTableStore().add({"id": ["1", "2"]})
-    probe = _hello_of_guest(tmp_path)
-    fed = LocalFederation((GUEST, HOST))
-    _WickedHost(fed, lies).play(probe)
-    error = _guest_alone(fed, table, tmp_path)
-    assert isinstance(error, CodecError)
-
-
-@pytest.mark.parametrize(
-    "positions",
-    [
-        np.array([0, 0]),
-        np.array([2]),
-        np.array([-1]),
-        np.array([0.0]),
-        np.array([[0]]),
-        np.array([0, 1, 2]),
-        [0],
-        b"",
-    ],
-)
-def test_a_host_refuses_wicked_positions(positions: Any, tmp_path: Path) -> None:
-    probe = _hello_of_guest(tmp_path)
-    fed = LocalFederation((GUEST, HOST))
-    guest = fed.at(GUEST)
-    honest = Blinder().blind_ids(pa.array(["1", "2"]), b"d").tobytes()
-    guest.send("psi_hello", probe, to=HOST)
-    guest.send("id_ciphertext_exchange_g2h", honest, to=HOST)
-    guest.send("intersect_ids", positions, to=HOST)
-    table = MemoryTableStore().add({"id": ["1", "2"]})
-    error = _one_site(HOST, fed, table, tmp_path)
-    assert isinstance(error, CodecError)
-
-
-def _hello_of_guest(tmp_path: Path) -> dict[str, Any]:
-    """Return what an honest guest with two rows says first."""
-    fed = LocalFederation((GUEST, HOST))
-    fed.finish(HOST)
-    _guest_alone(fed, MemoryTableStore().add({"id": ["1", "2"]}), tmp_path)
-    return fed.at(HOST).recv("psi_hello", from_=GUEST)  # type: ignore[no-any-return]
-
-
-def _guest_alone(fed: LocalFederation, table: Any, tmp_path: Path) -> FedflowError:
-    return _one_site(GUEST, fed, table, tmp_path)
-
-
-def _one_site(site: Site, fed: LocalFederation, table: Any, tmp_path: Path) -> FedflowError:
-    """Run the component at one site only; the test plays the other."""
-    inputs = Inputs(data={"data": [("reader_0", table)]}, model={})
-    results = run_component(
-        Intersection,
-        sites=(GUEST, HOST),
-        only=(site,),
-        inputs={site: inputs},
-        work_dir=tmp_path,
-        federation=fed,
-    )
-    error = results[site].error
-    assert isinstance(error, FedflowError)
-    return error
+def test_what_fates_example_jobs_ask_for_runs(params: dict[str, Any], tmp_path: Path) -> None:
+    results = intersect({GUEST: ["1", "2", "3"], HOST: ["3", "1"]}, tmp_path, params=params)
+    found = outputs_of(results)[GUEST]
+    assert found.summary["intersect_num"] == 2
+    if not params.get("cardinality_only"):
+        assert ids_out(results, GUEST) == ["1", "3"]

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import CodecError, Diverged
+from fedflow.base.errors import BadData, CodecError, Diverged
+from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.instances.alignment import ids_digest
 from fedflow.components.instances.predictions import sigmoid
-from fedflow.components.linear.arithmetic import Scales, dot, open_sums, pack_sums
+from fedflow.components.linear import arithmetic
+from fedflow.components.linear.arithmetic import (
+    Scales,
+    dot,
+    encode_features,
+    open_sums,
+    pack_sums,
+)
 from fedflow.components.linear.batches import BatchInfo, GuestBatches, HostBatches, plan_batches
-from fedflow.components.linear.params import HeteroLRParams
+from fedflow.components.linear.families import LOGISTIC
+from fedflow.components.linear.params import BatchOrder, HeteroLRParams
+from fedflow.components.linear.session import receive_flag
 from fedflow.components.linear.share import WeightShare
 from fedflow.sdk import check_params
+from fedflow.testing.federation import LocalFederation
+from tests.unit.components.hetero_lr_parties import ARBITER, HOST
 
 
 def plan(rows: int = 50, hosts: int = 1, **params: Any) -> BatchInfo:
@@ -44,8 +57,8 @@ def test_the_last_batch_may_be_smaller() -> None:
 def test_decoys_hide_the_real_rows_and_every_row_is_real_once() -> None:
     info = plan(batch_size=10, masked_rate=1.5)
     assert info.masked_batch_size == 25
-    batches = GuestBatches(info, shuffle=True, random_seed=None)
-    first, second = batches.epoch(), batches.epoch()
+    batches = GuestBatches(info, BatchOrder(shuffle=True))
+    first, second = batches.epoch(0), batches.epoch(1)
     for epoch in (first, second):
         real = []
         for batch in epoch:
@@ -59,18 +72,18 @@ def test_decoys_hide_the_real_rows_and_every_row_is_real_once() -> None:
 
 def test_decoys_stay_the_same_if_the_batches_do() -> None:
     info = plan(batch_size=10, masked_rate=1.0, shuffle=False)
-    batches = GuestBatches(info, shuffle=False, random_seed=None)
-    assert batches.epoch() is batches.epoch()
-    (first, *_) = batches.epoch()
+    batches = GuestBatches(info, BatchOrder())
+    assert batches.epoch(0) is batches.epoch(1)
+    (first, *_) = batches.epoch(2)
     assert isinstance(first.rows, np.ndarray)
     assert sorted(first.rows[first.real].tolist()) == list(range(10))
 
 
 def test_hosts_accept_what_the_guest_draws() -> None:
     info = BatchInfo.from_json(plan(batch_size=10, masked_rate=2.0).to_json())
-    guest, host = GuestBatches(info, shuffle=True, random_seed=1), HostBatches(info)
+    guest, host = GuestBatches(info, BatchOrder(shuffle=True)), HostBatches(info)
     assert host.announced
-    rows = [batch.rows for batch in guest.epoch() if isinstance(batch.rows, np.ndarray)]
+    rows = [batch.rows for batch in guest.epoch(0) if isinstance(batch.rows, np.ndarray)]
     assert [batch.rows is r for batch, r in zip(host.epoch(rows), rows, strict=True)] == [True] * 5
 
 
@@ -86,6 +99,7 @@ def test_hosts_accept_what_the_guest_draws() -> None:
         np.array([1, 50]),
         np.array([3, 3]),
         np.arange(21),
+        np.arange(19),
     ],
 )
 def test_hosts_refuse_impossible_rows(rows: Any) -> None:
@@ -101,6 +115,7 @@ def test_hosts_refuse_impossible_rows(rows: Any) -> None:
         {"rows": "50"},
         {"batch_size": 0},
         {"batch_size": 60},
+        {"batch_size": 1, "batch_num": 50},
         {"batch_num": 10**9},
         {"masked_batch_size": 10**12},
         {"precision": 4000},
@@ -132,18 +147,43 @@ def test_an_update_that_is_not_finite_is_divergence() -> None:
         share.apply(np.array([np.nan, 0.0]), iteration=4)
 
 
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        (None, "not two flags"),
+        ([True, True], "not two flags"),
+        ({"converged": False}, "not two flags"),
+        ({"converged": 0, "stop": 1}, "not two flags"),
+        ({"converged": False, "stop": False}, "the arbiter goes on past max_iter 3"),
+    ],
+)
+def test_an_impossible_end_is_refused(told: Any, what: str) -> None:
+    federation = LocalFederation((HOST, ARBITER))
+    federation.at(ARBITER).send("converge_flag", told, to=HOST, tag="2")
+    host: Any = SimpleNamespace(
+        federation=federation.at(HOST),
+        only=lambda role: ARBITER,
+        params=SimpleNamespace(max_iter=3),
+    )
+    with pytest.raises(CodecError, match=what):
+        receive_flag(host, 2)
+
+
 # --- sums -----------------------------------------------------------------------------------------
 
 
 def test_slots_have_128_bits_with_fates_precision() -> None:
-    scales = Scales.of(plan(), hosts=1)
+    scales = Scales.of(plan(), family=LOGISTIC, hosts=1)
     assert (scales.slot_bits, scales.factors, scales.sum_bits) == (128, 2, 79)
 
 
 def test_sums_of_the_largest_allowed_numbers_do_not_overflow() -> None:
     key = PrivateKey.generate(1024)
     public = key.public
-    scales = Scales.of(plan(), hosts=1)
+    scales = Scales.of(plan(), family=LOGISTIC, hosts=1)
     largest = 1 << (scales.sum_bits + 2 * 23)
     values = [largest, -largest] * 5
     ciphertexts = list(public.encrypt([2 * v for v in values]))
@@ -152,6 +192,18 @@ def test_sums_of_the_largest_allowed_numbers_do_not_overflow() -> None:
     assert found.tolist() == [3 * 2.0**79, -3 * 2.0**79] * 5
     again = pack_sums(public, ciphertexts, values, slot_bits=scales.slot_bits)
     assert again != message  # blinded anew each time
+
+
+def test_a_column_that_is_too_large_is_named_with_its_count() -> None:
+    columns, fixed = ("a", "b"), FixedPoint(bits=23)
+    large = np.array([[1.0, 2.0**20], [0.0, -(2.0**20)], [2.0, 3.0]])
+    with pytest.raises(BadData, match=r"column 'b': 2 of 3 values reach 2\^20"):
+        encode_features(large, fixed=fixed, columns=columns)
+    heavy = np.full((1 << 9, 1), 2.0**19)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arithmetic, "COLUMN_BITS", 28)
+        with pytest.raises(BadData, match=r"column 'b': the values' sizes sum up to 2\^28"):
+            encode_features(heavy, fixed=fixed, columns=("b",))
 
 
 def test_long_messages_are_worked_on_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

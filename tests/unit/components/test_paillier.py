@@ -88,6 +88,18 @@ def test_blinding_changes_the_ciphertext_and_not_the_plaintext() -> None:
     assert KEY.decrypt(again) == [1] * 6
 
 
+def test_an_owner_sees_no_coset_of_what_was_blinded(monkeypatch: pytest.MonkeyPatch) -> None:
+    cubes = [mpz(123) ** 3]  # the table's base generates cubes modulo P only, as 3 divides P - 1
+    draw = PublicKey.random_unit
+    key = PublicKey(P * Q)
+    monkeypatch.setattr(PublicKey, "random_unit", lambda k: cubes.pop() if cubes else draw(k))
+    blinded = list(key.blind([mpz(1)] * 300, to_owner=True))
+    assert not cubes
+    characters = [pow(int(c), (P - 1) // 3, P) for c in blinded]
+    assert len(set(characters)) == 3
+    assert all(characters.count(c) > 50 for c in set(characters))
+
+
 matrices = st.integers(1, 12).flatmap(
     lambda rows: st.tuples(
         st.lists(st.integers(-(2**60), 2**60), min_size=rows, max_size=rows),

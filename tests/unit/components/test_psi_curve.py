@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.components.psi.curve import domain_of, elligator2, points_of
+from fedflow.components.psi.curve import elligator2, points_of
+from fedflow.components.psi.hashing import domain_of, hash_of, is_available, spread
 
 P = 2**255 - 19
 
@@ -56,7 +57,7 @@ def test_an_id_is_hashed_behind_its_length_and_domain() -> None:
     domain = domain_of("job", "guest")
     text = "Zoë-1"
     data = text.encode()
-    digest = hashlib.sha512(domain + len(data).to_bytes(4, "big") + data).digest()
+    digest = hashlib.sha512(domain + bytes(4) + len(data).to_bytes(4, "big") + data).digest()
     element = int.from_bytes(digest, "big") % P
     assert list(points_of([text], domain)) == [int(elligator2(element)).to_bytes(32, "little")]
 
@@ -67,6 +68,25 @@ def test_an_id_is_hashed_behind_its_length_and_domain() -> None:
 )
 def test_different_parts_give_different_domains(one: list[str], other: list[str]) -> None:
     assert (domain_of(*one) == domain_of(*other)) == (one == other)
+    assert domain_of(*one).startswith(domain_of(*other)) == (one == other)
+
+
+@pytest.mark.parametrize("method", ["sha256", "sha512", "sha1"])
+def test_long_hashes_are_blocks_with_a_counter(method: str) -> None:
+    (digest,) = spread(["ab"], b"domain", method=method, size=100)
+    blocks = [b"domain" + bytes([0, 0, 0, i]) + b"\0\0\0\x02ab" for i in range(5)]
+    assert digest == b"".join(hashlib.new(method, block).digest() for block in blocks)[:100]
+
+
+def test_an_unknown_hash_is_not_available() -> None:
+    assert is_available("sha256")
+    assert not is_available("no-such-hash")
+
+
+@pytest.mark.skipif(not is_available("sm3"), reason="OpenSSL without sm3")
+def test_sm3_gives_the_vector_of_its_standard() -> None:
+    # GB/T 32905-2016, appendix A.1
+    assert hash_of("sm3", b"abc").hexdigest().startswith("66c7f0f462eeedd9")
 
 
 def test_blinding_commutes() -> None:

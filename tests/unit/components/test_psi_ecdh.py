@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import CodecError, ComponentFailed
-from fedflow.components.psi import workers
+from fedflow.components import processes
 from fedflow.components.psi.curve import POINT_BYTES
-from fedflow.components.psi.ecdh import (
-    Blinder,
+from fedflow.components.psi.ecdh import CurveCipher
+from fedflow.components.psi.elements import (
+    Elements,
     as_column,
     check_distinct,
-    parse_points,
+    parse_elements,
     secret_order,
 )
 
@@ -31,63 +32,82 @@ SMALL_ORDER = [
 ]
 
 
+SECRET = bytes(range(32)).hex()
+
+
+def parse(value: object, *, count: int) -> Elements:
+    return CurveCipher().parse(value, count=count)
+
+
 def encode(number: int) -> bytes:
     return number.to_bytes(POINT_BYTES, "little")
 
 
 def test_two_parties_reach_the_same_value_for_the_same_id() -> None:
     ids = pa.array(["7", "8", "Zoë"])
-    a, b = Blinder(), Blinder()
-    one = b.blind_points(a.blind_ids(ids, b"d"))
-    other = a.blind_points(b.blind_ids(ids, b"d"))
+    a, b = CurveCipher(), CurveCipher()
+    one = b.blind_elements(a.blind_ids(ids, b"d"))
+    other = a.blind_elements(b.blind_ids(ids, b"d"))
     assert one.shape == (3, POINT_BYTES)
     assert one.tobytes() == other.tobytes()
-    assert Blinder().blind_ids(ids, b"d").tobytes() != Blinder().blind_ids(ids, b"d").tobytes()
+    assert (
+        CurveCipher().blind_ids(ids, b"d").tobytes() != CurveCipher().blind_ids(ids, b"d").tobytes()
+    )
 
 
 def test_another_domain_gives_other_points() -> None:
     ids = pa.array(["7"])
-    blinder = Blinder(secret=bytes(range(32)))
+    blinder = CurveCipher(secret=SECRET)
     assert blinder.blind_ids(ids, b"d").tobytes() != blinder.blind_ids(ids, b"e").tobytes()
 
 
 def test_several_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "FORK_FROM", 10)
+    monkeypatch.setattr(processes, "FORK_FROM", 10)
     ids = pa.array([f"id-{i}" for i in range(1001)])
-    secret = bytes(range(32))
     done: list[float] = []
-    alone = Blinder(secret=secret).blind_ids(ids, b"d")
-    forked = Blinder(secret=secret, processes=3).blind_ids(ids, b"d", progress=done.append)
+    alone = CurveCipher(secret=SECRET).blind_ids(ids, b"d")
+    forked = CurveCipher(secret=SECRET, processes=3).blind_ids(ids, b"d", progress=done.append)
     assert forked.tobytes() == alone.tobytes()
     assert done[-1] == 1.0
-    twice = Blinder(secret=secret, processes=3).blind_points(forked)
-    assert twice.tobytes() == Blinder(secret=secret).blind_points(alone).tobytes()
+    twice = CurveCipher(secret=SECRET, processes=3).blind_elements(forked)
+    assert twice.tobytes() == CurveCipher(secret=SECRET).blind_elements(alone).tobytes()
 
 
 def test_a_bad_point_in_a_forked_share_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "FORK_FROM", 10)
-    points = Blinder().blind_ids(pa.array(map(str, range(100))), b"d").copy()
+    monkeypatch.setattr(processes, "FORK_FROM", 10)
+    points = CurveCipher().blind_ids(pa.array(map(str, range(100))), b"d").copy()
     points[90] = 0
     with pytest.raises(CodecError):
-        Blinder(processes=2).blind_points(points)
+        CurveCipher(processes=2).blind_elements(points)
 
 
 def test_a_worker_that_dies_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "FORK_FROM", 10)
+    monkeypatch.setattr(processes, "FORK_FROM", 10)
 
     def work(start: int, stop: int, out: memoryview) -> None:
         if start:
             raise SystemExit(7)
 
     with pytest.raises(ComponentFailed, match="7"):
-        workers.fill_points(20, work, processes=2, progress=lambda done: None)
+        processes.fill_rows(20, 32, work, processes=2, progress=lambda done: None)
+
+
+def test_a_worker_without_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "FORK_FROM", 10)
+
+    def work(start: int, stop: int, out: memoryview) -> None:
+        if start:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        processes.fill_rows(100, 32, work, processes=2, progress=lambda done: None)
 
 
 def test_a_worker_that_is_stuck_is_replaced(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(workers, "FORK_FROM", 10)
-    monkeypatch.setattr(workers, "STALL_S", 0.1)
+    monkeypatch.setattr(processes, "FORK_FROM", 10)
+    monkeypatch.setattr(processes, "STALL_S", 0.1)
     here = os.getpid()
 
     def work(start: int, stop: int, out: memoryview) -> None:
@@ -95,7 +115,7 @@ def test_a_worker_that_is_stuck_is_replaced(
             threading.Event().wait()
         out[:] = bytes([start]) * len(out)
 
-    points = workers.fill_points(30, work, processes=3, progress=lambda done: None)
+    points = processes.fill_rows(30, 32, work, processes=3, progress=lambda done: None)
     assert points[:, 0].tolist() == [0] * 10 + [10] * 10 + [20] * 10
     assert caplog.text.count("is stuck") == 2
     assert not multiprocessing.active_children()
@@ -103,36 +123,67 @@ def test_a_worker_that_is_stuck_is_replaced(
 
 @pytest.mark.parametrize("number", SMALL_ORDER)
 def test_a_point_of_small_order_is_refused(number: int) -> None:
-    good = Blinder().blind_ids(pa.array(["1", "2"]), b"d").tobytes()
-    points = parse_points(good + encode(number), count=3)
+    good = CurveCipher().blind_ids(pa.array(["1", "2"]), b"d").tobytes()
+    points = parse(good + encode(number), count=3)
     with pytest.raises(CodecError):
-        Blinder().blind_points(points)
+        CurveCipher().blind_elements(points)
 
 
 @pytest.mark.parametrize("number", [P, P + 1, P + 18, 2**255, 2**255 + 9, 2**256 - 1])
 def test_a_coordinate_not_below_the_prime_is_refused(number: int) -> None:
     with pytest.raises(CodecError, match="canonical"):
-        parse_points(encode(9) + encode(number), count=2)
+        parse(encode(9) + encode(number), count=2)
 
 
 def test_the_largest_coordinates_below_the_prime_are_accepted() -> None:
-    assert len(parse_points(encode(P - 2) + encode(P - 256), count=2)) == 2
+    assert len(parse(encode(P - 2) + encode(P - 256), count=2)) == 2
 
 
 @pytest.mark.parametrize("value", [b"", b"x" * 31, b"x" * 65, None, [9], "x" * 64, np.zeros(64)])
 def test_another_length_or_type_is_refused(value: object) -> None:
     with pytest.raises(CodecError):
-        parse_points(value, count=2)
+        parse(value, count=2)
+
+
+def test_another_hash_gives_other_points() -> None:
+    ids = pa.array(["7"])
+    one = CurveCipher(secret=SECRET, hash_method="sha256").blind_ids(ids, b"d")
+    other = CurveCipher(secret=SECRET, hash_method="sha512").blind_ids(ids, b"d")
+    assert one.tobytes() != other.tobytes()
+
+
+def test_no_ids_give_no_rows_and_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[float] = []
+    nothing = CurveCipher().blind_ids(pa.array([], pa.string()), b"d", progress=done.append)
+    assert nothing.shape == (0, POINT_BYTES)
+    assert done == [1.0]
+    assert parse_elements(b"", count=0, width=7).shape == (0, 7)
+
+
+def test_dear_rows_are_spread_earlier_and_reported_more_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "FORK_FROM", 100)
+    here = os.getpid()
+    done: list[float] = []
+
+    def work(start: int, stop: int, out: memoryview) -> None:
+        out[:] = bytes([os.getpid() == here]) * (stop - start)
+
+    made = processes.fill_rows(20, 1, work, processes=2, progress=done.append, cost=4_096)
+    assert made[:, 0].tolist() == [1] * 10 + [0] * 10
+    assert len(done) == 10
+    assert processes.fill_rows(20, 1, work, processes=2, progress=done.append).sum() == 20
 
 
 def test_repeated_points_are_refused() -> None:
-    column = as_column(parse_points(encode(9) + encode(10) + encode(9), count=3))
+    column = as_column(parse(encode(9) + encode(10) + encode(9), count=3))
     with pytest.raises(CodecError, match="duplicates"):
         check_distinct(column)
 
 
 def test_points_are_sent_in_an_order_that_only_their_values_decide() -> None:
-    points = Blinder().blind_ids(pa.array(map(str, range(100))), b"d")
+    points = CurveCipher().blind_ids(pa.array(map(str, range(100))), b"d")
     order = secret_order(points)
     assert sorted(order.tolist()) == list(range(100))
     assert points[order].tobytes() == points[::-1][secret_order(points[::-1])].tobytes()

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from fedflow.base.errors import BadData, BadParameter, NotSupportedYet, TableExists, TableNotFound
 from fedflow.components.features.data_transform import DataTransform
@@ -128,25 +130,6 @@ def test_a_wrong_file_fails_the_upload_and_keeps_nothing(
     assert list((tmp_path / "tables").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"meta": {"input_format": "tag"}},
-        {"meta": {"input_format": "sparse"}},
-        {"meta": {"with_match_id": True}},
-        {"meta": {"id_list": ["id"]}},
-        {"meta": {"id_range": 1}},
-        {"extend_sid": 1},
-    ],
-)
-def test_meta_of_a_later_version_says_so(
-    store: LocalTableStore, tmp_path: Path, params: dict[str, Any]
-) -> None:
-    result = upload(store, tmp_path, with_meta=1, **params)
-    assert isinstance(result.error, NotSupportedYet)
-    assert list((tmp_path / "tables").iterdir()) == []
-
-
 def test_meta_goes_before_the_parameters_of_data_transform(
     store: LocalTableStore, tmp_path: Path
 ) -> None:
@@ -157,8 +140,11 @@ def test_meta_goes_before_the_parameters_of_data_transform(
     assert entry.extra["label_name"] == "y"
     assert entry.extra["header"][0] == "x0"
     assert entry.extra["meta"]["label_type"] == "int"
-    raw = output(run(Reader, store, tmp_path, GUEST, table=NAMES))
+    read = run(Reader, store, tmp_path, GUEST, table=NAMES)
+    raw = output(read)
     assert raw is not None
+    anonymous = read.metrics["reader_namespace", "reader_name"].meta["anonymous_info"]
+    assert (anonymous["x9"], anonymous["y"]) == ("guest_9999_x9", "guest_9999_y")
     inputs = {GUEST: Inputs(data={"data": [("reader_0", raw)]}, model={})}
     done = run_component(
         DataTransform, sites=[GUEST], work_dir=tmp_path, inputs=inputs, tables={GUEST: store},
@@ -247,6 +233,8 @@ def test_a_relative_path_is_refused(store: LocalTableStore, tmp_path: Path) -> N
         {"meta": {"data_type": "complex"}},
         {"meta": {"with_label": True, "label_name": ""}},
         {"meta": {"unknown": 1}},
+        {"meta": {"id_range": -1}},
+        {"meta": {"delimiter": ""}},
     ],
 )
 def test_wrong_upload_parameters_are_refused(params: dict[str, Any]) -> None:
@@ -306,6 +294,37 @@ def test_reader_copies_a_bound_file(tmp_path: Path) -> None:
     shown = read.metrics["reader_namespace", "reader_name"].meta
     assert (shown["namespace"], shown["table_name"], shown["count"]) == ("n", "b", 2)
     assert shown["partitions"] == 3
+
+
+def test_reader_copies_a_bound_parquet_file(tmp_path: Path) -> None:
+    source = tmp_path / "d.parquet"
+    parquet.write_table(pa.table({"id": [1, 3], "x": [2.5, None]}), source)
+    catalog = MemoryCatalog()
+    catalog.register(bound(source))
+    store = local_store(tmp_path / "tables", catalog=catalog)
+    table = output(run(Reader, store, tmp_path, GUEST, table={"namespace": "n", "name": "b"}))
+    assert table is not None
+    assert table.read().to_pydict() == {"id": ["1", "3"], "x": ["2.5", ""]}
+
+
+def test_reader_copies_a_bound_file_of_tags_and_what_is_said_of_it(tmp_path: Path) -> None:
+    source = tmp_path / "d.csv"
+    source.write_text("u,a;b\nv,a,b\n")
+    meta = {"input_format": "tag", "delimiter": ";"}
+    catalog = MemoryCatalog()
+    schema = TableSchema(kind=TableKind.RAW, id="id", columns=("x0",))
+    catalog.register(bound(source, schema=schema, have_head=False, extra={"meta": meta}))
+    store = local_store(tmp_path / "tables", catalog=catalog)
+    table = output(run(Reader, store, tmp_path, GUEST, table={"namespace": "n", "name": "b"}))
+    assert table is not None
+    assert table.read().to_pydict() == {"id": ["u", "v"], "x0": ["a;b", "a,b"]}
+    inputs = {GUEST: Inputs(data={"data": [("reader_0", table)]}, model={})}
+    done = run_component(
+        DataTransform, sites=[GUEST], work_dir=tmp_path, inputs=inputs, tables={GUEST: store}
+    )[GUEST]
+    made = output(done)
+    assert made is not None
+    assert made.schema.columns == ("a", "a,b", "b")
 
 
 @pytest.mark.parametrize("text", [None, "id,y\n1,2\n", "id,x\n1,2\n1,3\n", "", "id,x\n"])

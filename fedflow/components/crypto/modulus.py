@@ -1,0 +1,32 @@
+"""A public modulus from another party: what can be checked without its factors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import gmpy2
+from gmpy2 import mpz
+
+from fedflow.base.errors import CodecError
+
+MAX_BITS: Final = 8192  #: no component makes longer keys; one would slow down all arithmetic
+_SMALL_PRIMES_PRODUCT: Final = gmpy2.primorial(4096)
+
+
+def parse_modulus(text: object, *, bits: int) -> mpz:
+    """Return the product of two primes that `text` says in hexadecimal.
+
+    Raises: CodecError: not a number of `bits` to MAX_BITS bits, or one that is obviously weak
+        (even, prime, a power, or with a factor below 4096).
+    """
+    if not isinstance(text, str) or len(text) > MAX_BITS // 4 + 2:
+        raise CodecError(reason="the public key is not a hexadecimal text of at most 8192 bits")
+    try:
+        n = mpz(int(text, 16))
+    except ValueError as exc:
+        raise CodecError(reason="the public key is not a hexadecimal number") from exc
+    if n < 0 or not bits <= n.bit_length() <= MAX_BITS:
+        raise CodecError(reason=f"the public key has {n.bit_length()} bits, not {bits}")
+    if gmpy2.gcd(n, _SMALL_PRIMES_PRODUCT) != 1 or gmpy2.is_power(n) or gmpy2.is_prime(n):
+        raise CodecError(reason="the public key is no product of two large primes")
+    return n

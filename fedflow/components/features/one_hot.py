@@ -1,0 +1,243 @@
+"""OneHotEncoder: a column of categories becomes one column of 0 and 1 per category."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedflow.components.instances.columns import anonymous_of, chosen_columns
+from fedflow.components.instances.progress import RowProgress
+from fedflow.components.instances.reading import need_rows
+from fedflow.components.instances.stored import need_columns, own_model
+from fedflow.sdk import (
+    BadData,
+    Context,
+    Model,
+    Outputs,
+    Params,
+    Table,
+    TableSchema,
+    component,
+)
+
+MAX_VALUES: Final = 1024  #: different values of one column
+
+_META, _PARAM = "OneHotMeta", "OneHotParam"
+
+
+class OneHotEncoderParams(Params, frozen=True, kw_only=True):
+    """All parameters of OneHotEncoder, with FATE's names and defaults."""
+
+    transform_col_indexes: int | list[int] | None = -1  #: indexes, from 0; -1: all features
+    transform_col_names: list[str] | None = None  #: further columns, by name
+    need_run: bool = True  #: false: the data pass through unchanged
+
+
+@component(
+    "OneHotEncoder", roles=("guest", "host"), params=OneHotEncoderParams, outputs=("data", "model")
+)
+class OneHotEncoder:
+    """Replaces columns of categories by one column of 0 and 1 per category.
+
+    Each party transforms its own table; nothing is exchanged. Values must be whole numbers or
+    texts, at most 1024 different ones per column. The new columns `<column>_<value>` stand where
+    the column was, numbers ascending, texts in alphabetical order (FATE: in no order), and hold
+    integers. A value that was not there when the model was made, and a missing one, is 0 in all.
+
+    Model: `OneHotMeta`, `OneHotParam` (`col_map`: values as text, and new names, per column).
+    Summary: `original_dimension`, `transferred_dimension`: the numbers of features.
+    """
+
+    def run(self, ctx: Context) -> Outputs:
+        """Fit and transform, or with a model input transform as it was fitted.
+
+        Raises: BadData: no rows to fit to, a value that is no category, too many of them, a
+            column's new name is another one's, or a column of the model is missing.
+        """
+        table = ctx.inputs.first("data")
+        if table is None:
+            raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
+        params: OneHotEncoderParams = ctx.params
+        if not params.need_run:
+            return Outputs(data=(table,), passed=True)
+        model = own_model(ctx, _PARAM)
+        if model is None:
+            need_rows(table)
+            names = chosen_columns(
+                table.schema,
+                params.transform_col_indexes,
+                params.transform_col_names,
+                path=f"{ctx.component}.transform_col_indexes",
+                names_path=f"{ctx.component}.transform_col_names",
+            )
+            encoding = _Encoding(
+                header=table.schema.columns, values={n: _values_of(table, n) for n in names}
+            )
+            model = encoding.to_model(need_run=params.need_run)
+        else:
+            encoding = _Encoding.from_model(model)
+            _check_columns(ctx, table, encoding)
+        output = _encode(ctx, table, encoding)
+        return Outputs(
+            data=(output,),
+            model=model,
+            summary={
+                "original_dimension": len(table.schema.columns),
+                "transferred_dimension": len(output.schema.columns),
+            },
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Encoding:
+    """The categories of each encoded column, as text, in order."""
+
+    header: tuple[str, ...]  #: of the table that it was made of
+    values: Mapping[str, tuple[str, ...]]
+
+    def names(self, column: str) -> list[str]:
+        """Return what becomes of a column: its new columns, or itself."""
+        if column not in self.values:
+            return [column]
+        return [f"{column}_{value}" for value in self.values[column]]
+
+    def to_model(self, *, need_run: bool) -> Model:
+        """Return the model objects."""
+        return Model(
+            meta_name=_META,
+            param_name=_PARAM,
+            meta={
+                "transform_col_names": list(self.values),
+                "header": list(self.header),
+                "need_run": need_run,
+            },
+            param={
+                "col_map": {
+                    column: {"values": list(values), "transformed_headers": self.names(column)}
+                    for column, values in self.values.items()
+                },
+                "result_header": [new for column in self.header for new in self.names(column)],
+            },
+        )
+
+    @staticmethod
+    def from_model(model: Model) -> _Encoding:
+        """Return what a model says. Raises: BadData: it is no OneHotParam."""
+        try:
+            col_map = dict(model.param["col_map"])
+            return _Encoding(
+                header=tuple(str(name) for name in model.meta["header"]),
+                values={
+                    str(column): tuple(str(value) for value in entry["values"])
+                    for column, entry in col_map.items()
+                },
+            )
+        except (KeyError, TypeError, ValueError) as exc:
+            raise BadData(where="the model input", reason=f"it is no {_PARAM} ({exc!r})") from exc
+
+
+def _check_columns(ctx: Context, table: Table, encoding: _Encoding) -> None:
+    """Do nothing if `table` has the columns, with categories. Raises: BadData."""
+    need_columns(ctx, table, encoding.values)
+    where = f"table {table.namespace}.{table.name}"
+    for name in encoding.values:
+        column = table.read((name,)).column(0)
+        if pa.types.is_floating(column.type):
+            _texts(column, name=name, where=where)  # so that all bad cells are counted
+
+
+def _values_of(table: Table, name: str) -> tuple[str, ...]:
+    """Return a column's categories as text, in order. Raises: BadData."""
+    where = f"table {table.namespace}.{table.name}"
+    column = table.read((name,)).column(0)
+    found = pc.unique(_texts(column, name=name, where=where)).drop_null().to_pylist()
+    if len(found) > MAX_VALUES:
+        raise BadData(
+            where=where,
+            reason=f"column {name!r} has {len(found)} different values in {len(column)} rows; "
+            f"{MAX_VALUES} are possible",
+        )
+    if _is_text(column.type):
+        return tuple(sorted(found))
+    return tuple(sorted(found, key=int))
+
+
+def _texts(column: Any, *, name: str, where: str) -> Any:
+    """Return the cells of an Arrow column as categories, null where one is missing.
+
+    Raises: BadData: numbers that are not whole, or another type.
+    """
+    kind = column.type
+    if _is_text(kind) or pa.types.is_integer(kind):
+        return column.cast(pa.string())
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8()).cast(pa.string())
+    if not pa.types.is_floating(kind):
+        raise BadData(where=where, reason=f"column {name!r} is {kind}, neither integers nor texts")
+    numbers = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+    odd = pc.fill_null(
+        pc.or_(pc.not_equal(pc.floor(numbers), numbers), pc.greater(pc.abs(numbers), 2.0**53)),
+        False,
+    )
+    if count := pc.sum(odd).as_py() or 0:
+        raise BadData(
+            where=where,
+            reason=f"column {name!r} has {count} of {len(column)} values that are not whole "
+            "numbers; bin it first",
+        )
+    return numbers.cast(pa.int64()).cast(pa.string())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _encode(ctx: Context, table: Table, encoding: _Encoding) -> Table:
+    schema = _schema(ctx, table.schema, encoding)
+    where = f"table {table.namespace}.{table.name}"
+    sets = {name: pa.array(values, pa.string()) for name, values in encoding.values.items()}
+    progress = RowProgress(ctx, table)
+
+    def encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = []
+        for name in table.schema.names:
+            cells = batch.column(name)
+            if name in sets and name in table.schema.columns:
+                places = pc.index_in(_texts(cells, name=name, where=where), value_set=sets[name])
+                arrays.extend(_indicators(places, len(sets[name])))
+            else:
+                arrays.append(cells)
+        progress.add(batch.num_rows)
+        return pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
+
+    return table.map_blocks(encoded, schema=schema)
+
+
+def _indicators(places: pa.Array, count: int) -> list[pa.Array]:
+    """Return per category 1 where it is the cell's, else 0; a null is none of them."""
+    known = pc.fill_null(places, -1)
+    return [pc.equal(known, number).cast(pa.int64()) for number in range(count)]
+
+
+def _schema(ctx: Context, schema: TableSchema, encoding: _Encoding) -> TableSchema:
+    """Return the schema of the output. Raises: BadData: a new name is another column's."""
+    columns: list[str] = []
+    anonymous: list[str] = []
+    for name, hidden in zip(schema.columns, anonymous_of(schema, ctx.site), strict=True):
+        new = encoding.names(name)
+        columns.extend(new)
+        anonymous.extend(_anonymous(hidden, new) if name in encoding.values else [hidden])
+    names = replace(schema, columns=tuple(columns), anonymous=tuple(anonymous))
+    if twice := len(names.names) - len(set(names.names)):
+        raise BadData(
+            where="the encoded columns", reason=f"{twice} of them have the name of another column"
+        )
+    return names
+
+
+def _anonymous(hidden: str, new: Sequence[str]) -> list[str]:
+    return [f"{hidden}_{number}" for number in range(len(new))]

@@ -1,0 +1,1 @@
+"""Models of one party alone, to compare federated ones with."""

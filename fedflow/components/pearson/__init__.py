@@ -1,0 +1,1 @@
+"""HeteroPearson: correlations of columns, within a party and across parties."""

@@ -1,0 +1,256 @@
+"""Correlations between the columns of two parties, by inner products under encryption.
+
+| message | from -> to | value |
+|---|---|---|
+| pearson_columns | guest <-> host | {names: anonymous ones, key_length} |
+| sample_ids | guest <-> host | {rows, digest}; tag `pearson` |
+| paillier_pubkey | key owner -> other | {n: hexadecimal} |
+| standardized | key owner -> other | [[x]] per row, several columns packed; tag `block.pack` |
+| inner_products | other -> key owner | [[sum of x y, plus noise]], packed as they came |
+| correlations | key owner -> other | float64, guest's columns x host's columns |
+
+[[x]] is x encrypted with the key owner's Paillier key. Both parties standardize their columns
+(population). One of them, the owner, makes a key and encrypts each row of its columns, several
+columns in the slots of one plaintext; the other raises these to its own fixed-point numbers and
+multiplies over the rows, which gives the inner products of one of its columns with all columns in
+the slots. It adds noise below 2**-34 of a correlation, blinds, and sends them; the owner decrypts,
+divides by the number of rows, and sends the correlations back. The blinding is r**n with a uniform
+r: the owner has made the factors, so anything less could show it how they were combined. Who owns
+the key follows from the numbers of columns: the cheaper way is taken, the guest in a draw.
+
+**What each party learns**, if both follow the protocol: the correlations between the two parties'
+columns, which both are to have, the number of the other's columns and their anonymous names, the
+number of rows. The other party sees only ciphertexts of the owner's key, which are as good as
+random (`crypto/paillier.py`). The owner decrypts sums that tell the correlations to about ten
+digits and nothing else: the blinding hides how they were made, the noise hides the low digits of
+the exact integer sums, in which single rows could be looked for. That is less than FATE's shared
+(SPDZ) form shows, where both parties put together the exact fixed-point product.
+
+**What the result itself tells**: k correlations are k linear equations in the rows of a column. So
+a party refuses when it has not more than twice as many rows as the other has columns, or under 10
+rows, and warns below ten times as many. Repeated jobs with other columns give more equations;
+nothing counts them.
+
+Source: Goethals, Laur, Lipmaa, Mielikainen 2004, "On private scalar product computation".
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from fedflow.base.errors import CodecError
+from fedflow.components.crypto.fixed_point import FixedPoint
+from fedflow.components.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
+from fedflow.components.pearson.params import HeteroPearsonParams
+from fedflow.components.training.params import MIN_KEY_BITS
+from fedflow.components.waiting import wait_for
+from fedflow.sdk import BadData, Context, Role, Site
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FIXED: Final = FixedPoint(bits=30)  #: of standardized values; worst error of a correlation 1e-9
+NOISE_BITS: Final = 34  #: noise is below 2**-34 of the greatest inner product
+ROWS_PER_BLOCK: Final = 4096  #: of one message
+MAX_COLUMNS: Final = 10_000  #: of one party, so that a wrong message cannot exhaust the memory
+MIN_ROWS: Final = 10
+_MAX_KEY_BITS = 8192
+_MAX_NAME = 500
+_ROUNDING = 1e-6  #: by which a correlation may exceed 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Peer:
+    """What the two parties tell each other at the start."""
+
+    site: Site
+    names: tuple[str, ...]  #: the anonymous names of its columns
+    key_bits: int  #: of the key that both use
+
+
+def meet(ctx: Context, names: tuple[str, ...], *, rows: int) -> Peer:
+    """Exchange names with the other party; `rows` is the number of common rows.
+
+    Raises: BadData: the result would tell too much of this party's rows. CodecError.
+    """
+    params: HeteroPearsonParams = ctx.params
+    site = ctx.only(Role.HOST if ctx.site.role is Role.GUEST else Role.GUEST)
+    own = {"names": list(names), "key_length": params.fixpoint_bit_length}
+    ctx.federation.send("pearson_columns", own, to=site)
+    value = ctx.federation.recv("pearson_columns", from_=site)
+    peer = _peer(site, value, own_bits=params.fixpoint_bit_length)
+    where = f"data of {ctx.component}"
+    if rows < MIN_ROWS or rows <= 2 * len(peer.names):
+        raise BadData(
+            where=where,
+            reason=f"{rows} common rows are too few for {len(peer.names)} columns of {site}: their"
+            f" correlations would tell single values of {ctx.site}; at least"
+            f" {max(MIN_ROWS, 2 * len(peer.names) + 1)} are needed",
+        )
+    if rows < 10 * len(peer.names):
+        ctx.log.warning(
+            "%s common rows for %s columns of %s: the correlations tell much of single rows",
+            rows,
+            len(peer.names),
+            site,
+        )
+    return peer
+
+
+def cross_correlations(ctx: Context, own: Floats, peer: Peer) -> Floats:
+    """Return the correlations, guest's columns x host's columns.
+
+    Args:
+        own: this party's standardized columns, rows x columns.
+
+    Raises: CodecError: the other party sent what it must not. PeerFailed.
+    """
+    rows, width = own.shape
+    is_guest = ctx.site.role is Role.GUEST
+    slots = _Slots.of(rows, key_bits=peer.key_bits)
+    costs = slots.cost(width, len(peer.names)), slots.cost(len(peer.names), width)
+    owns_key = costs[0] <= costs[1] if is_guest else costs[0] < costs[1]
+    if not owns_key:
+        _multiply(ctx, own, peer, slots=slots)
+        shape = (width, len(peer.names)) if is_guest else (len(peer.names), width)
+        return _checked(wait_for(ctx, "correlations", peer.site), shape)
+    found = _own_key(ctx, own, peer, slots=slots)
+    found = found if is_guest else np.ascontiguousarray(found.T)
+    ctx.federation.send("correlations", found, to=peer.site)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Slots:
+    """How inner products over `rows` rows lie in the plaintexts of a key."""
+
+    rows: int
+    bits: int  #: of one slot
+    count: int  #: slots in a plaintext
+
+    @staticmethod
+    def of(rows: int, *, key_bits: int) -> _Slots:
+        """|sum of x y| <= rows for standardized columns (Cauchy, Schwarz): one bit more for what
+        rounding and noise add, one for the sign.
+        """
+        bits = 2 * FIXED.bits + rows.bit_length() + 2
+        return _Slots(rows=rows, bits=bits, count=(key_bits - 2) // bits)
+
+    def encode(self, values: Floats) -> Ints:
+        """Return standardized values, whose sizes are below sqrt(rows), as int64."""
+        return FIXED.encode(values, limit_bits=self.rows.bit_length() // 2 + 2, what="values")
+
+    def packs(self, columns: int) -> int:
+        """Return how many ciphertexts a row of `columns` columns takes."""
+        return -(-columns // self.count)
+
+    def cost(self, owners: int, others: int) -> int:
+        """Return about how many multiplications a row costs, in units of an exponent's."""
+        encryption = 32  #: a ciphertext costs about as much as this many exponents
+        return self.packs(owners) * (others + encryption)
+
+    def parts(self, columns: int) -> list[slice]:
+        """Return the columns of each pack."""
+        return [slice(i, min(i + self.count, columns)) for i in range(0, columns, self.count)]
+
+    def noise(self, count: int) -> int:
+        """Return a plaintext with noise in the first `count` slots."""
+        size = 1 << (2 * FIXED.bits + self.rows.bit_length() - 1 - NOISE_BITS)
+        return sum((secrets.randbelow(2 * size) - size) << (self.bits * i) for i in range(count))
+
+
+def _own_key(ctx: Context, own: Floats, peer: Peer, *, slots: _Slots) -> Floats:
+    """Return correlations as own columns x the other's, by the key owner's part."""
+    key = PrivateKey.generate(peer.key_bits)
+    public = key.public
+    ctx.federation.send("paillier_pubkey", {"n": hex(int(public.n))}, to=peer.site)
+    parts = slots.parts(own.shape[1])
+    for number, rows, done in _blocks(len(own)):
+        block = slots.encode(own[rows])
+        for pack, part in enumerate(parts):
+            plain = _packed(block[:, part], slots.bits)
+            payload = public.to_bytes(public.encrypt(plain))
+            ctx.federation.send("standardized", payload, to=peer.site, tag=f"{number}.{pack}")
+        ctx.tracker.progress(done)
+    others = len(peer.names)
+    sums = wait_for(ctx, "inner_products", peer.site)
+    plain = key.decrypt(public.from_bytes(sums, count=len(parts) * others))
+    found = np.empty((own.shape[1], others))
+    for pack, part in enumerate(parts):
+        width = part.stop - part.start
+        for column in range(others):
+            numbers = unpack(
+                [plain[pack * others + column]], slots.bits, slots=slots.count, count=width
+            )
+            found[part, column] = FIXED.decode(numbers, factors=2) / len(own)
+    return _checked(found, found.shape)
+
+
+def _multiply(ctx: Context, own: Floats, peer: Peer, *, slots: _Slots) -> None:
+    """Send the inner products with the own columns to the key owner."""
+    value = wait_for(ctx, "paillier_pubkey", peer.site)
+    text = value.get("n") if isinstance(value, dict) else None
+    key = PublicKey.parse(text, bits=peer.key_bits, blinding=Blinding.CONSERVATIVE)
+    parts = slots.parts(len(peer.names))
+    sums = [[mpz(1)] * own.shape[1] for _ in parts]
+    for number, rows, done in _blocks(len(own)):
+        block = slots.encode(own[rows])
+        for pack in range(len(parts)):
+            payload = wait_for(ctx, "standardized", peer.site, tag=f"{number}.{pack}")
+            found = key.dot_columns(key.from_bytes(payload, count=len(block)), block)
+            sums[pack] = [key.add(old, new) for old, new in zip(sums[pack], found, strict=True)]
+        ctx.tracker.progress(done)
+    noisy = [
+        key.add_plain(ciphertext, slots.noise(part.stop - part.start))
+        for part, row in zip(parts, sums, strict=True)
+        for ciphertext in row
+    ]
+    payload = key.to_bytes(key.blind(noisy, to_owner=True))
+    ctx.federation.send("inner_products", payload, to=peer.site)
+
+
+def _blocks(rows: int) -> Iterator[tuple[int, slice, float]]:
+    """Yield number, rows, and how much is done after it, of each block."""
+    for number, start in enumerate(range(0, rows, ROWS_PER_BLOCK)):
+        stop = min(start + ROWS_PER_BLOCK, rows)
+        yield number, slice(start, stop), stop / rows
+
+
+def _packed(block: Ints, slot_bits: int) -> list[int]:
+    """Return one plaintext per row, the first column in the lowest slot."""
+    *lower, last = block.T.tolist()
+    plain: list[int] = last
+    for column in reversed(lower):
+        plain = [(high << slot_bits) + low for high, low in zip(plain, column, strict=True)]
+    return plain
+
+
+def _peer(site: Site, value: object, *, own_bits: int) -> Peer:
+    names = value.get("names") if isinstance(value, dict) else None
+    bits = value.get("key_length") if isinstance(value, dict) else None
+    if (
+        not isinstance(names, list)
+        or not 0 < len(names) <= MAX_COLUMNS
+        or not all(isinstance(name, str) and len(name) <= _MAX_NAME for name in names)
+        or len(set(names)) != len(names)
+    ):
+        raise CodecError(reason=f"{site} sent no names of columns")
+    if type(bits) is not int or not MIN_KEY_BITS <= bits <= _MAX_KEY_BITS or bits % 2:
+        raise CodecError(reason=f"{site} sent no length of a key")
+    return Peer(site=site, names=tuple(names), key_bits=max(bits, own_bits))
+
+
+def _checked(value: object, shape: tuple[int, ...]) -> Floats:
+    """Return correlations, within -1 to 1. Raises: CodecError: they are none."""
+    if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.shape != shape:
+        raise CodecError(reason="the correlations are no matrix of the agreed size")
+    if not np.all(np.abs(value) <= 1.0 + _ROUNDING):
+        raise CodecError(reason="a correlation is not within -1 to 1")
+    return np.clip(value, -1.0, 1.0)

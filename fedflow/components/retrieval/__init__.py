@@ -1,0 +1,1 @@
+"""Retrieving a host's values of known ids, without showing which ids these are."""

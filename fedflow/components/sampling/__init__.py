@@ -1,0 +1,1 @@
+"""Choosing rows: samples, and splits into train, validate and test data."""

@@ -1,0 +1,1 @@
+"""What is done with the scores of a model: credit scores, labels for unlabelled rows."""

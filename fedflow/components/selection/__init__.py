@@ -1,0 +1,1 @@
+"""HeteroFeatureSelection: a cascade of filters that keeps some columns."""

@@ -1,0 +1,1 @@
+"""DataStatistics: what the values of each column are like."""

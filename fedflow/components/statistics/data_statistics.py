@@ -1,0 +1,133 @@
+"""DataStatistics: sums, moments and quantiles of a party's own columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedflow.components.instances.columns import chosen_columns
+from fedflow.components.instances.reading import numbers
+from fedflow.components.statistics.describing import describe
+from fedflow.components.statistics.params import DataStatisticsParams
+from fedflow.sdk import BadData, BadParameter, Context, Model, Outputs, Table, component
+
+META_NAME = "StatisticMeta"
+PARAM_NAME = "StatisticParam"
+MODEL_NAME = "statistic_model"
+
+Described = Mapping[str, Mapping[str, float | None]]  #: column -> statistic -> value
+
+
+@component(
+    "DataStatistics",
+    roles=("guest", "host"),
+    params=DataStatisticsParams,
+    param_name="StatisticsParam",
+    outputs=("data", "model"),
+)
+class DataStatistics:
+    """Computes statistics of the columns, for people and for HeteroFeatureSelection.
+
+    Each party describes its own table; nothing is exchanged. The data pass through unchanged. The
+    basic statistics (`sum`, `mean`, `stddev`, `median`, `min`, `max`, `missing_ratio`,
+    `missing_count`, `skewness`, `kurtosis`, `coefficient_of_variance`) are always computed;
+    `count`, `variance` and quantiles such as `95%` when asked for.
+
+    Variance is that of the population. A quantile is a value of the column, of rank ceil(p / 100 *
+    n), so the median of an even number of values is the lower one. `coefficient_of_variance` is
+    |stddev / mean| with |mean| at least 1e-8. Missing values and those of `abnormal_list` are not
+    counted, except by `missing_count` and `missing_ratio`. Skewness and kurtosis of equal values
+    are 0; what is undefined because a column has no value at all is null. Names that this party's
+    table does not have are left out with a warning, as common parameters name both parties'
+    columns; none at all is an error. With its model as an input (in a predict job) it does nothing.
+
+    Model: `StatisticMeta`, `StatisticParam`. Summary: column -> statistic -> value.
+
+    Unlike FATE: quantiles are exact, whatever `quantile_error` says.
+    """
+
+    def run(self, ctx: Context) -> Outputs:
+        """Describe the chosen columns.
+
+        Raises: BadParameter: an index is out of range, no name is a column here. BadData: no
+            table, row or column; a column is no number or has infinite values.
+        """
+        params: DataStatisticsParams = ctx.params
+        table = ctx.inputs.first("data")
+        if table is None:
+            raise BadData(where="the data input", reason=f"there is no table at {ctx.site}")
+        if not params.need_run:
+            return Outputs(data=(table,), passed=True)
+        if any(model.param_name == PARAM_NAME for model in ctx.inputs.model.values()):
+            return Outputs(data=(table,))
+        columns = chosen_columns(
+            table.schema,
+            params.column_indexes,
+            self._names_here(ctx, table),
+            path=f"{ctx.component}.column_indexes",
+        )
+        if params.column_names and not columns:
+            names = ", ".join(params.column_names[:20])
+            path = f"{ctx.component}.column_names"
+            raise BadParameter(path=path, reason=f"there are no features {names}")
+        if not columns:
+            raise BadData(where=f"table {table.name}", reason="has no columns to describe")
+        if table.count == 0:
+            raise BadData(where=f"table {table.name}", reason="has no rows")
+        described = {}
+        for done, name in enumerate(columns, start=1):
+            described[name] = describe_column(
+                table, name, params.wanted, abnormal=params.abnormal, bias=params.bias
+            )
+            ctx.tracker.progress(done / len(columns))
+        return Outputs(
+            data=(table,), model=_model(params, columns, described), summary=dict(described)
+        )
+
+    @staticmethod
+    def _names_here(ctx: Context, table: Table) -> list[str]:
+        """Return the names asked for that this party has: common parameters name all parties'."""
+        names: list[str] = ctx.params.column_names or []
+        if elsewhere := [name for name in names if name not in table.schema.columns]:
+            ctx.log.warning("column_names without effect, not in this table: %s", elsewhere)
+        return [name for name in names if name in table.schema.columns]
+
+
+def describe_column(
+    table: Table,
+    name: str,
+    statistics: Sequence[str],
+    *,
+    abnormal: frozenset[float] = frozenset(),
+    bias: bool = True,
+) -> dict[str, float | None]:
+    """Return `statistics` of one column, which is read alone.
+
+    Raises: BadData: it is no number or has infinite values.
+    """
+    where = f"table {table.namespace}.{table.name}"
+    column = table.read((name,)).column(name)
+    values = numbers(column, name=name, where=where, keep_missing=True)
+    return describe(values, statistics, abnormal=abnormal, bias=bias)
+
+
+def _model(params: DataStatisticsParams, columns: Sequence[str], described: Described) -> Model:
+    results: list[dict[str, Any]] = [
+        {
+            "value_name": statistic,
+            "col_names": list(columns),
+            "values": [described[name][statistic] for name in columns],
+        }
+        for statistic in params.wanted
+    ]
+    return Model(
+        meta_name=META_NAME,
+        param_name=PARAM_NAME,
+        meta={
+            "statistics": list(params.wanted),
+            "static_columns": list(columns),
+            "quantile_error": params.quantile_error,
+            "need_run": params.need_run,
+        },
+        param={"self_values": {"results": results}, "host_values": {}, "model_name": MODEL_NAME},
+    )

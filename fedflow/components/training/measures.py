@@ -1,0 +1,45 @@
+"""Measures of predictions during a training: which have one value, which way they get better."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from fedflow.components.evaluation.binary import BinaryScores
+from fedflow.components.evaluation.metrics import MULTI, REGRESSION, written
+from fedflow.components.evaluation.recorder import Recorder, record_binary, record_classes
+from fedflow.components.evaluation.regression import regression_scores
+
+#: measures that are one number, by kind of evaluation: a summary lists them
+SINGLE_VALUED: Final = {"binary": ("auc", "ks"), "multi": MULTI, "regression": REGRESSION}
+
+_ERRORS = frozenset(name for name in REGRESSION if name.endswith("_error"))
+
+
+def larger_is_better(name: str) -> bool:
+    """Tell whether a larger value of the measure `name` is better: not that of an error."""
+    return name not in _ERRORS
+
+
+def record_measures(
+    recorder: Recorder,
+    kind: str,
+    chosen: AbstractSet[str],
+    *,
+    true: NDArray[Any],
+    predicted: NDArray[Any],
+) -> dict[str, float]:
+    """Record the curves of the `chosen` measures, and return those of one value; one row each.
+
+    Args:
+        kind: `binary` (`true` are booleans, `predicted` probabilities), `multi` (both are classes)
+            or `regression` (both are finite numbers).
+    """
+    if kind == "binary":
+        return record_binary(recorder, set(chosen), BinaryScores(true, predicted))
+    if kind == "multi":
+        return record_classes(recorder, [name for name in MULTI if name in chosen], true, predicted)
+    values = regression_scores(true, predicted)
+    return {name: written(values[name]) for name in REGRESSION if name in chosen}

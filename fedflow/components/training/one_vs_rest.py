@@ -1,0 +1,43 @@
+"""Several classes: one training for each class against all others.
+
+| message | from -> to | value |
+|---|---|---|
+| classes | guest -> hosts, arbiter | {count}: how many classes there are, not which |
+
+The messages of training number i have the tags `model_<i>.<tag>`, classes in sorted order.
+"""
+
+from __future__ import annotations
+
+from fedflow.base.errors import CodecError
+from fedflow.components.training.nested import TaggedTracker, nested
+from fedflow.sdk import Context, Role
+
+MAX_CLASSES = 1000  #: so that a wrong label column does not start a training per row
+
+
+def agree_on_classes(ctx: Context, count: int | None) -> int:
+    """Return how many classes the guest has, which alone knows (`count`); all parties call this.
+
+    Raises: CodecError: an impossible number. ValueError: the guest has more than `MAX_CLASSES`.
+    """
+    if count is not None:
+        if count > MAX_CLASSES:
+            raise ValueError(f"{count} classes; at most {MAX_CLASSES} are possible")
+        others = (*ctx.sites_of(Role.HOST), *ctx.sites_of(Role.ARBITER))
+        ctx.federation.send("classes", {"count": count}, to=others)
+        return count
+    told = ctx.federation.recv("classes", from_=ctx.only(Role.GUEST))
+    number = told.get("count") if isinstance(told, dict) else None
+    if type(number) is not int or not 2 <= number <= MAX_CLASSES:
+        raise CodecError(reason="classes: not a possible number")
+    return number
+
+
+def class_context(ctx: Context, number: int) -> Context:
+    """Return the context of the training of class `number`, from 0.
+
+    Losses of single classes are not recorded, as in FATE; other metrics are `model_<i>.<name>`.
+    """
+    tag = f"model_{number}"
+    return nested(ctx, tag, tracker=TaggedTracker(ctx.tracker, tag, frozenset({"LOSS"})))

@@ -1,0 +1,47 @@
+"""Which roles and connected ports a training or prediction can have.
+
+Source: reference/components.md section 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedflow.sdk import PlannedRun, Role
+
+
+def check_roles(run: PlannedRun, module: str, *, single: Sequence[Role], hosts: int | None) -> None:
+    """Do nothing if each role of `single` is there once, and hosts, at most `hosts` (None: any).
+
+    Raises: ValueError: a role is missing, or has too many parties.
+    """
+    for role in single:
+        if len(run.sites_of(role)) != 1:
+            raise ValueError(f"role: {module} needs exactly one {role.value}")
+    found = len(run.sites_of(Role.HOST))
+    if not found:
+        raise ValueError(f"role: {module} needs at least one host")
+    if hosts is not None and found > hosts:
+        raise ValueError(f"role: {module} works with {hosts} host, not with {found}")
+
+
+def check_ports(run: PlannedRun, *, alone: str | None) -> None:
+    """Do nothing if the connected ports say what to do.
+
+    Args:
+        alone: the parameter with which `train_data` is the only input.
+
+    Raises: ValueError: they do not.
+    """
+    ports = set(run.data_ports)
+    if "train_data" in ports:
+        if "test_data" in ports:
+            raise ValueError("input.data: train_data together with test_data")
+        if alone and (ports != {"train_data"} or run.has_model):
+            raise ValueError(f"{alone}: takes train_data alone, no other data and no model")
+    elif "validate_data" in ports:
+        raise ValueError("input.data: validate_data without train_data")
+    elif not run.has_model:
+        raise ValueError("input.model: test_data needs a trained model")
+    if "eval_data" in ports and ports & {"validate_data", "test_data"}:
+        raise ValueError("input.data: eval_data together with validate_data or test_data")
