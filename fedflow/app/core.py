@@ -33,6 +33,7 @@ from fedflow.app.ports import (
     ModelBlobs,
     PartyClient,
     PartyServers,
+    ProviderChoice,
     Sessions,
     Store,
     Wakeup,
@@ -81,6 +82,7 @@ class Ports:
     salt: int  #: of this server's job ids, 0 to 999
     speaks: Speaks = OURS  #: what this server accepts of others
     servers: PartyServers = field(default_factory=OnlyServer)  #: of this party
+    providers: ProviderChoice | None = None  #: None: all components come with fedflow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -286,6 +288,7 @@ def _party_half(
         sessions=ports.sessions,
         models=shared.models,
         settings=worker_settings,
+        providers=ports.providers,
     )
     tasks = PartyTasks(
         launcher=launcher,

@@ -11,6 +11,7 @@
 | `spool` | values in transit between executors |
 | `uploads` | files being uploaded |
 | `downloads` | files that jobs wrote for people |
+| `providers` | folders with components, which may be registered |
 | `models` | contents of models, and archives made for other programs |
 | `run` | sockets, pid file, who this server is |
 | `keys` | this party's own key pair, for signing |
@@ -47,6 +48,15 @@ class Folders:
     def shared_mark(self) -> Path:
         """Return the file by which servers see that they share a folder."""
         return self.shared / ".fedflow-shared"
+
+    @property
+    def providers(self) -> Path:
+        return self.home / "providers"
+
+    @property
+    def provider_book(self) -> Path:
+        """Return the file that remembers which providers are registered."""
+        return self.home / "providers.json"
 
     @property
     def tables(self) -> Path:

@@ -28,7 +28,10 @@ from fedflow.domain.models import (
     ModelTag,
     ModelVersion,
 )
+from fedflow.domain.planned_run import PlannedRun
+from fedflow.domain.providers import Manifest, RegisteredProvider
 from fedflow.domain.records import (
+    ColumnFacts,
     Command,
     Connector,
     Engine,
@@ -836,6 +839,10 @@ class Launch(Protocol):
     @property
     def work_dir(self) -> Path: ...
 
+    @property
+    def provider(self) -> Manifest | None:
+        """Return the registered provider whose interpreter runs it; None: the server's own."""
+
 
 class ExecutorEvents(Protocol):
     """What an executor tells about its processes."""
@@ -952,9 +959,18 @@ class BoundFiles(Protocol):
 
     def look(
         self, path: Path, *, head: bool, id_delimiter: str, makes_ids: bool,
-        names: tuple[str, ...] | None,
+        names: tuple[str, ...] | None, whole: bool,
     ) -> tuple[Any, tuple[tuple[str, ...], ...]]:  # fmt: skip
-        """Return the schema of a CSV file, and its first rows as text. Raises: BadData."""
+        """Return the schema of a file, and its first rows as text; `whole`: what follows the id is
+        one text. Raises: BadData.
+        """
+
+
+class TableFacts(Protocol):
+    """Knows what was counted of tables when they were written."""
+
+    def read(self, table: TableRecord) -> Sequence[ColumnFacts]:
+        """Return the facts of the columns behind the id, as far as they were counted."""
 
 
 class Archives(Protocol):
@@ -978,8 +994,68 @@ class Catalog(Protocol):
     def modules(self) -> Mapping[str, Any]:
         """Return `domain.job_spec.ModuleInfo` by lower-case name and alias."""
 
-    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
-        """Check parameters. Raises: BadParameter, UnknownComponent."""
+    def check(
+        self,
+        module: str,
+        parameters: Mapping[str, Any],
+        *,
+        path: str,
+        run: PlannedRun | None = None,
+        provider: str | None = None,
+    ) -> None:
+        """Check parameters, and the run that is planned with them if one is given.
+
+        `provider` is what the job asks for, as `name@version`.
+
+        Raises: BadParameter: with all mistakes. UnknownComponent.
+        """
+
+
+class ProviderFolders(Protocol):
+    """Folders of this machine with components."""
+
+    def read(self, path: str) -> Manifest:
+        """Return what a folder says of itself. Raises: ProviderRefused."""
+
+
+class ProviderBook(Protocol):
+    """Remembers the registered providers of this server."""
+
+    def all(self) -> Sequence[RegisteredProvider]:
+        """Return them in the order of their registration."""
+
+    def put(self, provider: RegisteredProvider) -> None:
+        """Add a version of a provider, in place of an earlier one; it becomes the last one."""
+
+    def remove(self, name: str, version: str) -> bool:
+        """Forget a version; False if it was not there."""
+
+
+class ProviderHost(Protocol):
+    """Asks the interpreters of providers about their components."""
+
+    def describe(self, manifest: Manifest) -> list[dict[str, Any]]:
+        """Return what `components.registry.describe` says of each. Raises: ProviderRefused."""
+
+    def check(
+        self,
+        manifest: Manifest,
+        module: str,
+        parameters: Mapping[str, Any],
+        *,
+        path: str,
+        run: PlannedRun | None = None,
+    ) -> None:
+        """Check parameters as `Catalog.check`. Raises: BadParameter, ProviderRefused."""
+
+
+class ProviderChoice(Protocol):
+    """Knows which provider runs a module."""
+
+    def provider_of(self, module: str, asked: str | None) -> Manifest | None:
+        """Return the registered provider of a module, in the version that is asked for as
+        `name@version`; None: it comes with fedflow. Raises: ProviderRefused: there is no such one.
+        """
 
 
 class ParameterBook(Protocol):

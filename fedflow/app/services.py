@@ -11,6 +11,7 @@ from fedflow.app.administration.servers import Servers
 from fedflow.app.commands import Commands
 from fedflow.app.data.bindings import Bindings
 from fedflow.app.data.provenance import Provenance
+from fedflow.app.data.table_details import TableDetails
 from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
 from fedflow.app.data.transfers import Transfers
@@ -28,6 +29,7 @@ from fedflow.app.models.model_exchange import ModelExchange
 from fedflow.app.models.model_store import ModelStoring
 from fedflow.app.models.model_tags import ModelTags
 from fedflow.app.models.models import ModelRepository
+from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.party.worker_models import WorkerModels
 from fedflow.app.party.workers import Workers
 from fedflow.app.scheduling.control import JobControl
@@ -43,6 +45,7 @@ class DataServices:
 
     bindings: Bindings
     provenance: Provenance
+    table_details: TableDetails
     table_schemas: TableSchemas
     tables: Tables
     transfers: Transfers
@@ -51,7 +54,7 @@ class DataServices:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelServices:
-    """The use cases of `/v1/model`, `/v1/checkpoint` and of executors' models."""
+    """The use cases of `/v1/model`, `/v1/checkpoint`, `/v1/component/woe_array` and executors'."""
 
     repository: ModelRepository
     deployment: Deployment
@@ -59,6 +62,7 @@ class ModelServices:
     exchange: ModelExchange
     storing: ModelStoring
     tags: ModelTags
+    woe_arrays: WoeArrays
     workers: WorkerModels
 
 

@@ -526,7 +526,7 @@ class BadData(FedflowError):
     """{where}: {reason}."""
 
     code, retcode, http = 1404, 100, 400
-    hint = "Correct the data and upload it again; nothing of this file was kept."
+    hint = "Correct the data, or what the parameters say of them; nothing was kept of it."
 
 
 class FileNotAllowed(FedflowError):
@@ -696,6 +696,13 @@ class BadParameter(FedflowError):
     code, retcode, http = 1701, 101, 400
     hint = "docs/components.md lists the parameters of each component with type and range."
 
+    def __init__(self, *, more: Sequence[tuple[str, str]] = (), **fields: Any) -> None:
+        """`more` are further mistakes, each (path, reason); the message lists all."""
+        path, reason = fields["path"], str(fields["reason"])
+        self.mistakes = ((str(path), reason), *more)
+        listed = "; ".join([reason, *(f"{where}: {what}" for where, what in more)])
+        super().__init__(**{**fields, "reason": listed})
+
 
 class UnknownComponent(FedflowError):
     """No component module {module!r}."""
@@ -737,6 +744,13 @@ class CacheNotFound(FedflowError):
 
     code, retcode, http = 1707, 101, 404
     hint = "Name the job and component that made it (Intersection with run_cache), or its key."
+
+
+class ProviderRefused(FedflowError):
+    """The provider {provider} cannot be used: {reason}."""
+
+    code, retcode, http = 1708, 103, 400
+    hint = "docs/write-a-component.md says what a provider folder holds and how it is registered."
 
 
 # --- 1800: settings and start-up ----------------------------------------------------------------
@@ -912,6 +926,13 @@ class ModelStoreUnavailable(FedflowError):
 
     code, retcode, http = 2012, 100, 503
     hint = "Check `model_store_address` and that the store runs."
+
+
+class WrongWoeArrays(FedflowError):
+    """The weights of evidence of {component} cannot be used: {reason}."""
+
+    code, retcode, http = 2013, 101, 400
+    hint = "Extract them from the guest's share of a binning and merge them into its host's share."
 
 
 class ModelNotDeployed(FedflowError):

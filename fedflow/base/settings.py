@@ -164,6 +164,11 @@ class Download(_Section, frozen=True, kw_only=True):
     allowed_folders: tuple[str, ...] = ()
 
 
+class ProviderSettings(_Section, frozen=True, kw_only=True):
+    #: server folders below which providers may be registered, beside `providers` in the home folder
+    allowed_folders: tuple[str, ...] = ()
+
+
 class ModelStoreAddress(_Section, frozen=True, kw_only=True):
     """Where `model/store` copies models to, and `model/restore` fetches them from."""
 
@@ -203,6 +208,7 @@ class Settings(_Section, frozen=True, kw_only=True):
     federation: FederationLimits = FederationLimits()
     upload: Upload = Upload()
     download: Download = Download()
+    provider: ProviderSettings = ProviderSettings()
     model_store_address: ModelStoreAddress = ModelStoreAddress()
     log: Log = Log()
 

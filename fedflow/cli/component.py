@@ -1,13 +1,17 @@
-"""`fedflow component`: which modules a server can run, and their parameters."""
+"""`fedflow component`: which modules a server can run, their parameters, and trials of them."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
 from fedflow.base.errors import UnknownComponent
+from fedflow.cli.component_trial import TrialOptions, try_component
+from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.groups import Nouns
-from fedflow.cli.output import json_text
-from fedflow.cli.session import Session, asks_server
+from fedflow.cli.output import Output, json_text
+from fedflow.cli.session import Session, as_json, asks_server
 
 
 @click.group(cls=Nouns)
@@ -39,9 +43,63 @@ def describe(at: Session, module: str) -> None:
     def text() -> None:
         at.out.note(f"module      {one.module}")
         at.out.note(f"what        {one.summary}")
+        at.out.note(f"provider    {one.provider or 'fedflow'}")
         at.out.note(f"roles       {', '.join(one.roles)}")
         at.out.note(f"data in     {', '.join(one.data_ports) or '-'}")
         at.out.note(f"out         {', '.join(one.outputs) or '-'}")
         at.out.note(f"parameters  {json_text(one.parameters)}")
 
     at.out.result(one, text)
+
+
+@command.command()
+@click.argument("module")
+@click.option(
+    "--provider",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="The module is one of this provider folder.",
+)
+@click.option(
+    "--site",
+    "sites",
+    multiple=True,
+    metavar="SITE",
+    help="A site that runs it, `host-10001`, or a role; again for more. Default: one per role.",
+)
+@click.option(
+    "--data",
+    "files",
+    multiple=True,
+    metavar="SITE=FILE",
+    help="CSV file of a site, first column the id; again for more. Default: the example's.",
+)
+@click.option(
+    "--params",
+    multiple=True,
+    metavar="[SITE=]JSON",
+    help="Parameters, of all sites or of one on top; `@FILE` reads them. May be given again.",
+)
+@click.option("--port", default="data", show_default=True, help="Input port that the files go to.")
+@click.option("--label", default="y", show_default=True, help="Column with the label, if any.")
+@click.option("--raw", is_flag=True, help="Tables hold text, as an upload makes them.")
+@click.option("--rows", default=5, show_default=True, help="So many rows of outputs are shown.")
+@click.option("--cores", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--timeout", default=60.0, show_default=True, help="For the run, seconds.")
+@as_json
+def test(
+    module: str, provider: Path | None, sites: tuple[str, ...], files: tuple[str, ...],
+    params: tuple[str, ...], port: str, label: str, raw: bool, rows: int, cores: int,
+    timeout: float, as_json: bool,
+) -> None:  # fmt: skip
+    """Run MODULE at all its sites in this process, and show what comes out.
+
+    MODULE is a name, or `module:attribute` of Python. No server is asked. Exit code 3 if a site
+    failed.
+    """
+    options = TrialOptions(
+        module=module, provider=provider, sites=sites, files=files, params=params, port=port,
+        label=label, raw=raw, rows=rows, cores=cores, timeout_s=timeout,
+    )  # fmt: skip
+    if not try_component(options, Output(as_json=as_json)):
+        raise click.exceptions.Exit(ExitCode.JOB_FAILED)

@@ -45,7 +45,7 @@ class UploadSpec:
     "-f",
     "--file",
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
-    help="CSV file on this machine.",
+    help="CSV, Parquet or Arrow file on this machine.",
 )
 @click.option("-n", "--namespace", metavar="NAME", help="Namespace of the table.")
 @click.option("-t", "--table", metavar="NAME", help="Name of the table.")
@@ -59,7 +59,7 @@ class UploadSpec:
 @click.option("--no-wait", is_flag=True, help="Return when the file is sent.")
 @asks_server
 def upload(at: Session, /, conf: dict[str, Any] | None, no_wait: bool, **options: Any) -> None:
-    """Send a CSV file and make a table of it."""
+    """Send a file (CSV, Parquet, Arrow) and make a table of it."""
     spec = upload_spec(conf or {}, options)
     sent = send(at.client, at.out, spec)
     if no_wait:

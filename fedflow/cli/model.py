@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fedflow.cli import session
-from fedflow.cli.files import JsonFile, existing_file, folder
+from fedflow.cli.files import JsonFile, existing_file, folder, new_file
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_view import wait_for
 from fedflow.cli.output import json_text, moment
@@ -207,6 +207,49 @@ def restore(
 ) -> None:
     """Bring a share back from the external model store."""
     _show_job(at, at.client.models.restore(model_id, version, site, sha256=sha256), wait_)
+
+
+# --- weights of evidence of a host's bins ---------------------------------------------------------
+
+
+@command.command("woe-extract")
+@session.model_version
+@session.one_site
+@session.component
+@click.option("--host", metavar="ID", help="Party id of the host. Default: the first one.")
+@click.option("-o", "--output", type=new_file, required=True, help="JSON file to write.")
+@asks_server
+def woe_extract(
+    at: Session, *, model_id: str, version: str, site: Site, component: str, host: str | None,
+    output: Path,
+) -> None:  # fmt: skip
+    """Save what a guest's binning knows of a host's bins, for that host."""
+    found = at.client.models.woe_arrays(model_id, version, site, component, host=host)
+    try:
+        output.write_text(json_text(found), encoding="utf-8")
+    except OSError as exc:
+        raise click.ClickException(f"{output}: {exc.strerror or exc}") from exc
+    at.out.done(
+        {"file": str(output), "columns": len(found)},
+        f"The woe of {len(found)} columns was saved: {output}",
+    )
+
+
+@command.command("woe-merge")
+@session.model_version
+@session.one_site
+@session.component
+@click.option("-i", "--input", "arrays", type=JsonFile(), required=True, help="What was saved.")
+@asks_server
+def woe_merge(
+    at: Session, *, model_id: str, version: str, site: Site, component: str, arrays: dict[str, Any]
+) -> None:
+    """Put what `model woe-extract` saved at the guest into a host's share."""
+    at.client.models.merge_woe_arrays(model_id, version, site, component, arrays)
+    at.out.done(
+        {"model_id": model_id, "model_version": version, "site": site.key, "columns": len(arrays)},
+        f"{component} of {site} has the woe of {len(arrays)} columns now.",
+    )
 
 
 # --- serving, conversion --------------------------------------------------------------------------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import click
 
-from fedflow.cli import session
 from fedflow.cli.groups import Nouns
 from fedflow.cli.session import Session, asks_server
 
@@ -26,9 +25,20 @@ def list_(at: Session) -> None:
 
 
 @command.command()
-@session.json_file
+@click.argument("path", type=click.Path(path_type=Path))
 @asks_server
-def register(at: Session, conf: dict[str, Any]) -> None:
-    """Add a provider of the server's machine."""
-    at.client.providers.register(conf)
-    at.out.done({"registered": True}, "The provider was added.")
+def register(at: Session, path: Path) -> None:
+    """Add the provider in the folder PATH of the server's machine, or look at it anew."""
+    added = at.client.providers.register(str(path.expanduser().absolute()))
+    names = ", ".join(added.components)
+    at.out.done(added, f"Provider {added.name}@{added.version} was added with {names}.")
+
+
+@command.command()
+@click.argument("name")
+@click.argument("version")
+@asks_server
+def delete(at: Session, name: str, version: str) -> None:
+    """Forget a version of a provider; its folder stays."""
+    at.client.providers.delete(name, version)
+    at.out.done({"deleted": f"{name}@{version}"}, f"Provider {name}@{version} was deleted.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -119,9 +120,20 @@ class ProviderCalls(_Calls):
         )
         return typed
 
-    def register(self, conf: Document) -> None:
-        """Add a provider: `name`, `version`, `path` on the server. Raises: NotSupportedYet."""
-        self._connection.do("provider/register", read_document(conf))
+    def register(self, path: str, *, name: str = "", version: str = "") -> Provider:
+        """Add the provider in a folder of the server's machine, and return it.
+
+        A name or version that is given must be the folder's own. Raises: ProviderRefused.
+        """
+        body = {"path": path, "name": name, "version": version}
+        found: Provider = self._connection.do(
+            "provider/register", {k: v for k, v in body.items() if v}, Provider
+        )
+        return replace(found, is_default=True)
+
+    def delete(self, name: str, version: str) -> None:
+        """Forget a version of a provider; its folder stays."""
+        self._connection.do("provider/delete", {"name": name, "version": version})
 
 
 class ResourceCalls(_Calls):

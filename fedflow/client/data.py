@@ -33,7 +33,7 @@ class DataCalls:
         more: Mapping[str, Any] | None = None,
         progress: Progress | None = None,
     ) -> Uploaded:
-        """Send a CSV file to the server, which makes a table of it in a job of its own.
+        """Send a file (CSV, Parquet, Arrow) to the server, which makes a table of it in a job.
 
         The file is streamed. `head`: its first line names the columns. `drop` replaces a table of
         the same name. `more` are other parameters of FATE's upload (`extend_sid`, `with_meta`,

@@ -209,6 +209,42 @@ class ModelCalls:
         found: Archive = self._connection.do("model/archive/packaging", body, Archive)
         return found
 
+    def woe_arrays(
+        self,
+        model_id: str,
+        version: str,
+        site: Site,
+        component: str,
+        *,
+        host: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the weights of evidence of a host's bins, by anonymous column, of a guest's share.
+
+        Of the first host, without its party id. For the host's `merge_woe_arrays`.
+        Raises: ModelNotFound, ModelComponentNotFound, WrongWoeArrays.
+        """
+        body = {**_share(model_id, version, site), "component_name": component}
+        if host is not None:
+            body["host_party_id"] = host
+        found: dict[str, Any] = self._connection.do(
+            "component/woe_array/extract", body, dict[str, Any]
+        )
+        return found
+
+    def merge_woe_arrays(
+        self, model_id: str, version: str, site: Site, component: str, arrays: Document
+    ) -> None:
+        """Put what `woe_arrays` gave at the guest into a host's share of a binning.
+
+        Raises: ModelNotFound, ModelComponentNotFound, WrongWoeArrays: nothing was changed.
+        """
+        body = {
+            **_share(model_id, version, site),
+            "component_name": component,
+            "woe_array": read_document(arrays),
+        }
+        self._connection.do("component/woe_array/merge", body)
+
 
 class TagCalls:
     """Tags, and the versions that have them. A version is named by its `model_version`."""

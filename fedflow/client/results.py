@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -317,6 +317,31 @@ def tasks_html(tasks: tuple[TaskView, ...]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TableColumn:
+    """What the cells of one column amount to."""
+
+    name: str
+    kind: str  #: `number` or `text`
+    count: int  #: rows
+    missing: int
+    min: float | None = None  #: None: there is no number
+    max: float | None = None
+    mean: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MadeBy:
+    """The task that made a table, and the name of that output."""
+
+    job_id: str
+    component_name: str
+    role: str
+    party_id: str
+    data_name: str
+    task_version: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TableInfo:
     """What the server knows of a table; a table that does not exist has `exists` False."""
 
@@ -328,6 +353,8 @@ class TableInfo:
     schema: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
     enabled: bool = True  #: jobs may read it
+    made_by: MadeBy | None = None  #: None: no task that the server knows
+    columns: Sequence[TableColumn] = ()  #: behind the id, at most 1,000
 
     def __repr__(self) -> str:
         rows = f"{self.count} rows" if self.exists else "does not exist"
@@ -431,7 +458,8 @@ class ModuleInfo:
     outputs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     summary: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict)  #: JSON schema
+    parameters: Mapping[str, Any] | None = field(default_factory=dict)  #: JSON schema
+    provider: str = ""  #: registered provider that has it; empty: it comes with fedflow
 
     def __repr__(self) -> str:
         return f"<Module {self.module}>"

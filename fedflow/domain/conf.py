@@ -11,7 +11,7 @@ FATE has no class names for these mistakes, so `rule` is our own word.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,6 +60,7 @@ class Overlay:
     role: Role
     indexes: frozenset[int]  #: positions in the role's list of parties
     values: JsonObject
+    path: str  #: of what holds the values, as `$.conf.component_parameters.role.host.0`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,6 +74,12 @@ class Layers:
         """Return the layers for the party at `index` of `role`, the common one first."""
         matching = (o.values for o in self.overlays if o.role is role and index in o.indexes)
         return (self.common, *matching)
+
+    def with_paths(self, role: Role, index: int, section: str) -> list[tuple[str, JsonObject]]:
+        """Return the same with the path of each layer of a `section` of the conf."""
+        found = [(f"$.conf.{section}.common", self.common)]
+        matching = (o for o in self.overlays if o.role is role and index in o.indexes)
+        return found + [(o.path, o.values) for o in matching]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,12 +111,39 @@ class Conf:
                 merged = merge_objects(merged, values, depth=PARAMETER_DEPTH)
         return copy_object(merged)
 
+    def path_of(self, component_name: str, site: Site, members: Sequence[str]) -> str:
+        """Return the path of what a parameter of a component is set by at one of the job's sites.
+
+        `members` lead to it, as `("encrypt_param", "key_length")`; for one that is set nowhere it
+        is where it might be. Raises: KeyError: unknown site.
+        """
+        layers = self.component_parameters.with_paths(
+            site.role, self.index_of(site), "component_parameters"
+        )
+        best, depth = layers[0][0], -1
+        for path, layer in layers:
+            reached = _depth(layer, (component_name, *members))
+            if reached and reached >= depth:
+                best, depth = path, reached
+        for name in (component_name, *members):
+            best = child(best, name)
+        return best
+
     def index_of(self, site: Site) -> int:
         """Return the position of `site` in its role's list. Raises: KeyError: it is not a site."""
         parties = self.roles.get(site.role, ())
         if site.party_id not in parties:
             raise KeyError(f"{site} is not a site of this job")
         return parties.index(site.party_id)
+
+
+def _depth(values: object, members: Sequence[str]) -> int:
+    """Return how many of the members, one inside the other, there are."""
+    for depth, name in enumerate(members):
+        if not isinstance(values, dict) or name not in values:
+            return depth
+        values = values[name]
+    return len(members)
 
 
 def version_of(conf: JsonObject) -> str:
@@ -371,12 +405,12 @@ class _Sections:
                 message = "a component name where the index of a party belongs: taken as `all`"
                 self.report.warn(at, message)
                 checked = read({key: values}, path)
-                indexes = frozenset(range(parties))
+                indexes, at = frozenset(range(parties)), path
             else:
                 indexes = self._indexes(key, at, parties=parties)
                 checked = read(self._object_or_none(values, at), at) if indexes else {}
             if indexes:
-                overlays.append(Overlay(role=role, indexes=indexes, values=checked))
+                overlays.append(Overlay(role=role, indexes=indexes, values=checked, path=at))
         return overlays
 
     def _is_misplaced(self, key: str) -> bool:

@@ -24,6 +24,7 @@ from fedflow.domain.document import (
 )
 from fedflow.domain.dsl import Component, Mode, edges_of, parse_dsl
 from fedflow.domain.job_parameters import JobParameters, merge_job_parameters
+from fedflow.domain.planned_run import PlannedRun
 from fedflow.domain.resources import Demand, demand_at
 from fedflow.domain.rules import Rules, make_rules
 from fedflow.domain.site import Role, Site
@@ -42,6 +43,8 @@ class ModuleInfo:
     needs_input: bool  #: at least one data port must be connected
     outputs: tuple[str, ...]  #: kinds that it may write: data, model, cache
     repeatable: bool = True  #: the same inputs and parameters give results that are as good
+    provider: str = ""  #: registered provider that has it; empty: it comes with fedflow
+    versions: tuple[str, ...] = ()  #: of that provider, the one used without a word last
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +113,18 @@ class JobSpec:
         """
         parameters = self.settings.parameters_of(component_name, site)
         return parameters if site.role in self.modules[component_name].roles else {}
+
+    def planned_run(self, component_name: str, site: Site) -> PlannedRun:
+        """Return what is known of a component's run at a site. Raises: KeyError: unknown name."""
+        component = self._by_name[component_name]
+        models = (*component.model, *component.isometric_model, *component.stored_models)
+        return PlannedRun(
+            site=site,
+            sites=self.sites_of(component_name),
+            data_ports=tuple(component.data),
+            has_model=bool(models),
+            has_cache=bool(component.cache),
+        )
 
     def provider_of(self, component_name: str, site: Site) -> str | None:
         """Return the provider that the conf, else the DSL, asks for; None if neither does.

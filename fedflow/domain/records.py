@@ -383,6 +383,19 @@ class TableRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ColumnFacts:
+    """What the cells of one column of a table amount to; counted while the table was written."""
+
+    name: str
+    kind: str  #: `number` or `text`
+    count: int  #: rows
+    missing: int  #: empty cells, `NULL`, `null`, `NA`, NaN
+    least: float | None = None  #: None: no number in it, or an infinite one
+    greatest: float | None = None
+    mean: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Connector:
     """How to reach another storage; the values may hold credentials."""
 

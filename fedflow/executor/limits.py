@@ -9,6 +9,8 @@ from typing import Final
 
 from fedflow.base.errors import BadSetting
 
+OUTPUT_FILE: Final = "stdout.log"  #: what a worker and its children print, in its log folder
+
 PRELOAD: Final[tuple[str, ...]] = (
     "numpy",
     "pyarrow",
@@ -63,6 +65,7 @@ class ExecutorLimits:
     stable_s: float = 10.0  #: a zygote that lived this long resets the pause, seconds
     launch_attempts: int = 3  #: zygotes that may be lost over one launch before it is given up
     line_bytes: int = 64 * 1024 * 1024  #: longest message to or from a zygote, bytes
+    output_bytes: int = 64 * 1024 * 1024  #: what is kept of what a run prints, bytes
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:

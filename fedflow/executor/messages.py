@@ -2,15 +2,16 @@
 
 | from | op | members |
 |---|---|---|
-| server | start | launch_id, spec_path, log_dir, work_dir |
+| server | start | launch_id, spec_path, log_dir, work_dir, command |
 | server | describe | id |
-| server | check | id, module, parameters, path |
+| server | check | id, module, parameters, path, run (a planned run, or null) |
 | zygote | ready | pid, problems (providers that could not be loaded) |
 | zygote | started | launch_id, pid, start_time |
 | zygote | not_started | launch_id, reason |
 | zygote | exited | launch_id, code or null, signal or null |
-| zygote | reply | id, data or error {name, fields} |
+| zygote | reply | id, data or error {name, fields, mistakes of parameters} |
 
+`command` is null, or `{arguments, env}`: how the interpreter of a provider is started.
 A child runs only after its `started` was handed to the socket. So a launch whose `started` did not
 arrive did not run, and may be sent to the next zygote.
 """

@@ -8,29 +8,28 @@ again (`messages.py` says why that is safe).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedflow.app.ports import ExecutorEvents, Launch
 from fedflow.base.clock import Clock, SystemClock, pause
-from fedflow.base.errors import (
-    BadParameter,
-    ComponentFailed,
-    ExecutorNotStarted,
-    FedflowError,
-    NotSupportedYet,
-    UnknownComponent,
-)
+from fedflow.base.errors import BadParameter, ExecutorNotStarted
+from fedflow.domain.planned_run import PlannedRun
 from fedflow.domain.records import Handle
+from fedflow.executor.answers import raise_told
 from fedflow.executor.ladder import StopLadder
-from fedflow.executor.limits import PRELOAD, ExecutorLimits, child_environment
+from fedflow.executor.limits import OUTPUT_FILE, PRELOAD, ExecutorLimits, child_environment
 from fedflow.executor.messages import Message, encode
 from fedflow.executor.processes import this_host
+from fedflow.executor.provider_process import provider_command, provider_environment
 from fedflow.executor.watch import ProcessWatch
 from fedflow.executor.zygote_process import ZygoteLost, ZygoteProcess
 
@@ -38,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 _TICK_S = 0.5  #: how often launches that do not come off are looked for
 _KILL_WAIT_S = 3.0  #: after SIGKILL, how long `close` waits for the last process
-_ANSWERS: tuple[type[FedflowError], ...] = (BadParameter, UnknownComponent, NotSupportedYet)
 
 
 @dataclass(slots=True)
@@ -91,6 +89,7 @@ class ZygoteExecutor:
         self._ready = False
         self._pending: dict[str, _Pending] = {}
         self._running: dict[str, Handle] = {}  # children of the present zygote
+        self._outputs: dict[str, Path] = {}  # what they print, by launch id
         self._questions: dict[int, _Question] = {}
         self._numbers = itertools.count(1)
         self._stop = threading.Event()
@@ -156,6 +155,7 @@ class ZygoteExecutor:
                 "spec_path": str(launch.spec_path),
                 "log_dir": str(launch.log_dir),
                 "work_dir": str(launch.work_dir),
+                "command": self._command(launch),
             }
         )
         with self._changed:
@@ -166,10 +166,20 @@ class ZygoteExecutor:
             now_s = self._clock.monotonic_s()
             pending = _Pending(line=line, since_s=now_s, task=str(launch.task))
             self._pending[launch.launch_id] = pending
+            self._outputs[launch.launch_id] = launch.log_dir / OUTPUT_FILE
             zygote = self._zygote if self._ready else None
             pending.sent = zygote is not None
         if zygote is not None:
             self._send(zygote, line)
+
+    def _command(self, launch: Launch) -> dict[str, Any] | None:
+        """Return how a provider's run is started; None: by the zygote itself."""
+        if launch.provider is None:
+            return None
+        return {
+            "arguments": provider_command(launch.provider, "fedflow.worker.run"),
+            "env": provider_environment(launch.provider, self._env),
+        }
 
     def stop(self, handle: Handle, *, grace_s: float) -> None:
         """End a process group: SIGTERM, after `grace_s` seconds SIGKILL. Returns at once."""
@@ -196,8 +206,15 @@ class ZygoteExecutor:
         found: list[dict[str, Any]] = self._ask("describe", {})
         return found
 
-    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
-        """Check a component's parameters as its run will.
+    def check(
+        self,
+        module: str,
+        parameters: Mapping[str, Any],
+        *,
+        path: str,
+        run: PlannedRun | None = None,
+    ) -> None:
+        """Check a component's parameters, and the planned run if one is given, as its run will.
 
         Raises: BadParameter, UnknownComponent, NotSupportedYet. ExecutorNotStarted: no answer
         within `reply_timeout_s`.
@@ -209,7 +226,9 @@ class ZygoteExecutor:
             raise BadParameter(path=path, reason=f"not plain JSON ({exc})") from exc
         if len(text) > self._limits.line_bytes // 2:
             raise BadParameter(path=path, reason="too long")
-        self._ask("check", {"module": module, "parameters": text, "path": path})
+        planned = run.to_json() if run is not None else None
+        asked = {"module": module, "parameters": text, "path": path, "run": planned}
+        self._ask("check", asked)
 
     def _ask(self, op: str, members: Mapping[str, Any]) -> Any:
         """Return the zygote's answer; a zygote that dies over it is replaced and asked again."""
@@ -274,6 +293,7 @@ class ZygoteExecutor:
                 for message in zygote.receive(_TICK_S):
                     self._hear(zygote, message)
                 self._check_life(zygote, born_s)
+                self._cut_outputs()
         except ZygoteLost as exc:
             reason = str(exc)
         finally:
@@ -290,6 +310,19 @@ class ZygoteExecutor:
         if self._give_up_late() and ready:
             zygote.kill()
             raise ZygoteLost("it does not serve its requests")
+
+    def _cut_outputs(self) -> None:
+        """Keep the beginning of what running processes print, if they print without end.
+
+        The files are open for appending, so the next line goes behind what is kept.
+        """
+        with self._changed:
+            files = list(self._outputs.values())
+        for path in files:
+            with contextlib.suppress(OSError):  # nothing was printed yet, or the folder is gone
+                if path.stat().st_size > self._limits.output_bytes:
+                    os.truncate(path, self._limits.output_bytes)
+                    logger.warning("%s was cut.", path, extra={"action": "output"})
 
     def _hear(self, zygote: ZygoteProcess, message: Message) -> None:
         try:
@@ -342,12 +375,14 @@ class ZygoteExecutor:
     def _launch_failed(self, launch_id: str, reason: str) -> None:
         with self._changed:
             known = self._pending.pop(launch_id, None) is not None
+            self._outputs.pop(launch_id, None)
         if known:
             self._events.not_started(launch_id, reason)
 
     def _exited(self, launch_id: str, code: int | None, number: int | None) -> None:
         with self._changed:
             known = self._running.pop(launch_id, None) is not None
+            self._outputs.pop(launch_id, None)
             self._changed.notify_all()
         if known:
             self._events.exited(launch_id, code, number)
@@ -422,6 +457,7 @@ class ZygoteExecutor:
                 extra={"action": "exited", "launch_id": launch_id, "pid": handle.pid},
             )
         with self._changed:
+            self._outputs.pop(launch_id, None)
             self._changed.notify_all()
 
     def _send(self, zygote: ZygoteProcess, line: bytes) -> None:
@@ -449,10 +485,5 @@ class ZygoteExecutor:
 
 def _answer(message: Message) -> Any:
     """Return the data of a reply. Raises: the error that it tells."""
-    error = message.get("error")
-    if error is None:
-        return message.get("data")
-    for kind in _ANSWERS:
-        if error["name"] == kind.__name__:
-            raise kind(**error["fields"])
-    raise ComponentFailed(component="The component", reason=str(error["fields"].get("reason")))
+    raise_told(message.get("error"))
+    return message.get("data")

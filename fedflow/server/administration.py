@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from fedflow.app.administration.administration import Administration
 from fedflow.app.administration.info import Info
@@ -18,12 +19,13 @@ from fedflow.app.core import Core
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.job_files import JobFiles
 from fedflow.app.jobs.log_files import LogFiles
-from fedflow.app.ports import PartyClient, Store
+from fedflow.app.ports import PartyClient, ProviderBook, ProviderHost, Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors import BadSetting
 from fedflow.base.examples import examples_folder
 from fedflow.base.settings import Settings
 from fedflow.domain.administration import RegisteredServer
+from fedflow.executor.provider_folder import ProviderFolders
 from fedflow.federation.settings import MIB
 from fedflow.transport.http import HttpServers
 from fedflow.transport.routes import RouteTable, make_routes
@@ -38,6 +40,8 @@ class Neighbourhood:
     clock: Clock
     core: Core
     modules: Modules
+    provider_book: ProviderBook
+    provider_host: ProviderHost
     info: Info
     parties: PartyClient
     keys: Keys
@@ -74,7 +78,18 @@ def build_administration(
         permissions=given.core.permissions,
         keys=given.keys,
         logs=LogFiles(store=given.store, folders=given.folders),
-        providers=Providers(given.modules),
+        providers=Providers(
+            given.modules,
+            folders=ProviderFolders(
+                (
+                    given.folders.providers,
+                    *(Path(f) for f in settings.provider.allowed_folders),
+                )
+            ),
+            book=given.provider_book,
+            host=given.provider_host,
+            clock=given.clock,
+        ),
         registry=registry,
         templates=Templates(examples=examples_folder(), clock=given.clock),
         job_files=JobFiles(store=given.store, folders=given.folders),

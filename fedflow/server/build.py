@@ -30,6 +30,8 @@ from fedflow.base.errors import NotLeading
 from fedflow.base.ids import new_salt
 from fedflow.base.settings import Settings
 from fedflow.executor.processes import this_host
+from fedflow.executor.provider_folder import ProviderFile
+from fedflow.executor.provider_process import ProviderProcesses
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import MIB
 from fedflow.models.blobs import LocalBlobs
@@ -161,7 +163,9 @@ class FedflowServer:
         self._executor = executor_of(self.settings, self._processes)
         self._executor.open()
         self._parts.callback(self._executor.close)
-        self._modules = Modules(self._executor)
+        self._provider_book = ProviderFile(self.folders.provider_book)
+        self._provider_host = ProviderProcesses()
+        self._modules = Modules(self._executor, book=self._provider_book, host=self._provider_host)
 
     def _open_parties(self) -> None:
         """Open the ways to other parties: calls, and values between executors."""
@@ -252,6 +256,7 @@ class FedflowServer:
                 salt=new_salt(),
                 speaks=self._speaks or BEFORE,
                 servers=self._servers,
+                providers=self._modules,
             ),
             folders=self.folders,
             timing=self._timing,
@@ -328,6 +333,8 @@ class FedflowServer:
             clock=self._clock,
             core=core,
             modules=self._modules,
+            provider_book=self._provider_book,
+            provider_host=self._provider_host,
             info=info,
             parties=self._core.parties,
             keys=self._keys,

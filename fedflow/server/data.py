@@ -7,6 +7,7 @@ from pathlib import Path
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.bindings import Bindings
 from fedflow.app.data.provenance import Provenance
+from fedflow.app.data.table_details import TableDetails
 from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
 from fedflow.app.data.transfers import Transfers
@@ -20,6 +21,7 @@ from fedflow.base.ids import new_request_id
 from fedflow.base.settings import Settings
 from fedflow.tables.archives import LocalArchives
 from fedflow.tables.binding import LocalFiles
+from fedflow.tables.statistics_file import LocalColumnFacts
 
 
 def build_data(
@@ -29,6 +31,7 @@ def build_data(
     own_party = settings.party_id or "0"
     readable = tuple(Path(f) for f in settings.upload.allowed_folders)
     writable = (folders.downloads, *(Path(f) for f in settings.download.allowed_folders))
+    provenance = Provenance(store=store)
     return DataServices(
         bindings=Bindings(
             store=store,
@@ -39,7 +42,10 @@ def build_data(
             new_address=new_request_id,
             own_party=own_party,
         ),
-        provenance=Provenance(store=store),
+        provenance=provenance,
+        table_details=TableDetails(
+            store=store, provenance=provenance, facts=LocalColumnFacts(folders.tables)
+        ),
         table_schemas=TableSchemas(store=store, own_party=own_party),
         tables=Tables(
             store=store,

@@ -9,6 +9,7 @@ from fedflow.app.folders import Folders
 from fedflow.app.models.model_exchange import ModelExchange
 from fedflow.app.models.model_store import ModelStoring
 from fedflow.app.models.model_tags import ModelTags
+from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.party.worker_models import WorkerModels
 from fedflow.app.ports import ExternalModels, ModelBlobs, PartyClient, Store
 from fedflow.app.services import ModelServices
@@ -51,6 +52,7 @@ def build_models(
             external=external_models(settings),
         ),
         tags=ModelTags(store=store, clock=clock),
+        woe_arrays=WoeArrays(store=store, repository=core.models, clock=clock),
         workers=WorkerModels(store=store, workers=core.workers, models=core.models),
     )
 

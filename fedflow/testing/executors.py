@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.base.clock import SystemClock, pause
+from fedflow.domain.providers import Manifest
 from fedflow.domain.records import Handle, TaskKey
 from fedflow.domain.site import Site
 
@@ -30,6 +31,7 @@ class TestLaunch:
     spec_path: Path
     log_dir: Path
     work_dir: Path
+    provider: Manifest | None = None
 
 
 class RecordingEvents:
@@ -249,6 +251,7 @@ def write_launch(
     module: str,
     server_socket: Path,
     parameters: Mapping[str, Any] | None = None,
+    provider: Manifest | None = None,
     **changes: Any,
 ) -> TestLaunch:
     """Return a launch of `module` at guest 9999 with a spec file below `folder`.
@@ -284,6 +287,8 @@ def write_launch(
         "memory_bytes": None,
         "receive_timeout_s": 5.0,
         "log_level": "INFO",
+        "provider": provider
+        and {"name": provider.name, "version": provider.version, "components": provider.components},
         **changes,
     }
     spec_path = home / "spec.json"
@@ -291,5 +296,10 @@ def write_launch(
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(spec, file)
     return TestLaunch(
-        launch_id=launch_id, task=key, spec_path=spec_path, log_dir=log_dir, work_dir=work_dir
+        launch_id=launch_id,
+        task=key,
+        spec_path=spec_path,
+        log_dir=log_dir,
+        work_dir=work_dir,
+        provider=provider,
     )

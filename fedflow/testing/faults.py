@@ -34,6 +34,10 @@ class FaultParams(Params, frozen=True, kw_only=True):
     seconds: float = 60.0
     text: str = ""
 
+    def check(self) -> None:
+        if self.how == "exits_in_check":
+            sys.exit(3)
+
 
 def _fault(module: str, outputs: tuple[str, ...] = ("data", "model")) -> Any:
     return component(module, roles=_ROLES, params=FaultParams, needs_input=False, outputs=outputs)
@@ -92,6 +96,12 @@ class Fails:
                 sys.stdout.buffer.flush()
                 os.write(2, b"\xff\xfe raw\n")
                 return Outputs()
+            case "floods":
+                block = b"x" * (1 << 20)
+                for _ in range(int(ctx.params.seconds)):
+                    os.write(1, block)
+                print("the end", flush=True)
+                threading.Event().wait(ctx.params.seconds)
             case "not_json":
                 return Outputs(summary={"x": {1, 2}})
             case "not_outputs":
@@ -99,6 +109,25 @@ class Fails:
             case _:
                 raise RuntimeError(ctx.params.text or f"failed in {Path.home()}/secret")
         return Outputs()
+
+
+@_fault("Threads")
+class Threads:
+    """Tells how many threads the numerical libraries may use."""
+
+    def run(self, ctx: Context) -> Outputs:
+        """Return what they say of themselves."""
+        import numpy as np
+        import pyarrow as pa
+        from threadpoolctl import threadpool_info
+
+        np.linalg.solve(np.eye(300), np.ones(300))
+        pools = {pool["internal_api"]: pool["num_threads"] for pool in threadpool_info()}
+        named = {n: os.environ.get(n) for n in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        threads = len(os.listdir("/proc/self/task"))
+        return Outputs(
+            summary={"arrow": pa.cpu_count(), "pools": pools, "env": named, "threads": threads}
+        )
 
 
 @_fault("Sleeps")
@@ -118,6 +147,13 @@ class Sleeps:
             if child.stdout is not None:
                 child.stdout.readline()
             lines.append(str(child.pid))
+        if ctx.params.how == "leaves_daemons":
+            own = subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
+            script = "setsid /bin/sleep 600 >/dev/null 2>&1 & echo $!"
+            orphan = subprocess.run(["/bin/sh", "-c", script], stdout=subprocess.PIPE, check=True)
+            pids = f"{own.pid} {orphan.stdout.decode().strip()}"
+            (ctx.work_dir / "ready").write_text(pids, encoding="ascii")
+            return Outputs()
         if ctx.params.how == "leaves_child":
             child = subprocess.Popen(["/bin/sleep", "600"])
             (ctx.work_dir / "ready").write_text(str(child.pid), encoding="ascii")
@@ -129,7 +165,7 @@ class Sleeps:
         return Outputs(passed=True)
 
 
-COMPONENTS: Final[tuple[type[Any], ...]] = (WellBehaved, Fails, Sleeps)
+COMPONENTS: Final[tuple[type[Any], ...]] = (WellBehaved, Fails, Threads, Sleeps)
 
 
 def offer_faults(folder: Path) -> dict[str, str]:

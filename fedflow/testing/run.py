@@ -36,7 +36,7 @@ class RunResult:
 
 
 def run_component(
-    cls: type[Any],
+    cls: Any,
     *,
     sites: Iterable[Site],
     work_dir: Path,

@@ -1,16 +1,20 @@
-"""`/v1/component`: the component modules of this server. Source: reference section 2.6."""
+"""`/v1/component`: the component modules of this server, and what their models are mended with.
+
+Source: `reference/flow-rest-api.md` section 2.6.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from flask import Blueprint, Response
 
 from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import NoBody
+from fedflow.web.bodies import NoBody, Text
 from fedflow.web.current import services
-from fedflow.web.routes import route
+from fedflow.web.model_bodies import ShareBody
+from fedflow.web.routes import Style, route
 
 component = Blueprint("component", __name__, url_prefix="/component")
 component.before_request(require_client)
@@ -20,3 +24,70 @@ component.before_request(require_client)
 def describe(_body: NoBody) -> Response:
     """Return each module with its roles, ports, outputs and parameters."""
     return success(services().modules.describe())
+
+
+# --- weights of evidence of a host's bins ---------------------------------------------------------
+
+
+class WoeArray(TypedDict):
+    """The woe of each bin of a column."""
+
+    woeArray: list[float]
+
+
+class ExtractWoeBody(ShareBody, frozen=True):
+    """A guest's share, and the component that binned."""
+
+    component_name: Text
+    host_party_id: Text | None = None  #: whose columns; own addition, without it the first host's
+
+
+@route(
+    component, "/woe_array/extract", body=ExtractWoeBody, data=dict[str, WoeArray],
+    style=Style.STATUS,
+)  # fmt: skip
+def extract_woe_array(body: ExtractWoeBody) -> Response:
+    """Return the woe of a host's bins by anonymous column, which the guest may give to that host.
+
+    HTTP 400 if the share is not a guest's, or the component no binning with hosts and two classes.
+    """
+    found = services().models.woe_arrays.extract(
+        body.key, body.component_name, host=body.host_party_id
+    )
+    return success(found)
+
+
+class MergeWoeBody(ShareBody, frozen=True):
+    """A host's share, the component that binned, and what was extracted at the guest."""
+
+    component_name: Text
+    woe_array: dict[str, Any]
+
+
+class Merged(TypedDict):
+    """The component whose model was changed."""
+
+    role: str
+    party_id: str
+    model_id: str
+    model_version: str
+    component_name: str
+
+
+@route(component, "/woe_array/merge", body=MergeWoeBody, data=Merged, style=Style.STATUS)
+def merge_woe_array(body: MergeWoeBody) -> Response:
+    """Put woe that a guest extracted into the host's stored model, for `transform_type` woe.
+
+    Jobs that take the model from then on can transform the host's columns by woe. HTTP 400, and
+    nothing changes, if the share is not a host's or an array does not fit a column of the model.
+    """
+    services().models.woe_arrays.merge(body.key, body.component_name, body.woe_array)
+    return success(
+        {
+            "role": body.role,
+            "party_id": body.party_id,
+            "model_id": body.model_id,
+            "model_version": body.model_version,
+            "component_name": body.component_name,
+        }
+    )

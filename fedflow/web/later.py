@@ -6,14 +6,7 @@ from typing import Final
 
 from fedflow.wire.paths import PREFIX
 
-_PATHS: Final = frozenset(
-    PREFIX + path
-    for path in (
-        "/component/hetero/merge",
-        "/component/woe_array/extract",
-        "/component/woe_array/merge",
-    )
-)
+_PATHS: Final = frozenset({PREFIX + "/component/hetero/merge"})
 
 
 def is_later(path: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from flask import Blueprint, Response
 
 from fedflow.app.administration.providers import Providers
+from fedflow.base.errors import NotSupportedYet
 from fedflow.web.answers import success
 from fedflow.web.auth import require_client
 from fedflow.web.bodies import Body, NoBody, Text
@@ -19,11 +20,22 @@ provider.before_request(require_client)
 
 
 class RegisterBody(Body, frozen=True):
-    """A provider in a folder of the server."""
+    """A provider in a folder of the server; name and version are those of its manifest, if given.
+
+    FATE's `class_path` describes packages of FATE, which cannot be run.
+    """
+
+    path: Text
+    name: Text = Text("")
+    version: Text = Text("")
+    class_path: dict[str, Any] | None = None
+
+
+class DeleteBody(Body, frozen=True):
+    """A version of a provider."""
 
     name: Text
     version: Text
-    path: Text
 
 
 @route(provider, "/component/get", data=dict[str, ModuleRow])
@@ -57,10 +69,19 @@ def registry(_body: NoBody) -> Response:
     return success(_providers().registry())
 
 
-@route(provider, "/provider/register", body=RegisterBody, style=Style.STATUS)
+@route(provider, "/provider/register", body=RegisterBody, data=dict[str, Any], style=Style.STATUS)
 def register(body: RegisterBody) -> Response:
-    """Refuse a provider with its own Python environment, which this version does not start."""
-    _providers().register(body.name, body.version, body.path)
+    """Add the provider in a folder of the server's machine, with the components that it has."""
+    if body.class_path:
+        raise NotSupportedYet(what="A provider with a `class_path`, a package of FATE itself,")
+    added = _providers().register(body.path, name=body.name, version=body.version)
+    return success(added)
+
+
+@route(provider, "/provider/delete", body=DeleteBody, style=Style.STATUS, own=True)
+def delete(body: DeleteBody) -> Response:
+    """Forget a version of a provider; its folder stays, and tasks that run go on."""
+    _providers().delete(body.name, body.version)
     return success()
 
 

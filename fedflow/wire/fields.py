@@ -17,6 +17,7 @@ from fedflow import __version__
 from fedflow.domain.providers import provider_of_module
 from fedflow.domain.records import (
     JOB_END,
+    ColumnFacts,
     Connector,
     Engine,
     JobRecord,
@@ -277,11 +278,24 @@ def table_schema_row(table: TableRecord) -> Row:
     for ours, theirs in (("label", "label_name"), ("match_id", "match_id_name")):
         if schema.get(ours):
             shown[theirs] = str(schema[ours])
+    anonymous = schema.get("anonymous") or ()
+    if anonymous and all(anonymous):
+        shown["anonymous_header"] = list(anonymous)
     return {**shown, **more}
 
 
-def table_info_row(namespace: str, name: str, table: TableRecord | None) -> Row:
-    """Return what `table_info` tells; an unknown table has `exist` 0."""
+def table_info_row(
+    namespace: str,
+    name: str,
+    table: TableRecord | None,
+    *,
+    maker: OutputTable | None = None,
+    columns: Sequence[ColumnFacts] = (),
+) -> Row:
+    """Return what `table_info` tells; an unknown table has `exist` 0.
+
+    Beyond FATE: the task that made it, and facts of its columns.
+    """
     row: Row = {"table_name": name, "namespace": namespace, "exist": 0, "count": 0}
     if table is None:
         return row
@@ -295,6 +309,33 @@ def table_info_row(namespace: str, name: str, table: TableRecord | None) -> Row:
         "origin": table.origin,
         "extend_sid": table.extend_sid,
         "address": {"path": table.source or table.address},
+        "created": table.created_ms,
+        "made_by": None if maker is None else _maker_row(maker),
+        "columns": [_facts_row(column) for column in columns],
+    }
+
+
+def _facts_row(column: ColumnFacts) -> Row:
+    return {
+        "name": column.name,
+        "kind": column.kind,
+        "count": column.count,
+        "missing": column.missing,
+        "min": column.least,
+        "max": column.greatest,
+        "mean": column.mean,
+    }
+
+
+def _maker_row(maker: OutputTable) -> Row:
+    key = maker.key
+    return {
+        "job_id": key.job_id,
+        "component_name": key.component,
+        "task_version": key.version,
+        "role": key.site.role.value,
+        "party_id": key.site.party_id,
+        "data_name": maker.data_name,
     }
 
 

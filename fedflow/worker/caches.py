@@ -8,7 +8,8 @@ from typing import Any
 
 from fedflow.sdk.outputs import Cache
 from fedflow.tables.catalog import TableEntry
-from fedflow.tables.local import LocalTable, LocalTableStore
+from fedflow.tables.local import LocalTableStore
+from fedflow.tables.local_table import LocalTable
 from fedflow.worker.catalog import WorkerCatalog, table_of
 from fedflow.worker.spec import CacheShare
 

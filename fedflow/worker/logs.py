@@ -12,6 +12,7 @@ import fedflow
 from fedflow.base.log import OneLine
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+LIMIT_BYTES: Final = 256 * 1024 * 1024  #: of what one run logs
 TRACEBACK_LIMIT: Final = 20_000  #: characters of a traceback that are reported
 
 _FORMAT = (
@@ -26,14 +27,23 @@ class LevelFiles(logging.Handler):
     So INFO.log has everything from INFO up, as in FATE. INFO.log exists from the start, another
     file from its first line on. Everything goes to the files of `shared` too, to which all workers
     of a site append; INFO.log and ERROR.log exist there from the start, as FATE's clients open
-    them. A full disk loses lines, not the run.
+    them. A full disk loses lines, not the run;
+    so does a run that logs more than `limit_bytes`.
     """
 
-    def __init__(self, folder: Path, *, level: int, shared: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        level: int,
+        shared: Path | None = None,
+        limit_bytes: int = LIMIT_BYTES,
+    ) -> None:
         super().__init__(level)
         self.setFormatter(OneLine(_FORMAT))
         self._folders = (folder,) if shared is None else (folder, shared)
         self._files: dict[Path, IO[bytes]] = {}
+        self._left = limit_bytes
         self._numbers = {name: getattr(logging, name) for name in LEVELS}
         self._file(folder, "INFO")
         if shared is not None:
@@ -43,12 +53,20 @@ class LevelFiles(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+            line = self._counted(line)
             for name, number in self._numbers.items():
-                if self.level <= number <= record.levelno:
+                if self.level <= number <= record.levelno and line:
                     for folder in self._folders:
                         self._file(folder, name).write(line)
         except Exception:  # noqa: BLE001  logging's own way to handle it
             self.handleError(record)
+
+    def _counted(self, line: bytes) -> bytes:
+        """Return the line, or what is written in its place when the limit is reached."""
+        before, self._left = self._left, self._left - len(line)
+        if self._left > 0:
+            return line
+        return b"[WARNING] this run logs too much: nothing more is kept\n" if before > 0 else b""
 
     def close(self) -> None:
         """Close the files."""

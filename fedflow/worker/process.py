@@ -10,8 +10,11 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
-_OUTPUT = "stdout.log"
+from fedflow.executor.descendants import adopt_orphans
+from fedflow.executor.limits import OUTPUT_FILE
+
 _KILL_ME_FIRST = "500"  #: of 1000: rather an executor than its server when memory runs out
 
 
@@ -28,12 +31,20 @@ def become_worker(*, log_dir: Path, work_dir: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):  # it may lead one already
         os.setpgid(0, 0)
+    adopt_orphans()
     os.umask(0o077)
     log_dir.mkdir(parents=True, exist_ok=True)
     work_dir.mkdir(parents=True, exist_ok=True)
     os.chdir(work_dir)
-    _redirect(log_dir / _OUTPUT)
+    _redirect(log_dir)
     _reseed()
+
+
+def open_output(log_dir: Path) -> IO[bytes]:
+    """Return the file that a worker prints to, for appending. Raises: OSError."""
+    log_dir.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(log_dir / OUTPUT_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.fdopen(descriptor, "ab", buffering=0)
 
 
 def prefer_for_oom_kill() -> None:
@@ -62,16 +73,15 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
     raise Stopped
 
 
-def _redirect(path: Path) -> None:
+def _redirect(log_dir: Path) -> None:
     """Send file descriptors 1 and 2 to a file, whatever bytes come; 0 gives nothing."""
     sys.stdout.flush()
     sys.stderr.flush()
-    output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
+    with open_output(log_dir) as output:
+        os.dup2(nothing, 0)
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
     os.close(nothing)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from fedflow.base.errors import (
     ComponentFailed,
     FedflowError,
@@ -22,7 +20,7 @@ from fedflow.base.errors import (
     ServerNotReachable,
     ServerRefused,
 )
-from fedflow.components.registry import Registry, load_registry
+from fedflow.components.registry import Registry, load_provider, load_registry
 from fedflow.domain.site import Site
 from fedflow.executor.processes import start_time_of
 from fedflow.federation.handle import FederationHandle
@@ -31,7 +29,8 @@ from fedflow.sdk.outputs import Model, Outputs
 from fedflow.sdk.params import check_params, check_planned
 from fedflow.sdk.table import Table
 from fedflow.tables.catalog import TableEntry
-from fedflow.tables.local import LocalTable, LocalTableStore
+from fedflow.tables.local import LocalTableStore
+from fedflow.tables.local_table import LocalTable
 from fedflow.wire.left_reports import leave_report
 from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
 from fedflow.worker.catalog import WorkerCatalog, table_of
@@ -42,6 +41,7 @@ from fedflow.worker.model_store import ServerModelStore
 from fedflow.worker.process import Stopped, become_worker, ignore_stops, limit_memory
 from fedflow.worker.report import MAX_REPORT_BYTES, ServerLink
 from fedflow.worker.spec import SpecError, TaskSpec, read_spec
+from fedflow.worker.threads import limit_threads
 from fedflow.worker.tracker import ServerTracker
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def run_worker(
         spec = read_spec(spec_path)
         shared = Path(spec.party_log_dir) if spec.party_log_dir else None
         set_up_logs(log_dir, level=spec.log_level, shared=shared)
-        return _run(spec, registry or load_registry())
+        return _run(spec, registry)
     except Stopped:
         logger.info("stopped")
         return ExitCode.STOPPED
@@ -89,7 +89,7 @@ def _passed(gate: int) -> bool:
         return file.read(1) == b"g"
 
 
-def _run(spec: TaskSpec, registry: Registry) -> ExitCode:
+def _run(spec: TaskSpec, registry: Registry | None) -> ExitCode:
     link = ServerLink(spec.server_socket, key=spec.key, token=spec.token, launch_id=spec.launch_id)
     pid = os.getpid()
     link.report({"party_status": "running", "pid": pid, "start_time": start_time_of(pid)})
@@ -119,7 +119,7 @@ def _leave(spec: TaskSpec, body: dict[str, Any]) -> None:
 class _Run:
     """One run of a component with everything that it is given."""
 
-    def __init__(self, spec: TaskSpec, link: ServerLink, registry: Registry) -> None:
+    def __init__(self, spec: TaskSpec, link: ServerLink, registry: Registry | None) -> None:
         self._spec = spec
         self._registry = registry
         self._catalog = WorkerCatalog(link, output_namespace=spec.output_namespace)
@@ -171,9 +171,9 @@ class _Run:
 
     def _compute(self) -> Outputs:
         spec = self._spec
-        kind = self._registry.find(spec.module)
+        kind = self._components().find(spec.module)
         params = check_params(kind.params, spec.parameters, path=spec.component)
-        pa.set_cpu_count(spec.cores)
+        limit_threads(spec.cores)
         context = Context(
             job_id=spec.job_id,
             component=spec.component,
@@ -198,6 +198,12 @@ class _Run:
         if not isinstance(outputs, Outputs):
             raise self._broken(f"it returned a {type(outputs).__name__}, not Outputs")
         return outputs
+
+    def _components(self) -> Registry:
+        """Return the components of the task's provider; importing them may raise anything."""
+        if self._spec.provider is not None:
+            return load_provider(self._spec.provider.components)
+        return self._registry or load_registry()
 
     def _inputs(self) -> Inputs:
         data: dict[str, list[tuple[str, Table | None]]] = {}

@@ -43,6 +43,14 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     cache: dict[str, CacheShare] = {}
 
 
+class ProviderSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the component comes from, if it does not come with fedflow."""
+
+    name: str
+    version: str
+    components: str  #: `module:attribute`
+
+
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a component at one site. Members that are not named here are ignored."""
 
@@ -72,6 +80,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     cores: Annotated[int, msgspec.Meta(ge=1)] = 1
     memory_bytes: Annotated[int, msgspec.Meta(gt=0)] | None = None
     log_level: str = "INFO"
+    provider: ProviderSpec | None = None
 
     @property
     def own_site(self) -> Site:

@@ -28,13 +28,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors import BadParameter, FedflowError
 from fedflow.components.registry import Registry, describe, load_registry
+from fedflow.domain.planned_run import planned_run_from_json
+from fedflow.executor.descendants import adopt_orphans, end_strangers
 from fedflow.executor.messages import LineReader, Message, encode
 from fedflow.executor.processes import start_time_of
 from fedflow.sdk.params import check_params
 from fedflow.worker.exit_codes import ExitCode
-from fedflow.worker.process import prefer_for_oom_kill
+from fedflow.worker.process import open_output, prefer_for_oom_kill
 from fedflow.worker.run import run_worker
 
 logger = logging.getLogger("fedflow.worker.zygote")
@@ -123,6 +125,8 @@ class Zygote:
         except OSError as exc:
             os.close(gate_write)
             reason = f"{type(exc).__name__}: {exc.strerror}"
+            if exc.filename:  # other parties read it: no folders
+                reason += f" ({Path(os.fsdecode(exc.filename)).name})"
             self._say({"op": "not_started", "launch_id": launch_id, "reason": reason})
             return
         finally:
@@ -140,12 +144,14 @@ class Zygote:
 
     def _new_process(self, message: Message, gate: int) -> int:
         """Return the pid of a process that waits at the gate. Raises: OSError."""
-        if not self._fork:
-            paths = [message["spec_path"], message["log_dir"], message["work_dir"]]
-            command = [sys.executable, "-m", "fedflow.worker.run", *paths, str(gate)]
-            process = subprocess.Popen(command, pass_fds=(gate,), stdin=subprocess.DEVNULL)
-            process.returncode = 0  # it is waited for in `_reap`
-            return process.pid
+        command = message.get("command")
+        if command is None and self._fork:
+            return self._forked(message, gate)
+        own = {"arguments": [sys.executable, "-m", "fedflow.worker.run"], "env": None}
+        return _spawned(message, gate, command or own)
+
+    def _forked(self, message: Message, gate: int) -> int:
+        """Return the pid of a fork that waits at the gate. Raises: OSError."""
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
@@ -173,10 +179,11 @@ class Zygote:
 
     def _reap(self) -> None:
         """Tell the ends of children, and end what they left in their groups."""
-        while self._children:
+        while True:
             pid, status = _wait_for_child()
             if pid == 0:
                 return
+            end_strangers(self._children)
             code = os.waitstatus_to_exitcode(status)
             launch_id = self._children.pop(pid, None)
             if launch_id is not None:
@@ -191,10 +198,15 @@ class Zygote:
         path = str(message["path"])
         try:
             spec = self._registry.find(str(message["module"]))
-            check_params(spec.params, json.loads(message["parameters"]), path=path)
+            planned = message.get("run")
+            run = planned_run_from_json(planned) if planned is not None else None
+            check_params(spec.params, json.loads(message["parameters"]), path=path, run=run)
+        except BadParameter as exc:
+            error = {"name": exc.name, "fields": _plain(exc.fields), "mistakes": exc.mistakes}
+            self._reply(message, error=error)
         except FedflowError as exc:
             self._reply(message, error={"name": exc.name, "fields": _plain(exc.fields)})
-        except Exception as exc:  # noqa: BLE001  the component's own check; told to the one who asked
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  the component's own check; told to the one who asked
             fields = {"path": path, "reason": f"{type(exc).__name__}: {exc}"}
             self._reply(message, error={"name": "BadParameter", "fields": fields})
         else:
@@ -210,18 +222,40 @@ class Zygote:
             raise _ServerGone from exc
 
 
+def _spawned(message: Message, gate: int, command: dict[str, Any]) -> int:
+    """Return the pid of a new interpreter that waits at the gate. Raises: OSError.
+
+    What it prints before it is a worker, such as that it has no fedflow, goes to its log.
+    """
+    paths = [message["spec_path"], message["log_dir"], message["work_dir"]]
+    with open_output(Path(message["log_dir"])) as output:
+        process = subprocess.Popen(
+            [*command["arguments"], *paths, str(gate)],
+            env=command["env"],
+            pass_fds=(gate,),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    process.returncode = 0  # it is waited for in `_reap`
+    return process.pid
+
+
 def _wait_for_child() -> tuple[int, int]:
     """Return (pid, status) of a child that has ended, with its group ended too; pid 0: none has."""
-    if not hasattr(os, "waitid"):  # macOS
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid:
-            _kill_group(pid)
-        return pid, status
-    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
+    try:
+        if not hasattr(os, "waitid"):  # macOS
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                _kill_group(pid)
+            return pid, status
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return 0, 0
+        _kill_group(found.si_pid)  # not waited for, so nobody else can have got the number
+        return os.waitpid(found.si_pid, 0)
+    except ChildProcessError:  # there are none
         return 0, 0
-    _kill_group(found.si_pid)  # not waited for, so nobody else can have got the number
-    return os.waitpid(found.si_pid, 0)
 
 
 def _kill_group(pid: int) -> None:
@@ -258,6 +292,9 @@ def _preload(modules: list[str]) -> list[str]:
         except Exception as exc:
             logger.exception("Cannot import %s.", name)
             problems.append(f"cannot import {name}: {exc}")
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.array([0.0])  # imports pandas, where it is installed: 0.2 s that no child shall pay
     return problems
 
 
@@ -275,6 +312,7 @@ def main(arguments: list[str]) -> None:
     logging.getLogger("fedflow").setLevel(logging.INFO)  # as most workers want it
     fd = int(arguments[0])
     os.set_inheritable(fd, False)
+    adopt_orphans()
     prefer_for_oom_kill()  # the children inherit it: it would cost each of them a millisecond
     with socket.socket(fileno=fd) as server:
         Zygote(server, fork=arguments[1] == "fork").run(json.loads(arguments[2]))

@@ -202,15 +202,15 @@ def test_a_question_to_a_dying_zygote_is_answered_by_the_next(house: House) -> N
 
 
 def test_a_zygote_that_hangs_is_replaced(house: House) -> None:
-    executor, events = house.executor(start_timeout_s=1.0)
+    executor, events = house.executor(start_timeout_s=4.0)
     assert executor.wait_ready(30)
     pid = executor.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     lost = house.launch("wellbehaved")
     executor.start(lost)
-    assert "no process after 1.0 seconds" in events.failure(lost.launch_id)
-    wait_until(lambda: executor.ready() and executor.pid != pid)
+    assert "no process after 4.0 seconds" in events.failure(lost.launch_id)
+    wait_until(lambda: executor.ready() and executor.pid != pid, 30)
     later = house.launch("wellbehaved")
     executor.start(later)
     assert events.end(later.launch_id) == (ExitCode.SUCCESS, None)
@@ -268,6 +268,18 @@ def test_closing_with_kill_leaves_no_process(house: House) -> None:
     for launch, handle in runs:
         assert len(events.ends[launch.launch_id]) == 1
         assert not group_is_alive(handle)
+
+
+def test_a_run_that_prints_without_end_does_not_fill_the_disk(house: House) -> None:
+    executor, events = house.executor(output_bytes=1 << 20)
+    assert executor.wait_ready(30)
+    launch = house.launch("fails", how="floods", seconds=20)
+    output = launch.log_dir / "stdout.log"
+    executor.start(launch)
+    wait_until(lambda: output.exists() and output.stat().st_size > 20 << 20)
+    wait_until(lambda: output.stat().st_size <= 1 << 20)
+    executor.stop(events.handle(launch.launch_id), grace_s=5)
+    events.end(launch.launch_id)
 
 
 def test_a_callback_that_fails_does_not_stop_the_others(house: House) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from fedflow.base.errors import BadParameter, UnknownComponent
 from fedflow.executor.plain import PlainExecutor
+from fedflow.executor.processes import is_running
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.testing.executors import (
     RecordingEvents,
@@ -126,7 +127,7 @@ def test_only_the_declared_output_table_is_left_on_disk(world: World) -> None:
     # One table per run: `scratch` of this run is gone.
     assert kept in {p.name for p in folders}
     for other in folders:
-        assert sum(1 for _ in other.iterdir()) == 1
+        assert len(list(other.glob("*.arrow"))) == 1
     known = {
         o["table"]["address"] for r in world.server.requests for o in r.body.get("outputs", ())
     }
@@ -320,6 +321,31 @@ def test_what_a_component_leaves_running_is_ended_with_it(world: World) -> None:
     wait_until(lambda: _is_gone(pid))
 
 
+def test_what_it_leaves_in_sessions_of_their_own_is_ended_too(world: World) -> None:
+    """One child in a session of its own, and one whose parent is gone besides."""
+    other = world.launch("sleeps")
+    busy = world.events.handle(other.launch_id)
+    launch, end = world.run("sleeps", parameters={"how": "leaves_daemons"})
+    assert end == (ExitCode.SUCCESS, None)
+    for pid in (launch.work_dir / "ready").read_text().split():
+        wait_until(lambda pid=pid: _is_gone(int(pid)))
+    assert is_running(busy)
+    world.executor.stop(busy, grace_s=5)
+    world.events.end(other.launch_id)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_numerical_libraries_use_as_many_threads_as_the_task_has_cores(
+    world: World, cores: int
+) -> None:
+    launch, end = world.run("threads", cores=cores)
+    assert end == (ExitCode.SUCCESS, None)
+    told = world.reports(launch)[-1]["summary"]
+    assert told["arrow"] == cores
+    assert set(told["pools"].values()) == {cores}
+    assert set(told["env"].values()) == {str(cores)}
+
+
 def test_components_are_described_with_the_schema_of_their_parameters(world: World) -> None:
     described = {d["module"]: d for d in world.executor.describe()}
     assert {"Reader", "Upload", "DataTransform", "Empty", "WellBehaved"} <= set(described)
@@ -337,6 +363,13 @@ def test_parameters_are_checked_with_the_path_of_the_mistake(world: World) -> No
         world.executor.check("fails", {"nonsense": 1}, path="$.a")
     with pytest.raises(UnknownComponent):
         world.executor.check("os.system", {}, path="$.a")
+
+
+def test_a_check_that_ends_its_process_is_a_mistake_and_the_zygote_lives(world: World) -> None:
+    zygote = world.executor.pid
+    with pytest.raises(BadParameter, match="SystemExit"):
+        world.executor.check("fails", {"how": "exits_in_check"}, path="$")
+    assert world.executor.pid == zygote
 
 
 def test_parameters_that_are_nested_too_deep_are_refused(world: World) -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from fedflow.base.errors import UnknownComponent
+from fedflow.app.ports import ProviderBook, ProviderHost
+from fedflow.base.errors import ProviderRefused, UnknownComponent
 from fedflow.domain.job_spec import ModuleInfo
+from fedflow.domain.planned_run import PlannedRun
+from fedflow.domain.providers import Manifest, RegisteredProvider
 from fedflow.domain.site import Role
 
 _KEEP = 2048
@@ -26,22 +29,40 @@ class Describer(Protocol):
 
     def describe(self) -> list[dict[str, Any]]:
         """Return module, aliases, roles, data_ports, needs_input, outputs, summary, parameters,
-        param_name, defaults.
+        param_name, defaults, checks_run.
         """
 
-    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
-        """Check parameters. Raises: BadParameter, UnknownComponent."""
+    def check(
+        self,
+        module: str,
+        parameters: Mapping[str, Any],
+        *,
+        path: str,
+        run: PlannedRun | None = None,
+    ) -> None:
+        """Check parameters and a planned run. Raises: BadParameter, UnknownComponent."""
 
 
 class Modules:
     """The `Catalog` of the use cases."""
 
-    def __init__(self, describer: Describer) -> None:
+    def __init__(
+        self,
+        describer: Describer,
+        *,
+        book: ProviderBook | None = None,
+        host: ProviderHost | None = None,
+    ) -> None:
+        """`book` and `host` know the registered providers; without them there are none."""
         self._describer = describer
+        self._book = book
+        self._host = host
+        self._providers: dict[str, list[RegisteredProvider]] = {}  # versions by name, default last
         self._lock = threading.Lock()
         self._described: list[dict[str, Any]] | None = None
         self._modules: dict[str, ModuleInfo] = {}
         self._parameters: dict[str, tuple[str, Mapping[str, Any]]] = {}  # name and defaults
+        self._look_at_runs: set[str] = set()  #: modules whose parameters may refuse a planned run
         self._good: OrderedDict[bytes, None] = OrderedDict()
 
     def describe(self) -> list[dict[str, Any]]:
@@ -53,29 +74,98 @@ class Modules:
         """Return what the scheduler must know, by lower-case name and alias."""
         with self._lock:
             if self._described is None:
-                self._described = self._describer.describe()
-                for one in self._described:
-                    info = _info(one)
-                    for name in (one["module"], *one["aliases"]):
-                        self._modules[name.lower()] = info
-                    self._parameters[info.module.lower()] = (one["param_name"], one["defaults"])
+                self._read()
             return self._modules
 
-    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
-        """Check parameters. Raises: BadParameter, UnknownComponent."""
+    def renew(self) -> None:
+        """Forget what is known, because a provider came or went."""
+        with self._lock:
+            self._described = None
+            self._good.clear()
+
+    def registered(self) -> Mapping[str, Sequence[RegisteredProvider]]:
+        """Return the registered providers by name, the version that is used without a word last."""
+        self.modules()
+        return self._providers
+
+    def _read(self) -> None:
+        """Ask for all descriptions; the lock is held."""
+        described = [{**one, "provider": ""} for one in self._describer.describe()]
+        providers: dict[str, list[RegisteredProvider]] = {}
+        for registered in self._book.all() if self._book is not None else ():
+            providers.setdefault(registered.manifest.name, []).append(registered)
+        taken = {name for one in described for name in _names(one)}
+        for provider, versions in providers.items():
+            for one in versions[-1].described:
+                if taken.isdisjoint(_names(one)):  # else this server has got such a module since
+                    described.append({**one, "provider": provider})
+                    taken |= _names(one)
+        modules: dict[str, ModuleInfo] = {}
+        looks: set[str] = set()
+        for one in described:
+            versions = providers.get(one["provider"], [])
+            info = _info(one, [v for v in versions if _has(v, one["module"])])
+            modules.update(dict.fromkeys(_names(one), info))
+            if one["checks_run"] or info.provider:  # another version may look at it
+                looks.add(info.module)
+            self._parameters[info.module.lower()] = (one["param_name"], one["defaults"])
+        self._modules, self._look_at_runs, self._providers = modules, looks, providers
+        self._described = described
+
+    def check(
+        self,
+        module: str,
+        parameters: Mapping[str, Any],
+        *,
+        path: str,
+        run: PlannedRun | None = None,
+        provider: str | None = None,
+    ) -> None:
+        """Check parameters and a planned run, with the provider's version that a job asks for.
+
+        Raises: BadParameter, UnknownComponent, ProviderRefused.
+        """
         info = self.modules().get(module.lower())
         if info is None:
             raise UnknownComponent(module=module)
-        known = msgspec.json.encode([info.module, parameters], order="sorted")
+        if info.module not in self._look_at_runs:
+            run = None
+        planned = run.to_json() if run is not None else None
+        manifest = self.provider_of(module, provider)
+        label = manifest.label if manifest is not None else None
+        known = msgspec.json.encode([info.module, parameters, planned, label], order="sorted")
         key = hashlib.sha256(known).digest()  # other parties choose how much there is to remember
         with self._lock:
             if key in self._good:
                 return
-        self._describer.check(info.module, parameters, path=path)
+        if manifest is not None and self._host is not None:
+            self._host.check(manifest, info.module, parameters, path=path, run=run)
+        else:
+            self._describer.check(info.module, parameters, path=path, run=run)
         with self._lock:
             self._good[key] = None
             while len(self._good) > _KEEP:
                 self._good.popitem(last=False)
+
+    def provider_of(self, module: str, asked: str | None) -> Manifest | None:
+        """Return the registered provider of a module, in the version that is asked for.
+
+        None: the module comes with fedflow. A name that is not the module's provider has no effect.
+        Raises: UnknownComponent, ProviderRefused: the version is not registered.
+        """
+        info = self.modules().get(module.lower())
+        if info is None:
+            raise UnknownComponent(module=module)
+        if not info.provider:
+            return None
+        name, _, version = (asked or "").partition("@")
+        wanted = version if name == info.provider and version else info.versions[-1]
+        for registered in self._providers.get(info.provider, ()):
+            if registered.manifest.version == wanted and _has(registered, info.module):
+                return registered.manifest
+        raise ProviderRefused(
+            provider=f"{info.provider}@{wanted}", reason=f"it is not registered for {info.module}"
+        )
 
     def parameters(self, module: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return what FATE calls the module's parameters, and all of them: `given` over defaults.
@@ -99,12 +189,23 @@ def _filled(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return values
 
 
-def _info(described: Mapping[str, Any]) -> ModuleInfo:
+def _names(described: Mapping[str, Any]) -> set[str]:
+    return {str(name).lower() for name in (described["module"], *described["aliases"])}
+
+
+def _has(registered: RegisteredProvider, module: str) -> bool:
+    return any(module.lower() in _names(one) for one in registered.described)
+
+
+def _info(described: Mapping[str, Any], versions: Sequence[RegisteredProvider]) -> ModuleInfo:
     return ModuleInfo(
         module=described["module"],
         roles=tuple(Role(r) for r in described["roles"]),
         data_ports=tuple(described["data_ports"]),
         needs_input=described["needs_input"],
         outputs=tuple(described["outputs"]),
-        repeatable=described.get("repeatable", True),
+        # the code in a folder may change, and each party has its own
+        repeatable=described.get("repeatable", True) and not described["provider"],
+        provider=described["provider"],
+        versions=tuple(v.manifest.version for v in versions),
     )

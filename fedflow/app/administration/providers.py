@@ -5,12 +5,24 @@ Source: `reference/flow-rest-api.md` section 2.6, `reference/flow-semantics.md` 
 
 from __future__ import annotations
 
-from pathlib import Path
+import logging
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from fedflow import __version__
-from fedflow.base.errors import BadRequest, NotSupportedYet
-from fedflow.domain.providers import FATE, FATE_FLOW, PROVIDERS, provider_of_module
+from fedflow.app.ports import ProviderBook, ProviderFolders, ProviderHost
+from fedflow.base.clock import Clock
+from fedflow.base.errors import BadRequest, ProviderRefused
+from fedflow.domain.providers import (
+    FATE,
+    FATE_FLOW,
+    PROVIDERS,
+    Manifest,
+    RegisteredProvider,
+    provider_of_module,
+)
+
+logger = logging.getLogger(__name__)
 
 _VERSION_KEYS: Final = {FATE: "FATE", FATE_FLOW: "FATEFlow"}
 
@@ -19,14 +31,32 @@ class Describer(Protocol):
     """Who knows the modules."""
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return `module`, `aliases` and more of each module."""
+        """Return `module`, `aliases`, `provider` and more of each module."""
+
+    def registered(self) -> Mapping[str, Any]:
+        """Return the versions of each registered provider, the default last."""
+
+    def renew(self) -> None:
+        """Look again: a provider came or went."""
 
 
 class Providers:
     """The use cases of `/v1/provider` and of `/v1/component/get`."""
 
-    def __init__(self, modules: Describer) -> None:
+    def __init__(
+        self,
+        modules: Describer,
+        *,
+        folders: ProviderFolders,
+        book: ProviderBook,
+        host: ProviderHost,
+        clock: Clock,
+    ) -> None:
         self._modules = modules
+        self._folders = folders
+        self._book = book
+        self._host = host
+        self._clock = clock
 
     def components(self) -> dict[str, dict[str, Any]]:
         """Return each module by its lower-case name."""
@@ -40,7 +70,7 @@ class Providers:
         return None
 
     def providers(self) -> dict[str, dict[str, Any]]:
-        """Return what each provider has, in its one version."""
+        """Return what each provider has, by version."""
         found: dict[str, dict[str, Any]] = {}
         for provider in PROVIDERS:
             modules = [one for one in self._modules.describe() if _provider(one) == provider]
@@ -52,6 +82,9 @@ class Providers:
                     "components": sorted(str(one["module"]).lower() for one in modules),
                 },
             }
+        for name, versions in self._modules.registered().items():
+            found[name] = {"default": {"version": versions[-1].manifest.version}}
+            found[name] |= {one.manifest.version: _version(one) for one in versions}
         return found
 
     def registry(self) -> dict[str, dict[str, Any]]:
@@ -62,36 +95,84 @@ class Providers:
                 components[name.lower()] = _shown(one)
         providers = self.providers()
         for versions in providers.values():
-            content = versions[__version__]
-            content["components"] = {name: {"module": name} for name in content["components"]}
+            for version, content in versions.items():
+                if version != "default":
+                    names = content["components"]
+                    content["components"] = {name: {"module": name} for name in names}
         settings = {name: {"default_version_key": key} for name, key in _VERSION_KEYS.items()}
         return {"components": components, "providers": providers, "default_settings": settings}
 
-    def register(self, name: str, version: str, path: str) -> None:
-        """Check a provider that a client wants to add, and refuse it.
+    def register(self, path: str, *, name: str = "", version: str = "") -> dict[str, Any]:
+        """Add the provider in a folder of this machine, and return what it has.
 
-        Raises: BadRequest: a wrong argument. NotSupportedYet: always, else.
+        Its interpreter is asked for its components; it becomes the default of its name. A name or
+        version that is given must be the folder's own. Registered again, a version is looked at
+        anew.
+
+        Raises: ProviderRefused: the folder, its interpreter or its components cannot be used, or a
+            module has a name of another provider's.
         """
-        if name not in (*PROVIDERS, "fate_sql"):
-            raise BadRequest(
-                reason=f"{name[:100]!r} is no provider; known are fate, fate_flow, fate_sql"
-            )
-        if not version or len(version) > 10:
-            raise BadRequest(reason="a version has 1 to 10 characters")
-        if not Path(path).is_absolute():
-            raise BadRequest(reason="path must be an absolute folder of the server")
-        raise NotSupportedYet(what="A provider with a Python environment of its own")
+        manifest = self._folders.read(path)
+        for given, own in ((name, manifest.name), (version, manifest.version)):
+            if given and given != own:
+                reason = f"the folder says {own!r}, the request {given[:100]!r}"
+                raise ProviderRefused(provider=manifest.label, reason=reason)
+        described = self._host.describe(manifest)
+        self._check_names(manifest, described)
+        registered = RegisteredProvider(
+            manifest=manifest, described=tuple(described), registered_ms=self._clock.now_ms()
+        )
+        self._book.put(registered)
+        self._modules.renew()
+        logger.info("Provider %s was registered.", manifest.label, extra={"action": "provider"})
+        return {"name": manifest.name, "version": manifest.version, **_version(registered)}
+
+    def delete(self, name: str, version: str) -> None:
+        """Forget a version of a provider; tasks that run go on.
+
+        Raises: BadRequest: there is none, or it comes with fedflow.
+        """
+        if name in PROVIDERS:
+            raise BadRequest(reason=f"provider {name} comes with fedflow")
+        if not self._book.remove(name, version):
+            raise BadRequest(reason=f"there is no provider {name[:100]}@{version[:100]}")
+        self._modules.renew()
+        logger.info("Provider %s@%s was deleted.", name, version, extra={"action": "provider"})
+
+    def _check_names(self, manifest: Manifest, described: list[dict[str, Any]]) -> None:
+        """Raises: ProviderRefused: a name is taken by another provider."""
+        taken = {
+            name.lower(): _provider(one)
+            for one in self._modules.describe()
+            for name in _names(one)
+            if _provider(one) != manifest.name
+        }
+        clashes = [n for one in described for n in _names(one) if n.lower() in taken]
+        if clashes:
+            what = ", ".join(f"{name} ({taken[name.lower()]})" for name in clashes)
+            reason = f"other providers have modules of these names: {what}"
+            raise ProviderRefused(provider=manifest.label, reason=reason)
 
 
-def _provider(one: dict[str, Any]) -> str:
-    return provider_of_module(str(one["module"]))
+def _provider(one: Mapping[str, Any]) -> str:
+    return one.get("provider") or provider_of_module(str(one["module"]))
 
 
-def _names(one: dict[str, Any]) -> tuple[str, ...]:
+def _names(one: Mapping[str, Any]) -> tuple[str, ...]:
     return (one["module"], *one["aliases"])
 
 
-def _shown(one: dict[str, Any]) -> dict[str, Any]:
+def _version(registered: RegisteredProvider) -> dict[str, Any]:
+    manifest = registered.manifest
+    return {
+        "path": manifest.path,
+        "python": manifest.python,
+        "class_path": {},
+        "components": sorted(str(one["module"]).lower() for one in registered.described),
+    }
+
+
+def _shown(one: Mapping[str, Any]) -> dict[str, Any]:
     provider = _provider(one)
     return {
         "default_provider": provider,

@@ -6,10 +6,11 @@ Source: `reference/flow-semantics.md` 1.6, 1.7; `reference/flow-rest-api.md` 2.1
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedflow.app.ports import Catalog, Store
-from fedflow.app.scheduling.parameter_checks import parameter_problems
+from fedflow.app.scheduling.parameter_checks import Asked, parameter_problems
 from fedflow.app.scheduling.specs import Specs
 from fedflow.base.errors import (
     InvalidJobSpec,
@@ -88,7 +89,12 @@ class Documents:
         if settings is None or report.found:
             raise InvalidJobSpec(report.problems)
         asked = [
-            (f"$.component_parameters ({site}) .{name}", settings.parameters_of(name, site))
+            Asked(
+                component=name,
+                module=info.module,
+                site=site,
+                parameters=settings.parameters_of(name, site),
+            )
             for site in settings.sites
             if site.role in info.roles
         ]
@@ -96,9 +102,10 @@ class Documents:
             needed = ", ".join(role.value for role in info.roles)
             message = f"{info.module} runs at {needed}, and there is no such role"
             raise InvalidJobSpec([Problem("$.role", message, "NoSiteForComponent")])
-        problems = parameter_problems(self._catalog, info.module, asked)
+        problems = parameter_problems(self._catalog, settings, asked)
         if problems:
-            raise InvalidJobSpec(problems)
+            as_asked = [replace(p, path=p.path.replace("$.conf.", "$.", 1)) for p in problems]
+            raise InvalidJobSpec(as_asked)
 
 
 def _dependencies(spec: JobSpec, site: Site) -> DependencyInfo:

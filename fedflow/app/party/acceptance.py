@@ -5,6 +5,7 @@ The same for a new job and for one that runs again, maybe with other parameters.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import Any
 
@@ -13,11 +14,15 @@ from fedflow.app.data.table_use import readable
 from fedflow.app.models.model_loading import check_loaded
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports import Catalog, Tx
+from fedflow.app.scheduling.parameter_checks import asked_of, parameter_problems
 from fedflow.app.scheduling.queue import Queue
-from fedflow.base.errors import BadParameter, PermissionDenied
+from fedflow.base.errors import BadParameter, PermissionDenied, Problem, ProviderRefused
 from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.providers import provider_problems
 from fedflow.domain.records import JobFilter, TableRecord
 from fedflow.domain.site import Role, Site
+
+logger = logging.getLogger(__name__)
 
 
 class Acceptance:
@@ -39,14 +44,28 @@ class Acceptance:
     def check_spec(self, spec: JobSpec, site: Site) -> None:
         """Check what a job would run at a site; may take its time.
 
-        Raises: PermissionDenied, BadParameter, UnknownComponent.
+        Raises: PermissionDenied, UnknownComponent, ProviderRefused. BadParameter: with all wrong
+        parameters.
         """
         self._permissions.check_job(spec, site)
-        for component in spec.components:
-            if site in spec.sites_of(component.name):
-                parameters = spec.component_parameters(component.name, site)
-                path = f"$.runtime_conf.component_parameters ({site}).{component.name}"
-                self._catalog.check(component.module, parameters, path=path)
+        problems = provider_problems(spec, here=(site,))
+        if not problems:
+            problems = self._parameter_problems(spec, site)
+        if problems:
+            (path, reason), *more = [(p.path, p.message) for p in problems]
+            raise BadParameter(path=path, reason=reason, more=more)
+
+    def _parameter_problems(self, spec: JobSpec, site: Site) -> list[Problem]:
+        """Return the mistakes in the parameters of a site.
+
+        Raises: ProviderRefused: the reason, which may quote what a process printed, stays here.
+        """
+        try:
+            return parameter_problems(self._catalog, spec.settings, asked_of(spec, (site,)))
+        except ProviderRefused as exc:
+            logger.warning("%s", exc.message, extra={"action": "provider"})
+            reason = "the log of this party's server says why"
+            raise ProviderRefused(provider=exc.fields["provider"], reason=reason) from None
 
     def check_content(
         self,

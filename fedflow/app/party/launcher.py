@@ -18,12 +18,13 @@ from fedflow.app.folders import Folders
 from fedflow.app.models.model_loading import LoadRequest, load_request
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import deployed_models
-from fedflow.app.ports import Executor, LaunchBook, Sessions, Store, Tx
+from fedflow.app.ports import Executor, LaunchBook, ProviderChoice, Sessions, Store, Tx
 from fedflow.app.scheduling.specs import Specs
 from fedflow.base.errors import DiskFull, FedflowError, StoreUnavailable
 from fedflow.domain.caches import CacheFilter
 from fedflow.domain.dsl import Component, Ref
 from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.providers import Manifest
 from fedflow.domain.records import TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.resources import demand_at
 from fedflow.domain.site import Site
@@ -41,6 +42,7 @@ class TaskLaunch:
     spec_path: Path
     log_dir: Path
     work_dir: Path
+    provider: Manifest | None = None  #: None: the component comes with fedflow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +71,7 @@ class Launcher:
         sessions: Sessions,
         models: ModelRepository,
         settings: WorkerSettings,
+        providers: ProviderChoice | None,
     ) -> None:
         self._store = store
         self._specs = specs
@@ -78,6 +81,7 @@ class Launcher:
         self._sessions = sessions
         self._models = models
         self._settings = settings
+        self._providers = providers
 
     def launch(self, key: TaskKey) -> None:
         """Start the process of a requested attempt; one that has ended meanwhile is left alone.
@@ -119,7 +123,8 @@ class Launcher:
         work_dir.mkdir(parents=True, exist_ok=True)
         log_dir.mkdir(parents=True, exist_ok=True)
         self.open_session(task, sites)
-        content = self._content(task, spec, component, sites, inputs, work_dir, log_dir)
+        provider = self._provider(task, spec)
+        content = self._content(task, spec, component, sites, inputs, work_dir, log_dir, provider)
         spec_path = work_dir / f"spec-{task.launch_id}.json"
         _write_private(spec_path, msgspec.json.encode(content))
         self._processes.expect(task.launch_id, key)
@@ -130,8 +135,16 @@ class Launcher:
                 spec_path=spec_path,
                 log_dir=log_dir,
                 work_dir=work_dir,
+                provider=provider,
             )
         )
+
+    def _provider(self, task: TaskRecord, spec: JobSpec) -> Manifest | None:
+        """Return the registered provider that runs a task. Raises: ProviderRefused: it is gone."""
+        if self._providers is None:
+            return None
+        asked = spec.provider_of(task.key.component, task.key.site)
+        return self._providers.provider_of(task.module, asked)
 
     def open_session(self, task: TaskRecord, sites: tuple[Site, ...]) -> None:
         """Open the attempt's data-plane session, if it has anyone to talk to."""
@@ -149,6 +162,7 @@ class Launcher:
         inputs: Mapping[str, Any],
         work_dir: Path,
         log_dir: Path,
+        provider: Manifest | None,
     ) -> dict[str, Any]:
         key = task.key
         return {
@@ -178,6 +192,13 @@ class Launcher:
             "memory_bytes": self._settings.memory_bytes,
             "receive_timeout_s": self._settings.receive_timeout_s,
             "log_level": self._settings.log_level,
+            "provider": None
+            if provider is None
+            else {
+                "name": provider.name,
+                "version": provider.version,
+                "components": provider.components,
+            },
         }
 
     def _inputs(self, tx: Tx, component: Component, task: TaskRecord) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fedflow.app.models.predict import Predictions, model_of
 from fedflow.app.ports import Catalog, PartyClient, Store, Wakeup
 from fedflow.app.scheduling.inheritance import Inheritance, Plan
 from fedflow.app.scheduling.outgoing import Outgoing
-from fedflow.app.scheduling.parameter_checks import parameter_problems
+from fedflow.app.scheduling.parameter_checks import asked_of, parameter_problems
 from fedflow.app.scheduling.preflight import Preflight
 from fedflow.app.scheduling.queue import Queue
 from fedflow.app.scheduling.repeats import claim, find_repeated, was_refused
@@ -299,7 +299,8 @@ class Submissions:
         """
         if not internal:
             refuse_guarded(spec)
-        unknown = provider_problems(spec)
+        here = [site for site in spec.sites if self._parties.is_local(site.party_id)]
+        unknown = provider_problems(spec, here=here)
         if unknown:
             raise InvalidJobSpec(unknown)
         self._check_parameters(spec)
@@ -342,16 +343,7 @@ class Submissions:
 
     def _check_parameters(self, spec: JobSpec) -> None:
         """Check every site's component parameters; report all mistakes."""
-        problems: list[Problem] = []
-        for name in (c.name for c in spec.components):
-            asked = [
-                (
-                    f"$.conf.component_parameters ({site}) .{name}",
-                    spec.component_parameters(name, site),
-                )
-                for site in spec.sites_of(name)
-            ]
-            problems += parameter_problems(self._catalog, spec.component(name).module, asked)
+        problems = parameter_problems(self._catalog, spec.settings, asked_of(spec, spec.sites))
         if problems:
             raise InvalidJobSpec(problems)
 

@@ -21,6 +21,7 @@ from fedflow.app.waiting import Changes
 from fedflow.base.errors import BadParameter, NoRoute, UnknownComponent
 from fedflow.base.ids import PartyId
 from fedflow.domain.job_spec import ModuleInfo
+from fedflow.domain.planned_run import PlannedRun
 from fedflow.domain.records import (
     Command,
     Handle,
@@ -72,6 +73,8 @@ class FakeCatalog:
 
     def __init__(self) -> None:
         self.checked: list[str] = []
+        self.planned: list[PlannedRun] = []
+        self.objection = ""  #: to every planned run
         everywhere = (Role.GUEST, Role.HOST, Role.ARBITER)
         self._modules = {
             "step": _module("Step", Role.GUEST, Role.HOST),
@@ -89,12 +92,24 @@ class FakeCatalog:
     def modules(self) -> Mapping[str, ModuleInfo]:
         return self._modules
 
-    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
+    def check(
+        self,
+        module: str,
+        parameters: Mapping[str, Any],
+        *,
+        path: str,
+        run: PlannedRun | None = None,
+        provider: str | None = None,
+    ) -> None:
         if module.lower() not in self._modules:
             raise UnknownComponent(module=module)
         self.checked.append(path)
+        if run is not None:
+            self.planned.append(run)
         if "bad" in parameters:
             raise BadParameter(path=f"{path}.bad", reason="is bad")
+        if self.objection:
+            raise BadParameter(path=path, reason=self.objection)
 
 
 @dataclass

@@ -43,7 +43,9 @@ class Outside:
         )
         return {"upload": upload}
 
-    def check(self, module: str, parameters: Any, *, path: str) -> None: ...
+    def check(
+        self, module: str, parameters: Any, *, path: str, run: Any = None, **_: Any
+    ) -> None: ...
 
     def knows(self, party_id: str) -> bool:
         return party_id in {"0", "9999", "10000"}

@@ -123,6 +123,18 @@ def test_table_info_of_no_table_says_so(shell):
     assert shell.json("table", "info", "-n", "n", "-t", "t")["exists"] is False
 
 
+def test_table_info_shows_who_made_it_and_its_columns(shell):
+    made_by = {"job_id": "7", "component_name": "upload_0", "role": "local", "party_id": "0",
+               "data_name": "data"}  # fmt: skip
+    column = {"name": "x", "kind": "number", "count": 3, "missing": 1, "min": -1.5, "max": 2.0,
+              "mean": 0.25}  # fmt: skip
+    row = {"table_name": "t", "namespace": "n", "exist": 1, "count": 3}
+    shell.answer(INFO, {**row, "made_by": made_by, "columns": [column]})
+    lines = shell("table", "info", "-n", "n", "-t", "t").stdout.splitlines()
+    assert "made by     upload_0 of job 7" in lines
+    assert lines[-1].split() == ["x", "number", "1", "-1.5", "2", "0.25"]
+
+
 def test_table_preview_shows_rows(shell):
     shell.answer("/v1/table/preview", {"header": ["id", "[x]"], "data": [["1", "[bold]2"]]})
     lines = shell("table", "preview", "-n", "n", "-t", "t").stdout.splitlines()

@@ -16,10 +16,12 @@ from fedflow.app.administration.providers import Providers
 from fedflow.app.commands import Incoming
 from fedflow.app.data.bindings import Binding
 from fedflow.app.data.provenance import Source
+from fedflow.app.data.table_details import Details
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.jobs import Stopped
 from fedflow.app.scheduling.submissions import Submitted
 from fedflow.app.scheduling.submitted_files import files_of
+from fedflow.base.clock import SystemClock
 from fedflow.base.errors import (
     FedflowError,
     FileNotAllowed,
@@ -32,6 +34,7 @@ from fedflow.base.errors import (
 from fedflow.base.ids import PartyId
 from fedflow.domain.lists import fits_job, fits_task, job_page, task_page
 from fedflow.domain.records import (
+    ColumnFacts,
     Connector,
     JobFilter,
     JobKey,
@@ -47,6 +50,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
+from fedflow.testing.providers import MemoryProviders
 from fedflow.web.relay import Relay
 from tests.unit.web.applications import app_over
 
@@ -116,6 +120,11 @@ SUBMITTED = Submitted(
 )
 
 
+def _providers(modules: Any) -> Providers:
+    memory = MemoryProviders()
+    return Providers(modules, folders=memory, book=memory, host=memory, clock=SystemClock())
+
+
 class FakeServices:
     """All use cases at once; `fail` makes the next call raise."""
 
@@ -142,9 +151,10 @@ class FakeServices:
         self.data = SimpleNamespace(
             uploads=_Uploads(self), bindings=_Bindings(self), transfers=_Transfers(self),
             provenance=_Provenance(), table_schemas=_TableSchemas(self), tables=_Tables(self),
+            table_details=_TableDetails(self),
         )  # fmt: skip
         self.info = self.modules = self
-        self.administration = SimpleNamespace(providers=Providers(self))
+        self.administration = SimpleNamespace(providers=_providers(self))
 
     def note(self, *call: Any) -> None:
         self.calls.append(call)
@@ -270,6 +280,9 @@ class FakeServices:
     def describe(self) -> list[dict[str, Any]]:
         return [{"module": "HeteroLR", "aliases": ["lr"], "roles": ["guest"]}]
 
+    def registered(self) -> dict[str, Any]:
+        return {}
+
     def versions(self) -> dict[str, str]:
         return {"FATE": "1.11.4", "FATEFlow": "1.11.2"}
 
@@ -360,6 +373,20 @@ class _Provenance:
 
     def jobs(self, namespace: str, name: str) -> list[str]:
         return ["1", "2"]
+
+
+class _TableDetails:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def get(self, namespace: str, name: str) -> Details | None:
+        table = self._all.tables_known.get((namespace, name))
+        if table is None:
+            return None
+        key = TaskKey(job_id=JOB_ID, component="upload_0", version=0, site=SITE)
+        maker = OutputTable(key=key, data_name="data", position=0, namespace="exp", name="g")
+        column = ColumnFacts(name="y", kind="number", count=3, missing=0, mean=0.5)
+        return Details(table=table, maker=maker, columns=[column])
 
 
 class _TableSchemas:

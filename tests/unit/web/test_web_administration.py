@@ -39,6 +39,7 @@ from fedflow.domain.servers import Instance
 from fedflow.domain.site import Role, Site
 from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.store.memory import MemoryStore
+from fedflow.testing.providers import MemoryProviders
 from tests.unit.web.applications import app_over
 from tests.unit.web.conftest import JOB_ID, FixedClock, make_job
 
@@ -47,6 +48,9 @@ PLACE = Place(
     host="127.0.0.1", http_port=9380, grpc_host="127.0.0.1", grpc_port=9360, party_id="9999",
     insecure=False,
 )  # fmt: skip
+
+
+MEMORY = MemoryProviders()
 
 
 class Catalog:
@@ -63,7 +67,15 @@ class Catalog:
     def describe(self) -> list[dict[str, Any]]:
         return [{"module": m.module, "aliases": []} for m in self.modules().values()]
 
-    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
+    def registered(self) -> Mapping[str, Any]:
+        return {p.manifest.name: [p] for p in MEMORY.all()}
+
+    def renew(self) -> None:
+        """Nothing is kept."""
+
+    def check(
+        self, module: str, parameters: Mapping[str, Any], *, path: str, run: Any = None, **_: Any
+    ) -> None:
         """Every parameter is good."""
 
 
@@ -127,7 +139,9 @@ class OnePlace:
                 own_party="9999", clock=clock,
             ),
             logs=LogFiles(store=self.store, folders=folders),
-            providers=Providers(catalog),
+            providers=Providers(
+                catalog, folders=MEMORY, book=MEMORY, host=MEMORY, clock=clock
+            ),
             registry=Registry(
                 store=self.store, clock=clock, parties=parties, caller=self.caller,
                 listed={BOARD.name: BOARD},
@@ -265,12 +279,25 @@ def test_components_and_providers_have_fates_shape(site: OnePlace) -> None:
     }  # fmt: skip
 
 
-def test_registering_a_provider_is_never_a_success(site: OnePlace) -> None:
+def test_a_provider_is_registered_from_a_folder_and_deleted(site: OnePlace) -> None:
+    path = MEMORY.offer("lab", "1.0", {"module": "Mean", "aliases": []})
+    answer = site.client.post("/v1/provider/register", json={"path": path})
+    added = answer.json["data"]
+    assert (added["name"], added["version"], added["components"]) == ("lab", "1.0", ["mean"])
+    assert site.data("provider/lab/get")["lab"]["default"] == {"version": "1.0"}
+    assert site.post("provider/delete", name="lab", version="1.0")["retcode"] == 0
+    assert "data" not in site.post("provider/lab/get")
+    answer = site.client.post("/v1/provider/delete", json={"name": "lab", "version": "1.0"})
+    assert answer.status_code == 400
+
+
+def test_packages_of_fate_are_not_registered(site: OnePlace) -> None:
     body = {"name": "fate", "version": "1.11", "path": "/srv/x"}
     answer = site.client.post("/v1/provider/register", json=body)
+    assert (answer.status_code, answer.json["error"]["name"]) == (400, "ProviderRefused")
+    body["class_path"] = {"interface": "components.components.Components"}
+    answer = site.client.post("/v1/provider/register", json=body)
     assert (answer.status_code, answer.json["error"]["name"]) == (501, "NotSupportedYet")
-    answer = site.client.post("/v1/provider/register", json={**body, "path": "x"})
-    assert answer.status_code == 400
 
 
 # --- logs, templates, job files -------------------------------------------------------------------

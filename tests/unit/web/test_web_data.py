@@ -235,7 +235,15 @@ def test_table_info_tells_all_of_a_table(client: FlaskClient, services: Any) -> 
         "table_name": "g", "namespace": "exp", "exist": 1, "count": 3, "partition": 4,
         "schema": {"header": ["x0"], "sid": "id", "label_name": "y", "meta": {"with_label": True}},
         "enable": False, "origin": "table_bind", "extend_sid": True,
-        "address": {"path": "/data/g.csv"},
+        "address": {"path": "/data/g.csv"}, "created": 1,
+        "made_by": {
+            "job_id": JOB_ID, "component_name": "upload_0", "task_version": 0, "role": "guest",
+            "party_id": "9999", "data_name": "data",
+        },
+        "columns": [
+            {"name": "y", "kind": "number", "count": 3, "missing": 0, "min": None, "max": None,
+             "mean": 0.5}
+        ],
     }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from flask.testing import FlaskClient
 from fedflow.app.models.model_exchange import ModelExchange
 from fedflow.app.models.model_store import ModelStoring
 from fedflow.app.models.model_tags import ModelTags
+from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.party.worker_models import WorkerModels
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, TaskKey
@@ -52,6 +53,9 @@ class Api:
                     exchange=exchange, external=None if shared is None else FolderModels(shared),
                 ),
                 tags=ModelTags(store=server.store, clock=server.clock),
+                woe_arrays=WoeArrays(
+                    store=server.store, repository=core.models, clock=server.clock
+                ),
                 workers=WorkerModels(
                     store=server.store, workers=core.workers, models=core.models
                 ),

@@ -145,6 +145,13 @@ def test_an_instances_table_names_its_label() -> None:
     assert fields.table_columns(table(schema=schema)) == ["id", "y", "x0"]
 
 
+def test_anonymous_names_are_shown_once_all_are_known() -> None:
+    schema = {"kind": "instances", "id": "id", "columns": ["x0"], "anonymous": ["host_1_x0"]}
+    assert fields.table_schema_row(table(schema=schema))["anonymous_header"] == ["host_1_x0"]
+    raw = {"kind": "raw", "id": "id", "columns": ["a", "p"], "anonymous": ["", "host_1_exp_0"]}
+    assert "anonymous_header" not in fields.table_schema_row(table(schema=raw))
+
+
 def test_an_unknown_table_has_exist_0() -> None:
     row = fields.table_info_row("exp", "g", None)
     assert row == {"table_name": "g", "namespace": "exp", "exist": 0, "count": 0}

@@ -290,6 +290,17 @@ def test_a_record_goes_to_its_level_and_all_below(tmp_path: Path) -> None:
     assert [w in texts["ERROR"] for w in ("two", "three", "four")] == [False, True, True]
 
 
+def test_a_run_that_logs_without_end_does_not_fill_the_disk(tmp_path: Path) -> None:
+    handler = LevelFiles(tmp_path, level=logging.INFO, limit_bytes=1000)
+    for number in range(100):
+        handler.emit(logging.makeLogRecord({"msg": f"line {number}", "levelno": logging.INFO}))
+    handler.close()
+    lines = (tmp_path / "INFO.log").read_text().splitlines()
+    assert lines[0].endswith("line 0")
+    assert lines[-1].endswith("nothing more is kept")
+    assert sum(map(len, lines)) < 1200
+
+
 def test_workers_of_a_site_append_to_its_files_line_by_line(tmp_path: Path) -> None:
     site = tmp_path / "site"
     handlers = []

@@ -9,8 +9,11 @@ import pytest
 
 from fedflow.app.administration.modules import Modules
 from fedflow.base.errors import UnknownComponent
+from fedflow.base.ids import PartyId
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.registry import describe
+from fedflow.domain.planned_run import PlannedRun
+from fedflow.domain.site import Role, Site
 from fedflow.sdk import spec_of
 
 
@@ -20,7 +23,9 @@ class OneModule:
     def describe(self) -> list[dict[str, Any]]:
         return [describe(spec_of(HeteroLR))]
 
-    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
+    def check(
+        self, module: str, parameters: Mapping[str, Any], *, path: str, run: Any = None, **_: Any
+    ) -> None:
         raise NotImplementedError
 
 
@@ -46,13 +51,31 @@ def test_parameters_of_an_unknown_module_are_an_error() -> None:
 
 
 class Agreeable(OneModule):
-    """Finds everything good, and counts how often it was asked."""
+    """Finds everything good, and keeps which runs it was asked about."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def __init__(self, *, looks: bool = False) -> None:
+        self.runs: list[PlannedRun | None] = []
+        self._looks = looks
 
-    def check(self, module: str, parameters: Mapping[str, Any], *, path: str) -> None:
-        self.asked += 1
+    def describe(self) -> list[dict[str, Any]]:
+        return [{**one, "checks_run": self._looks} for one in super().describe()]
+
+    def check(
+        self, module: str, parameters: Mapping[str, Any], *, path: str,
+        run: PlannedRun | None = None, **_: Any,
+    ) -> None:  # fmt: skip
+        self.runs.append(run)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_planned_runs_count_only_where_parameters_look_at_them(looks: bool) -> None:
+    guest, host = Site(Role.GUEST, PartyId("9999")), Site(Role.HOST, PartyId("10000"))
+    runs = [PlannedRun(site=site, sites=(guest, host)) for site in (guest, host)]
+    describer = Agreeable(looks=looks)
+    modules = Modules(describer)
+    for run in (*runs, *runs):
+        modules.check("heterolr", {}, path="p", run=run)
+    assert describer.runs == (runs if looks else [None])
 
 
 def test_good_parameters_are_asked_for_once_and_do_not_fill_the_memory() -> None:
@@ -60,5 +83,5 @@ def test_good_parameters_are_asked_for_once_and_do_not_fill_the_memory() -> None
     modules = Modules(describer)
     for text in ("a" * 1_000_000, "b" * 1_000_000, "a" * 1_000_000):
         modules.check("heterolr", {"metrics": [text]}, path="p")
-    assert describer.asked == 2
+    assert len(describer.runs) == 2
     assert sum(map(len, modules._good)) < 100

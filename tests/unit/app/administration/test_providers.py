@@ -1,4 +1,4 @@
-"""Components and providers as FATE's clients read them."""
+"""Components and providers as FATE's clients read them, and providers that are registered."""
 
 from __future__ import annotations
 
@@ -7,22 +7,44 @@ from typing import Any
 import pytest
 
 from fedflow import __version__
+from fedflow.app.administration.modules import Modules
 from fedflow.app.administration.providers import Providers
-from fedflow.base.errors import BadRequest, NotSupportedYet
+from fedflow.base.errors import BadRequest, ProviderRefused, UnknownComponent
+from fedflow.testing.providers import MemoryProviders
+from tests.unit.app.fakes import FakeClock
 
 
-class Describer:
+def described(module: str, *aliases: str) -> dict[str, Any]:
+    return {
+        "module": module, "aliases": list(aliases), "roles": ["guest"], "data_ports": ["data"],
+        "needs_input": False, "outputs": ["data"], "param_name": "P", "defaults": {},
+        "checks_run": False,
+    }  # fmt: skip
+
+
+class BuiltIn:
     def describe(self) -> list[dict[str, Any]]:
         return [
-            {"module": "Reader", "aliases": []},
-            {"module": "HeteroLR", "aliases": ["HeteroLogistic"]},
-            {"module": "Evaluation", "aliases": []},
-        ]
+            described("Reader"), described("HeteroLR", "HeteroLogistic"), described("Evaluation"),
+        ]  # fmt: skip
+
+    def check(self, module: str, parameters: Any, **_: Any) -> None:
+        """Everything is good."""
 
 
 @pytest.fixture
-def providers() -> Providers:
-    return Providers(Describer())
+def memory() -> MemoryProviders:
+    return MemoryProviders()
+
+
+@pytest.fixture
+def modules(memory: MemoryProviders) -> Modules:
+    return Modules(BuiltIn(), book=memory, host=memory)
+
+
+@pytest.fixture
+def providers(modules: Modules, memory: MemoryProviders) -> Providers:
+    return Providers(modules, folders=memory, book=memory, host=memory, clock=FakeClock())
 
 
 def test_a_module_belongs_to_the_provider_that_fate_has_it_in(providers: Providers) -> None:
@@ -51,17 +73,78 @@ def test_the_registry_lists_aliases_too(providers: Providers) -> None:
     assert content == {"reader": {"module": "reader"}}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (("fate", "1.0", "/srv/federatedml"), NotSupportedYet),
-        (("other", "1.0", "/srv"), BadRequest),
-        (("fate", "", "/srv"), BadRequest),
-        (("fate", "1.0", "srv"), BadRequest),
-    ],
-)
-def test_a_provider_of_its_own_is_never_registered(
-    providers: Providers, arguments: tuple[str, str, str], error: type[Exception]
+def test_what_is_registered_is_known_at_once_and_what_is_deleted_no_more(
+    providers: Providers, modules: Modules, memory: MemoryProviders
 ) -> None:
-    with pytest.raises(error):
-        providers.register(*arguments)
+    path = memory.offer("lab", "1.0", described("Mean"))
+    assert "mean" not in modules.modules()
+    assert providers.register(path)["components"] == ["mean"]
+    assert modules.modules()["mean"].provider == "lab"
+    assert providers.component("mean") == {
+        "default_provider": "lab", "support_provider": ["lab"], "alias": ["Mean"],
+    }  # fmt: skip
+    assert providers.providers()["lab"]["1.0"]["path"] == path
+    assert providers.registry()["providers"]["lab"]["1.0"]["components"] == {
+        "mean": {"module": "mean"}
+    }
+    providers.delete("lab", "1.0")
+    assert "mean" not in modules.modules()
+    with pytest.raises(UnknownComponent):
+        modules.provider_of("mean", None)
+
+
+def test_the_version_registered_last_is_used_unless_another_is_asked_for(
+    providers: Providers, modules: Modules, memory: MemoryProviders
+) -> None:
+    for version in ("2.0", "1.0"):
+        providers.register(memory.offer("lab", version, described("Mean")))
+    asked = {None: "1.0", "lab": "1.0", "lab@2.0": "2.0", "fate@2.0": "1.0"}
+    for text, version in asked.items():
+        manifest = modules.provider_of("MEAN", text)
+        assert manifest is not None
+        assert manifest.version == version
+    assert modules.provider_of("HeteroLR", "lab@2.0") is None
+    with pytest.raises(ProviderRefused, match=r"lab@3\.0"):
+        modules.provider_of("mean", "lab@3.0")
+    assert modules.modules()["mean"].versions == ("2.0", "1.0")
+
+
+def test_parameters_are_checked_by_the_version_that_runs_and_again_after_a_registration(
+    providers: Providers, modules: Modules, memory: MemoryProviders
+) -> None:
+    path = memory.offer("lab", "1.0", described("Mean"))
+    providers.register(path)
+    for _ in range(2):
+        modules.check("mean", {"x": 1}, path="$", provider="lab@1.0")
+    assert memory.checked == [("lab@1.0", "Mean")]
+    providers.register(path)
+    modules.check("mean", {"x": 1}, path="$", provider="lab@1.0")
+    assert len(memory.checked) == 2
+
+
+def test_names_of_other_providers_cannot_be_taken(
+    providers: Providers, memory: MemoryProviders
+) -> None:
+    with pytest.raises(ProviderRefused, match=r"heterologistic \(fate\)"):
+        providers.register(memory.offer("lab", "1.0", described("Mean", "heterologistic")))
+    providers.register(memory.offer("lab", "1.0", described("Mean")))
+    with pytest.raises(ProviderRefused, match=r"MEAN \(lab\)"):
+        providers.register(memory.offer("other", "1.0", described("MEAN")))
+    assert set(providers.providers()) == {"fate", "fate_flow", "lab"}
+
+
+def test_a_request_that_says_another_name_or_version_than_the_folder_is_refused(
+    providers: Providers, memory: MemoryProviders
+) -> None:
+    path = memory.offer("lab", "1.0", described("Mean"))
+    for given in ({"name": "fate"}, {"name": "lab", "version": "1.1"}):
+        with pytest.raises(ProviderRefused, match="the folder says"):
+            providers.register(path, **given)
+    assert memory.all() == []
+    providers.register(path, name="lab", version="1.0")
+
+
+def test_only_what_was_registered_can_be_deleted(providers: Providers) -> None:
+    for name in ("fate", "lab"):
+        with pytest.raises(BadRequest):
+            providers.delete(name, __version__)

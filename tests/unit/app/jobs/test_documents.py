@@ -112,14 +112,14 @@ def test_parameters_of_one_component_are_checked_at_all_its_sites(alone: OneServ
     assert check(alone, component_parameters={"common": {"a": {"x": 1}, "b": {"bad": 1}}}) == []
     by_role = {"role": {"host": {"0": {"a": {"bad": 1}}}}}
     assert check(alone, component_parameters=by_role) == [
-        "$.component_parameters (host 10000) .a.bad"
+        '$.component_parameters.role.host["0"].a.bad'
     ]
     members: dict[str, Any] = {
         "dsl_version": "1",
         "algorithm_parameters": {"a": {"x": 1}},
         "role_parameters": {"guest": {"a": {"bad": [1]}}},
     }
-    assert check(alone, **members) == ["$.component_parameters (guest 9999) .a.bad"]
+    assert check(alone, **members) == ['$.component_parameters.role.guest["0"].a.bad']
     members["role_parameters"] = {"guest": {"a": {"x": 1}}}
     assert check(alone, **members) == ["$.conf.role_parameters.guest.a.x"]
 

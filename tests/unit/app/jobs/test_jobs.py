@@ -71,16 +71,33 @@ def test_all_wrong_parameters_of_all_sites_are_told_at_once(alone: OneServer) ->
     }
     with pytest.raises(InvalidJobSpec) as caught:
         alone.core.submissions.submit(dsl(), conf(parameters=parameters))
-    paths = [p.path for p in caught.value.problems]
-    assert len(paths) == 2  # `a` is wrong in the same way at both sites
-    assert "(guest 9999)" in paths[0]
-    assert "(host 10000)" in paths[1]
+    problems = {p.path: p.message for p in caught.value.problems}
+    assert problems == {
+        "$.conf.component_parameters.common.a.bad": "is bad (at guest 9999, host 10000)",
+        '$.conf.component_parameters.role.host["0"].b.bad': "is bad (at host 10000)",
+    }
     assert nothing_is_stored(alone)
 
 
-def test_equal_parameters_are_checked_once(alone: OneServer) -> None:
-    alone.core.submissions.begin(dsl(), conf(host=[10000, 10001, 10002], guest=[9999]))
-    assert len(alone.catalog.checked) == 2
+def test_every_site_is_asked_whether_its_run_can_be_as_planned(alone: OneServer) -> None:
+    alone.core.submissions.begin(dsl(), conf(host=[10000, 10001], guest=[9999]))
+    planned = [run for run in alone.catalog.planned if run.site.party_id == "10001"]
+    assert [run.data_ports for run in planned] == [(), ("data",)]
+    assert all(len(run.sites) == 3 for run in planned)
+
+
+def test_a_run_that_cannot_be_as_planned_is_told_at_the_place_of_the_fault(
+    alone: OneServer,
+) -> None:
+    alone.catalog.objection = "role: one host only"
+    with pytest.raises(InvalidJobSpec) as caught:
+        alone.core.submissions.submit(dsl(), conf())
+    assert {p.path for p in caught.value.problems} == {"$.conf.role"}
+    alone.catalog.objection = "input.data: needs train_data"
+    with pytest.raises(InvalidJobSpec) as caught:
+        alone.core.submissions.submit(dsl(), conf())
+    assert "$.dsl.components.b.input.data" in {p.path for p in caught.value.problems}
+    assert nothing_is_stored(alone)
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 7])

@@ -115,13 +115,13 @@ def test_of_two_submits_at_once_one_makes_the_job_and_both_get_it(alone: OneServ
     checked = alone.catalog.check
     answers: list[Any] = []
 
-    def check(module: str, parameters: Any, *, path: str) -> None:
+    def check(module: str, parameters: Any, *, path: str, run: Any = None, **_: Any) -> None:
         if not answers:
             answers.append(None)
             other = threading.Thread(target=lambda: answers.append(submit(alone)))
             other.start()
             other.join()
-        checked(module, parameters, path=path)
+        checked(module, parameters, path=path, run=run)
 
     alone.catalog.check = check  # type: ignore[method-assign]
     mine = submit(alone)

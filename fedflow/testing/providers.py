@@ -1,0 +1,69 @@
+"""Provider folders, their interpreters and their registrations, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedflow.base.errors import ProviderRefused
+from fedflow.domain.planned_run import PlannedRun
+from fedflow.domain.providers import Manifest, RegisteredProvider
+
+
+class MemoryProviders:
+    """Satisfies `ProviderFolders`, `ProviderBook` and `ProviderHost` of `app.ports`.
+
+    `folders` holds manifests by path, `described` what their components say, by `name@version`.
+    """
+
+    def __init__(self) -> None:
+        self.folders: dict[str, Manifest] = {}
+        self.described: dict[str, list[dict[str, Any]]] = {}
+        self.checked: list[tuple[str, str]] = []  #: label and module
+        self._registered: list[RegisteredProvider] = []
+
+    def offer(self, name: str, version: str, *described: dict[str, Any]) -> str:
+        """Make a folder with components; return its path."""
+        manifest = Manifest(
+            name=name,
+            version=version,
+            path=f"/providers/{name}-{version}",
+            python="",
+            components=f"{name}:COMPONENTS",
+        )
+        self.folders[manifest.path] = manifest
+        self.described[manifest.label] = list(described)
+        return manifest.path
+
+    def read(self, path: str) -> Manifest:
+        if path not in self.folders:
+            raise ProviderRefused(provider=path, reason="there is no such folder")
+        return self.folders[path]
+
+    def all(self) -> Sequence[RegisteredProvider]:
+        return list(self._registered)
+
+    def put(self, provider: RegisteredProvider) -> None:
+        self.remove(provider.manifest.name, provider.manifest.version)
+        self._registered.append(provider)
+
+    def remove(self, name: str, version: str) -> bool:
+        label = f"{name}@{version}"
+        kept = [p for p in self._registered if p.manifest.label != label]
+        found = len(kept) < len(self._registered)
+        self._registered = kept
+        return found
+
+    def describe(self, manifest: Manifest) -> list[dict[str, Any]]:
+        return self.described[manifest.label]
+
+    def check(
+        self,
+        manifest: Manifest,
+        module: str,
+        parameters: Mapping[str, Any],
+        *,
+        path: str,
+        run: PlannedRun | None = None,
+    ) -> None:
+        self.checked.append((manifest.label, module))
