@@ -423,7 +423,12 @@ def test_what_comes_later_says_so(deployment: Deployment, job_id: str) -> None:
     }  # fmt: skip
     provider = {"name": "fate", "version": "9", "path": str(client.cwd)}
     merge = ("--model-id", MODEL_ID, "--model-version", job_id)
-    woe = (*merge, "-cpn", "binning_0", "-p", 9999)
+    woe = (*merge, "-cpn", "hetero_lr_0", "-r", "guest", "-p", 9999)
+    no_binning = [
+        client.flow("component", "woe-array-extract", *woe, "-o", client.cwd / "w"),
+        client.flow("component", "woe-array-merge", *woe, "-i", client.file("w.json", {"a": {}})),
+    ]
+    assert {answer["error"]["name"] for answer in no_binning} == {"WrongWoeArrays"}
     not_deployed = [
         client.flow("model", "load", "-j", job_id),
         client.flow("model", "load", "-c", conf),
@@ -437,9 +442,6 @@ def test_what_comes_later_says_so(deployment: Deployment, job_id: str) -> None:
         client.flow("component", "hetero-model-merge", *merge, "-gid", 9999, "-hids", 10000,
                     "-cpn", "hetero_lr_0", "--model-type", "hetero_lr", "--output-format", "pmml",
                     "-o", client.cwd / "merged"),
-        client.flow("component", "woe-array-extract", *woe, "-r", "guest", "-o", client.cwd / "w"),
-        client.flow("component", "woe-array-merge", *woe, "-r", "host", "-i",
-                    client.file("w.json", {})),
     ]  # fmt: skip
     refusals = {answer["error"]["name"]: answer["retmsg"] for answer in answers}
     assert list(refusals) == ["NotSupportedYet"], refusals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from fedflow.cli.flow.commands import COMMANDS
 from tests.e2e.cli_place import COMPONENTS, MODEL_ID, Json, Place, trained_place
 from tests.e2e.jobs import empty_job, example
-from tests.e2e.servers import DATA
+from tests.e2e.servers import DATA, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -452,6 +453,19 @@ def provider_list(place: Place) -> None:
     assert "fate" in place.ok("provider", "list", "-n", "fate")
 
 
+def provider_register(place: Place) -> None:
+    folder = place.party.home / "providers" / "examples"
+    shutil.copytree(ROOT / "examples" / "provider", folder)
+    conf = {"name": "examples", "version": "1.0", "path": str(folder)}
+    added = place.ok("provider", "register", "-c", place.file("provider.json", conf))
+    assert added["components"] == ["clipvalues", "comparemeans"]
+    refused = place.flow(
+        "provider", "register", "-c", place.file("provider.json", {**conf, "path": "/nowhere"})
+    )
+    assert refused["error"]["name"] == "ProviderRefused"
+    place.party.client.providers.delete("examples", "1.0")
+
+
 def provider_list_components(place: Place) -> None:
     assert place.ok("provider", "list-components")
 
@@ -499,8 +513,18 @@ def later(*words: str, conf: Json | None = None) -> Callable[[Place], None]:
     return check
 
 
+def woe_array(verb: str, role: str, party: str, *file: str) -> Callable[[Place], None]:
+    """Return a check that the server reads which model is meant, and refuses one of no binning."""
+
+    def check(place: Place) -> None:
+        words = ("component", f"woe-array-{verb}", *version(place), "-r", role, "-p", party)
+        answer = place.flow(*words, "-cpn", "hetero_lr_0", *file)
+        assert answer["error"]["name"] == "WrongWoeArrays", answer
+
+    return check
+
+
 MODEL = ("--model-id", MODEL_ID, "--model-version", "VERSION")
-ONE = (*MODEL, "-r", "guest", "-p", "9999", "-cpn", "hetero_lr_0")
 
 
 CHECKS: dict[str, Callable[[Place], Any]] = {
@@ -513,18 +537,15 @@ CHECKS: dict[str, Callable[[Place], Any]] = {
     "component hetero-model-merge": later(
         "component", "hetero-model-merge", *MODEL, "-gid", "9999", "-hids", "10000,10001",
         "-cpn", "hetero_lr_0", "--model-type", "lr", "--output-format", "pmml", "-o", "m.pmml"),
-    "component woe-array-extract": later(
-        "component", "woe-array-extract", *ONE, "-o", "w.json"),
-    "component woe-array-merge": later(
-        "component", "woe-array-merge", *ONE, "-i", str(DATA.parent / "hetero_lr" / "dsl.json")),
+    "component woe-array-extract": woe_array("extract", "guest", "9999", "-o", "w.json"),
+    "component woe-array-merge": woe_array(
+        "merge", "host", "10000", "-i", str(DATA.parent / "hetero_lr" / "dsl.json")),
     "model load": later("model", "load", "-j", "VERSION"),
     "model bind": later("model", "bind", "-j", "VERSION", conf={"service_id": "s", "role": None}),
     "model homo-convert": later("model", "homo-convert", conf={}),
     "model homo-deploy": later("model", "homo-deploy", conf={
         "service_id": "s", "component_name": "lr_0", "deployment_type": "kfserving",
         "deployment_parameters": {"config_file": str(DATA.parent / "hetero_lr" / "conf.json")}}),
-    "provider register": later(
-        "provider", "register", conf={"name": "fate", "version": "1", "path": "/nowhere"}),
 }  # fmt: skip
 
 

@@ -219,6 +219,7 @@ def test_keys_permissions_and_services_are_administered(place: Place, tmp_path: 
     place.fedflow("permission", "revoke", "-p", 88, "-c", "reader", "--all-tables")
     assert place.fedflow("permission", "query", "-p", 88) == "Nothing was granted.\n"
     assert "fate" in place.fedflow("provider", "list")
+    assert "provider    fedflow" in place.fedflow("component", "describe", "heterolr")
     assert "cores are free" in place.fedflow("resource", "query")
     assert len(place.json("resource", "return", "-j", place.job_id)) == 3
     place.fedflow("service", "register-server", "board", "--host", "127.0.0.1", "--port", 8080)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
 import requests
+from pyarrow import feather, parquet
 
 from tests.e2e.servers import DATA, Party, standalone, wait_for
 
@@ -110,10 +112,20 @@ def run_reader(server: Party, table: dict[str, Any]) -> tuple[str, str]:
 
 def test_an_upload_is_listed_traced_downloaded_and_deleted(server: Party) -> None:
     job_id = uploaded(server, "a+b=c&d;e")
-    assert info(server, "a+b=c&d;e") | {"address": 0} == {
+    assert info(server, "a+b=c&d;e") | {"address": 0, "created": 0} == {
         "table_name": "a+b=c&d;e", "namespace": "e", "exist": 1, "count": 3, "partition": 4,
         "schema": {"header": "y,x0", "sid": "id"}, "enable": True, "origin": "upload",
-        "extend_sid": False, "address": 0,
+        "extend_sid": False, "address": 0, "created": 0,
+        "made_by": {
+            "job_id": job_id, "component_name": "upload_0", "task_version": 0, "role": "local",
+            "party_id": "0", "data_name": "data",
+        },
+        "columns": [
+            {"name": "y", "kind": "number", "count": 3, "missing": 0, "min": 0.0, "max": 1.0,
+             "mean": 2 / 3},
+            {"name": "x0", "kind": "number", "count": 3, "missing": 0, "min": 0.5, "max": 2.5,
+             "mean": 1.5},
+        ],
     }  # fmt: skip
     (entry, *_) = do(server, "/v1/data/upload/history", limit=10)
     assert entry[job_id]["upload_info"] == {
@@ -134,6 +146,60 @@ def test_an_upload_is_listed_traced_downloaded_and_deleted(server: Party) -> Non
     assert (
         requests.get(f"{server.url}/v1/table/download", json=names, timeout=30).status_code == 210
     )
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_the_kind_of_the_file_does_not_matter(server: Party, tmp_path: Path, kind: str) -> None:
+    rows = pa.table({"id": ["a", "b", "c"], "y": [1, 0, 1], "x0": [0.5, 1.5, None]})
+    path = tmp_path / "d"
+    if kind == "parquet":
+        parquet.write_table(rows, path)
+    else:
+        feather.write_feather(rows, path)
+    uploaded(server, "typed", path.read_bytes())
+    uploaded(server, "text", b"id,y,x0\na,1,0.5\nb,0,1.5\nc,1,\n")
+    same = ("schema", "count", "columns", "partition")
+    assert {m: info(server, "typed")[m] for m in same} == {m: info(server, "text")[m] for m in same}
+    first, second = (
+        do(server, "/v1/table/preview", name=name, namespace="e") for name in ("typed", "text")
+    )
+    assert first == second
+    assert first["data"][2] == ["c", "1", ""]
+
+
+def test_rows_of_tags_are_uploaded_and_transformed(server: Party) -> None:
+    meta = {"input_format": "tag", "tag_with_value": True, "delimiter": ";", "with_label": True}
+    uploaded(server, "tags", b"u,1;a:2;b:3\nv,0\n", head=0, with_meta=1, meta=meta)
+    assert info(server, "tags")["schema"]["meta"]["input_format"] == "tag"
+    reads = {"0": {"reader_0": {"table": {"namespace": "e", "name": "tags"}}}}
+    components = {
+        "reader_0": {"module": "Reader", "output": {"data": ["data"]}},
+        "data_transform_0": {
+            "module": "DataTransform", "input": {"data": {"data": ["reader_0.data"]}},
+            "output": {"data": ["data"], "model": ["model"]},
+        },
+    }  # fmt: skip
+    conf_of_job = {
+        "dsl_version": 2, "initiator": {"role": "guest", "party_id": 9999},
+        "role": {"guest": [9999]}, "component_parameters": {"role": {"guest": reads}},
+    }  # fmt: skip
+    body = {"job_dsl": {"components": components}, "job_runtime_conf": conf_of_job}
+    answer = server.post("/v1/job/submit", body)
+    assert answer["retcode"] == 0, answer
+    assert ended(server, answer["jobId"], "guest") == "success"
+    which = {"job_id": answer["jobId"], "role": "guest", "party_id": "9999"}
+    (table,) = do(
+        server, "/v1/tracking/component/output/data/table", **which,
+        component_name="data_transform_0",
+    )  # fmt: skip
+    names = {"name": table["table_name"], "namespace": table["table_namespace"]}
+    assert do(server, "/v1/table/preview", **names) == {
+        "header": ["id", "label", "a", "b"],
+        "data": [["u", "1", "2.0", "3.0"], ["v", "0", "0.0", "0.0"]],
+    }
+    shown = do(server, "/v1/table/table_info", **names)
+    assert shown["schema"]["anonymous_header"] == ["guest_9999_x0", "guest_9999_x1"]
+    assert shown["made_by"]["component_name"] == "data_transform_0"
 
 
 def test_a_file_of_the_server_is_read_by_its_relative_path(server: Party, shared: Path) -> None:
@@ -347,7 +413,7 @@ def test_a_connection_that_is_cut_leaves_nothing(server: Party, sent: int) -> No
         (gzip.compress(b"id,x\n" + b"1,2\n" * 1000), "gzip"),
         (gzip.compress(b"\0" * (32 << 20)), "gzip"),
         (b"PK\x03\x04" + b"\0" * 100, "zip"),
-        (b"x" * (1 << 20), "field limit"),
+        (b"x" * (1 << 20), "a name of 1048576 letters"),
         (b"id," * 100_001 + b"\n1\n", "columns"),
         (b"id,x\n1\n", "row 1 has 1 cells"),
         (b"id,x\n1,2\n1,3\n", "repeats the id"),

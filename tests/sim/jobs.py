@@ -32,7 +32,7 @@ class FakeCatalog:
     def modules(self) -> dict[str, ModuleInfo]:
         return self._modules
 
-    def check(self, module: str, parameters: Any, *, path: str) -> None:
+    def check(self, module: str, parameters: Any, *, path: str, run: Any = None, **_: Any) -> None:
         return
 
 

@@ -1,0 +1,84 @@
+"""Writes DSL and conf of longer jobs from one line per component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.e2e.jobs import NAMES, Json
+from tests.e2e.servers import GUEST_ID, HOST_ID
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One component: its inputs as `component.port`, and parameters at all, at guest, at host."""
+
+    module: str
+    data: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: by port
+    model: Sequence[str] = ()
+    isometric: Sequence[str] = ()
+    out: Sequence[str] = ("data",)
+    cache: bool = False
+    params: Json = field(default_factory=dict)
+    guest: Json = field(default_factory=dict)
+    host: Json = field(default_factory=dict)
+
+
+def reader() -> Step:
+    """Return a reader of the uploaded breast-cancer tables."""
+    tables = {
+        party: {"table": {"name": name, "namespace": "experiment"}} for party, name in NAMES.items()
+    }
+    return Step(module="Reader", guest=tables[GUEST_ID], host=tables[HOST_ID])
+
+
+def transform(source: str = "reader_0.data") -> Step:
+    """Return the DataTransform of these tables."""
+    return Step(
+        module="DataTransform",
+        data={"data": [source]},
+        guest={"with_label": True, "label_name": "y", "label_type": "int"},
+        host={"with_label": False},
+    )
+
+
+def pipeline(steps: Mapping[str, Step], *, arbiter: bool = False) -> tuple[Json, Json]:
+    """Return DSL and conf of a training job of guest and host; the host's party is arbiter."""
+    components: Json = {}
+    parameters: dict[str, Json] = {"common": {}, "guest": {}, "host": {}}
+    for name, step in steps.items():
+        inputs: Json = {}
+        if step.data:
+            inputs["data"] = {port: list(refs) for port, refs in step.data.items()}
+        if step.model:
+            inputs["model"] = list(step.model)
+        if step.isometric:
+            inputs["isometric_model"] = list(step.isometric)
+        components[name] = {
+            "module": step.module,
+            **({"input": inputs} if inputs else {}),
+            "output": {
+                "data": list(step.out),
+                "model": ["model"],
+                **({"cache": ["cache"]} if step.cache else {}),
+            },
+        }
+        own: dict[str, Any] = {"common": step.params, "guest": step.guest, "host": step.host}
+        for place, values in own.items():
+            if values:
+                parameters[place][name] = values
+    role: Json = {"guest": [int(GUEST_ID)], "host": [int(HOST_ID)]}
+    if arbiter:
+        role["arbiter"] = [int(HOST_ID)]
+    conf = {
+        "dsl_version": 2,
+        "initiator": {"role": "guest", "party_id": int(GUEST_ID)},
+        "role": role,
+        "job_parameters": {"common": {"job_type": "train"}},
+        "component_parameters": {
+            "common": parameters["common"],
+            "role": {"guest": {"0": parameters["guest"]}, "host": {"0": parameters["host"]}},
+        },
+    }
+    return {"components": components}, conf
