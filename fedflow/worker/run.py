@@ -41,7 +41,7 @@ from fedflow.worker.model_store import ServerModelStore
 from fedflow.worker.process import Stopped, become_worker, ignore_stops, limit_memory
 from fedflow.worker.report import MAX_REPORT_BYTES, ServerLink
 from fedflow.worker.spec import SpecError, TaskSpec, read_spec
-from fedflow.worker.threads import limit_threads
+from fedflow.worker.threads import limit_threads, start_arrow_threads
 from fedflow.worker.tracker import ServerTracker
 
 logger = logging.getLogger(__name__)
@@ -150,7 +150,9 @@ class _Run:
         Raises: LaunchRefused, Stopped.
         """
         try:
+            limit_threads(self._spec.cores)
             if self._spec.memory_bytes is not None:
+                start_arrow_threads()
                 limit_memory(self._spec.memory_bytes)
             outputs = self._compute()
             self._federation.flush()
@@ -173,7 +175,6 @@ class _Run:
         spec = self._spec
         kind = self._components().find(spec.module)
         params = check_params(kind.params, spec.parameters, path=spec.component)
-        limit_threads(spec.cores)
         context = Context(
             job_id=spec.job_id,
             component=spec.component,

@@ -6,10 +6,12 @@ Processors are not chosen for a task: which ones are free, the system knows bett
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Final
 
 import pyarrow as pa
+from pyarrow import csv
 
 VARIABLES: Final = (
     "OPENBLAS_NUM_THREADS",
@@ -17,6 +19,7 @@ VARIABLES: Final = (
     "MKL_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+_BLOCK: Final = 64  #: bytes of a block that one thread reads
 
 
 def limit_threads(cores: int) -> None:
@@ -30,6 +33,15 @@ def limit_threads(cores: int) -> None:
     pa.set_cpu_count(cores)
     if cores > 1:
         _raise_loaded(cores)
+
+
+def start_arrow_threads() -> None:
+    """Let Arrow start its threads now, before the memory is limited.
+
+    It waits for ever for one whose stack (8 MiB) could not be had.
+    """
+    lines = b"n\n" + b"1\n" * (_BLOCK * 64)
+    csv.read_csv(io.BytesIO(lines), read_options=csv.ReadOptions(block_size=_BLOCK))
 
 
 def _raise_loaded(cores: int) -> None:

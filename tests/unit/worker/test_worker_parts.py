@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -343,3 +344,19 @@ def test_tracebacks_are_bounded_and_name_no_local_folder() -> None:
         "<python>/lib/a.py ~/b",
         "<fedflow>/.venv/lib/a.py ~/b",
     }
+
+
+def test_arrow_has_its_threads_when_their_stacks_would_not_fit_into_the_limit() -> None:
+    code = """
+import io
+from pyarrow import csv
+from fedflow.worker.process import limit_memory
+from fedflow.worker.threads import limit_threads, start_arrow_threads
+limit_threads(2)
+start_arrow_threads()
+limit_memory(4 << 20)
+with csv.open_csv(io.BytesIO(b"a,b\\n" + b"1,2\\n" * 100_000)) as reader:
+    print(sum(batch.num_rows for batch in reader))
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=50, check=True, capture_output=True)
+    assert done.stdout.split() == [b"100000"]
