@@ -53,12 +53,19 @@ def test_it_can_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        {}, {**NAMED, "model_id": None}, {**NAMED, "component_name": ""},
-        {**NAMED, "step_index": 1, "step_name": "s"}, {**NAMED, "step_index": -1},
-        {**NAMED, "step_index": "x"}, {**NAMED, "unknown": 1},
+        {"model_id": ""}, {"model_id": None}, {"component_name": ""},
+        {"step_index": 1, "step_name": "s"}, {"step_index": -1}, {"step_index": "x"},
     ],
 )  # fmt: skip
 def test_parameters_that_name_no_model_are_refused(params: Mapping[str, Any]) -> None:
+    with pytest.raises(BadParameter) as caught:
+        check_params(ModelLoaderParams, {**NAMED, **params}, path="$")
+    ((path, _),) = caught.value.mistakes
+    assert path == f"$.{next(iter(params))}"
+
+
+@pytest.mark.parametrize("params", [{}, {**NAMED, "unknown": 1}])
+def test_missing_and_unknown_parameters_are_refused(params: Mapping[str, Any]) -> None:
     with pytest.raises(BadParameter):
         check_params(ModelLoaderParams, params, path="$")
 

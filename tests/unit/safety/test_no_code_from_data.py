@@ -57,6 +57,7 @@ OFF = frozenset(["shell", "allow_pickle"])
 IMPORTERS = {
     "cli/main.py": "the fixed table of commands",
     "components/registry.py": "the shipped components and installed entry points",
+    "testing/trial.py": "what the person who tries a component out names on the command line",
     "worker/zygote.py": "the modules that its own server names on the command line",
 }
 """Modules that import by a computed name, and where their names come from."""

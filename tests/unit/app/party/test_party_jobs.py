@@ -13,6 +13,7 @@ from fedflow.base.errors import (
     JobNotFound,
     NoRoute,
     NotEnoughResources,
+    ProviderRefused,
     StaleCommand,
     SubmitRefused,
     TableNotFound,
@@ -73,6 +74,20 @@ def test_a_job_that_cannot_run_here_is_refused_and_leaves_nothing(
     with host.store.read() as tx:
         assert tx.jobs.get(KEY) is None
         assert tx.tasks.live() == []
+
+
+def test_why_a_provider_cannot_be_asked_stays_at_its_party(
+    host: OneServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def check(*_: object, **__: object) -> None:
+        raise ProviderRefused(provider="lab@1", reason="it printed: a password")
+
+    monkeypatch.setattr(host.catalog, "check", check)
+    with pytest.raises(ProviderRefused) as caught:
+        host.ask("job_create", KEY, body=create_body(), source=None)
+    assert "lab@1" in caught.value.message
+    assert "password" not in caught.value.message
+    assert "password" in caplog.text
 
 
 def test_a_table_that_is_there_lets_the_job_in(host: OneServer) -> None:
