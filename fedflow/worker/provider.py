@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedflow.base.errors import BadParameter, FedflowError
 from fedflow.components.registry import describe, load_provider
 from fedflow.domain.planned_run import planned_run_from_json
 from fedflow.executor.descendants import adopt_orphans, end_strangers
+from fedflow.executor.provider_process import TIMEOUT_S
 from fedflow.sdk.params import check_params
 
 
@@ -52,6 +54,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     """Answer one request; 1 if the components cannot be imported, with the reason in the answer."""
     adopt_orphans()
+    signal.alarm(2 * int(TIMEOUT_S))  # for a server that died and cannot end this process
     with os.fdopen(int(arguments[0]), "w", encoding="utf-8") as pipe:
         request = json.load(sys.stdin)
         try:

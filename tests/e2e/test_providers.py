@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -123,6 +124,16 @@ def rogue(how: str, **common: Any) -> tuple[Json, Json]:
     return {"components": {"rogue_0": {"module": "Rogue", "provider": "rogue@1.0"}}}, conf
 
 
+def zygotes_of(pair: Pair) -> list[int]:
+    """Return the pids of the guest's zygotes."""
+    found = []
+    for process in pair.guest.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):  # a worker that ends just now
+            if "fedflow.worker.zygote" in process.cmdline():
+                found.append(process.pid)
+    return found
+
+
 def run(pair: Pair, dsl: Json, conf: Json) -> str:
     job_id = pair.guest.client.submit(dsl, conf).job_id
     assert set(pair.ends(job_id).values()) == {"success"}, pair.guest.client.job(job_id)
@@ -191,7 +202,7 @@ def test_a_party_that_lacks_the_provider_refuses_the_job(pair: Pair, place: Path
 def test_a_component_that_misbehaves_hurts_its_own_task_only(
     pair: Pair, how: str, status: str, words: str
 ) -> None:
-    zygotes = [p.pid for p in pair.guest.processes() if "fedflow.worker.zygote" in p.cmdline()]
+    zygotes = zygotes_of(pair)
     client = pair.guest.client
     job_id = client.submit(*rogue(how, timeout=3 if how == "hang" else 60)).job_id
     assert client.wait(job_id, timeout_s=40).status == status
@@ -201,9 +212,7 @@ def test_a_component_that_misbehaves_hurts_its_own_task_only(
     if how == "daemon":
         (file,) = (pair.guest.home / "jobs" / job_id).glob("*/daemon")
         wait_for(lambda: not psutil.pid_exists(int(file.read_text())), "the daemon to end")
-    assert zygotes == [
-        p.pid for p in pair.guest.processes() if "fedflow.worker.zygote" in p.cmdline()
-    ]
+    assert zygotes == zygotes_of(pair)
     assert pair.guest.readiness()
     well = client.submit(*rogue("well")).job_id
     assert client.wait(well, timeout_s=40).succeeded

@@ -184,6 +184,14 @@ def test_an_answer_that_is_no_description_is_refused(tmp_path: Path, answer: Any
         ProviderProcesses().describe(manifest)
 
 
+def test_the_process_has_an_end_of_its_own_in_case_the_server_dies(
+    tmp_path: Path, host: ProviderProcesses
+) -> None:
+    code = "import signal\nraise RuntimeError(f'an end: {signal.alarm(0) > 60}')"
+    with pytest.raises(ProviderRefused, match="an end: True"):
+        host.describe(read(folder(tmp_path / "p", code)))
+
+
 def test_a_folder_that_is_gone_is_named(tmp_path: Path, host: ProviderProcesses) -> None:
     manifest = read(folder(tmp_path / "p", WHERE))
     shutil.rmtree(tmp_path / "p")
@@ -360,5 +368,7 @@ def test_a_provider_that_fails_or_vanishes_hurts_its_own_run_only(world: World) 
         provider=gone,
     )  # fmt: skip
     world.executor.start(launch)
-    assert "No such file" in world.events.failure("gone")
+    failure = world.events.failure("gone")
+    assert "No such file or directory (python)" in failure
+    assert str(world.root) not in failure  # other parties read it
     assert world.run("again")[0] == (ExitCode.SUCCESS, None)
