@@ -435,10 +435,12 @@ def test_what_comes_later_says_so(deployment: Deployment, job_id: str) -> None:
         client.flow("model", "bind", "-c", conf),
     ]
     assert {answer["error"]["name"] for answer in not_deployed} == {"ModelNotDeployed"}
+    not_allowed = client.flow("provider", "register", "-c", client.file("provider.json", provider))
+    assert not_allowed["error"]["name"] == "ProviderRefused"
+    assert "provider.allowed_folders" in not_allowed["retmsg"] + not_allowed["error"]["hint"]
     answers = [
         client.flow("model", "homo-convert", "-c", client.file("homo.json", one)),
         client.flow("model", "homo-deploy", "-c", client.file("deploy.json", homo)),
-        client.flow("provider", "register", "-c", client.file("provider.json", provider)),
         client.flow("component", "hetero-model-merge", *merge, "-gid", 9999, "-hids", 10000,
                     "-cpn", "hetero_lr_0", "--model-type", "hetero_lr", "--output-format", "pmml",
                     "-o", client.cwd / "merged"),
