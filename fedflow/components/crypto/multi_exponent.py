@@ -54,8 +54,7 @@ def dot_columns(
         raise ValueError(f"{len(ciphertexts)} ciphertexts for a matrix of {rows} rows")
     if matrix.size == 0:
         return [_ONE] * columns
-    if int(matrix.max()) >= LARGEST or int(matrix.min()) <= -LARGEST:
-        raise ValueError("an exponent reaches 2**62")
+    longest_exponent(matrix)
     width = window or cheapest_window(matrix)
     if width not in WINDOWS:
         raise ValueError(f"digits cannot have {width} bits")
@@ -64,12 +63,23 @@ def dot_columns(
     step = max(1, CELLS_PER_BLOCK // rows)
     for start in range(0, columns, step):
         block = np.ascontiguousarray(matrix[:, start : start + step].T)
-        digits = _signed_digits(block, width)
+        digits = signed_digits(block, width)
         products.extend(
             _column(factors, [d[column] for d in digits], width, modulus)
             for column in range(block.shape[0])
         )
     return products
+
+
+def longest_exponent(matrix: NDArray[np.int64]) -> int:
+    """Return the bits of the largest |x| of a matrix that is not empty.
+
+    Raises: ValueError: it is too large.
+    """
+    largest = max(int(matrix.max()), -int(matrix.min()))
+    if largest >= LARGEST:
+        raise ValueError("an exponent reaches 2**62")
+    return largest.bit_length()
 
 
 def product(factors: Sequence[mpz], modulus: mpz) -> mpz:
@@ -102,7 +112,7 @@ def _products(window: int, longer: NDArray[np.int64], longest: NDArray[np.int64]
     return total + float(longest.sum())
 
 
-def _signed_digits(block: NDArray[np.int64], width: int) -> list[NDArray[np.int64]]:
+def signed_digits(block: NDArray[np.int64], width: int) -> list[NDArray[np.int64]]:
     """Return the digits of every entry, least significant first, each of the block's shape."""
     base, half = 1 << width, 1 << (width - 1)
     rest = block

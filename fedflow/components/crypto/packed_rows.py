@@ -21,7 +21,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.multi_exponent import LARGEST
+from fedflow.components.crypto.multi_exponent import longest_exponent, signed_digits
 
 WINDOWS = range(2, 13)  #: digit widths, bits
 
@@ -57,9 +57,7 @@ def packed_rows(
     packed = [_ONE] * (-(-rows // slots))
     if matrix.size == 0:
         return packed
-    if int(matrix.max()) >= LARGEST or int(matrix.min()) <= -LARGEST:
-        raise ValueError("an exponent reaches 2**62")
-    bits = max(abs(int(matrix.max())), abs(int(matrix.min()))).bit_length() + _SIGN_BITS
+    bits = longest_exponent(matrix) + _SIGN_BITS
     width = window or cheapest_window(bits, rows=rows, slots=slots)
     if width not in WINDOWS:
         raise ValueError(f"digits cannot have {width} bits")
@@ -68,11 +66,7 @@ def packed_rows(
     places = np.arange(rows) % slots
     for column, ciphertext in enumerate(ciphertexts):
         table = _table(ciphertext, modulus, slot_bits=slot_bits, slots=slots, shape=(digits, width))
-        rest = matrix[:, column].copy()
-        for position in range(digits):
-            digit = rest & ((1 << width) - 1)
-            digit[digit > 1 << (width - 1)] -= 1 << width
-            rest = (rest - digit) >> width
+        for position, digit in enumerate(signed_digits(matrix[:, column], width)):
             used = np.flatnonzero(digit)
             for target, place, value in zip(
                 targets[used].tolist(), places[used].tolist(), digit[used].tolist(), strict=True
