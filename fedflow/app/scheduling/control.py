@@ -14,7 +14,7 @@ from typing import Any
 from fedflow.app.commands import Incoming
 from fedflow.app.effects import Effects
 from fedflow.app.ports import PartyClient, Store, Tx, Wakeup
-from fedflow.app.scheduling.parameter_updates import asked_job
+from fedflow.app.scheduling.asking import ask_initiator, asked_job
 from fedflow.app.scheduling.snapshot import begun_in
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
@@ -31,7 +31,6 @@ from fedflow.domain.records import JobFilter, JobRecord, Reply, ScheduledJob
 from fedflow.domain.schedule import PAUSED, Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
-from fedflow.wire import paths
 
 logger = logging.getLogger(__name__)
 
@@ -153,13 +152,12 @@ class JobControl:
 
     def _ask_initiator(self, own: JobRecord, body: dict[str, Any]) -> None:
         """Let the initiator store it. Raises: PauseRefused, ContinueRefused: its own sentence."""
-        reply = self._parties.call(
-            own.key.site,
-            own.initiator.party_id,
-            paths.job_path("initiator_control", own.key),
+        reply = ask_initiator(
+            self._parties,
+            own,
+            "initiator_control",
             body,
             request_id=self._new_request_id(),
-            job_id=own.key.job_id,
             deadline_s=self._timing.call_timeout_s,
         )
         if reply.retcode != 0:

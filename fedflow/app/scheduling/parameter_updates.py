@@ -15,6 +15,7 @@ from fedflow.app.commands import Incoming
 from fedflow.app.effects import Effects
 from fedflow.app.folders import Folders
 from fedflow.app.ports import PartyClient, Store, Tx
+from fedflow.app.scheduling.asking import ASKED_CALLS, ask_initiator, asked_job
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.scheduling.submissions import refuse_guarded
 from fedflow.app.scheduling.submitted_files import write_files
@@ -25,7 +26,6 @@ from fedflow.base.errors import (
     FedflowError,
     JobNotFound,
     ParametersRefused,
-    WrongSite,
 )
 from fedflow.domain.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
 from fedflow.domain.job_spec import JobSpec
@@ -38,10 +38,6 @@ _FIXED: Final = (
     "job_type", "dsl_version", "model_id", "model_version", "inheritance_info", "idempotency_key",
 )  # fmt: skip
 """Job parameters that a job keeps: its results depend on them."""
-
-ASKED_CALLS: Final = 3
-"""So many times the deadline of a call may what the initiator is asked to do take: it calls the
-other sites meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,13 +203,12 @@ class ParameterUpdates:
     def _ask_initiator(self, own: JobRecord, sections: Sections) -> ChangedParameters:
         """Let the initiator change the parameters. Raises: ParametersRefused: in its words."""
         job_id = own.key.job_id
-        reply = self._parties.call(
-            own.key.site,
-            own.initiator.party_id,
-            paths.job_path("initiator_parameters", own.key),
+        reply = ask_initiator(
+            self._parties,
+            own,
+            "initiator_parameters",
             sections.as_json(),
             request_id=self._new_request_id(),
-            job_id=job_id,
             deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
         )
         if reply.retcode != 0:
@@ -271,18 +266,6 @@ def _told(spec: JobSpec, sections: Sections) -> ChangedParameters:
         component_parameters=spec.conf.get("component_parameters", {}),
         components=_named(sections.component_parameters, spec),
     )
-
-
-def asked_job(tx: Tx, incoming: Incoming) -> ScheduledJob:
-    """Return the job that another of its sites asks to change. Raises: JobNotFound, WrongSite."""
-    key = incoming.job
-    job = tx.schedules.get(key.job_id)
-    if job is None:
-        raise JobNotFound(job_id=key.job_id)
-    known = any(s.site == key.site for s in job.sites)
-    if not known or incoming.source_party not in (None, key.site.party_id):
-        raise WrongSite(site=str(key.site), job_id=key.job_id)
-    return job
 
 
 def _changed(conf: JsonObject, sections: Sections) -> JsonObject:

@@ -14,14 +14,9 @@ from dataclasses import dataclass, field, replace
 from fedflow.app.commands import Incoming
 from fedflow.app.effects import Effects
 from fedflow.app.ports import PartyClient, Store, Tx, Wakeup
+from fedflow.app.scheduling.asking import ASKED_CALLS, ask_initiator, asked_job
 from fedflow.app.scheduling.outgoing import Outgoing
-from fedflow.app.scheduling.parameter_updates import (
-    ASKED_CALLS,
-    ParameterUpdates,
-    Sections,
-    asked_job,
-    sections_of,
-)
+from fedflow.app.scheduling.parameter_updates import ParameterUpdates, Sections, sections_of
 from fedflow.app.scheduling.preflight import Preflight
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
@@ -47,7 +42,6 @@ from fedflow.domain.records import (
 from fedflow.domain.rerun import WHOLE_JOB, choose, next_attempt
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
-from fedflow.wire import paths
 
 logger = logging.getLogger(__name__)
 
@@ -266,13 +260,12 @@ class Reruns:
         """Let the initiator begin the rerun. Raises: RerunRefused: with its own sentence."""
         if own.tag == SUBMIT_FAILED:
             raise RerunRefused(job_id=own.key.job_id, reason="not all its sites had accepted it")
-        reply = self._parties.call(
-            own.key.site,
-            own.initiator.party_id,
-            paths.job_path("initiator_rerun", own.key),
+        reply = ask_initiator(
+            self._parties,
+            own,
+            "initiator_rerun",
             request.as_json(),
             request_id=self._new_request_id(),
-            job_id=own.key.job_id,
             deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
         )
         if reply.retcode != 0:
