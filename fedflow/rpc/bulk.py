@@ -41,9 +41,9 @@ class Upload:
         self._blob = blob
         self._chunk_bytes = settings.chunk_bytes
         self._in_thread = in_thread
-        self._watchdog = Watchdog(call, timeout_s=settings.progress_timeout_s)
+        self._watchdog = Watchdog(timeout_s=settings.progress_timeout_s)
         self._writer: asyncio.Task[None] | None = None
-        self._offset = 0  #: sent
+        self._offset = 0  #: sent, or being sent
         self._limit = 0  #: may be sent
         self._granted = asyncio.Event()
         self._error: FedflowError | None = None
@@ -61,23 +61,26 @@ class Upload:
         broke. What the receiver refuses the value with. BadRequest: the own file was cut off.
         """
         try:
-            self._watchdog.expect()
-            offer = Offer(key=self._key.wire, size=self._blob.size, digest=self._blob.digest)
-            await self._call.write(pack(offer))
-            while isinstance(raw := await self._call.read(), bytes):
-                for message, _ in split_frames(raw):
-                    if isinstance(message, Progress) and self._on_progress(message):
-                        return
-            raise ConnectionError("the peer closed the stream")
+            async with self._watchdog:
+                await self._converse()
         except asyncio.CancelledError:
             if was_canceled():
                 raise
-            raise self._error or ConnectionError("the peer does not answer") from None
+            raise self._error or ConnectionError("the stream broke") from None
         finally:
-            self._watchdog.stop()
             if self._writer is not None:
                 self._writer.cancel()
             self._call.cancel()
+
+    async def _converse(self) -> None:
+        self._watchdog.expect()
+        offer = Offer(key=self._key.wire, size=self._blob.size, digest=self._blob.digest)
+        await self._call.write(pack(offer))
+        while isinstance(raw := await self._call.read(), bytes):
+            for message, _ in split_frames(raw):
+                if isinstance(message, Progress) and self._on_progress(message):
+                    return
+        raise ConnectionError("the peer closed the stream")
 
     def _on_progress(self, progress: Progress) -> bool:
         """Act on an answer; tell whether it was the last."""
@@ -114,9 +117,9 @@ class Upload:
                 while self._offset + length > self._limit:
                     self._granted.clear()
                     await self._granted.wait()
-                await self._call.write(chunk)
                 self._offset += length
-                self._watchdog.expect()
+                self._watchdog.expect()  # before the write: a peer that reads nothing blocks it
+                await self._call.write(chunk)
         except BROKEN:
             self._call.cancel()
         except FedflowError as exc:

@@ -113,25 +113,25 @@ class Link:
         """Run one stream until it ends."""
         channel = self._open_channel(self.party_id)
         call = channel.stream_stream(MESSAGES)(metadata=self._metadata)
-        watchdog = self._watchdog = Watchdog(call, timeout_s=self._settings.progress_timeout_s)
+        watchdog = self._watchdog = Watchdog(timeout_s=self._settings.progress_timeout_s)
         writer = asyncio.create_task(self._write(call, watchdog))
         try:
-            while (raw := await call.read()) and isinstance(raw, bytes):
-                self._failures = 0
-                for message, _ in split_frames(raw):
-                    if isinstance(message, Ack):
-                        self._on_ack(message)
-                watchdog.heard(owes=self._owed())
-            code = await call.code()
+            async with watchdog:
+                while (raw := await call.read()) and isinstance(raw, bytes):
+                    self._failures = 0
+                    for message, _ in split_frames(raw):
+                        if isinstance(message, Ack):
+                            self._on_ack(message)
+                    watchdog.heard(owes=self._owed())
+                code = await call.code()
             if code.value[0]:
                 raise ConnectionError(f"{code.name}: {await call.details()}")
         except asyncio.CancelledError:
             if was_canceled():
                 raise
-            raise ConnectionError("the peer does not answer") from None
+            raise ConnectionError("the stream broke") from None
         finally:
             self._watchdog = None
-            watchdog.stop()
             writer.cancel()
             call.cancel()
             await channel.close(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from types import TracebackType
 
 import grpc
 import grpc.aio
@@ -43,40 +43,46 @@ def lost_connection(error: BaseException) -> bool:
 
 
 class Watchdog:
-    """Cancels a call whose peer owes an answer and has been silent for too long.
+    """Ends the conversation inside it when the peer owes an answer and is silent for too long.
 
-    gRPC's keep-alive does not see a peer that accepts bytes and stops reading; this does.
+    gRPC's keep-alive does not see a peer that accepts bytes and stops reading; this does. It
+    cancels what the conversation waits for, not only its call: a write to a connection that takes
+    no bytes goes on waiting after its call was canceled. Raises on exit: ConnectionError.
     """
 
-    def __init__(self, call: Any, *, timeout_s: float) -> None:
-        self._call = call
+    def __init__(self, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._loop = asyncio.get_running_loop()
         self._owed = False
-        self._heard_s = self._loop.time()
+        self._limit = asyncio.timeout(None)
         self.stalled = False
-        self._timer = self._loop.call_later(timeout_s / 4, self._look)
 
     def heard(self, *, owes: bool) -> None:
         """Note a sign of life; `owes` tells whether more is expected from the peer."""
         self._owed = owes
-        self._heard_s = self._loop.time()
+        if not self._limit.expired():
+            now_s = asyncio.get_running_loop().time()
+            self._limit.reschedule(now_s + self._timeout_s if owes else None)
 
     def expect(self) -> None:
         """Note that from now on the peer owes an answer."""
         if not self._owed:
             self.heard(owes=True)
 
-    def stop(self) -> None:
-        """Stop watching."""
-        self._timer.cancel()
+    async def __aenter__(self) -> Watchdog:
+        await self._limit.__aenter__()
+        return self
 
-    def _look(self) -> None:
-        if self._owed and self._loop.time() - self._heard_s > self._timeout_s:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, tb)
+        except TimeoutError:
             self.stalled = True
-            self._call.cancel()
-            return
-        self._timer = self._loop.call_later(self._timeout_s / 4, self._look)
+            raise ConnectionError("the peer does not answer") from None
 
 
 def was_canceled() -> bool:

@@ -1,9 +1,10 @@
-"""A stream that carries a big value and breaks while a part of it is being written."""
+"""A stream that carries a big value and breaks, or stands still, in the middle of it."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +13,14 @@ from typing import Any
 import pytest
 
 from fedflow.base.errors import SessionUnknown
-from fedflow.federation.messages import Notice, pack, pack_chunk
+from fedflow.base.ids import PartyId
+from fedflow.domain.site import Role, Site
+from fedflow.federation.keys import ValueKey
+from fedflow.federation.messages import Notice, Progress, pack, pack_chunk
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
+from fedflow.federation.spool import Blob
+from fedflow.rpc.bulk import Upload
 from fedflow.rpc.federation import DataPlaneService
 
 KEY = bytes(16)
@@ -129,3 +135,50 @@ def test_what_a_stream_still_wants_when_the_server_has_stopped_is_canceled(tmp_p
             await plane.in_thread(print)
 
     asyncio.run(ask())
+
+
+class TakesNoByte:
+    """A call whose peer grants a window and then reads nothing; canceling it frees no write."""
+
+    def __init__(self, *, from_offer: bool) -> None:
+        self._answers = [pack(Progress(status="go", written=0, limit=len(CHUNK)))]
+        self._from_offer = from_offer
+
+    async def read(self) -> bytes:
+        if not self._answers:
+            await asyncio.Event().wait()
+        return self._answers.pop()
+
+    async def write(self, data: bytes) -> None:
+        if self._from_offer or CHUNK in data:
+            await asyncio.Event().wait()
+
+    def cancel(self) -> None:
+        return
+
+
+@pytest.mark.parametrize("from_offer", [True, False], ids=["offer", "chunk"])
+def test_a_peer_that_takes_no_byte_is_noticed(tmp_path: Path, from_offer: bool) -> None:
+    file = tmp_path / "value"
+    file.write_bytes(CHUNK)
+    key = ValueKey(
+        session="1", name="n", tag="", source=Site(Role.GUEST, PartyId("9999")),
+        destination=Site(Role.HOST, PartyId("10000")),
+    )  # fmt: skip
+
+    async def upload() -> bool:
+        async def read(function: Callable[[int], bytes], offset: int) -> bytes:
+            return function(offset)
+
+        with file.open("rb") as opened:
+            one = Upload(
+                TakesNoByte(from_offer=from_offer), key=key,
+                settings=FederationSettings(progress_timeout_s=0.05),
+                blob=Blob(size=len(CHUNK), digest="", fd=opened.fileno()),
+                in_thread=lambda *work: asyncio.ensure_future(read(*work)),
+            )  # fmt: skip
+            with pytest.raises(ConnectionError, match="does not answer"):
+                await asyncio.wait_for(one.run(), 5)
+        return one.stalled
+
+    assert asyncio.run(upload())
