@@ -45,7 +45,7 @@ PARTS = {
     "re-blind": (PublicKey, ("blind",)),
     "multi-exp": (PublicKey, ("dot_columns", "total")),
     "pack": (PublicKey, ("pack",)),
-    "codec": (PublicKey, ("from_bytes", "read")),
+    "codec": (PublicKey, ("from_bytes", "read_rows")),
     "decrypt": (PrivateKey, ("decrypt",)),
 }
 MODELS: dict[str, tuple[type[Any], str, float]] = {

@@ -38,6 +38,7 @@ from fedflow.components.psi.curve import FIELD, elligator2
 from fedflow.components.psi.intersection import Intersection
 from fedflow.components.psi.params import IntersectionParams
 from fedflow.components.psi.prime_group import GROUPS, group_bits, prime_of
+from fedflow.compute.local import LocalWorkers
 from fedflow.sdk import Context, Inputs, Role, Site, check_params
 from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.memory_tables import MemoryTableStore
@@ -166,6 +167,7 @@ def party(
             tables=store,
             work_dir=Path(folder),
             cores=cores,
+            workers=LocalWorkers(cores),
             log=logging.getLogger("benchmark"),
         )
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -31,9 +31,9 @@ from pyarrow import ipc, parquet
 
 from fedflow.base.ids import PartyId
 from fedflow.components.features.data_transform import DataTransform
-from fedflow.components.instances.gathering import take_rows
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs
+from fedflow.tables.gathering import take_rows
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.local_table import LocalTable
 from fedflow.testing.run import run_component

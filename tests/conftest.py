@@ -1,9 +1,10 @@
-"""What every test is held to: no thread and no process may be left behind."""
+"""What every test is held to: no thread and no process may be left behind. And a Spark cluster."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -12,9 +13,62 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import settings
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from fedflow.testing.spark_cluster import SparkCluster, java
 
 _OWN = ("fedflow", "scheduler", "detector", "courier", "pulse", "executor", "data-plane")
 _GRACE_S = 3.0
+
+settings.register_profile("fedflow", deadline=None)  # how long an example takes, the machine says
+settings.load_profile("fedflow")
+_END_S = 60.0  #: of a Spark driver, on a busy machine
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """Return a Spark cluster with two workers of one core; who kills one calls `heal` at the end.
+
+    Tests that use it are marked with `spark`.
+    """
+    assert java() is not None, "no Java: apt install openjdk-17-jre-headless; `bin/test` does it"
+    with SparkCluster(tmp_path_factory.mktemp("spark")) as cluster:
+        yield cluster
+        cluster.wait_until_idle(_GRACE_S)  # else a test left an application behind
+
+
+@pytest.fixture(scope="session")
+def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Return a Spark whose workers are two threads of its driver, and ends it after all tests.
+
+    For what does not depend on where workers are. Tests that use it are marked with `spark`; a
+    fixture that asks for it by name must not be of function scope.
+    """
+    assert java() is not None, "no Java: apt install openjdk-17-jre-headless; `bin/test` does it"
+    folder = tmp_path_factory.mktemp("local-spark")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("SPARK_LOCAL_DIRS", str(folder))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # work functions of tests
+        patch.chdir(folder)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+            .getOrCreate()
+        )
+    yield session
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the driver ends with its input
+    gateway.proc.wait(_END_S)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +98,17 @@ def _children() -> Counter[str]:
 
 
 def _below(pid: int) -> Iterator[psutil.Process]:
-    """Yield all processes below one. The kernel's own lists: a look at all processes takes 5 ms,
-    and this is done twice for each of thousands of tests.
+    """Yield all processes below one, but not those below a JVM, as they end with it: Spark keeps
+    Python workers and executors for later. The kernel's own lists: a look at all processes takes
+    5 ms, and this is done twice for each of thousands of tests.
     """
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError, psutil.Error):
             for child in map(int, children.read_text().split()):
-                yield psutil.Process(child)
-                yield from _below(child)
+                process = psutil.Process(child)
+                yield process
+                if process.name() != "java":
+                    yield from _below(child)
 
 
 def _alive(process: psutil.Process) -> bool:

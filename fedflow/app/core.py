@@ -13,6 +13,7 @@ from fedflow.app.folders import Folders
 from fedflow.app.jobs.documents import Documents
 from fedflow.app.jobs.explain import Explanations
 from fedflow.app.jobs.jobs import Jobs
+from fedflow.app.jobs.site_jobs import SiteJobs
 from fedflow.app.models.deployment import DeployHere, Deployment
 from fedflow.app.models.migration import MigrateHere, Migrations
 from fedflow.app.models.model_changes import ModelChanges, PreparedModels
@@ -28,6 +29,7 @@ from fedflow.app.party.party_tasks import PartyTasks
 from fedflow.app.party.processes import Processes
 from fedflow.app.party.workers import Workers
 from fedflow.app.ports import (
+    Applications,
     Catalog,
     Executor,
     ModelBlobs,
@@ -42,6 +44,7 @@ from fedflow.app.scheduling.circuits import CheckedParties, Circuits
 from fedflow.app.scheduling.collecting import Collecting
 from fedflow.app.scheduling.control import JobControl
 from fedflow.app.scheduling.delivery import Delivery
+from fedflow.app.scheduling.examination import Examination
 from fedflow.app.scheduling.hearing import Hearing
 from fedflow.app.scheduling.heartbeats import Heartbeats
 from fedflow.app.scheduling.inheritance import Inheritance
@@ -60,9 +63,8 @@ from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import Clock
 from fedflow.base.ids import JobIds, new_request_id, new_token
+from fedflow.domain.engines import OwnEngines
 from fedflow.wire.versions import OURS, Speaks
-
-ENGINE = "STANDALONE"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +85,7 @@ class Ports:
     speaks: Speaks = OURS  #: what this server accepts of others
     servers: PartyServers = field(default_factory=OnlyServer)  #: of this party
     providers: ProviderChoice | None = None  #: None: all components come with fedflow
+    applications: Applications | None = None  #: None: this party has no Spark cluster
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +102,7 @@ class Core:
     queue: Queue
     commands: Commands
     jobs: Jobs
+    site_jobs: SiteJobs
     submissions: Submissions
     workers: Workers
     models: ModelRepository
@@ -121,6 +125,7 @@ class _Shared:
     timing: Timing
     changes: Changes
     job_ids: JobIds
+    engines: OwnEngines
     specs: Specs
     outgoing: Outgoing
     queue: Queue
@@ -178,8 +183,13 @@ def build_core(
     host: str,
     changes: Changes,
     rules: PermissionRules | None = None,
+    engines: OwnEngines | None = None,
 ) -> Core:
-    """Return the use cases, wired to each other and to the ports."""
+    """Return the use cases, wired to each other and to the ports.
+
+    `engines` None: there is the server's machine only.
+    """
+    engines = engines or OwnEngines()
     outside = ports
     store, clock, wakeup = ports.store, ports.clock, ports.wakeup
     circuits = Circuits(clock=clock, timing=timing, rng=ports.rng, speaks=ports.speaks)
@@ -196,7 +206,10 @@ def build_core(
         specs=specs,
         outgoing=Outgoing(clock=clock, timing=timing, new_request_id=new_request_id),
         preflight=preflight,
-        queue=Queue(store=store, parties=ports.parties, clock=clock, timing=timing, engine=ENGINE),
+        engines=engines,
+        queue=Queue(
+            store=store, parties=ports.parties, clock=clock, timing=timing, engines=engines
+        ),
         hearing=Hearing(store=store, parties=ports.parties, clock=clock, timing=timing),
         models=models,
         predictions=Predictions(store=store, repository=models),
@@ -216,6 +229,19 @@ def build_core(
         folders=folders,
         queue=shared.queue,
         circuits=circuits,
+    )
+    jobs = Jobs(
+        store=store,
+        specs=specs,
+        outgoing=shared.outgoing,
+        tasks=party.tasks,
+        wakeup=wakeup,
+        changes=changes,
+        clock=clock,
+        timing=timing,
+        folders=folders,
+        collecting=shared.collecting,
+        explanations=explanations,
     )
     ports.processes.connect(workers=party.workers, executor=ports.executor)
     own = _initiator_half(shared)
@@ -244,21 +270,12 @@ def build_core(
             rng=ports.rng,
         ),
         detector=_detector(shared, party, host=host),
-        heartbeats=_heartbeats(shared, own),
+        heartbeats=_heartbeats(shared, own, circuits=circuits),
         queue=shared.queue,
         commands=_commands(shared, party, own, of_models, preflight=there),
-        jobs=Jobs(
-            store=store,
-            specs=specs,
-            outgoing=shared.outgoing,
-            tasks=party.tasks,
-            wakeup=wakeup,
-            changes=changes,
-            clock=clock,
-            timing=timing,
-            folders=folders,
-            collecting=shared.collecting,
-            explanations=explanations,
+        jobs=jobs,
+        site_jobs=SiteJobs(
+            store=store, specs=specs, jobs=jobs, explanations=explanations, clock=clock
         ),
         submissions=own.submissions,
         workers=party.workers,
@@ -289,6 +306,7 @@ def _party_half(
         models=shared.models,
         settings=worker_settings,
         providers=ports.providers,
+        applications=ports.applications,
     )
     tasks = PartyTasks(
         launcher=launcher,
@@ -309,6 +327,8 @@ def _party_half(
         permissions=permissions,
         models=shared.models,
         queue=shared.queue,
+        engines=shared.engines,
+        spark=worker_settings.spark,
     )
     jobs = PartyJobs(
         store=store,
@@ -318,13 +338,14 @@ def _party_half(
         parties=ports.parties,
         wakeup=wakeup,
         clock=clock,
-        engine=ENGINE,
+        engines=shared.engines,
         queue=shared.queue,
         acceptance=acceptance,
         predictions=shared.predictions,
         models=shared.models,
         inheritance=shared.inheritance,
         collecting=shared.collecting,
+        applications=ports.applications,
     )
     reruns = PartyReruns(
         store=store,
@@ -334,6 +355,7 @@ def _party_half(
         jobs=jobs,
         wakeup=wakeup,
         clock=clock,
+        engines=shared.engines,
     )
     workers = Workers(
         store=store,
@@ -385,10 +407,18 @@ def _initiator_half(shared: _Shared) -> _InitiatorHalf:
             store=store,
             queue=shared.queue,
             specs=shared.specs,
-            catalog=ports.catalog,
             outgoing=shared.outgoing,
             parties=ports.parties,
             preflight=shared.preflight,
+            examination=Examination(
+                store=store,
+                queue=shared.queue,
+                catalog=ports.catalog,
+                parties=ports.parties,
+                preflight=shared.preflight,
+                predictions=shared.predictions,
+                inheritance=shared.inheritance,
+            ),
             wakeup=wakeup,
             changes=shared.changes,
             clock=clock,
@@ -476,16 +506,18 @@ def _detector(shared: _Shared, party: _PartyHalf, *, host: str) -> Detector:
         timing=shared.timing,
         servers=ports.servers,
         host=host,
+        applications=ports.applications,
     )
 
 
-def _heartbeats(shared: _Shared, own: _InitiatorHalf) -> Heartbeats:
+def _heartbeats(shared: _Shared, own: _InitiatorHalf, *, circuits: Circuits) -> Heartbeats:
     ports = shared.ports
     return Heartbeats(
         store=ports.store,
         hearing=shared.hearing,
         initiator=own.initiator,
         parties=ports.parties,
+        circuits=circuits,
         servers=ports.servers,
         collecting=shared.collecting,
         wakeup=ports.wakeup,

@@ -14,10 +14,11 @@
 | `providers` | folders with components, which may be registered |
 | `models` | contents of models, and archives made for other programs |
 | `run` | sockets, pid file, who this server is |
-| `keys` | this party's own key pair, for signing |
+| `spark` | private folders of the Spark applications that run |
+| `keys` | this party's own key pair, for signing, and keys for stored credentials |
 
-`spool`, `run` and `logs/server` are a server's own. All others lie below `shared`, which several
-servers of one party have in common; for a server alone that is its home.
+`spool`, `spark`, `run` and `logs/server` are a server's own. All others lie below `shared`, which
+several servers of one party have in common; for a server alone that is its home.
 """
 
 from __future__ import annotations
@@ -89,9 +90,19 @@ class Folders:
         return self.home / "run"
 
     @property
+    def spark(self) -> Path:
+        """Return the folder with what this server's Spark applications and their tasks share."""
+        return self.home / "spark"
+
+    @property
     def site_key(self) -> Path:
         """Return the file with this party's private key."""
         return self.shared / "keys" / "site.pem"
+
+    @property
+    def connector_key(self) -> Path:
+        """Return the file with the keys that encrypt credentials of other storages."""
+        return self.shared / "keys" / "connectors.key"
 
     @property
     def server_logs(self) -> Path:

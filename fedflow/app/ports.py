@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from fedflow.base.errors import FedflowError
+from fedflow.domain.accounts import Account, AccountRole, AccountSession
 from fedflow.domain.administration import Grant, RegisteredServer, RegisteredService, SiteKey
 from fedflow.domain.caches import CacheFilter, StoredCache
 from fedflow.domain.control import Control
 from fedflow.domain.history import Event, EventFilter
+from fedflow.domain.job_lines import JobLine, StatusCount
+from fedflow.domain.model_lists import ModelLine, ModelList
 from fedflow.domain.models import (
     Checkpoint,
     ModelComponent,
@@ -60,8 +63,11 @@ from fedflow.domain.resources import Amount
 from fedflow.domain.schedule import Reason, SitePhase, StopRequest
 from fedflow.domain.servers import Instance
 from fedflow.domain.site import Site
+from fedflow.domain.spark_options import SparkPlan
 from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
+from fedflow.domain.storages import Connection
 from fedflow.domain.submits import SubmitKey
+from fedflow.domain.table_lists import TableFilter
 
 
 class Jobs(Protocol):
@@ -112,23 +118,75 @@ class Jobs(Protocol):
         cores: int,
         now_ms: int,
         memory: int = 0,
+        engine: str | None = None,
     ) -> Moved | Stale:
-        """Begin a new epoch of an ended job that holds no cores; its times and progress restart."""
+        """Begin a new epoch of an ended job that holds no cores; its times and progress restart.
 
-    def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
-        """Take the cores and memory of a share from the engine. Twice has no effect.
-
-        False if too little is free for all shares that the job does not hold here yet.
+        `engine` None: the share stays on its engine.
         """
 
-    def return_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+    def take_cores(self, key: JobKey, *, now_ms: int) -> bool:
+        """Take the cores and memory of a share from its engine. Twice has no effect.
+
+        False if too little is free for all shares that the job does not hold here yet, whatever
+        engines they are on.
+        """
+
+    def return_cores(self, key: JobKey, *, now_ms: int) -> bool:
         """Give the cores and memory of a share back; False if it holds none."""
 
     def shares(self, job_id: str) -> list[JobRecord]:
         """Return all shares of a job at this server, in the order of their sites."""
 
+    def mark(self, job_id: str) -> str:
+        """Return a text that is another one once a share of a job changed at this server, empty if
+        there is none; cheaper than `shares`.
+        """
+
+    def engines(self, job_ids: Collection[str]) -> dict[JobKey, str]:
+        """Return the engines of the shares of some jobs at this server."""
+
     def unfinished(self) -> list[JobRecord]:
         """Return the jobs that have not ended, and ended ones that still hold cores."""
+
+    def drop(self, job_id: str) -> int:
+        """Forget all shares of a job at this server; return how many. They must have ended."""
+
+
+class JobLists(Protocol):
+    """What lists of jobs show, without the jobs' documents."""
+
+    def page(self, which: JobFilter) -> list[JobLine]:
+        """Return a page of matching shares, in the filter's order, with their tags."""
+
+    def progress(self, job_ids: Collection[str]) -> dict[str, int]:
+        """Return how much of some jobs that this server initiated is done: percent of the tasks."""
+
+    def counts(self, since_ms: int) -> list[StatusCount]:
+        """Return how many jobs that were created since a moment have each status here.
+
+        A job with several shares here counts once per status that these have; jobs that were
+        submitted in vain do not count.
+        """
+
+
+class JobTags(Protocol):
+    """Words that people give to jobs of this server (`t_job_tag`)."""
+
+    def add(self, job_id: str, name: str, *, now_ms: int) -> bool:
+        """Give a tag to a job; False if it has it."""
+
+    def remove(self, job_id: str, name: str) -> bool:
+        """Take a tag from a job; False if it does not have it."""
+
+    def of(self, job_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return the tags of those of some jobs that have any, in the order of their names."""
+
+    def all(self, *, limit: int) -> list[tuple[str, int]]:
+        """Return tags and how many jobs have each; those that most have first."""
+
+    def drop(self, job_id: str) -> int:
+        """Take all tags from a job; return how many."""
 
 
 class Engines(Protocol):
@@ -197,6 +255,11 @@ class Tasks(Protocol):
 
     def set_progress(self, key: TaskKey, progress: float, *, now_ms: int) -> None: ...
 
+    def mark(self, job_id: str) -> str:
+        """Return a text that is another one once a task of a job moved, began or came further
+        here; cheaper than `find`.
+        """
+
     def live(self) -> list[TaskRecord]:
         """Return attempts with a process, and attempts whose start was asked for and that have
         not ended.
@@ -204,6 +267,9 @@ class Tasks(Protocol):
 
     def placed(self) -> dict[tuple[str, Site], str]:
         """Return, by session and site, which server runs the attempts that `live` returns."""
+
+    def drop(self, job_id: str) -> int:
+        """Forget all attempts of a job at this server; return how many."""
 
 
 class Schedules(Protocol):
@@ -218,6 +284,11 @@ class Schedules(Protocol):
 
     def status(self, job_id: str) -> JobStatus | None:
         """Return how a job stands; cheaper than `get`."""
+
+    def mark(self, job_id: str) -> str:
+        """Return a text that is another one once a job, its reason or a task's progress changed;
+        cheaper than `get`. Moves of tasks and sites are told by `Events.last_number`.
+        """
 
     def active(self) -> list[str]:
         """Return the ids of jobs that have not ended, oldest first."""
@@ -299,6 +370,9 @@ class Schedules(Protocol):
         Newest jobs first, at most `limit`; attempts that were replaced do not count.
         """
 
+    def drop(self, job_id: str) -> bool:
+        """Forget a job with its sites and tasks; False if there is none. It must have ended."""
+
 
 class Queue(Protocol):
     """Who waits for cores and memory, at the initiator and at a site; and what to look at.
@@ -310,7 +384,7 @@ class Queue(Protocol):
     def enter(
         self, job_id: str, need: Amount, *, queued_ms: int, deadline_ms: int, look_ms: int
     ) -> None:
-        """Store what a waiting job needs of this server's own engine, and when to look at it."""
+        """Store what a waiting job needs of this server's own engines, and when to look at it."""
 
     def look_later(self, job_id: str, look_ms: int) -> None:
         """Look at a waiting job again at `look_ms`, as nothing could be done with it now."""
@@ -343,7 +417,7 @@ class Queue(Protocol):
 
     def under_way(self) -> list[WaitingJob]:
         """Return waiting jobs that ask a site, or hold a grant; `need` is what they still need of
-        this server's own engine.
+        this server's own engines.
         """
 
     def denied(self) -> dict[str, int]:
@@ -504,10 +578,22 @@ class Tracking(Protocol):
         were first written.
         """
 
+    def metric_mark(self, key: TaskKey) -> int:
+        """Return a number that grows with every point of an attempt that is added, 0 without."""
+
     def drop_metrics(self, job_id: str, component: str | None, site: Site) -> int:
         """Delete the metrics of all attempts of one component, or of all; return how many."""
 
+    def count_metrics(self, job_id: str) -> int:
+        """Return how many metrics all attempts of a job have, at all sites."""
+
     def put_output(self, output: OutputTable, *, now_ms: int) -> None: ...
+
+    def every_output(self, job_id: str) -> list[OutputTable]:
+        """Return the output tables of all attempts of a job at all sites."""
+
+    def drop(self, job_id: str) -> None:
+        """Forget metrics, outputs, summaries and models of all attempts of a job; tables stay."""
 
     def uses_of_table(self, namespace: str, name: str) -> list[OutputTable]:
         """Return every output, of any attempt, that is this table, in the order of their
@@ -522,7 +608,10 @@ class Tracking(Protocol):
 
     def put_summary(self, key: TaskKey, summary: Any, *, now_ms: int) -> None: ...
 
-    def summary(self, job_id: str, component: str, site: Site) -> Any | None: ...
+    def summary(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> Any | None:
+        """Return the summary of an attempt, by default the latest that has one."""
 
     def put_model(self, model: StoredModel, *, now_ms: int) -> None: ...
 
@@ -542,6 +631,12 @@ class Tables(Protocol):
 
     def find(self, namespace: str | None = None, *, limit: int = 1000) -> list[TableRecord]: ...
 
+    def listed(self, which: TableFilter) -> list[TableRecord]:
+        """Return the tables of a filter's page, without their previews."""
+
+    def count(self, which: TableFilter) -> int:
+        """Return how many tables fit a filter, whatever its page."""
+
     def disabled(self) -> list[TableRecord]:
         """Return the tables that jobs may not read, by namespace and name."""
 
@@ -554,6 +649,9 @@ class Tables(Protocol):
     def at_address(self, address: str) -> list[tuple[str, str]]:
         """Return namespace and name of all tables whose rows lie in a folder."""
 
+    def of_connector(self, connector: str) -> list[tuple[str, str]]:
+        """Return namespace and name of the bound tables that a connector is needed for."""
+
 
 class Connectors(Protocol):
     """Ways to other storages (`t_storage_connector`)."""
@@ -562,6 +660,12 @@ class Connectors(Protocol):
         """Store a connector; it replaces the one with its name."""
 
     def get(self, name: str) -> Connector | None: ...
+
+    def all(self) -> list[Connector]:
+        """Return all connectors by name, those of single tables too."""
+
+    def drop(self, name: str) -> bool:
+        """Forget a connector; False if there is none."""
 
 
 class Permissions(Protocol):
@@ -645,6 +749,22 @@ class Models(Protocol):
         """Return those of some blobs (sha256) that a component or checkpoint needs."""
 
 
+class ModelLists(Protocol):
+    """What lists of model versions show, without their documents. Newest first."""
+
+    def page(self, which: ModelList) -> list[ModelLine]:
+        """Return a page of the versions that fit and can be used."""
+
+    def count(self, which: ModelList) -> int:
+        """Return how many fit, on all pages."""
+
+    def tags(self, versions: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return the tags of those of some versions that have any, in the order of their names."""
+
+    def modules(self) -> list[str]:
+        """Return the modules that wrote models which are here."""
+
+
 class ModelTags(Protocol):
     """Names that people give to model versions (`t_tags`, `t_model_tag`)."""
 
@@ -711,8 +831,51 @@ class Events(Protocol):
     def find(self, which: EventFilter) -> list[Event]:
         """Return matching events, each with the epoch of the job that it fell into."""
 
+    def last_number(self, job_id: str) -> int:
+        """Return the number of a job's newest event, 0 if it has none; cheaper than `find`."""
+
     def drop(self, job_id: str) -> int:
         """Forget the history of a job; return how many events it had."""
+
+
+class Accounts(Protocol):
+    """Accounts of the board (`t_account`) and sessions of browsers (`t_account_session`)."""
+
+    def add(self, account: Account) -> bool:
+        """Store a new account; False if the name is taken."""
+
+    def get(self, name: str) -> Account | None: ...
+
+    def all(self) -> list[Account]:
+        """Return all accounts by name."""
+
+    def set_role(self, name: str, role: AccountRole, *, now_ms: int) -> bool:
+        """Give an account another role; False if there is no such account."""
+
+    def set_password(self, name: str, password: str, *, now_ms: int) -> bool:
+        """Store the hash of another password; False if there is no such account."""
+
+    def drop(self, name: str) -> bool:
+        """Forget an account and its sessions; False if there is none."""
+
+    def put_session(self, session: AccountSession) -> None: ...
+
+    def session(self, digest: str) -> AccountSession | None: ...
+
+    def sessions(self, name: str) -> list[AccountSession]:
+        """Return the sessions of an account, oldest first, those that have ended too."""
+
+    def seen(self, digest: str, *, now_ms: int) -> None:
+        """Note when a session was used last, if it is still there."""
+
+    def end_session(self, digest: str) -> bool:
+        """Forget a session; False if there is none."""
+
+    def end_sessions(self, name: str) -> int:
+        """Forget all sessions of an account; return how many there were."""
+
+    def prune_sessions(self, *, seen_before_ms: int, created_before_ms: int) -> int:
+        """Forget sessions that were last used, or began, before a moment; return how many."""
 
 
 class Tx(Protocol):
@@ -721,6 +884,8 @@ class Tx(Protocol):
     events: Events
 
     jobs: Jobs
+    job_lists: JobLists
+    job_tags: JobTags
     engines: Engines
     tasks: Tasks
     schedules: Schedules
@@ -734,11 +899,13 @@ class Tx(Protocol):
     caches: Caches
     connectors: Connectors
     models: Models
+    model_lists: ModelLists
     model_tags: ModelTags
     permissions: Permissions
     site_keys: SiteKeys
     registry: Registry
     submits: Submits
+    accounts: Accounts
 
 
 class Store(Protocol):
@@ -819,6 +986,25 @@ class Executor(Protocol):
 
     def adopt(self, launch_id: str, handle: Handle) -> bool:
         """Watch a process, if it is not watched already; False if it is gone."""
+
+
+class Applications(Protocol):
+    """The Spark applications of this server, one per share of a job that computes on Spark.
+
+    They are processes of this machine, which outlive the server.
+    """
+
+    def ensure(self, job: JobKey, plan: SparkPlan) -> Path:
+        """Return the folder of a share's application, which is started if it does not run.
+
+        It does not wait until it is ready. Raises: OSError: it cannot be started now.
+        """
+
+    def end(self, job: JobKey) -> None:
+        """End a share's application, if there is one. Returns at once; safe to do twice."""
+
+    def running(self) -> list[JobKey]:
+        """Return the shares with an application, also those of an earlier server of this home."""
 
 
 class Launch(Protocol):
@@ -959,10 +1145,26 @@ class BoundFiles(Protocol):
 
     def look(
         self, path: Path, *, head: bool, id_delimiter: str, makes_ids: bool,
-        names: tuple[str, ...] | None, whole: bool,
+        names: tuple[str, ...] | None, whole: bool, id_column: str | None,
+        features: tuple[str, ...] | None,
     ) -> tuple[Any, tuple[tuple[str, ...], ...]]:  # fmt: skip
         """Return the schema of a file, and its first rows as text; `whole`: what follows the id is
-        one text. Raises: BadData.
+        one text. `id_column` (None: the first) and `features` (None: all others) are what is read.
+        Raises: BadData.
+        """
+
+
+class StorageLook(Protocol):
+    """Looks at storages of others that become tables without being copied."""
+
+    def look(
+        self, connection: Connection, *, head: bool, id_delimiter: str, makes_ids: bool,
+        names: tuple[str, ...] | None,
+    ) -> tuple[Any, tuple[tuple[str, ...], ...]]:  # fmt: skip
+        """Return the schema of a table as it would be read, and its first rows as text.
+
+        It takes a bounded time, and memory of another process. Raises: StorageUnreachable,
+        StorageRefused, StorageMissing, BadData, NotSupportedYet.
         """
 
 
@@ -971,6 +1173,15 @@ class TableFacts(Protocol):
 
     def read(self, table: TableRecord) -> Sequence[ColumnFacts]:
         """Return the facts of the columns behind the id, as far as they were counted."""
+
+
+class TableWindows(Protocol):
+    """Reads some rows in the middle of a table of this server."""
+
+    def read(
+        self, table: TableRecord, *, offset: int, limit: int, columns: Sequence[int]
+    ) -> Sequence[Sequence[str]]:
+        """Return rows as text, in the given columns (0 = the id). Raises: BadData: damaged."""
 
 
 class Archives(Protocol):

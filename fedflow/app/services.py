@@ -10,27 +10,35 @@ from fedflow.app.administration.modules import Modules
 from fedflow.app.administration.servers import Servers
 from fedflow.app.commands import Commands
 from fedflow.app.data.bindings import Bindings
+from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.provenance import Provenance
 from fedflow.app.data.table_details import TableDetails
+from fedflow.app.data.table_pages import TablePages
 from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
 from fedflow.app.data.transfers import Transfers
 from fedflow.app.data.uploads import Uploads
 from fedflow.app.jobs.cleaning import Cleaning
+from fedflow.app.jobs.deleting import Deletions
 from fedflow.app.jobs.documents import Documents
 from fedflow.app.jobs.explain import Explanations
 from fedflow.app.jobs.history import Histories
+from fedflow.app.jobs.job_lists import JobLists
+from fedflow.app.jobs.job_tags import JobTags
 from fedflow.app.jobs.jobs import Jobs
 from fedflow.app.jobs.resources import Resources
+from fedflow.app.jobs.site_jobs import SiteJobs
 from fedflow.app.jobs.tracking import Tracking
 from fedflow.app.models.deployment import Deployment
 from fedflow.app.models.migration import Migrations
 from fedflow.app.models.model_exchange import ModelExchange
 from fedflow.app.models.model_store import ModelStoring
 from fedflow.app.models.model_tags import ModelTags
+from fedflow.app.models.model_views import ModelViews
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.party.worker_models import WorkerModels
+from fedflow.app.party.worker_storages import WorkerStorages
 from fedflow.app.party.workers import Workers
 from fedflow.app.scheduling.control import JobControl
 from fedflow.app.scheduling.parameter_updates import ParameterUpdates
@@ -44,12 +52,15 @@ class DataServices:
     """The use cases of `/v1/data` and `/v1/table`."""
 
     bindings: Bindings
+    connectors: Connectors
     provenance: Provenance
     table_details: TableDetails
+    table_pages: TablePages
     table_schemas: TableSchemas
     tables: Tables
     transfers: Transfers
     uploads: Uploads
+    worker_storages: WorkerStorages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +73,7 @@ class ModelServices:
     exchange: ModelExchange
     storing: ModelStoring
     tags: ModelTags
+    views: ModelViews
     woe_arrays: WoeArrays
     workers: WorkerModels
 
@@ -75,10 +87,13 @@ class Services:
     commands: Commands
     control: JobControl
     data: DataServices
+    deletions: Deletions
     documents: Documents
     explanations: Explanations
     histories: Histories
     info: Info
+    job_lists: JobLists
+    job_tags: JobTags
     jobs: Jobs
     models: ModelServices
     modules: Modules
@@ -87,6 +102,7 @@ class Services:
     reruns: Reruns
     resources: Resources
     servers: Servers
+    site_jobs: SiteJobs
     submissions: Submissions
     tracking: Tracking
     workers: Workers

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class FedflowError(Exception):
@@ -40,6 +40,14 @@ class FedflowError(Exception):
         self.message = template.format(**fields)
         super().__init__(self.message)
 
+    @classmethod
+    def repeated(cls, message: str) -> Self:
+        """Return an error that another process told by its sentence: its fields are not known."""
+        error = cls.__new__(cls)
+        error.fields, error.message = {}, message
+        Exception.__init__(error, message)
+        return error
+
     @property
     def name(self) -> str:
         """Return the class name, the error's stable word."""
@@ -51,14 +59,24 @@ class FedflowError(Exception):
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.fields))
+        return (_rebuild, (type(self), self.fields, self.message))
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}] {self.hint}"
 
 
-def _rebuild(kind: type[FedflowError], fields: dict[str, Any]) -> FedflowError:
-    return kind(**fields)
+def _rebuild(kind: type[FedflowError], fields: dict[str, Any], message: str) -> FedflowError:
+    return kind(**fields) if fields else kind.repeated(message)
+
+
+def repeated_error(name: str, message: str) -> FedflowError | None:
+    """Return an error of the class `name` with a sentence; None if there is no such class, or one
+    that holds more than a sentence.
+    """
+    kind = next((kind for kind in all_errors() if kind.__name__ == name), None)
+    if kind is None or kind.__init__ is not FedflowError.__init__:
+        return None
+    return kind.repeated(message)
 
 
 def all_errors() -> Iterator[type[FedflowError]]:
@@ -202,6 +220,69 @@ class BadClientConf(FedflowError):
 
     code, retcode, http = 1041, 101, 400
     hint = "`flow init --reset` removes them, `flow init --ip HOST --port PORT` writes them again."
+
+
+class SignInRefused(FedflowError):
+    """The name or the password is wrong."""
+
+    code, retcode, http = 1050, 109, 401
+    hint = "An admin can set a new password: `fedflow board user password NAME`."
+
+
+class SignInLater(FedflowError):
+    """Too many attempts to sign in."""
+
+    code, retcode, http = 1051, 109, 429
+    hint = "Wait a few minutes. Who is signed in already is not concerned."
+
+
+class NotSignedIn(FedflowError):
+    """Nobody is signed in here, or the session has ended."""
+
+    code, retcode, http = 1052, 109, 401
+    hint = "Sign in again."
+
+
+class RoleNeeded(FedflowError):
+    """That needs the role {needed}; yours is {role}."""
+
+    code, retcode, http = 1053, 108, 403
+    hint = "An admin of this server can give you another role."
+
+
+class AccountNotFound(FedflowError):
+    """There is no account {name}."""
+
+    code, retcode, http = 1054, 101, 404
+    hint = "`fedflow board user list` shows the accounts."
+
+
+class AccountExists(FedflowError):
+    """There is an account {name} already."""
+
+    code, retcode, http = 1055, 101, 409
+    hint = "`fedflow board user role` and `user password` change it."
+
+
+class BadAccount(FedflowError):
+    """{what} cannot be used: {reason}."""
+
+    code, retcode, http = 1056, 101, 400
+    hint = "docs/security.md, section 'The board', has the rules."
+
+
+class FormRefused(FedflowError):
+    """The request was refused: {reason}."""
+
+    code, retcode, http = 1057, 108, 403
+    hint = "Load the page again, then repeat what you did."
+
+
+class HostRefused(FedflowError):
+    """The board does not answer under the name {host}."""
+
+    code, retcode, http = 1058, 108, 403
+    hint = "Call it by its address, or name it in `board.host_names` of the conf."
 
 
 # --- 1100: jobs and tasks -----------------------------------------------------------------------
@@ -380,6 +461,20 @@ class CleaningRefused(FedflowError):
     hint = "Stop the job, or wait for its end."
 
 
+class DeleteRefused(FedflowError):
+    """Job {job_id} cannot be deleted: {reason}."""
+
+    code, retcode, http = 1136, 103, 409
+    hint = "Only a job that has ended, and that no other job waits for, can be deleted."
+
+
+class JobFilesNotDeleted(FedflowError):
+    """Job {job_id} is deleted, but {path} is still there: {reason}."""
+
+    code, retcode, http = 1137, 100, 500
+    hint = "Mend the cause, then delete the job once more: that removes what is left."
+
+
 class IdempotencyKeyReused(FedflowError):
     """The idempotency key {key!r} stands for job {earlier_job}, which was submitted otherwise."""
 
@@ -533,7 +628,10 @@ class FileNotAllowed(FedflowError):
     """The server may not read {path!r}."""
 
     code, retcode, http = 1405, 101, 403
-    hint = "Send the file itself, or add its folder to `upload.allowed_folders` in the conf."
+    hint = (
+        "Send the file itself, or add its folder to `upload.allowed_folders` in the conf (of files"
+        " that are bound also `storage.allowed_folders`)."
+    )
 
 
 class NoData(FedflowError):
@@ -588,6 +686,90 @@ class ColumnsFixed(FedflowError):
     hint = "Upload the rows again under the new names, or change members beside the column names."
 
 
+class TablesNotShared(FedflowError):
+    """The files that Spark's workers wrote below {uri} are not seen by this server."""
+
+    code, retcode, http = 1413, 100, 500
+    hint = "fate_on_spark.spark.tables_uri must name a folder that server and workers both reach."
+
+
+class BadStorage(FedflowError):
+    """{path}: {reason}."""
+
+    code, retcode, http = 1416, 100, 400
+    hint = "docs/storages.md lists the members of each storage engine's address."
+
+
+class StorageNotAllowed(FedflowError):
+    """This server may not reach {place}: `{setting}` in its conf does not name it."""
+
+    code, retcode, http = 1417, 101, 403
+    hint = "The administrator of this server can allow the place in its conf; see docs/storages.md."
+
+
+class QueryNotAllowed(FedflowError):
+    """{path}: the query is not allowed: {reason}."""
+
+    code, retcode, http = 1418, 100, 400
+    hint = "A bound table is one SELECT without comments; make a view of what needs more than that."
+
+
+class ConnectorMismatch(FedflowError):
+    """{path}: the address and connector {name!r} do not go together: {reason}."""
+
+    code, retcode, http = 1419, 100, 400
+    hint = "A connector says host and credentials, the address what is read there."
+
+
+class ConnectorInUse(FedflowError):
+    """Connector {name!r} is used by {count} tables, {namespace}.{table} is one of them."""
+
+    code, retcode, http = 1420, 100, 409
+    hint = "Delete these tables first; to change a connector, create it anew under its name."
+
+
+class SecretUnreadable(FedflowError):
+    """The credentials of connector {name!r} cannot be decrypted."""
+
+    code, retcode, http = 1421, 100, 500
+    hint = "The key in `keys/connectors.key` is not the one that encrypted them: restore that file."
+
+
+class BoundTableRefused(FedflowError):
+    """Table {namespace}.{name} cannot be read: {reason}."""
+
+    code, retcode, http = 1422, 101, 409
+    hint = "The log of its party's server says more; other parties are not told where it lies."
+
+
+class StorageUnreachable(FedflowError):
+    """{where} cannot be reached: {reason}."""
+
+    code, retcode, http = 1430, 100, 502
+    hint = "Check its address and that it runs; nothing was kept of what was read before."
+
+
+class StorageRefused(FedflowError):
+    """{where} refuses the access: {reason}."""
+
+    code, retcode, http = 1431, 101, 403
+    hint = "Correct the credentials of its connector, or let its administrator grant the access."
+
+
+class StorageMissing(FedflowError):
+    """{where} is not there: {reason}."""
+
+    code, retcode, http = 1432, 101, 404
+    hint = "Correct the address with `fedflow table bind --drop`, or restore what was there."
+
+
+class BoundTableChanged(FedflowError):
+    """{where} is not what was bound: {reason}."""
+
+    code, retcode, http = 1433, 101, 409
+    hint = "Bind it again with `fedflow table bind --drop`, so that jobs see its columns."
+
+
 # --- 1500: executors ----------------------------------------------------------------------------
 
 
@@ -633,6 +815,86 @@ class ServerLost(FedflowError):
 
     code, retcode, http = 1506, 100, 502
     hint = "`fedflow server list` shows this party's servers; the task is tried again at another."
+
+
+class JavaMissing(FedflowError):
+    """Spark cannot run here, since there is no Java for it: {reason}."""
+
+    code, retcode, http = 1507, 100, 500
+    hint = "Install Java 17 or newer at the server, or set JAVA_HOME where the server is started."
+
+
+class SparkMissing(FedflowError):
+    """There is no usable Spark at this server: {reason}."""
+
+    code, retcode, http = 1508, 100, 500
+    hint = "Install `fedflow[spark]`, or correct SPARK_HOME or fate_on_spark.spark.home."
+
+
+class SparkMasterUnreachable(FedflowError):
+    """The Spark master does not answer: {reason}."""
+
+    code, retcode, http = 1509, 100, 502
+    hint = "Check that it runs, and fate_on_spark.spark.master in the conf of that party's server."
+
+
+class SparkNotStarted(FedflowError):
+    """The Spark application could not be started: {reason}."""
+
+    code, retcode, http = 1510, 100, 500
+    hint = "spark.log among the job's logs has all that Spark said; options come from `spark_run`."
+
+
+class SparkExecutorsMissing(FedflowError):
+    """Spark gave {there} of {wanted} executors within {seconds} s."""
+
+    code, retcode, http = 1511, 100, 503
+    hint = "Ask for less in `spark_run`, free the cluster, or raise fate_on_spark.spark.wait_s."
+
+
+class SparkLost(FedflowError):
+    """The Spark application of job {job_id} is gone: {reason}."""
+
+    code, retcode, http = 1512, 100, 502
+    hint = "spark.log among the job's logs says why; a driver out of memory needs `driver-memory`."
+
+
+class SparkFailed(FedflowError):
+    """A Spark job of the task failed: {reason}."""
+
+    code, retcode, http = 1513, 100, 500
+    hint = "The task's log at this party has Spark's own message with the executor's traceback."
+
+
+class SparkWorkersDiffer(FedflowError):
+    """Spark's workers cannot run fedflow: {reason}."""
+
+    code, retcode, http = 1514, 100, 500
+    hint = "Their Python (fate_on_spark.spark.python) needs this release of fedflow with `[ml]`."
+
+
+class EngineMissing(FedflowError):
+    """{path}: {engine} is not an engine of {where}."""
+
+    code, retcode, http = 1521, 103, 409
+    hint = (
+        "Leave it out or say STANDALONE for that party; its administrator names a Spark cluster "
+        "with fate_on_spark.spark.master."
+    )
+
+
+class SparkOptionRefused(FedflowError):
+    """{path}: {reason}."""
+
+    code, retcode, http = 1515, 101, 400
+    hint = "docs/spark.md lists what a job may set; a party's administrator may allow more."
+
+
+class SparkClusterFailed(FedflowError):
+    """The Spark cluster of this machine does not start: {reason}."""
+
+    code, retcode, http = 1520, 100, 500
+    hint = "It needs Java 17 and the package `fedflow[spark]`, or a Spark folder in SPARK_HOME."
 
 
 # --- 1600: data plane ---------------------------------------------------------------------------

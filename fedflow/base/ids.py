@@ -51,3 +51,8 @@ def new_request_id() -> str:
 def new_token() -> str:
     """Return a secret that cannot be guessed, 32 hexadecimal digits (128 bits)."""
     return secrets.token_hex(16)
+
+
+def new_session_token() -> str:
+    """Return a secret for a browser's cookie, 43 characters (256 bits)."""
+    return secrets.token_urlsafe(32)

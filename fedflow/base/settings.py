@@ -122,6 +122,39 @@ class Engines(_Section, frozen=True, kw_only=True):
     standalone: Engine = Engine()
 
 
+class Spark(_Section, frozen=True, kw_only=True):
+    """The Spark cluster of this party. Key names that FATE has are FATE's."""
+
+    master: str | None = None  #: URL of the cluster, such as spark://host:7077; None: there is none
+    home: str | None = None  #: folder of Spark; None: SPARK_HOME, or else the package pyspark
+    python: str | None = None  #: Python of Spark's workers; None: the server's own path
+    cores_per_node: Count = 20  #: cores that jobs may hold together, per node
+    nodes: Count = 2
+    #: folder that the server and Spark's workers both reach, for tables: a path, file:, hdfs: or
+    #: s3: URI; None: the tables folder of the home
+    tables_uri: str | None = None
+    conf: dict[str, str | int | float | bool] = {}  #: Spark properties of all applications
+    #: Spark properties that jobs may set in `spark_run.conf`, `*` at the end stands for any rest
+    allowed_conf: tuple[str, ...] = ("spark.executor.*", "spark.sql.*")
+    #: tables up to so many rows are worked on by the task itself: Spark takes longer for them
+    small_rows: Annotated[int, Meta(ge=0)] = 65_536
+    #: arithmetic of less than so many seconds of one core is done by the task itself
+    small_work_s: Annotated[float, Meta(ge=0, le=3_600)] = 1.5
+    wait_s: Positive = 300.0  #: longest wait for an application and its executors
+    idle_timeout_s: Positive = 600.0  #: an application without a task ends after this time
+    stop_grace_s: Positive = 5.0  #: pause between SIGTERM and SIGKILL of an application
+
+
+class SparkEngines(_Section, frozen=True, kw_only=True):
+    spark: Spark = Spark()
+
+
+class DefaultEngines(_Section, frozen=True, kw_only=True):
+    """What is used where a job does not say."""
+
+    computing: Literal["standalone", "spark", "STANDALONE", "SPARK"] = "standalone"
+
+
 class Scheduling(_Section, frozen=True, kw_only=True):
     """How often the threads look, and how long things may take."""
 
@@ -164,6 +197,22 @@ class Download(_Section, frozen=True, kw_only=True):
     allowed_folders: tuple[str, ...] = ()
 
 
+class Storage(_Section, frozen=True, kw_only=True):
+    """Storages of others that tables may be bound to; empty lists: none."""
+
+    #: server folders of data sets (LOCALFS), beside `upload.allowed_folders`
+    allowed_folders: tuple[str, ...] = ()
+    mysql_hosts: tuple[str, ...] = ()  #: host:port of MYSQL; `*` stands for any characters
+    hive_hosts: tuple[str, ...] = ()  #: host:port of HIVE; the same
+    #: s3://bucket/folder or http[s]://host[:port]/bucket/folder
+    s3_buckets: tuple[str, ...] = ()
+    hdfs_folders: tuple[str, ...] = ()  #: hdfs://host[:port]/folder
+    may_write: bool = False  #: the Writer may also write to what the lists name
+    connect_timeout_s: Positive = 10.0  #: longest wait for a connection
+    read_timeout_s: Positive = 60.0  #: longest silence while rows are read
+    statement_timeout_s: Positive = 7200.0  #: longest read of one table
+
+
 class ProviderSettings(_Section, frozen=True, kw_only=True):
     #: server folders below which providers may be registered, beside `providers` in the home folder
     allowed_folders: tuple[str, ...] = ()
@@ -187,6 +236,18 @@ class Log(_Section, frozen=True, kw_only=True):
     format: Literal["console", "json"] = "console"
 
 
+class Board(_Section, frozen=True, kw_only=True):
+    """The web pages below `/board`."""
+
+    switch: bool = True  #: serve the board
+    #: ask who looks; None: as `authentication.client.switch`. False: everybody is an admin
+    sign_in: bool | None = None
+    session_idle_s: Positive = 14_400.0  #: a session that is not used for longer ends
+    session_s: Positive = 43_200.0  #: longest session
+    #: names of this server, without port, under which it answers without sign-in
+    host_names: tuple[str, ...] = ()
+
+
 class Settings(_Section, frozen=True, kw_only=True):
     """All settings of one server."""
 
@@ -203,19 +264,34 @@ class Settings(_Section, frozen=True, kw_only=True):
     permission: Permission = Permission()
     servers: Mapping[str, Server] = {}  #: name -> where it listens; `/v1/forward` may call it
     fate_on_standalone: Engines = Engines()
+    fate_on_spark: SparkEngines = SparkEngines()
+    default_engines: DefaultEngines = DefaultEngines()
     scheduling: Scheduling = Scheduling()
     executor: Executors = Executors()
     federation: FederationLimits = FederationLimits()
     upload: Upload = Upload()
     download: Download = Download()
+    storage: Storage = Storage()
     provider: ProviderSettings = ProviderSettings()
     model_store_address: ModelStoreAddress = ModelStoreAddress()
     log: Log = Log()
+    board: Board = Board()
+
+    @property
+    def board_asks(self) -> bool:
+        """Tell whether people sign in to the board."""
+        given = self.board.sign_in
+        return self.authentication.client.switch if given is None else given
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _ROUTE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
+_HOST_PATTERN = re.compile(r"(\[[0-9A-Fa-f:.*]+\]|[A-Za-z0-9.*-]+):(\d{1,5}|\*)")
+_BUCKET_PLACE = re.compile(
+    r"(s3://|https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?/)[A-Za-z0-9._-]+(/[^?#]*)?"
+)
+_HDFS_PLACE = re.compile(r"hdfs://[A-Za-z0-9.-]+(:\d{1,5})?/[^?#]*")
 _MYSQL_KEYS = frozenset({"name", "user", "passwd", "host", "port"})
 _PARTY = re.compile(r"[0-9A-Za-z]{1,32}")
 _SERVER = re.compile(r"[0-9A-Za-z_-]{1,30}")
@@ -241,6 +317,9 @@ def parse_settings(values: Mapping[str, Any]) -> Settings:
     _check_servers(settings)
     _check_model_store(settings)
     _check_place(settings)
+    _check_storage(settings.storage)
+    _check_engines(settings)
+    _check_board(settings.board)
     return settings
 
 
@@ -299,6 +378,14 @@ def _check_database(values: Mapping[str, Any]) -> None:
         raise BadSetting(path="database.engine", reason="say `mysql`, or `sqlite`")
 
 
+def _check_engines(settings: Settings) -> None:
+    """Refuse jobs on a cluster by default if there is none."""
+    wants_spark = settings.default_engines.computing.upper() == "SPARK"
+    if wants_spark and settings.fate_on_spark.spark.master is None:
+        reason = "there is no cluster; name its URL with fate_on_spark.spark.master"
+        raise BadSetting(path="default_engines.computing", reason=reason)
+
+
 def _check_parties(settings: Settings) -> None:
     if settings.party_id is not None and not _PARTY.fullmatch(settings.party_id):
         raise BadSetting(path="party_id", reason=f"{settings.party_id!r} is not a party id")
@@ -320,6 +407,27 @@ def _check_place(settings: Settings) -> None:
         raise BadSetting(path="shared_home", reason="it must be an absolute path")
     if address is not None and not _HOST.fullmatch(address):
         raise BadSetting(path="fateflow.address", reason=f"{address!r} is no host")
+
+
+def _check_storage(storage: Storage) -> None:
+    rules = (
+        ("allowed_folders", storage.allowed_folders, re.compile(r"/.*"), "an absolute path"),
+        ("mysql_hosts", storage.mysql_hosts, _HOST_PATTERN, "host:port"),
+        ("hive_hosts", storage.hive_hosts, _HOST_PATTERN, "host:port"),
+        ("s3_buckets", storage.s3_buckets, _BUCKET_PLACE, "s3://bucket or http://host/bucket"),
+        ("hdfs_folders", storage.hdfs_folders, _HDFS_PLACE, "hdfs://host:port/folder"),
+    )
+    for name, values, pattern, form in rules:
+        for value in values:
+            if not pattern.fullmatch(value) or ".." in value.split("/"):
+                raise BadSetting(path=f"storage.{name}", reason=f"{value!r} is not {form}")
+
+
+def _check_board(board: Board) -> None:
+    for name in board.host_names:
+        if not _HOST.fullmatch(name):
+            reason = f"{name!r} is no name of a host; ports do not matter"
+            raise BadSetting(path="board.host_names", reason=reason)
 
 
 def _check_servers(settings: Settings) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -87,9 +88,14 @@ class DemoResult:
 )  # fmt: skip
 @click.option("--standalone", is_flag=True, help="One server that hosts both parties.")
 @click.option("--keep", is_flag=True, help="Keep the folder with the servers' data.")
+@click.option(
+    "--board",
+    is_flag=True,
+    help="Keep the servers until Enter, to look at the job in a browser.",
+)
 @session.as_json
 def command(
-    *, rounds: int | None, key_length: int, standalone: bool, keep: bool, as_json: bool
+    *, rounds: int | None, key_length: int, standalone: bool, keep: bool, board: bool, as_json: bool
 ) -> None:
     """Run a federated job between two parties on this machine.
 
@@ -119,6 +125,9 @@ def command(
             comparison = compare(servers, view.job_id, data=data, learner=learner)
             watch.lap("comparison")
             sites = tuple(_site_result(servers, view, site, comparison) for site in view.sites)
+            if board:
+                _show_board(servers, view, out)
+                watch.lap("board")
         watch.lap("stop")
     guest = next(s for s in sites if s.site == GUEST_SITE.key)
     result = DemoResult(
@@ -130,6 +139,15 @@ def command(
         home=str(home) if keep else None,
     )
     out.result(result, lambda: _show(out, result))
+
+
+def _show_board(servers: DemoServers, view: JobStatusView, out: Output) -> None:
+    """Say where the board of each party shows the job, and wait for Enter or the end of input."""
+    out.note("The job on the board of each party:")
+    for server in servers.all:
+        out.note(f"  {server.name}: {server.client.address}/board/jobs/{view.job_id}")
+    out.note("Press Enter to stop the servers ...")
+    sys.stdin.readline()
 
 
 def find_examples() -> Path:

@@ -89,10 +89,11 @@ def query(at: Session, job_id: str) -> None:
     type=click.Choice(["waiting", "running", "success", "failed", "canceled"]),
     help="Only jobs with this status.",
 )
+@click.option("--tag", metavar="NAME", help="Only jobs with this tag.")
 @asks_server
-def list_(at: Session, limit: int, page: int, status: str | None) -> None:
+def list_(at: Session, *, limit: int, page: int, status: str | None, tag: str | None) -> None:
     """List this server's jobs, newest first."""
-    found = at.client.jobs(limit, page=page, status=status)
+    found = at.client.jobs(limit, page=page, status=status, tag=tag)
     rows = [
         (
             job.job_id,

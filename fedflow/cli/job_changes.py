@@ -10,8 +10,10 @@ import click
 from fedflow.cli import session
 from fedflow.cli.files import JsonFile, folder
 from fedflow.cli.job_view import wait_for
+from fedflow.cli.output import clean as clean_text
 from fedflow.cli.output import json_text
 from fedflow.cli.session import Session, asks_server
+from fedflow.client.results import DeletedJob
 from fedflow.domain.site import Site
 
 
@@ -172,4 +174,60 @@ def clean(at: Session, job_id: str, yes: bool) -> None:
     at.out.done(done, f"{len(done.tables)} tables and {done.metrics} metrics were deleted{kept}.")
 
 
-COMMANDS = (pause, proceed, rerun, update, config, view, dag, dsl, clean)
+@click.command()
+@session.job_id
+@session.yes
+@click.option("--preview", is_flag=True, help="Only say what would go.")
+@asks_server
+def delete(at: Session, job_id: str, yes: bool, preview: bool) -> None:
+    """Delete an ended job at this server, with all that it made here."""
+    if preview or not (yes or at.out.as_json):
+        found = at.client.delete(job_id, preview=True)
+        if preview:
+            at.out.result(found, lambda: _say_what_goes(found))
+            return
+        _say_what_goes(found)
+    session.confirm(at, f"Delete job {job_id}?", yes=yes)
+    done = at.client.delete(job_id)
+    at.out.done(done, f"Job {job_id} was deleted.")
+
+
+def _say_what_goes(found: DeletedJob) -> None:
+    """Print what deleting a job removes."""
+    if found.left_over:
+        click.echo(f"Job {found.job_id} was deleted; {found.file_bytes} bytes of it are left.")
+        return
+    click.echo(f"Of job {found.job_id} at {', '.join(found.sites) or 'this server'} go:")
+    click.echo(f"  {found.tasks} tasks, {found.metrics} metrics, {found.caches} caches")
+    for table in found.tables:
+        click.echo(f"  table {clean_text(f'{table.namespace}.{table.name}')}, {table.rows} rows")
+    for model in found.models:
+        if not model.kept:
+            click.echo(f"  the model of {model.role} {model.party_id}, {model.size_bytes} bytes")
+    click.echo(f"  {found.log_files} log files, {found.log_bytes} bytes")
+    click.echo(f"  its files, {found.file_bytes} bytes")
+    for kept in found.kept_tables:
+        used = ", ".join(kept.jobs)
+        click.echo(f"Kept: table {clean_text(f'{kept.namespace}.{kept.name}')}, used by {used}")
+    for model in found.models:
+        if model.kept:
+            click.echo(f"Kept: the model of {model.role} {model.party_id}, {model.kept}")
+    if found.partners:
+        click.echo(f"Parties {', '.join(found.partners)} keep their shares.")
+
+
+@click.command()
+@session.job_id
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--remove", is_flag=True, help="Take the tags away.")
+@asks_server
+def tag(at: Session, job_id: str, names: tuple[str, ...], remove: bool) -> None:
+    """Give a job tags, by which it is found, or show those that it has."""
+    change = at.client.job_tags.remove if remove else at.client.job_tags.add
+    tags = at.client.job_tags.of(job_id) if not names else []
+    for name in names:
+        tags = change(job_id, name)
+    at.out.result(tags, lambda: click.echo(clean_text(", ".join(tags)) or "No tags."))
+
+
+COMMANDS = (pause, proceed, rerun, update, config, view, dag, dsl, clean, delete, tag)

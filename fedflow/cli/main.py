@@ -16,9 +16,11 @@ from fedflow import __version__
 from fedflow.cli.groups import Nouns, run_program
 
 _COMMANDS: Final[dict[str, str]] = {
+    "board": "Accounts of the board, the server's web pages.",
     "checkpoint": "States of models while they were trained.",
     "completion": "Let the shell complete commands and options.",
     "component": "Component modules that a server can run.",
+    "connector": "Hosts and credentials for tables of other storages.",
     "data": "Upload this party's data to its own server.",
     "demo": "Run a federated job between two parties on this machine.",
     "job": "Submit jobs, watch and stop them.",

@@ -19,14 +19,16 @@ def command() -> None:
 def query(at: Session) -> None:
     """Show cores and memory, and the jobs that hold them."""
     found = at.client.resources.get()
-    rows = [(j.job_id, f"{j.role} {j.party_id}", j.core, j.memory) for j in found.jobs]
+    rows = [(j.job_id, f"{j.role} {j.party_id}", j.engine, j.core, j.memory) for j in found.jobs]
 
     def text() -> None:
-        at.out.note(f"{found.free} of {found.cores} cores are free.")
-        if found.memory:
-            at.out.note(f"{found.free_memory} of {found.memory} MiB of memory are free.")
+        for engine in found.engines:
+            where = " on Spark" if engine.name == "SPARK" else ""
+            at.out.note(f"{engine.free} of {engine.cores} cores are free{where}.")
+            if engine.memory:
+                at.out.note(f"{engine.free_memory} of {engine.memory} MiB of memory are free.")
         if rows:
-            at.out.table(("job", "site", "cores", "MiB"), rows)
+            at.out.table(("job", "site", "engine", "cores", "MiB"), rows)
 
     at.out.result(found, text)
 

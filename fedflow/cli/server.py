@@ -235,6 +235,9 @@ def status(home: Path, as_json: bool) -> None:
         out.note(f"REST     {state.url}")
         out.note(f"parties  {state.grpc}")
         out.note(f"ready    {'yes' if ready.get('ready') else f'no: {ready}'}")
+        for key, where in (("cores", ""), ("spark_cores", " on Spark")):
+            if (cores := ready.get(key)) is not None:
+                out.note(f"cores    {cores['free']} of {cores['total']} free{where}")
 
     out.result({"running": True, "home": str(home), **asdict(state), **ready}, text)
 

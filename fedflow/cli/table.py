@@ -23,6 +23,25 @@ def command() -> None:
     """Tables of this party."""
 
 
+@command.command("list")
+@click.option("-n", "--namespace", metavar="NAME", help="Only of this namespace.")
+@click.option("-s", "--search", metavar="TEXT", default="", help="A part of namespace or name.")
+@click.option("-l", "--limit", default=20, type=click.IntRange(1, 1000), help="How many, at most.")
+@click.option("--page", default=1, type=click.IntRange(1), help="Page, each of `limit` tables.")
+@asks_server
+def list_tables(at: Session, namespace: str | None, search: str, limit: int, page: int) -> None:
+    """List the tables of this party, newest first."""
+    found = at.client.tables.listed(
+        search, namespace=namespace, limit=limit, offset=limit * (page - 1)
+    )
+    rows = [
+        (one.namespace, one.name, one.count, one.origin, "yes" if one.enabled else "no")
+        for one in found.tables
+    ]
+    heads = ("namespace", "name", "rows", "origin", "enabled")
+    at.out.listing(found, heads, rows, none="There are no such tables.", count=found.count)
+
+
 @command.command()
 @namespace_option
 @table_option
@@ -39,6 +58,9 @@ def info(at: Session, namespace: str, name: str) -> None:
         at.out.note(f"rows        {found.count}")
         at.out.note(f"partitions  {found.partitions}")
         at.out.note(f"origin      {found.origin}")
+        if found.engine not in ("", "STANDALONE"):
+            at.out.note(f"engine      {found.engine}")
+            at.out.note(f"address     {json_text(found.address)}")
         if found.made_by is not None:
             made = found.made_by
             at.out.note(f"made by     {made.component_name} of job {made.job_id}")
@@ -114,7 +136,23 @@ def download(at: Session, namespace: str, name: str, output: Path) -> None:
 @click.option("--drop", is_flag=True, help="Replace a table of this name.")
 @asks_server
 def bind(at: Session, conf: dict[str, Any], drop: bool) -> None:
-    """Give a name to data that lie elsewhere; the conf is FATE's."""
+    """Give a name to data that lie elsewhere; nothing is copied until a job reads them.
+
+    The conf is FATE's: `engine`, `address`, `namespace`, `name`. Engines and addresses:
+
+    \b
+    PATH        {"path": "/data/a.csv"}
+    LOCALFS     {"path": "/data/a_folder", "format": "parquet"}
+    S3          {"bucket": "b", "path": "a_folder", "connector_name": "store"}
+    HDFS        {"name_node": "hdfs://host:8020", "path": "/a_folder"}
+    MYSQL       {"db": "d", "name": "t", "connector_name": "warehouse"}
+    MYSQL       {"db": "d", "query": "SELECT ...", "connector_name": "warehouse"}
+    HIVE        {"database": "d", "name": "t", "connector_name": "hive"}
+    STANDALONE  {"namespace": "n", "name": "t"}: a second name of a table
+
+    `id_column` names the id (else the first column), `feature_column` the other columns with
+    commas between them (else all). See docs/storages.md.
+    """
     at.client.tables.bind(conf, drop=drop)
     shown = f"{conf.get('namespace')}.{conf.get('name')}"
     at.out.done({"table": shown, "bound": True}, f"Table {shown} was bound.")

@@ -143,13 +143,11 @@ class ResourceCalls(_Calls):
         """Return the cores, and the jobs that hold them."""
         row: dict[str, Any] = self._connection.look_up("resource/query", {}, dict[str, Any])
         engine = row.get("computing_engine_resource") or {}
+        every = [_engine(one) for one in row.get("engines") or [engine]]
         found: Resources = self._connection.typed(
             {
-                "name": engine.get("f_engine_name"),
-                "cores": engine.get("f_cores"),
-                "free": engine.get("f_remaining_cores"),
-                "memory": engine.get("f_memory") or 0,
-                "free_memory": engine.get("f_remaining_memory") or 0,
+                **_engine(engine),
+                "engines": every,
                 "jobs": row.get("use_resource_job") or (),
             },
             Resources,
@@ -267,3 +265,13 @@ class PartyCalls(_Calls):
 
 def _word(name: str) -> str:
     return quote(name, safe="")
+
+
+def _engine(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": row.get("f_engine_name"),
+        "cores": row.get("f_cores"),
+        "free": row.get("f_remaining_cores"),
+        "memory": row.get("f_memory") or 0,
+        "free_memory": row.get("f_remaining_memory") or 0,
+    }

@@ -8,7 +8,7 @@
 
 Jobs, uploads and results are methods of the client itself; other nouns have a group: `tables`,
 `models`, `tags`, `checkpoints`, `keys`, `permissions`, `providers`, `resources`, `servers`,
-`parties`.
+`parties`, `accounts`.
 
 Every method raises `ServerNotReachable` if no server answers, the server's own error (a class of
 `base/errors.py`) if it refuses, and `ClientError` if its answer makes no sense.
@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from fedflow.client.accounts import AccountCalls
 from fedflow.client.administration import (
     KeyCalls,
     PartyCalls,
@@ -32,6 +33,7 @@ from fedflow.client.administration import (
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.data import DataCalls
+from fedflow.client.job_tags import JobTagCalls
 from fedflow.client.jobs import JobCalls
 from fedflow.client.models import CheckpointCalls, ModelCalls, TagCalls
 from fedflow.client.results import ModuleInfo
@@ -61,6 +63,7 @@ class Client(JobCalls, DataCalls, TrackingCalls):
         self.tables = TableCalls(connection)
         self.models = ModelCalls(connection)
         self.tags = TagCalls(connection)
+        self.job_tags = JobTagCalls(connection)
         self.checkpoints = CheckpointCalls(connection)
         self.keys = KeyCalls(connection)
         self.permissions = PermissionCalls(connection)
@@ -68,6 +71,7 @@ class Client(JobCalls, DataCalls, TrackingCalls):
         self.resources = ResourceCalls(connection)
         self.servers = ServerCalls(connection)
         self.parties = PartyCalls(connection)
+        self.accounts = AccountCalls(connection)
 
     @property
     def address(self) -> str:

@@ -20,6 +20,7 @@ from fedflow.client.queue import Queue
 from fedflow.client.results import (
     ChangedParameters,
     CleanedUp,
+    DeletedJob,
     Dependencies,
     JobConfig,
     JobPage,
@@ -75,10 +76,11 @@ class JobCalls:
         return found
 
     def jobs(
-        self, limit: int = 20, *, page: int = 1, status: str | None = None, role: str | None = None
-    ) -> JobPage:
+        self, limit: int = 20, *, page: int = 1, status: str | None = None,
+        role: str | None = None, tag: str | None = None,
+    ) -> JobPage:  # fmt: skip
         """Return this server's shares of jobs, newest first; `limit` 0 means all."""
-        body = _given(limit=limit, page=page, status=status, role=role)
+        body = _given(limit=limit, page=page, status=status, role=role, tag=tag)
         found: JobPage = self._connection.look_up("job/list/job", body, JobPage)
         return found
 
@@ -194,6 +196,16 @@ class JobCalls:
     def clean(self, job_id: str) -> CleanedUp:
         """Delete output tables and metrics that an ended job left at this server."""
         found: CleanedUp = self._connection.do("job/clean", {"job_id": job_id}, CleanedUp)
+        return found
+
+    def delete(self, job_id: str, *, preview: bool = False) -> DeletedJob:
+        """Forget an ended job at this server, with all that it made here; return what went.
+
+        With `preview` nothing is deleted. Raises: JobNotFound, DeleteRefused, JobFilesNotDeleted.
+        """
+        found: DeletedJob = self._connection.do(
+            "job/delete", {"job_id": job_id, "preview": preview}, DeletedJob
+        )
         return found
 
     def queue(self, *, limit: int = 100, offset: int = 0) -> Queue:

@@ -303,6 +303,57 @@ class CleanedUp:
     metrics: int = 0
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeletedTable:
+    """A table that went; `jobs` use one that stays."""
+
+    namespace: str
+    name: str
+    rows: int = 0
+    size_bytes: int = 0
+    jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeletedModel:
+    """A share of a model that went; `kept` says why it stays, if it does."""
+
+    model_id: str
+    model_version: str
+    role: str = ""
+    party_id: str = ""
+    size_bytes: int = 0
+    kept: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeletedJob:
+    """What deleting a job removes, or removed, at this server; `partners` keep their shares."""
+
+    job_id: str
+    sites: tuple[str, ...] = ()
+    partners: tuple[str, ...] = ()
+    tasks: int = 0
+    metrics: int = 0
+    caches: int = 0
+    tags: tuple[str, ...] = ()
+    tables: tuple[DeletedTable, ...] = ()
+    kept_tables: tuple[DeletedTable, ...] = ()
+    models: tuple[DeletedModel, ...] = ()
+    log_files: int = 0
+    log_bytes: int = 0
+    file_bytes: int = 0
+    left_over: bool = False  #: it was deleted before; only files of it were left
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobTag:
+    """A word that people gave to jobs of a server."""
+
+    name: str
+    job_count: int = 0
+
+
 def tasks_html(tasks: tuple[TaskView, ...]) -> str:
     """Return tasks as a table for notebooks."""
     rows = [
@@ -352,6 +403,8 @@ class TableInfo:
     partitions: int = 0
     schema: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
+    engine: str = ""  #: storage engine: STANDALONE, PATH, MYSQL ...
+    address: Mapping[str, Any] = field(default_factory=dict)  #: where the rows are
     enabled: bool = True  #: jobs may read it
     made_by: MadeBy | None = None  #: None: no task that the server knows
     columns: Sequence[TableColumn] = ()  #: behind the id, at most 1,000
@@ -381,6 +434,36 @@ class Preview:
 
     def _repr_html_(self) -> str:
         return html.table(self.header, self.rows, title=self.name)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConnectorName:
+    """A connector without what is in it."""
+
+    name: str
+    engine: str
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedTable:
+    """A table in a list."""
+
+    namespace: str
+    name: str
+    count: int = 0  #: rows
+    origin: str = ""
+    engine: str = ""
+    enabled: bool = True  #: jobs may read it
+    created_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedTables:
+    """Some tables of a party; `count` is how many there are in all."""
+
+    count: int
+    tables: Sequence[ListedTable] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -83,18 +83,34 @@ class JobCores:
     party_id: str
     core: int
     memory: int = 0
+    engine: str = "STANDALONE"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineCores:
+    """A computing engine of a server: its machine, or its Spark cluster."""
+
+    name: str
+    cores: int
+    free: int
+    memory: int = 0  #: MiB; 0: it is not counted
+    free_memory: int = 0  #: MiB
+
+    def __repr__(self) -> str:
+        return f"<EngineCores {self.name}: {self.free} of {self.cores} cores free>"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
     """The cores of a server, and who holds them."""
 
-    name: str
+    name: str  #: of the engine of jobs that name none; the other members are its, too
     cores: int
     free: int
-    jobs: tuple[JobCores, ...] = ()
+    jobs: tuple[JobCores, ...] = ()  #: of all engines
     memory: int = 0  #: MiB; 0: it is not counted
     free_memory: int = 0  #: MiB
+    engines: tuple[EngineCores, ...] = ()  #: all
 
     def __repr__(self) -> str:
         return f"<Resources {self.name}: {self.free} of {self.cores} cores free>"

@@ -10,7 +10,13 @@ from typing import Any
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
-from fedflow.client.results import Preview, TableInfo, TableSource
+from fedflow.client.results import (
+    ConnectorName,
+    ListedTables,
+    Preview,
+    TableInfo,
+    TableSource,
+)
 
 
 class TableCalls:
@@ -33,12 +39,42 @@ class TableCalls:
                 "partitions": row.get("partition") or 0,
                 "schema": row.get("schema") or {},
                 "origin": row.get("origin") or "",
+                "engine": row.get("engine") or "",
+                "address": row.get("address") or {},
                 "enabled": bool(row.get("enable", True)),
                 "made_by": row.get("made_by"),
                 "columns": row.get("columns") or (),
             },
             TableInfo,
             command="table/table_info",
+        )
+        return found
+
+    def listed(
+        self, part: str = "", *, namespace: str | None = None, limit: int = 50, offset: int = 0
+    ) -> ListedTables:
+        """Return tables, newest first: at most `limit` (1,000) of those after `offset`.
+
+        `part` is a text that the namespace or the name has.
+        """
+        body = {"part": part, "limit": limit, "offset": offset}
+        if namespace is not None:
+            body["namespace"] = namespace
+        row: dict[str, Any] = self._connection.look_up("table/list/all", body, dict[str, Any])
+        tables = [
+            {
+                "namespace": one.get("namespace"),
+                "name": one.get("table_name"),
+                "count": one.get("count") or 0,
+                "origin": one.get("origin") or "",
+                "engine": one.get("engine") or "",
+                "enabled": bool(one.get("enable", True)),
+                "created_ms": one.get("created") or 0,
+            }
+            for one in row.get("tables") or ()
+        ]
+        found: ListedTables = self._connection.typed(
+            {"count": row.get("count"), "tables": tables}, ListedTables, command="table/list/all"
         )
         return found
 
@@ -86,9 +122,12 @@ class TableCalls:
             return unpack(archive, target)
 
     def bind(self, conf: Document, *, drop: bool = False) -> None:
-        """Give a name to data that lie elsewhere: a file on the server, or another table.
+        """Give a name to data that lie elsewhere: files, a database's table, or another table.
 
-        `conf`: `engine`, `address`, `namespace`, `name`, ... as FATE's. Raises: TableExists.
+        `conf`: `engine`, `address`, `namespace`, `name`, ... as FATE's; see docs/storages.md.
+
+        Raises: TableExists. BadStorage, QueryNotAllowed: the address. StorageNotAllowed: the server
+        may not reach the place. StorageUnreachable, StorageRefused, StorageMissing.
         """
         body = dict(read_document(conf))
         self._connection.do("table/bind", {**body, "drop": True} if drop else body)
@@ -121,8 +160,42 @@ class TableCalls:
         return [str(job_id) for job_id in row.get("job") or ()]
 
     def create_connector(self, conf: Document) -> None:
-        """Store how an external source is reached: `connector_name`, `engine`, `connector_info`."""
+        """Store how an external source is reached: `connector_name`, `engine`, `connector_info`.
+
+        It replaces a connector of that name. The server encrypts it. Raises: BadStorage.
+        """
         self._connection.do("table/connector/create", read_document(conf))
+
+    def connectors(self) -> list[ConnectorName]:
+        """Return the names and engines of all connectors."""
+        rows: list[dict[str, Any]] = self._connection.look_up(
+            "table/connector/list", {}, list[dict[str, Any]]
+        )
+        plain = [
+            {
+                "name": row.get("connector_name"),
+                "engine": row.get("engine"),
+                "created_ms": row.get("created") or 0,
+            }
+            for row in rows
+        ]
+        found: list[ConnectorName] = self._connection.typed(
+            plain, list[ConnectorName], command="table/connector/list"
+        )
+        return found
+
+    def test_connector(self, name: str, address: Mapping[str, Any] | None = None) -> list[str]:
+        """Reach a storage with a connector and the rest of an address; return its columns.
+
+        Raises: as `bind`, and ConnectorNotFound.
+        """
+        body = {"connector_name": name, "address": dict(address or {})}
+        row: dict[str, Any] = self._connection.do("table/connector/test", body, dict[str, Any])
+        return [str(column) for column in row.get("columns") or ()]
+
+    def delete_connector(self, name: str) -> None:
+        """Forget a connector. Raises: ConnectorNotFound. ConnectorInUse: tables need it."""
+        self._connection.do("table/connector/delete", {"connector_name": name})
 
     def connector(self, name: str) -> Mapping[str, Any]:
         """Return a stored connector; what could be a credential is masked."""

@@ -32,6 +32,10 @@ class Subject(StrEnum):
     PARTY_TASK = "party_task"  #: this server's share of a task
 
 
+OWN_HALF: Final = (Subject.SHARE, Subject.CORES, Subject.PARTY_TASK)
+"""What a server tells of its own sites; the rest is what the initiator knows and decides."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
     """One thing that happened. `old` and `new` are statuses: both empty if nothing moved, `old`
@@ -62,6 +66,8 @@ class EventFilter:
     component: str | None = None
     subjects: tuple[Subject, ...] | None = None
     unreported: frozenset[Site] = frozenset()  #: sites whose reports to the initiator are left out
+    own: Site | None = None  #: of `OWN_HALF` only what is about this site
+    site: Site | None = None  #: only what is about this site
     since: int = 0
     newest: bool = False
     limit: int = 1000

@@ -141,6 +141,7 @@ _TASK_TYPES: Final[Mapping[str, type[object]]] = {
     f.name: get_type_hints(TaskConf, include_extras=True)[f.name] for f in fields(TaskConf)
 }
 _ENGINES: Final = ("computing_engine", "federation_engine", "storage_engine")
+_SPARK: Final = ("computing_engine", "SPARK")  #: each party checks that it has one
 _UPPER: Final = (*_ENGINES, "federated_mode", "federated_status_collect_type")
 _MODEL_KEYS: Final = ("model_id", "model_version")
 OBSOLETE: Final = ("work_mode", "backend")
@@ -226,7 +227,7 @@ def _check(
         _check_errors(value, path, report=report)
     if key in _WITHOUT_EFFECT and value:
         report.warn(path, "has no effect in this version")
-    if key in _ENGINES and value != "STANDALONE":
+    if key in _ENGINES and value != "STANDALONE" and (key, value) != _SPARK:
         report.warn(path, f"{value} is not an engine of this version; each server uses its own")
 
 

@@ -7,7 +7,7 @@ without a value come last, whatever the direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
 from fedflow.domain.records import (
@@ -20,12 +20,16 @@ from fedflow.domain.records import (
     TaskFilter,
     TaskRecord,
 )
+from fedflow.domain.site import Role
 
 R = TypeVar("R", JobRecord, TaskRecord)
 
 
-def fits_job(which: JobFilter, job: JobRecord) -> bool:
-    """Tell whether a share of a job is one of those asked for, whatever the page."""
+def fits_job(which: JobFilter, job: JobRecord, tags: Collection[str] = ()) -> bool:
+    """Tell whether a share of a job is one of those asked for, whatever the page.
+
+    `tags` are those that people gave the job.
+    """
     site = job.key.site
     return (
         (which.job_id is None or job.key.job_id == which.job_id)
@@ -37,6 +41,8 @@ def fits_job(which: JobFilter, job: JobRecord) -> bool:
         and _has(which.party_id_part, site.party_id)
         and _has(which.description_part, job.description)
         and (which.partner_part is None or any(which.partner_part in p for p in job.partners))
+        and (which.tag is None or which.tag in tags)
+        and (which.any_part is None or _has_anywhere(which.any_part, job, tags))
         and all(_is_between(job, one) for one in which.between)
     )
 
@@ -51,6 +57,14 @@ def fits_task(which: TaskFilter, task: TaskRecord) -> bool:
         and (which.party_id is None or key.site.party_id == which.party_id)
         and (which.statuses is None or task.status in which.statuses)
     )
+
+
+def main_share(shares: Sequence[JobRecord]) -> JobRecord:
+    """Return the share of a job that is meant if nobody names one: the initiator's, else one of a
+    role that has data, else any. `shares` are those of one job at one server, at least one.
+    """
+    roles = (Role.GUEST, Role.HOST, Role.LOCAL, Role.ARBITER)
+    return min(shares, key=lambda s: (not s.is_initiator, roles.index(s.key.site.role)))
 
 
 def job_page(jobs: Iterable[JobRecord], which: JobFilter) -> list[JobRecord]:
@@ -105,3 +119,8 @@ def _is_between(job: JobRecord, one: Between) -> bool:
 
 def _has(part: str | None, text: str) -> bool:
     return part is None or part in text
+
+
+def _has_anywhere(part: str, job: JobRecord, tags: Collection[str]) -> bool:
+    texts = (job.key.job_id, job.description, job.key.site.party_id, *job.partners, *tags)
+    return any(part in text for text in texts)

@@ -3,7 +3,8 @@
 A job that has waited longer than `starving_after_ms` *starves*. Starving jobs go first, oldest
 first; then the others by priority, and by age where that is equal. *Back-fill*: every job that fits
 may go. But the first starving job that does not fit has a *reservation*: nobody behind it may take
-what it waits for, so what comes free is kept until it fits.
+what it waits for, so what comes free is kept until it fits. There is at most one per engine: this
+machine and the Spark cluster each keep what comes free for the first job that starves for it.
 
 A site that other initiators ask decides the same way (`goes_first`): who was denied there keeps
 asking, and its last question is its *claim*, which lapses when it does not ask for `CLAIM_MS`.
@@ -29,7 +30,7 @@ CLAIM_MS: Final = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Waiting:
-    """A job that waits for `need` of one engine. Times are milliseconds since the epoch."""
+    """A job that waits for `need` of a server's engines. Times are milliseconds since the epoch."""
 
     job_id: str
     need: Amount
@@ -50,10 +51,14 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """Who may ask now, in order, and for whom the engine keeps what comes free."""
+    """Who may ask now, in order, and for whom the engines keep what comes free."""
 
     go: tuple[str, ...] = ()  #: job ids
-    reserved_for: Waiting | None = None
+    reserved: tuple[Waiting, ...] = ()  #: no two of them need the same engine
+
+    def keeps_from(self, need: Amount) -> Waiting | None:
+        """Return the job that has a reservation of an engine that `need` is of, None if none."""
+        return next((one for one in self.reserved if one.need.competes_with(need)), None)
 
 
 def in_order(jobs: Iterable[Waiting], now_ms: int, *, starving_after_ms: int) -> list[Waiting]:
@@ -68,27 +73,28 @@ def in_order(jobs: Iterable[Waiting], now_ms: int, *, starving_after_ms: int) ->
 
 def choose(
     jobs: Iterable[Waiting], free: Amount, now_ms: int, *, starving_after_ms: int,
-    reserved_for: Waiting | None = None,
+    reserved: tuple[Waiting, ...] = (),
 ) -> Turn:  # fmt: skip
     """Return which of some jobs, given in order, may ask for what is `free`.
 
-    The job that has the reservation asks too, so that its engine knows of it. `reserved_for` is one
-    that has it already, and whose need is taken from `free`.
+    A job that has a reservation asks too, so that its engine knows of it. `reserved` are those that
+    have one already, and whose need is taken from `free`.
     """
     go: list[str] = []
+    turn = Turn(reserved=reserved)
     for job in jobs:
         may_ask = job.ours and job.ask_ms <= now_ms
         fits = job.need.fits(free)
         starves = job.starves(now_ms, starving_after_ms=starving_after_ms)
-        if starves and reserved_for is None and not (fits and job.ours):
-            reserved_for = job
+        if starves and not (fits and job.ours) and turn.keeps_from(job.need) is None:
+            turn = Turn(reserved=(*turn.reserved, job))
             free = free.less(job.need)
             fits = True
         elif fits and may_ask:
             free = free.less(job.need)
         if fits and may_ask:
             go.append(job.job_id)
-    return Turn(go=tuple(go), reserved_for=reserved_for)
+    return Turn(go=tuple(go), reserved=turn.reserved)
 
 
 def goes_first(
@@ -102,6 +108,7 @@ def goes_first(
         claim
         for claim in claims
         if claim.job_id != asking.job_id
+        and claim.need.competes_with(asking.need)
         and claim.starves(now_ms, starving_after_ms=starving_after_ms)
     ]
     first = min(starving, key=lambda claim: claim.age, default=None)

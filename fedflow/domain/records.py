@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from fedflow.domain.control import FREE, Control
+from fedflow.domain.engines import STANDALONE
 from fedflow.domain.resources import NOTHING, UNCOUNTED, Amount, Capacity
 from fedflow.domain.schedule import Reason, SitePhase, StopRequest
 from fedflow.domain.site import Role, Site
@@ -87,6 +88,7 @@ class JobRecord:
     started_ms: int | None = None
     ended_ms: int | None = None
     memory: int = 0  #: MiB
+    engine: str = STANDALONE  #: whose these are; chosen when it was accepted, `domain/engines.py`
     queued_ms: int = 0  #: when it began to wait here, in this epoch
     description: str = ""
     user: str = ""
@@ -102,7 +104,12 @@ class JobRecord:
 
     @property
     def need(self) -> Amount:
-        """Return what it holds here while `in_use`."""
+        """Return what it holds here while `in_use`, as an amount of all engines."""
+        return self.share.on(self.engine)
+
+    @property
+    def share(self) -> Amount:
+        """Return the same as an amount of its engine."""
         return Amount(cores=self.cores, memory=self.memory)
 
     @property
@@ -161,6 +168,7 @@ class TaskRecord:
     instance_id: str = ""  #: the server of this party that runs it, see `domain/servers.py`
     absent: tuple[str, ...] = ()  #: upstream components without outputs, as the initiator says
     here: bool = True  #: False: another party's share as it reported it, never stored
+    engine: str | None = None  #: of the share, where it is told to people; never stored
 
     @property
     def since_ms(self) -> int:
@@ -250,7 +258,7 @@ class WaitingJob:
     reason: Reason | None
     queued_ms: int = 0  #: since when it waits
     ask_ms: int = 0  #: it was denied, and asks again then
-    need: Amount = NOTHING  #: of this server's own engine
+    need: Amount = NOTHING  #: of this server's own engines
 
 
 # --- between parties ----------------------------------------------------------------------------
@@ -325,11 +333,16 @@ class Engine:
     @property
     def capacity(self) -> Capacity:
         """Return what there is in all."""
-        return Capacity(cores=self.cores, memory=self.memory, cores_percent=self.cores_percent)
+        return Capacity(
+            cores=self.cores,
+            memory=self.memory,
+            cores_percent=self.cores_percent,
+            engine=self.name,
+        )
 
     @property
     def free(self) -> Amount:
-        """Return what may be taken now; what is not counted is always there."""
+        """Return what of it may be taken now; what is not counted is always there."""
         memory = self.remaining_memory if self.memory else UNCOUNTED
         return Amount(cores=self.remaining_cores, memory=memory)
 
@@ -378,6 +391,7 @@ class TableRecord:
     extend_sid: bool = False  #: the ids were made at upload
     engine: str = "STANDALONE"  #: or PATH: a file of this machine that readers copy from
     source: str | None = None  #: absolute path of a bound file
+    storage: Json = None  #: where else the rows are, without credentials
     disabled: bool = False  #: jobs may not read it
     extra: Json = None  #: members of FATE's schema beyond the column names: `meta` and others
 
@@ -397,11 +411,11 @@ class ColumnFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Connector:
-    """How to reach another storage; the values may hold credentials."""
+    """How to reach another storage. Stored ones are sealed: see `app/data/connectors.py`."""
 
-    name: str
+    name: str  #: of a connector of one table: a dot and the table's address
     engine: str
-    info: Json
+    info: Json  #: members in FATE's words, or one member `sealed`: all of them, encrypted
     created_ms: int
 
 
@@ -469,6 +483,8 @@ class JobFilter:
     party_id_part: str | None = None
     description_part: str | None = None
     partner_part: str | None = None  #: contained in one of `JobRecord.partners`
+    tag: str | None = None  #: one that people gave it, see `domain/job_lines.py`
+    any_part: str | None = None  #: contained in its id, its notes, a partner, its party or a tag
     between: tuple[Between, ...] = ()
     order: Order = Order()
     limit: int = 1000

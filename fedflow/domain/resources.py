@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.errors import NotEnoughResources
+from fedflow.domain.engines import LABELS, SECTIONS, SPARK, STANDALONE
 from fedflow.domain.job_parameters import (
     EXECUTOR_CORES_KEY,
     EXECUTORS_KEY,
@@ -22,35 +23,66 @@ from fedflow.domain.job_parameters import (
 )
 from fedflow.domain.site import Role, Site
 
-_SPARK: Final = ("SPARK", "LINKIS_SPARK")
+_SPARKS: Final = (SPARK, "LINKIS_SPARK")
 
 UNCOUNTED: Final = 2**53  #: MiB that are free where memory is not counted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Amount:
-    """Cores, and memory in MiB."""
+    """Cores, and memory in MiB.
+
+    What one share takes is an amount of its engine. Where several engines of a server are looked at
+    together, as in the queue, `cores` and `memory` are of its machine, `spark` of its cluster.
+    """
 
     cores: int = 0
     memory: int = 0
+    spark: int = 0  #: cores of the Spark cluster, whose memory is not counted
+
+    def on(self, engine: str) -> Amount:
+        """Return what a share takes of an engine as an amount of all engines."""
+        return Amount(spark=self.cores) if engine == SPARK else self
+
+    def of(self, engine: str) -> Amount:
+        """Return the part of one engine: the opposite of `on`."""
+        if engine == SPARK:
+            return Amount(cores=self.spark)
+        return Amount(cores=self.cores, memory=self.memory)
+
+    def competes_with(self, other: Amount) -> bool:
+        """Tell whether both take something of the same engine."""
+        here = (self.cores or self.memory) and (other.cores or other.memory)
+        return bool(here or (self.spark and other.spark))
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(cores=self.cores + other.cores, memory=self.memory + other.memory)
+        return Amount(
+            cores=self.cores + other.cores,
+            memory=self.memory + other.memory,
+            spark=self.spark + other.spark,
+        )
 
     def less(self, other: Amount) -> Amount:
         """Return what is left when `other` is taken away, of neither less than nothing."""
         return Amount(
-            cores=max(0, self.cores - other.cores), memory=max(0, self.memory - other.memory)
+            cores=max(0, self.cores - other.cores),
+            memory=max(0, self.memory - other.memory),
+            spark=max(0, self.spark - other.spark),
         )
 
     def __str__(self) -> str:
         memory = f"{self.memory} MiB of memory" if self.memory else ""
-        cores = f"{self.cores} cores" if self.cores or not memory else ""
-        return " and ".join(part for part in (cores, memory) if part)
+        spark = f"{self.spark} cores{LABELS[SPARK]}" if self.spark else ""
+        cores = f"{self.cores} cores" if self.cores or not (memory or spark) else ""
+        return " and ".join(part for part in (cores, memory, spark) if part)
 
     def fits(self, free: Amount) -> bool:
         """Tell whether this much is there; who needs none of a thing does not lack it."""
-        return (self.cores <= max(0, free.cores)) and (self.memory <= max(0, free.memory))
+        return (
+            self.cores <= max(0, free.cores)
+            and self.memory <= max(0, free.memory)
+            and self.spark <= max(0, free.spark)
+        )
 
 
 NOTHING: Final = Amount()
@@ -58,11 +90,12 @@ NOTHING: Final = Amount()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capacity:
-    """What the computing engine of one party has in all."""
+    """What a computing engine of one party has in all."""
 
     cores: int  #: over all nodes
     memory: int = 0  #: MiB; 0 = not counted
     cores_percent: float = 1.0  #: share of the cores that one job may take, 0 to 1
+    engine: str = STANDALONE
 
     @property
     def cores_per_job(self) -> int:
@@ -79,6 +112,7 @@ class Demand:
     task_parallelism: int  #: tasks that may hold cores at once
     counted: bool  #: False for an arbiter: nothing is taken from the capacity
     memory_per_task: int = 0  #: MiB
+    cores_key: str = "task_cores"  #: the job parameter that says how many cores a task takes
 
     @property
     def usable_cores(self) -> int:
@@ -112,30 +146,44 @@ class Demand:
 
 
 def demand_at(
-    site: Site, parameters: JobParameters, *, component: str | None = None, nodes: int = 1
+    site: Site,
+    parameters: JobParameters,
+    *,
+    component: str | None = None,
+    nodes: int = 1,
+    engine: str | None = None,
 ) -> Demand:
     """Return what a job with `parameters` takes at `site`, whose engine has `nodes` nodes.
+
+    `engine` is that of the share (`JobRecord.engine`); None: of another party, which may have
+    chosen another one than the job names.
 
     With `component` its `task_conf` counts: then `of_task` is what that task takes. Explicit engine
     options (`eggroll_run`, `spark_run`) win over `task_cores`, and `task_conf` over both.
     """
     own: Mapping[str, object] = parameters.task_conf.get(component, {}) if component else {}
     own_cores, own_memory = own.get("task_cores"), own.get("task_memory")
-    is_spark = parameters.computing_engine in _SPARK
+    is_spark = engine == SPARK if engine else parameters.computing_engine in _SPARKS
+    # Another party may have Linkis; a share of ours computes on our engine, whatever it asked for.
+    is_elsewhere = engine is None and parameters.computing_engine == "LINKIS_SPARK"
     requested = 1 if site.role is Role.ARBITER else parameters.task_cores
     if is_spark:
         nodes = cores_option(parameters.spark_run, EXECUTORS_KEY) or nodes
         explicit = cores_option(parameters.spark_run, EXECUTOR_CORES_KEY)
+        key = f"spark_run.{EXECUTOR_CORES_KEY}" if explicit else "task_cores"
+        key = f"{key} x {EXECUTORS_KEY}" if explicit and nodes > 1 else key
     else:
         explicit = cores_option(parameters.eggroll_run, PROCESSORS_KEY)
+        key = f"eggroll_run.{PROCESSORS_KEY}" if explicit else "task_cores"
     if isinstance(own_cores, int) and site.role is not Role.ARBITER:
         requested, explicit = own_cores, None
     return Demand(
         nodes=nodes,
         cores_per_node=explicit or max(1, requested // nodes),
         task_parallelism=parameters.task_parallelism,
-        counted=site.role is not Role.ARBITER and parameters.computing_engine != "LINKIS_SPARK",
+        counted=site.role is not Role.ARBITER and not is_elsewhere,
         memory_per_task=own_memory if isinstance(own_memory, int) else parameters.task_memory,
+        cores_key=key,
     )
 
 
@@ -143,10 +191,11 @@ def shortage(need: Amount, free: Amount, capacity: Capacity) -> tuple[str, str] 
     """Return what is needed of the first thing that is short, and how it stands; None if nothing
     is.
 
-    For people: `("8 cores", "2 of 8 free")`.
+    All three are of one engine. For people: `("8 cores", "2 of 8 free")`.
     """
+    where = LABELS[capacity.engine]
     if need.cores > max(0, free.cores):
-        return f"{need.cores} cores", f"{max(0, free.cores)} of {capacity.cores} free"
+        return f"{need.cores} cores{where}", f"{max(0, free.cores)} of {capacity.cores} free{where}"
     if capacity.memory and need.memory > max(0, free.memory):
         left = f"{max(0, free.memory)} of {capacity.memory} MiB free"
         return f"{need.memory} MiB of memory", left
@@ -166,10 +215,10 @@ def check_ceiling(needs: Mapping[Site, Demand], capacity: Capacity) -> None:
         key = "max_cores_percent_per_job" if limited else "cores_per_node"
         raise NotEnoughResources(
             what=_product(needs, "cores"),
-            need=f"{cores} cores",
+            need=f"{cores} cores{LABELS[capacity.engine]}",
             total=most if most == capacity.cores else f"{most} for one job, of {capacity.cores}",
             where=where,
-            key=f"fate_on_standalone.standalone.{key}",
+            key=f"{SECTIONS[capacity.engine]}.{key}",
         )
     memory = sum(d.of_job.memory for d in needs.values())
     if capacity.memory and memory > capacity.memory:
@@ -178,7 +227,7 @@ def check_ceiling(needs: Mapping[Site, Demand], capacity: Capacity) -> None:
             need=f"{memory} MiB of memory",
             total=capacity.memory,
             where=where,
-            key="fate_on_standalone.standalone.memory_per_node",
+            key=f"{SECTIONS[capacity.engine]}.memory_per_node",
         )
 
 
@@ -186,7 +235,9 @@ def _product(needs: Mapping[Site, Demand], what: str) -> str:
     """Return how the need follows from the keys of the job, for people."""
     shares = [d for d in needs.values() if d.counted]
     values = {(d.task_cores if what == "cores" else d.task_memory) for d in shares}
-    product = f"job_parameters.common.task_{what} x task_parallelism"
+    keys = {d.cores_key for d in shares} if what == "cores" else {"task_memory"}
+    key = keys.pop() if len(keys) == 1 else f"task_{what}"
+    product = f"job_parameters.common.{key} x task_parallelism"
     if len(values) == 1 and shares:
         times = f" at {len(shares)} sites" if len(shares) > 1 else ""
         return f"{product} ({values.pop()} x {shares[0].task_parallelism}{times})"

@@ -497,7 +497,9 @@ PERMANENT: frozenset[str] = frozenset(
 )  # fmt: skip
 """Errors that a second try would meet again."""
 
-INFRASTRUCTURE: frozenset[str] = frozenset({"ServerRestarted", "ServerLost", "PeerFailed"})
+INFRASTRUCTURE: frozenset[str] = frozenset(
+    {"ServerRestarted", "ServerLost", "PeerFailed", "SparkLost"}
+)
 """Errors that are no doing of the task: a server went away. `PeerFailed` comes first only if no
 site had an error of its own to tell, so the way between them, or a server, broke.
 """

@@ -16,6 +16,7 @@ from fedflow.sdk.context import Checkpoints, Context, Federation, Inputs, Step, 
 from fedflow.sdk.outputs import Cache, Model, Outputs
 from fedflow.sdk.params import Params, PlannedRun, check_params
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWriter
+from fedflow.sdk.workers import PlacedRows, Workers
 
 __all__ = [
     "BadData",
@@ -35,6 +36,7 @@ __all__ = [
     "Outputs",
     "Params",
     "PeerFailed",
+    "PlacedRows",
     "PlannedRun",
     "Role",
     "Site",
@@ -45,6 +47,7 @@ __all__ = [
     "TableStore",
     "TableWriter",
     "Tracker",
+    "Workers",
     "check_params",
     "component",
     "spec_of",

@@ -12,6 +12,7 @@ from fedflow.domain.site import Role, Site
 from fedflow.sdk.outputs import Cache, Model
 from fedflow.sdk.params import PlannedRun
 from fedflow.sdk.table import Table, TableStore
+from fedflow.sdk.workers import Workers
 
 Value: TypeAlias = Any
 """What may be sent to another party: numpy arrays (kinds b i u f S V), Arrow tables and record
@@ -148,7 +149,8 @@ class Context:
     tables: TableStore
     checkpoints: Checkpoints
     work_dir: Path  #: private folder of this attempt
-    cores: int  #: how many cores the task may use
+    cores: int  #: how many cores of this machine the task may use
+    workers: Workers  #: does heavy arithmetic on rows, here or on a cluster
     log: logging.Logger
     model_store: ModelStore | None = None  #: None: there is none, as in tests
     output_names: tuple[str, ...] = ()  #: declared `output.data` names

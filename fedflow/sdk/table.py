@@ -11,10 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from fedflow.sdk.workers import Progress, no_progress
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 
 class TableKind(StrEnum):
@@ -95,8 +101,43 @@ class Table(Protocol):
         *,
         schema: TableSchema,
         name: str | None = None,
+        progress: Progress = no_progress,
     ) -> Table:
-        """Return a new table of `function` applied to every batch; the result has `schema`."""
+        """Return a new table of `function` applied to every batch; the result has `schema`.
+
+        `progress` is told how far that is, 1.0 at the end; an engine may tell only that.
+        `function` keeps to the rules of `fedflow.sdk.workers`: it may run elsewhere, and twice.
+        """
+
+    def fold_blocks(self, function: Callable[[pa.RecordBatch], T]) -> Iterator[T]:
+        """Yield what `function` makes of every batch, in stored order; small values, for sums.
+
+        The same rules hold as for `map_blocks`. A table without rows yields nothing.
+        """
+
+    def map_columns(
+        self, function: Callable[[str, pa.ChunkedArray], T], names: Sequence[str]
+    ) -> Iterator[T]:
+        """Yield `function(name, column)` for each of some columns, in their order; several at once.
+
+        The same rules hold as for `map_blocks`. Raises: BadData: a column is not in the table.
+        """
+
+    def take(
+        self,
+        rows: NDArray[np.int64],
+        *,
+        schema: TableSchema | None = None,
+        made: pa.Table | None = None,
+        name: str | None = None,
+        progress: Progress = no_progress,
+    ) -> Table:
+        """Return a new table of the rows at `rows` (from 0, any order, repeats allowed).
+
+        A negative position gives a row of nulls, as in a left join. `schema` is that of the result
+        (None: the same); its columns come from `made` (one row per position, in their order) where
+        that has them, else from this table. Raises: IndexError: a position is not in the table.
+        """
 
 
 class TableWriter(Protocol):

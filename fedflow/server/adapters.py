@@ -12,12 +12,15 @@ from fedflow.app.ports import Store
 from fedflow.app.timing import Timing
 from fedflow.base.ids import PartyId
 from fedflow.base.settings import Settings
+from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.spark_options import SparkSite, property_text
 from fedflow.executor.plain import PlainExecutor, local_executor
+from fedflow.executor.spark_applications import ApplicationSettings, SparkApplications
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.credentials import Credentials, load_credentials
 from fedflow.store.connect import open_mysql, open_sqlite
-from fedflow.web.settings import ClientKeys, WebSettings
+from fedflow.web.settings import BoardSettings, ClientKeys, WebSettings
 
 
 def timing_of(settings: Settings) -> Timing:
@@ -51,6 +54,31 @@ def open_store(settings: Settings, folders: Folders) -> Store:
         max_connections=database.max_connections,
         stale_timeout_s=database.stale_timeout,
     )
+
+
+def engines_of(settings: Settings) -> OwnEngines:
+    """Return on which engines this server's sites may compute."""
+    return OwnEngines(
+        default=settings.default_engines.computing.upper(),
+        spark=settings.fate_on_spark.spark.master is not None,
+    )
+
+
+def register_engines(settings: Settings, store: Store, now_ms: int) -> None:
+    """Store what the engines have; a cluster that the conf does not name any more has nothing."""
+    here, spark = settings.fate_on_standalone.standalone, settings.fate_on_spark.spark
+    with store.transaction() as tx:
+        tx.engines.put(
+            STANDALONE,
+            here.cores_per_node * here.nodes,
+            memory=here.memory_per_node * here.nodes,
+            cores_percent=here.max_cores_percent_per_job,
+            now_ms=now_ms,
+        )
+        if spark.master is not None:
+            tx.engines.put(SPARK, spark.cores_per_node * spark.nodes, now_ms=now_ms)
+        elif tx.engines.get(SPARK) is not None:
+            tx.engines.put(SPARK, 0, now_ms=now_ms)
 
 
 def executor_of(settings: Settings, processes: Processes) -> ZygoteExecutor:
@@ -94,6 +122,47 @@ def worker_settings(settings: Settings, folders: Folders, sockets: Path) -> Work
         memory_bytes=memory_mib * MIB if memory_mib else None,
         receive_timeout_s=settings.federation.receive_timeout_s,
         log_level=settings.log.level,
+        spark=spark_of(settings, folders),
+    )
+
+
+def spark_of(settings: Settings, folders: Folders) -> SparkSite | None:
+    """Return what the launcher knows of this party's Spark, None if there is none."""
+    given = settings.fate_on_spark.spark
+    if given.master is None:
+        return None
+    return SparkSite(
+        master=given.master,
+        nodes=given.nodes,
+        conf={key: property_text(value) for key, value in given.conf.items()},
+        allowed_conf=given.allowed_conf,
+        tables_uri=given.tables_uri or str(folders.tables),
+        small_rows=given.small_rows,
+        small_work_s=given.small_work_s,
+        wait_s=given.wait_s,
+    )
+
+
+def applications_of(settings: Settings, folders: Folders) -> SparkApplications | None:
+    """Return what starts Spark applications, not yet opened; None: there is no cluster.
+
+    If there was one once, what is left of its applications is looked after. Raises: BadSetting.
+    """
+    given = settings.fate_on_spark.spark
+    if given.master is None and not folders.spark.exists():
+        return None
+    return SparkApplications(
+        folders.spark,
+        settings=ApplicationSettings(
+            master=given.master or "",  # nothing starts there then
+            home=given.home,
+            python=given.python or sys.executable,
+            interpreter=sys.executable,
+            wait_s=given.wait_s,
+            idle_timeout_s=given.idle_timeout_s,
+            stop_grace_s=given.stop_grace_s,
+        ),
+        logs=folders.party_logs,
     )
 
 
@@ -105,4 +174,19 @@ def web_settings(settings: Settings) -> WebSettings:
         if client.switch
         else None
     )
-    return WebSettings(client_keys=keys, upload_bytes=settings.upload.max_mib * MIB)
+    return WebSettings(
+        board=_board_settings(settings),
+        client_keys=keys,
+        upload_bytes=settings.upload.max_mib * MIB,
+    )
+
+
+def _board_settings(settings: Settings) -> BoardSettings | None:
+    if not settings.board.switch:
+        return None
+    return BoardSettings(
+        asks=settings.board_asks,
+        host_names=tuple(name.lower() for name in settings.board.host_names),
+        has_tls=settings.fateflow.http_behind_tls_proxy,
+        cookie_mark=settings.party_id,
+    )

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from fedflow.app.administration.accounts import Accounts
 from fedflow.app.administration.administration import Administration
 from fedflow.app.administration.info import Info
 from fedflow.app.administration.keys import Keys
@@ -18,17 +21,21 @@ from fedflow.app.administration.templates import Templates
 from fedflow.app.core import Core
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.job_files import JobFiles
+from fedflow.app.jobs.job_logs import JobLogs
 from fedflow.app.jobs.log_files import LogFiles
+from fedflow.app.jobs.log_index import LogIndexes
 from fedflow.app.ports import PartyClient, ProviderBook, ProviderHost, Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors import BadSetting
 from fedflow.base.examples import examples_folder
 from fedflow.base.settings import Settings
+from fedflow.base.shown_settings import shown_settings
 from fedflow.domain.administration import RegisteredServer
 from fedflow.executor.provider_folder import ProviderFolders
 from fedflow.federation.settings import MIB
 from fedflow.transport.http import HttpServers
 from fedflow.transport.routes import RouteTable, make_routes
+from fedflow.web.passwords import ScryptPasswords
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,14 +77,25 @@ def build_administration(
     )
     given.core.commands.add_look("info_common", neighbours.answer)
 
+    indexes = LogIndexes()
+    in_force = [settings]
+
     def read_again() -> None:
         if reread is not None:
-            _put_in_force(settings, reread(), given, registry)
+            in_force[0] = _put_in_force(settings, reread(), given, registry)
 
     return Administration(
+        accounts=Accounts(
+            store=given.store,
+            passwords=ScryptPasswords(),
+            clock=given.clock,
+            idle_ms=int(settings.board.session_idle_s * 1000),
+            longest_ms=int(settings.board.session_s * 1000),
+        ),
         permissions=given.core.permissions,
         keys=given.keys,
-        logs=LogFiles(store=given.store, folders=given.folders),
+        logs=LogFiles(store=given.store, folders=given.folders, indexes=indexes),
+        job_logs=JobLogs(store=given.store, folders=given.folders, indexes=indexes),
         providers=Providers(
             given.modules,
             folders=ProviderFolders(
@@ -97,6 +115,7 @@ def build_administration(
         call_timeout_s=settings.scheduling.call_timeout_s,
         upload_max_bytes=settings.upload.max_mib * MIB,
         read_again=read_again if reread is not None else None,
+        settings=lambda: shown_settings(in_force[0]),
     )
 
 
@@ -121,11 +140,19 @@ def listed_servers(settings: Settings) -> dict[str, RegisteredServer]:
     }
 
 
-def _put_in_force(old: Settings, new: Settings, given: Neighbourhood, registry: Registry) -> None:
-    """Use new routes, permissions and servers. Raises: BadSetting: a restart is needed."""
+def _put_in_force(
+    old: Settings, new: Settings, given: Neighbourhood, registry: Registry
+) -> Settings:
+    """Use new routes, permissions and servers; return what is in force now.
+
+    Raises: BadSetting: a restart is needed.
+    """
     if new.party_id != old.party_id:
         raise BadSetting(path="party_id", reason="it changes with a restart only")
     routes = make_routes(own_parties(new), new.routes, tls=old.tls.on)
     given.routes.replace(routes)
     given.core.permissions.rules = permission_rules(new)
     registry.listed = listed_servers(new)
+    return msgspec.structs.replace(
+        old, routes=new.routes, permission=new.permission, servers=new.servers
+    )

@@ -15,10 +15,13 @@ from fedflow.app.administration.info import Info, Place
 from fedflow.app.administration.keys import Keys
 from fedflow.app.administration.modules import Modules
 from fedflow.app.administration.servers import Servers
-from fedflow.app.core import ENGINE, Core, Ports, build_core
+from fedflow.app.core import Core, Ports, build_core
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.cleaning import Cleaning
+from fedflow.app.jobs.deleting import Deletions
 from fedflow.app.jobs.history import Histories
+from fedflow.app.jobs.job_lists import JobLists
+from fedflow.app.jobs.job_tags import JobTags
 from fedflow.app.jobs.resources import Resources
 from fedflow.app.jobs.tracking import Tracking
 from fedflow.app.party.processes import Processes
@@ -45,10 +48,13 @@ from fedflow.rpc.signed import SignedDoor
 from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.rpc.unary import UnaryService, UnarySettings
 from fedflow.server.adapters import (
+    applications_of,
     credentials_of,
+    engines_of,
     executor_of,
     federation_settings,
     open_store,
+    register_engines,
     timing_of,
     web_settings,
     worker_settings,
@@ -74,6 +80,7 @@ from fedflow.server.servers import (
 from fedflow.server.sockets import socket_folder
 from fedflow.server.threads import DetectorThread, HeartThread, LeaderThreads, Wakeups
 from fedflow.tables.archives import LocalArchives
+from fedflow.tables.far_rows import FarRows
 from fedflow.transport.channels import Channels, ChannelSettings
 from fedflow.transport.grpc_client import GrpcClient
 from fedflow.transport.loopback import LoopbackClient
@@ -96,6 +103,7 @@ T = TypeVar("T")
 _SWEEP_EVERY_MS = 3_600_000  #: pause between two sweeps of the contents of models
 _UNNAMED_KEEP_MS = 86_400_000  #: contents that are older and that no model names are deleted
 _UPLOAD_KEEP_MS = 86_400_000  #: received files that are older belong to no job
+_UNFINISHED_KEEP_MS = 7 * 86_400_000  #: tables that were begun before and are not finished
 
 
 class FedflowServer:
@@ -148,21 +156,17 @@ class FedflowServer:
     def _open_store(self) -> None:
         self._store = open_store(self.settings, self.folders)
         self._parts.callback(self._store.close)
-        engine = self.settings.fate_on_standalone.standalone
-        with self._store.transaction() as tx:
-            tx.engines.put(
-                ENGINE,
-                engine.cores_per_node * engine.nodes,
-                memory=engine.memory_per_node * engine.nodes,
-                cores_percent=engine.max_cores_percent_per_job,
-                now_ms=self._clock.now_ms(),
-            )
+        register_engines(self.settings, self._store, self._clock.now_ms())
 
     def _open_executor(self) -> None:
         self._processes = Processes()
         self._executor = executor_of(self.settings, self._processes)
         self._executor.open()
         self._parts.callback(self._executor.close)
+        self._applications = applications_of(self.settings, self.folders)
+        if self._applications is not None:
+            self._applications.open()
+            self._parts.callback(self._applications.close)
         self._provider_book = ProviderFile(self.folders.provider_book)
         self._provider_host = ProviderProcesses()
         self._modules = Modules(self._executor, book=self._provider_book, host=self._provider_host)
@@ -257,6 +261,7 @@ class FedflowServer:
                 speaks=self._speaks or BEFORE,
                 servers=self._servers,
                 providers=self._modules,
+                applications=self._applications,
             ),
             folders=self.folders,
             timing=self._timing,
@@ -264,6 +269,7 @@ class FedflowServer:
             host=this_host(),
             changes=self._changes,
             rules=permission_rules(self.settings),
+            engines=engines_of(self.settings),
         )
 
     def _open_doors(self) -> None:
@@ -279,6 +285,8 @@ class FedflowServer:
         services = self._services(place)
         services.data.uploads.sweep(self._clock.now_ms() - _UPLOAD_KEEP_MS)
         self._tables = services.data.tables
+        self._far_rows = FarRows(self.folders.tables)
+        self._parts.callback(self._far_rows.close)
         app = create_app(services, web_settings(settings), clock=self._wall)
         self._relay = Relay(app)
         signed = settings.authentication.site.switch
@@ -321,7 +329,7 @@ class FedflowServer:
         settings = self.settings
         info = Info(
             store=self._store,
-            engine=ENGINE,
+            engines=engines_of(settings),
             executor_ready=self._executor.ready,
             place=place,
             clock=self._clock,
@@ -344,9 +352,11 @@ class FedflowServer:
             self.settings,
             store=self._store,
             submissions=core.submissions,
+            workers=core.workers,
             folders=self.folders,
             clock=self._clock,
         )
+        data.connectors.seal_old()
         models = build_models(
             settings,
             core,
@@ -363,10 +373,13 @@ class FedflowServer:
             ),
             commands=core.commands,
             data=data,
+            deletions=Deletions(store=self._store, folders=self.folders),
             documents=core.documents,
             explanations=core.explanations,
             histories=Histories(store=self._store),
             info=info,
+            job_lists=JobLists(store=self._store, queue=core.queue, clock=self._clock),
+            job_tags=JobTags(store=self._store, clock=self._clock),
             jobs=core.jobs,
             models=models,
             modules=self._modules,
@@ -375,9 +388,13 @@ class FedflowServer:
             control=core.control,
             reruns=core.reruns,
             resources=Resources(
-                store=self._store, wakeup=self._wakeups, clock=self._clock, engine=ENGINE
+                store=self._store,
+                wakeup=self._wakeups,
+                clock=self._clock,
+                engines=engines_of(settings),
             ),
             servers=self._servers,
+            site_jobs=core.site_jobs,
             submissions=core.submissions,
             tracking=Tracking(
                 store=self._store,
@@ -431,6 +448,7 @@ class FedflowServer:
         if is_older(self._swept_ms, _SWEEP_EVERY_MS, now_ms):
             self._swept_ms = now_ms
             self._core.models.sweep(now_ms - _UNNAMED_KEEP_MS)
+            self._far_rows.sweep(older_than_ms=now_ms - _UNFINISHED_KEEP_MS)
         self._tables.drop_kept()
 
     def close(self) -> None:

@@ -54,6 +54,8 @@ def check_listeners(settings: Settings) -> None:
             address=listen.host,
             missing="TLS (set fateflow.http_behind_tls_proxy if a proxy terminates it)",
         )
+    if settings.board.switch and not settings.board_asks:
+        raise ListenerNotSafe(listener="The board", address=listen.host, missing="board.sign_in")
 
 
 def _read(conf: Path) -> dict[str, Any]:

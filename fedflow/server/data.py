@@ -5,52 +5,77 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedflow.app.data.allowed_folders import AllowedFolders
+from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.data.bindings import Bindings
+from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.provenance import Provenance
 from fedflow.app.data.table_details import TableDetails
+from fedflow.app.data.table_pages import TablePages
 from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
 from fedflow.app.data.transfers import Transfers
 from fedflow.app.data.uploads import Uploads
+from fedflow.app.data.writing_targets import WritingTargets
 from fedflow.app.folders import Folders
+from fedflow.app.party.worker_storages import WorkerStorages
+from fedflow.app.party.workers import Workers
 from fedflow.app.ports import Store
 from fedflow.app.scheduling.submissions import Submissions
 from fedflow.app.services import DataServices
 from fedflow.base.clock import Clock
 from fedflow.base.ids import new_request_id
 from fedflow.base.settings import Settings
+from fedflow.domain.storage_places import Places
+from fedflow.domain.storages import Limits
+from fedflow.store.connector_key import KeyFile
 from fedflow.tables.archives import LocalArchives
 from fedflow.tables.binding import LocalFiles
 from fedflow.tables.statistics_file import LocalColumnFacts
+from fedflow.tables.storage_look import StorageLooks
+from fedflow.tables.windows import LocalWindows
 
 
 def build_data(
-    settings: Settings, *, store: Store, submissions: Submissions, folders: Folders, clock: Clock
-) -> DataServices:
+    settings: Settings, *, store: Store, submissions: Submissions, workers: Workers,
+    folders: Folders, clock: Clock,
+) -> DataServices:  # fmt: skip
     """Return the use cases, wired to the server's store and folders."""
     own_party = settings.party_id or "0"
     readable = tuple(Path(f) for f in settings.upload.allowed_folders)
     writable = (folders.downloads, *(Path(f) for f in settings.download.allowed_folders))
     provenance = Provenance(store=store)
+    sources = AllowedFolders((*readable, *(Path(f) for f in settings.storage.allowed_folders)))
+    allowed = _allowed_storages(settings, sources)
+    connectors = Connectors(
+        store=store, sealer=KeyFile(folders.connector_key), allowed=allowed, clock=clock
+    )
+    writing = WritingTargets(
+        connectors=connectors, allowed=allowed, folders=AllowedFolders(writable)
+    )
     return DataServices(
         bindings=Bindings(
             store=store,
             folders=folders,
-            sources=AllowedFolders(readable),
+            sources=sources,
             files=LocalFiles(),
+            looks=StorageLooks(),
+            connectors=connectors,
             clock=clock,
             new_address=new_request_id,
             own_party=own_party,
         ),
+        connectors=connectors,
         provenance=provenance,
         table_details=TableDetails(
             store=store, provenance=provenance, facts=LocalColumnFacts(folders.tables)
         ),
+        table_pages=TablePages(store=store, windows=LocalWindows(folders.tables)),
         table_schemas=TableSchemas(store=store, own_party=own_party),
         tables=Tables(
             store=store,
             folders=folders,
             archives=LocalArchives(folders.tables),
+            sources=sources,
             clock=clock,
             own_party=own_party,
         ),
@@ -59,8 +84,31 @@ def build_data(
             submissions=submissions,
             targets=AllowedFolders(writable),
             own_party=own_party,
+            writing=writing,
         ),
         uploads=Uploads(
             store=store, submissions=submissions, folders=folders, allowed_folders=readable
         ),
+        worker_storages=WorkerStorages(
+            store=store, workers=workers, connectors=connectors, targets=writing
+        ),
+    )
+
+
+def _allowed_storages(settings: Settings, folders: AllowedFolders) -> AllowedStorages:
+    given = settings.storage
+    return AllowedStorages(
+        folders=folders,
+        places=Places(
+            mysql_hosts=given.mysql_hosts,
+            hive_hosts=given.hive_hosts,
+            s3_buckets=given.s3_buckets,
+            hdfs_folders=given.hdfs_folders,
+        ),
+        limits=Limits(
+            connect_s=given.connect_timeout_s,
+            read_s=given.read_timeout_s,
+            statement_s=given.statement_timeout_s,
+        ),
+        may_write=given.may_write,
     )

@@ -9,6 +9,7 @@ from fedflow.app.folders import Folders
 from fedflow.app.models.model_exchange import ModelExchange
 from fedflow.app.models.model_store import ModelStoring
 from fedflow.app.models.model_tags import ModelTags
+from fedflow.app.models.model_views import ModelViews
 from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.party.worker_models import WorkerModels
 from fedflow.app.ports import ExternalModels, ModelBlobs, PartyClient, Store
@@ -52,6 +53,7 @@ def build_models(
             external=external_models(settings),
         ),
         tags=ModelTags(store=store, clock=clock),
+        views=ModelViews(store=store, repository=core.models, blobs=blobs),
         woe_arrays=WoeArrays(store=store, repository=core.models, clock=clock),
         workers=WorkerModels(store=store, workers=core.workers, models=core.models),
     )

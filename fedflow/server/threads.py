@@ -351,7 +351,9 @@ class Couriers:
 
 
 class PulseThread(Loop):
-    """Sends heartbeats to one party while jobs are shared with it."""
+    """Sends heartbeats to one party while jobs are shared with it, or while it is not known how it
+    stands.
+    """
 
     def __init__(
         self, party_id: str, *, heartbeats: Heartbeats, jobs: Jobs, timing: Timing
@@ -378,7 +380,7 @@ class PulseThread(Loop):
 
 
 class Pulses:
-    """One pulse thread per party that jobs are shared with."""
+    """One pulse thread per party that jobs are shared with, or that a call is to tell of."""
 
     def __init__(self, *, heartbeats: Heartbeats, jobs: Jobs, timing: Timing) -> None:
         self._heartbeats = heartbeats
@@ -387,8 +389,8 @@ class Pulses:
         self._threads: dict[str, PulseThread] = {}
 
     def look(self) -> None:
-        """Start a pulse for every party with shared jobs, stop the others."""
-        wanted = set(self._heartbeats.remote_parties())
+        """Start a pulse for every party that needs one, stop the others."""
+        wanted = {*self._heartbeats.remote_parties(), *self._heartbeats.unsure_parties()}
         for party_id in wanted - self._threads.keys():
             thread = PulseThread(
                 party_id, heartbeats=self._heartbeats, jobs=self._jobs, timing=self._timing

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fedflow.base.errors import TableExists
 from fedflow.domain.records import Connector, TableRecord
+from fedflow.domain.table_lists import TableFilter, TableOrder
+from fedflow.domain.table_names import REPLACED
 from fedflow.store.codec import from_json, to_json
-from fedflow.store.session import Found, Session, Value
+from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.tables import ConnectorRow, TableRow
 
 _FIELDS: Final = (
     TableRow.f_namespace, TableRow.f_name, TableRow.f_address, TableRow.f_schema, TableRow.f_count,
     TableRow.f_partitions, TableRow.f_origin, TableRow.f_create_time, TableRow.f_part_of_data,
     TableRow.f_id_delimiter, TableRow.f_have_head, TableRow.f_extend_sid, TableRow.f_engine,
-    TableRow.f_source, TableRow.f_disable, TableRow.f_extra,
+    TableRow.f_source, TableRow.f_disable, TableRow.f_extra, TableRow.f_storage,
 )  # fmt: skip
 _SELECT: Final = f"SELECT {', '.join(f.column_name for f in _FIELDS)} FROM t_storage_table_meta"  # noqa: S608
+_NAMES: Final = [str(f.column_name) for f in _FIELDS]
+_PREVIEW: Final = _NAMES.index("f_part_of_data")  #: lists go without it: it is long
+_SELECT_BRIEF: Final = f"SELECT {', '.join(_NAMES[:_PREVIEW] + _NAMES[_PREVIEW + 1 :])}"
+_ORDERS: Final[Mapping[TableOrder, str]] = {
+    TableOrder.CREATED: "f_create_time {way}, f_namespace {way}, f_name {way}",
+    TableOrder.NAME: "f_namespace {way}, f_name {way}",
+    TableOrder.ROWS: "f_count {way}, f_namespace {way}, f_name {way}",
+}
 _ONE: Final = "WHERE f_name = ? AND f_namespace = ?"
 
 
@@ -54,6 +65,26 @@ class SqlTables:
         )
         return [_record(r) for r in found]
 
+    def listed(self, which: TableFilter) -> list[TableRecord]:
+        conditions, values = _conditions(which)
+        order = _ORDERS[which.order].format(way="DESC" if which.descending else "ASC")
+        found = self._session.rows(
+            f"{_SELECT_BRIEF} "  # noqa: S608  constants
+            f"FROM (SELECT f_name, f_namespace FROM t_storage_table_meta "
+            f"WHERE {conditions} ORDER BY {order} LIMIT ? OFFSET ?) AS page "
+            f"CROSS JOIN t_storage_table_meta USING (f_name, f_namespace) ORDER BY {order}",
+            (*values, which.limit, which.offset),
+        )
+        return [_record((*r[:_PREVIEW], "[]", *r[_PREVIEW:])) for r in found]
+
+    def count(self, which: TableFilter) -> int:
+        conditions, values = _conditions(which)
+        found = self._session.row(
+            f"SELECT COUNT(*) FROM t_storage_table_meta WHERE {conditions}",  # noqa: S608  constants
+            values,
+        )
+        return 0 if found is None else int(found[0])
+
     def disabled(self) -> list[TableRecord]:
         found = self._session.rows(f"{_SELECT} WHERE f_disable = 1 ORDER BY f_namespace, f_name")
         return [_record(r) for r in found]
@@ -62,7 +93,7 @@ class SqlTables:
         return self._set("f_disable", int(disabled), namespace, name)
 
     def set_extra(self, namespace: str, name: str, extra: Any) -> bool:
-        return self._set("f_extra", _extra(extra), namespace, name)
+        return self._set("f_extra", _optional(extra), namespace, name)
 
     def at_address(self, address: str) -> list[tuple[str, str]]:
         found = self._session.rows(
@@ -71,6 +102,17 @@ class SqlTables:
             (address,),
         )
         return [(namespace, name) for namespace, name in found]
+
+    def of_connector(self, connector: str) -> list[tuple[str, str]]:
+        found = self._session.rows(
+            "SELECT f_namespace, f_name, f_storage FROM t_storage_table_meta "
+            "WHERE f_storage IS NOT NULL ORDER BY f_namespace, f_name"
+        )
+        return [
+            (namespace, name)
+            for namespace, name, storage in found
+            if _names(from_json(storage), connector)
+        ]
 
     def _set(self, column: str, value: Value, namespace: str, name: str) -> bool:
         written = self._session.write(
@@ -108,9 +150,45 @@ class SqlConnectors:
         engine, info, created_ms = found
         return Connector(name=name, engine=engine, info=from_json(info), created_ms=created_ms)
 
+    def all(self) -> list[Connector]:
+        found = self._session.rows(
+            "SELECT f_name, f_engine, f_connector_info, f_create_time FROM t_storage_connector "
+            "ORDER BY f_name"
+        )
+        return [
+            Connector(name=name, engine=engine, info=from_json(info), created_ms=created_ms)
+            for name, engine, info, created_ms in found
+        ]
 
-def _extra(extra: Any) -> str | None:
-    return None if extra is None else to_json(extra)
+    def drop(self, name: str) -> bool:
+        return self._session.write("DELETE FROM t_storage_connector WHERE f_name = ?", (name,)) > 0
+
+
+def _conditions(which: TableFilter) -> tuple[str, list[Value]]:
+    """Return what a listed table fulfils; all columns are in one index."""
+    conditions: list[str] = ["f_namespace <> ?"]
+    values: list[Value] = [REPLACED]
+    if which.part is not None:
+        conditions.append("(INSTR(f_namespace, ?) > 0 OR INSTR(f_name, ?) > 0)")
+        values += [which.part, which.part]
+    if which.namespace is not None:
+        conditions.append("f_namespace = ?")
+        values.append(which.namespace)
+    if which.origins is not None:
+        conditions.append(one_of("f_origin", len(which.origins)))
+        values += which.origins
+    if which.disabled is not None:
+        conditions.append("f_disable = ?")
+        values.append(int(which.disabled))
+    return " AND ".join(conditions), values
+
+
+def _names(storage: Any, connector: str) -> bool:
+    return isinstance(storage, dict) and storage.get("connector") == connector
+
+
+def _optional(value: Any) -> str | None:
+    return None if value is None else to_json(value)
 
 
 def _row(record: TableRecord) -> dict[str, Value]:
@@ -130,14 +208,15 @@ def _row(record: TableRecord) -> dict[str, Value]:
         "f_engine": record.engine,
         "f_source": record.source,
         "f_disable": int(record.disabled),
-        "f_extra": _extra(record.extra),
+        "f_extra": _optional(record.extra),
+        "f_storage": _optional(record.storage),
     }
 
 
 def _record(found: Found) -> TableRecord:
     (
         namespace, name, address, schema, count, partitions, origin, created_ms, preview,
-        id_delimiter, have_head, extend_sid, engine, source, disabled, extra,
+        id_delimiter, have_head, extend_sid, engine, source, disabled, extra, storage,
     ) = found  # fmt: skip
     return TableRecord(
         namespace=namespace,
@@ -156,4 +235,5 @@ def _record(found: Found) -> TableRecord:
         source=source,
         disabled=bool(disabled),
         extra=None if extra is None else from_json(extra),
+        storage=None if storage is None else from_json(storage),
     )

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from fedflow.domain.history import KEEP, Event, EventFilter, Subject
+from fedflow.domain.history import KEEP, OWN_HALF, Event, EventFilter, Subject
 from fedflow.domain.site import Site
 from fedflow.store.codec import reason_from_text, reason_to_text, site_of
 from fedflow.store.recording import Recent
@@ -45,6 +45,12 @@ class SqlEvents:
             (which.job_id,),
         )
         return _events(which.job_id, sorted(found, key=lambda row: int(row[0])), epochs)
+
+    def last_number(self, job_id: str) -> int:
+        found = self._session.row(
+            "SELECT MAX(f_number) FROM t_job_event WHERE f_job_id = ?", (job_id,)
+        )
+        return int(found[0] or 0) if found else 0
 
     def drop(self, job_id: str) -> int:
         return self._session.write("DELETE FROM t_job_event WHERE f_job_id = ?", (job_id,))
@@ -95,6 +101,13 @@ def _conditions(which: EventFilter) -> tuple[str, list[Value]]:
     for site in sorted(which.unreported, key=lambda s: s.key):
         conditions.append("NOT (f_subject = ? AND f_role = ? AND f_party_id = ?)")
         values += [Subject.REPORT.value, site.role.value, site.party_id]
+    if which.own is not None:
+        own_half = one_of("f_subject", len(OWN_HALF))
+        conditions.append(f"(NOT {own_half} OR (f_role = ? AND f_party_id = ?))")
+        values += [*(s.value for s in OWN_HALF), which.own.role.value, which.own.party_id]
+    if which.site is not None:
+        conditions.append("f_role = ? AND f_party_id = ?")
+        values += [which.site.role.value, which.site.party_id]
     return " AND ".join(conditions), values
 
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from fedflow.domain.engines import STANDALONE
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     Engine,
@@ -17,6 +19,7 @@ from fedflow.domain.records import (
     Sort,
     Stale,
 )
+from fedflow.domain.resources import NOTHING, UNCOUNTED, Amount
 from fedflow.domain.schedule import Reason
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, next_job_status
 from fedflow.store import recording
@@ -42,7 +45,7 @@ _COLUMNS: Final = (
     "f_epoch, f_dsl, f_runtime_conf, f_roles, f_cores, f_create_time, f_update_time, f_reason, "
     "f_progress, f_resource_in_use, f_apply_resource_time, f_return_resource_time, f_start_time, "
     "f_end_time, f_description, f_user_id, f_tag, f_warnings, f_job_parameters, "
-    "f_train_runtime_conf, f_memory, f_queue_time"
+    "f_train_runtime_conf, f_memory, f_queue_time, f_engine_name"
 )
 SELECT_JOB: Final = f"{_COLUMNS} FROM t_job"
 _NEWEST_FIRST: Final = "f_create_time DESC, f_job_id DESC, f_role, f_party_id"
@@ -81,8 +84,8 @@ class SqlJobs:
     def find(self, which: JobFilter) -> list[JobRecord]:
         # The keys first, from an index alone: rows are long, as DSL and conf are in them. SQLite
         # takes the tables of a CROSS JOIN in the order in which they are written
-        conditions, values = _conditions(which)
-        order = _order(which.order)
+        conditions, values = job_conditions(which)
+        order = job_order(which.order)
         found = self._session.rows(
             f"{_COLUMNS} FROM (SELECT f_job_id, f_role, f_party_id FROM t_job WHERE {conditions} "
             f"ORDER BY {order} LIMIT ? OFFSET ?) AS page "
@@ -92,7 +95,7 @@ class SqlJobs:
         return [job_record(r) for r in found]
 
     def count(self, which: JobFilter) -> int:
-        conditions, values = _conditions(which)
+        conditions, values = job_conditions(which)
         found = self._session.row(f"SELECT COUNT(*) FROM t_job WHERE {conditions}", values)
         return int(found[0]) if found else 0
 
@@ -152,12 +155,13 @@ class SqlJobs:
 
     def reopen(
         self, key: JobKey, *, seen: JobStatus, epoch: int, conf: Json, parameters: Json,
-        cores: int, now_ms: int, memory: int = 0,
+        cores: int, now_ms: int, memory: int = 0, engine: str | None = None,
     ) -> Moved | Stale:  # fmt: skip
         status = next_job_status(seen, JobEvent.REOPENED)
         matched = self._session.write(
             "UPDATE t_job SET f_status = ?, f_epoch = ?, f_runtime_conf = ?, f_job_parameters = ?, "
-            "f_cores = ?, f_memory = ?, f_queue_time = ?, f_denied_time = NULL, f_progress = 0, "
+            "f_cores = ?, f_memory = ?, f_engine_name = COALESCE(?, f_engine_name), "
+            "f_queue_time = ?, f_denied_time = NULL, f_progress = 0, "
             "f_reason = NULL, f_tag = '', f_start_time = NULL, f_end_time = NULL, "
             "f_elapsed = NULL, f_update_time = ? "
             f"{_ONE} AND f_status = ? AND f_resource_in_use = 0",
@@ -168,6 +172,7 @@ class SqlJobs:
                 to_json(parameters),
                 cores,
                 memory,
+                engine,
                 now_ms,
                 now_ms,
                 *_key(key),
@@ -179,46 +184,75 @@ class SqlJobs:
         self._session.tell(recording.job_moved(key, seen, status, now_ms=now_ms, epoch=epoch))
         return Moved(status)
 
-    def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+    def take_cores(self, key: JobKey, *, now_ms: int) -> bool:
         # always the job's rows before the engine's: so no two transactions wait for each other
         shares = self._session.rows(
-            "SELECT f_role, f_party_id, f_cores, f_memory, f_resource_in_use, f_status FROM t_job "
-            "WHERE f_job_id = ?",
-            (key.job_id,),
+            "SELECT f_role, f_party_id, f_cores, f_memory, f_resource_in_use, f_status, "
+            "COALESCE(f_engine_name, ?) FROM t_job WHERE f_job_id = ?",
+            (STANDALONE, key.job_id),
             lock=True,
         )
         own = [s for s in shares if (s[0], s[1]) == (key.site.role.value, key.site.party_id)]
         if not own:
             return False
-        _, _, cores, memory, in_use, _ = own[0]
+        _, _, cores, memory, in_use, _, engine = own[0]
         if in_use:
             return True
         # all that the job will take here must be there, so that no two jobs hold a part each
-        left = [s for s in shares if s is own[0] or not (s[4] or JOB_STATUSES[s[5]] in JOB_FINAL)]
-        need_cores = sum(s[2] for s in left)
-        need_memory = sum(s[3] for s in left)
-        enough = (cores, memory) == (0, 0) or self._session.write(
+        needs: dict[str, Amount] = {}
+        for s in shares:
+            if s is own[0] or not (s[4] or JOB_STATUSES[s[5]] in JOB_FINAL):
+                needs[s[6]] = needs.get(s[6], NOTHING) + Amount(cores=s[2], memory=s[3])
+        share, need = Amount(cores=cores, memory=memory), needs.pop(engine)
+        if share != NOTHING and not (
+            self._have(engine, needs) and self._take(engine, share, need, now_ms=now_ms)
+        ):
+            return False
+        self._session.write(
+            "UPDATE t_job SET f_resource_in_use = 1, f_apply_resource_time = ?, "
+            "f_return_resource_time = NULL, f_denied_time = NULL, f_update_time = ? "
+            f"{_ONE}",
+            (now_ms, now_ms, *_key(key)),
+        )
+        self._session.tell(recording.cores_moved(key, held=True, now_ms=now_ms))
+        return True
+
+    def _have(self, engine: str, needs: Mapping[str, Amount]) -> bool:
+        """Tell whether engines other than `engine` have free what the job needs of them; all are
+        locked then, in the order of their names.
+        """
+        needs = {name: need for name, need in needs.items() if need != NOTHING}
+        if not needs:
+            return True
+        names = sorted((engine, *needs))
+        found = self._session.rows(
+            "SELECT f_engine_name, f_remaining_cores, f_memory, f_remaining_memory "
+            f"FROM t_engine_registry WHERE {one_of('f_engine_name', len(names))} "
+            "AND f_engine_type = ? ORDER BY f_engine_name",
+            (*names, _ENGINE_TYPE),
+            lock=True,
+        )
+        free = {
+            name: Amount(cores=cores, memory=left if memory else UNCOUNTED)
+            for name, cores, memory, left in found
+        }
+        return all(need.fits(free.get(name, NOTHING)) for name, need in needs.items())
+
+    def _take(self, engine: str, share: Amount, need: Amount, *, now_ms: int) -> bool:
+        """Take a share; False if less than `need` is free of what it takes."""
+        taken = self._session.write(
             "UPDATE t_engine_registry SET f_remaining_cores = f_remaining_cores - ?, "
             "f_remaining_memory = f_remaining_memory - ?, f_update_time = ? "
             "WHERE f_engine_name = ? AND f_engine_type = ? AND f_remaining_cores >= ? "
             "AND (f_memory = 0 OR f_remaining_memory >= ?)",
             (
-                cores, memory, now_ms, engine, _ENGINE_TYPE,
-                need_cores if cores else -_ANY, need_memory if memory else -_ANY,
+                share.cores, share.memory, now_ms, engine, _ENGINE_TYPE,
+                need.cores if share.cores else -_ANY, need.memory if share.memory else -_ANY,
             ),
         )  # fmt: skip
-        if not enough:
-            return False
-        self._session.write(
-            "UPDATE t_job SET f_resource_in_use = 1, f_engine_name = ?, f_apply_resource_time = ?, "
-            "f_return_resource_time = NULL, f_denied_time = NULL, f_update_time = ? "
-            f"{_ONE}",
-            (engine, now_ms, now_ms, *_key(key)),
-        )
-        self._session.tell(recording.cores_moved(key, held=True, now_ms=now_ms))
-        return True
+        return bool(taken)
 
-    def return_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+    def return_cores(self, key: JobKey, *, now_ms: int) -> bool:
         found = self._session.row(
             f"SELECT f_cores, f_memory, f_resource_in_use, f_engine_name FROM t_job {_ONE}",
             _key(key),
@@ -226,7 +260,7 @@ class SqlJobs:
         )
         if found is None or not found[2]:
             return False
-        cores, memory, _, taken_from = found
+        cores, memory, _, engine = found
         self._session.write(
             "UPDATE t_job SET f_resource_in_use = 0, f_return_resource_time = ?, f_update_time = ? "
             f"{_ONE}",
@@ -236,7 +270,7 @@ class SqlJobs:
             "UPDATE t_engine_registry SET f_remaining_cores = f_remaining_cores + ?, "
             "f_remaining_memory = f_remaining_memory + ?, f_update_time = ? "
             "WHERE f_engine_name = ? AND f_engine_type = ?",
-            (cores, memory, now_ms, taken_from or engine, _ENGINE_TYPE),
+            (cores, memory, now_ms, engine or STANDALONE, _ENGINE_TYPE),
         )
         self._session.tell(recording.cores_moved(key, held=False, now_ms=now_ms))
         return True
@@ -247,12 +281,34 @@ class SqlJobs:
         )
         return [job_record(r) for r in found]
 
+    def mark(self, job_id: str) -> str:
+        found = self._session.rows(
+            "SELECT f_role, f_party_id, f_status, f_epoch, f_progress, f_resource_in_use, f_reason,"
+            " f_update_time FROM t_job WHERE f_job_id = ? ORDER BY f_role, f_party_id",
+            (job_id,),
+        )
+        return ";".join("-".join(str(value or 0) for value in row) for row in found)
+
+    def engines(self, job_ids: Collection[str]) -> dict[JobKey, str]:
+        found = self._session.rows(
+            "SELECT f_job_id, f_role, f_party_id, COALESCE(f_engine_name, ?) FROM t_job "
+            f"WHERE {one_of('f_job_id', len(job_ids))}",
+            (STANDALONE, *job_ids),
+        )
+        return {
+            JobKey(job_id=job_id, site=site_of(role, party_id)): engine
+            for job_id, role, party_id, engine in found
+        }
+
     def unfinished(self) -> list[JobRecord]:
         found = self._session.rows(
             f"{SELECT_JOB} WHERE f_status IN {OPEN_JOB} OR f_resource_in_use = 1 "
             "ORDER BY f_create_time, f_job_id, f_role, f_party_id"
         )
         return [job_record(r) for r in found]
+
+    def drop(self, job_id: str) -> int:
+        return self._session.write("DELETE FROM t_job WHERE f_job_id = ?", (job_id,))
 
 
 class SqlEngines:
@@ -319,7 +375,7 @@ def _key(key: JobKey) -> tuple[str, str, str]:
     return key.job_id, key.site.role.value, key.site.party_id
 
 
-def _conditions(which: JobFilter) -> tuple[str, list[Value]]:
+def job_conditions(which: JobFilter) -> tuple[str, list[Value]]:
     conditions = ["1 = 1"]
     values: list[Value] = []
     if which.job_id is not None:
@@ -350,6 +406,17 @@ def _conditions(which: JobFilter) -> tuple[str, list[Value]]:
     if which.partner_part is not None:
         # they lie between commas: none of them contains one, and no partner contains nothing
         conditions.append("1 = 0" if "," in which.partner_part else f"{_long('f_partners')} <> ''")
+    if which.tag is not None:
+        conditions.append("f_job_id IN (SELECT f_job_id FROM t_job_tag WHERE f_name = ?)")
+        values.append(which.tag)
+    if which.any_part is not None:
+        anywhere = ("f_job_id", "f_party_id", _long("f_description"), _long("f_partners"))
+        places = [f"INSTR({text}, ?) > 0" for text in anywhere]
+        places.append("f_job_id IN (SELECT f_job_id FROM t_job_tag WHERE INSTR(f_name, ?) > 0)")
+        if "," in which.any_part:  # it is in none of the partners, which lie between commas
+            del places[3]
+        conditions.append(f"({' OR '.join(places)})")
+        values += [which.any_part] * len(places)
     for one in which.between:
         conditions.append(f"{_TIMES[one.by]} BETWEEN ? AND ?")
         values += [one.low, one.high]
@@ -365,7 +432,7 @@ def _long(column: str) -> str:
     )
 
 
-def _order(order: Order) -> str:
+def job_order(order: Order) -> str:
     first = _ORDERS.get(order.by, "").format(direction="DESC" if order.descending else "ASC")
     return first + (_NEWEST_FIRST if order.descending else _OLDEST_FIRST)
 
@@ -390,7 +457,7 @@ def _row(record: JobRecord) -> dict[str, Value]:
         "f_queue_time": record.queued_ms,
         "f_denied_time": None,
         "f_resource_in_use": int(record.in_use),
-        "f_engine_name": None,
+        "f_engine_name": record.engine,
         "f_apply_resource_time": record.applied_ms,
         "f_return_resource_time": record.returned_ms,
         "f_reason": reason_to_text(record.reason),
@@ -417,7 +484,7 @@ def job_record(found: Found) -> JobRecord:
         job_id, role, party_id, initiator_role, initiator_party_id, status, epoch, dsl, conf,
         roles, cores, created_ms, updated_ms, reason, progress, in_use, applied_ms, returned_ms,
         started_ms, ended_ms, description, user, tag, warnings, parameters, train_conf, memory,
-        queued_ms,
+        queued_ms, engine,
     ) = found  # fmt: skip
     return JobRecord(
         key=JobKey(job_id=job_id, site=site_of(role, party_id)),
@@ -438,6 +505,7 @@ def job_record(found: Found) -> JobRecord:
         started_ms=started_ms,
         ended_ms=ended_ms,
         memory=memory,
+        engine=engine or STANDALONE,
         queued_ms=queued_ms,
         description=description,
         user=user,

@@ -14,6 +14,7 @@ from fedflow.app import ports
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import StoreUnavailable
 from fedflow.store.journal import Journal
+from fedflow.store.memory_accounts import MemoryAccounts
 from fedflow.store.memory_administration import (
     MemoryPermissions,
     MemoryRegistry,
@@ -22,8 +23,10 @@ from fedflow.store.memory_administration import (
 from fedflow.store.memory_caches import MemoryCaches
 from fedflow.store.memory_events import MemoryEvents
 from fedflow.store.memory_instances import MemoryInstances
+from fedflow.store.memory_job_lists import MemoryJobLists
+from fedflow.store.memory_job_tags import MemoryJobTags
 from fedflow.store.memory_jobs import MemoryEngines, MemoryJobs
-from fedflow.store.memory_models import MemoryModels, MemoryModelTags
+from fedflow.store.memory_models import MemoryModelLists, MemoryModels, MemoryModelTags
 from fedflow.store.memory_outbox import MemoryLeases, MemoryOutbox, MemoryReceived
 from fedflow.store.memory_queue import MemoryQueue
 from fedflow.store.memory_schedules import MemorySchedules
@@ -39,8 +42,11 @@ class MemoryTx:
     def __init__(self, journal: Journal, clock: Clock) -> None:
         engines = MemoryEngines(journal)
         self.engines: ports.Engines = engines
-        jobs, schedules = MemoryJobs(journal, engines), MemorySchedules(journal)
+        tags = MemoryJobTags(journal)
+        jobs, schedules = MemoryJobs(journal, engines, tags), MemorySchedules(journal)
         self.jobs: ports.Jobs = jobs
+        self.job_tags: ports.JobTags = tags
+        self.job_lists: ports.JobLists = MemoryJobLists(jobs, schedules, tags)
         self.tasks: ports.Tasks = MemoryTasks(journal)
         self.schedules: ports.Schedules = schedules
         self.queue: ports.Queue = MemoryQueue(journal, schedules, jobs)
@@ -51,13 +57,16 @@ class MemoryTx:
         self.tracking: ports.Tracking = MemoryTracking(journal)
         self.tables: ports.Tables = MemoryTables(journal)
         self.caches: ports.Caches = MemoryCaches(journal)
-        self.models: ports.Models = MemoryModels(journal)
-        self.model_tags: ports.ModelTags = MemoryModelTags(journal)
+        models, model_tags = MemoryModels(journal), MemoryModelTags(journal)
+        self.models: ports.Models = models
+        self.model_tags: ports.ModelTags = model_tags
+        self.model_lists: ports.ModelLists = MemoryModelLists(models, model_tags)
         self.connectors: ports.Connectors = MemoryConnectors(journal)
         self.permissions: ports.Permissions = MemoryPermissions(journal)
         self.site_keys: ports.SiteKeys = MemorySiteKeys(journal)
         self.registry: ports.Registry = MemoryRegistry(journal)
         self.submits: ports.Submits = MemorySubmits(journal)
+        self.accounts: ports.Accounts = MemoryAccounts(journal)
         events = MemoryEvents(journal)
         self.events: ports.Events = events
         self.write_events = events.write

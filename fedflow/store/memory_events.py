@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedflow.domain.history import KEEP, Event, EventFilter, Subject
+from fedflow.domain.history import KEEP, OWN_HALF, Event, EventFilter, Subject
 from fedflow.store.journal import Journal
 from fedflow.store.recording import Recent
 
@@ -41,6 +41,9 @@ class MemoryEvents:
         found.sort(key=lambda e: e.number)
         return found[-which.limit :] if which.newest else found[: which.limit]
 
+    def last_number(self, job_id: str) -> int:
+        return max(self._jobs.get(job_id, {}), default=0)
+
     def drop(self, job_id: str) -> int:
         count = len(self._jobs.get(job_id, {}))
         self._journal.drop(self._jobs, job_id)
@@ -62,5 +65,9 @@ def _fits(which: EventFilter, event: Event) -> bool:
     if which.component is not None and event.component != which.component:
         return False
     if which.subjects is not None and event.subject not in which.subjects:
+        return False
+    if which.own is not None and event.subject in OWN_HALF and event.site != which.own:
+        return False
+    if which.site is not None and event.site != which.site:
         return False
     return not (event.subject is Subject.REPORT and event.site in which.unreported)

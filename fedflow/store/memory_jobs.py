@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, next_job_statu
 from fedflow.store import recording
 from fedflow.store.codec import plain
 from fedflow.store.journal import Journal
+from fedflow.store.memory_job_tags import MemoryJobTags
 from fedflow.store.recording import PARAMETERS_CHANGED
 
 J = TypeVar("J", JobRecord, ScheduledJob)
@@ -57,6 +59,11 @@ class MemoryEngines:
     def get(self, name: str) -> Engine | None:
         return self._engines.get(name)
 
+    def have(self, needs: Mapping[str, Amount]) -> bool:
+        """Tell whether engines have free what is needed of them."""
+        free = {name: engine.free for name, engine in self._engines.items()}
+        return all(need.fits(free.get(name, Amount())) for name, need in needs.items())
+
     def take(self, name: str, share: Amount, *, need: Amount) -> bool:
         """Take a share; False if less than `need` is free."""
         known = self._engines.get(name)
@@ -83,13 +90,15 @@ class MemoryEngines:
 class MemoryJobs:
     """See `app.ports.Jobs`."""
 
-    def __init__(self, journal: Journal, engines: MemoryEngines) -> None:
+    def __init__(
+        self, journal: Journal, engines: MemoryEngines, tags: MemoryJobTags | None = None
+    ) -> None:
         self._journal = journal
         self._engines = engines
+        self._tags = tags or MemoryJobTags(journal)
         self._jobs: dict[JobKey, JobRecord] = {}
         self._shares: dict[str, dict[JobKey, None]] = {}  #: the keys of a job id
         self._unfinished: dict[JobKey, None] = {}
-        self._taken_from: dict[JobKey, str] = {}
         self.denied: dict[JobKey, int] = {}  #: when a share last asked for cores in vain
 
     def add(self, record: JobRecord) -> None:
@@ -153,7 +162,7 @@ class MemoryJobs:
 
     def reopen(
         self, key: JobKey, *, seen: JobStatus, epoch: int, conf: Json, parameters: Json,
-        cores: int, now_ms: int, memory: int = 0,
+        cores: int, now_ms: int, memory: int = 0, engine: str | None = None,
     ) -> Moved | Stale:  # fmt: skip
         status = next_job_status(seen, JobEvent.REOPENED)
         job = self._jobs.get(key)
@@ -168,6 +177,7 @@ class MemoryJobs:
                 parameters=plain(parameters),
                 cores=cores,
                 memory=memory,
+                engine=engine or job.engine,
                 queued_ms=now_ms,
                 progress=0,
                 reason=None,
@@ -180,7 +190,7 @@ class MemoryJobs:
         self._journal.tell(recording.job_moved(key, seen, status, now_ms=now_ms, epoch=epoch))
         return Moved(status)
 
-    def take_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+    def take_cores(self, key: JobKey, *, now_ms: int) -> bool:
         job = self._jobs.get(key)
         if job is None:
             return False
@@ -191,20 +201,24 @@ class MemoryJobs:
             for s in self.shares(key.job_id)
             if s is job or not (s.in_use or s.status in JOB_FINAL)
         ]
-        need = sum((s.need for s in left), Amount())
-        if not self._engines.take(engine, job.need, need=need):
+        needs: dict[str, Amount] = {}
+        for one in left:
+            needs[one.engine] = needs.get(one.engine, Amount()) + one.share
+        need = needs.pop(job.engine)
+        if job.share != Amount() and not (
+            self._engines.have(needs) and self._engines.take(job.engine, job.share, need=need)
+        ):
             return False
-        self._journal.put(self._taken_from, key, engine)
         self._journal.drop(self.denied, key)
         self._put(replace(job, in_use=True, applied_ms=now_ms, returned_ms=None, updated_ms=now_ms))
         self._journal.tell(recording.cores_moved(key, held=True, now_ms=now_ms))
         return True
 
-    def return_cores(self, key: JobKey, engine: str, *, now_ms: int) -> bool:
+    def return_cores(self, key: JobKey, *, now_ms: int) -> bool:
         job = self._jobs.get(key)
         if job is None or not job.in_use:
             return False
-        self._engines.give(self._taken_from.get(key, engine), job.need)
+        self._engines.give(job.engine, job.share)
         self._put(replace(job, in_use=False, returned_ms=now_ms, updated_ms=now_ms))
         self._journal.tell(recording.cores_moved(key, held=False, now_ms=now_ms))
         return True
@@ -213,9 +227,32 @@ class MemoryJobs:
         found = [self._jobs[key] for key in self._shares.get(job_id, ())]
         return sorted(found, key=_place)
 
+    def mark(self, job_id: str) -> str:
+        return ";".join(
+            f"{j.key.site.key}-{j.status}-{j.epoch}-{j.progress}-{j.in_use}-{j.reason}-{j.updated_ms}"
+            for j in self.shares(job_id)
+        )
+
+    def engines(self, job_ids: Collection[str]) -> dict[JobKey, str]:
+        shares = (share for job_id in job_ids for share in self.shares(job_id))
+        return {share.key: share.engine for share in shares}
+
+    def created_since(self, since_ms: int) -> list[JobRecord]:
+        """Return the shares of jobs that are not older, for `MemoryJobLists`."""
+        return [job for job in self._jobs.values() if job.created_ms >= since_ms]
+
     def unfinished(self) -> list[JobRecord]:
         found = [self._jobs[key] for key in self._unfinished]
         return sorted(found, key=lambda j: (j.created_ms, j.key.job_id, *_place(j)))
+
+    def drop(self, job_id: str) -> int:
+        keys = list(self._shares.get(job_id, ()))
+        for key in keys:
+            self._journal.drop(self._jobs, key)
+            self._journal.drop(self._unfinished, key)
+            self._journal.drop(self.denied, key)
+        self._journal.drop(self._shares, job_id)
+        return len(keys)
 
     def _put(self, job: JobRecord) -> None:
         self._journal.put(self._jobs, job.key, job)
@@ -224,7 +261,11 @@ class MemoryJobs:
 
     def _matching(self, which: JobFilter) -> list[JobRecord]:
         keys = self._jobs if which.job_id is None else self._shares.get(which.job_id, {})
-        return [job for job in map(self._jobs.__getitem__, keys) if fits_job(which, job)]
+        return [
+            job
+            for job in map(self._jobs.__getitem__, keys)
+            if fits_job(which, job, self._tags.names(job.key.job_id))
+        ]
 
 
 def after_move(job: J, status: JobStatus, *, reason: Reason | None, now_ms: int) -> J:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from fedflow.domain.model_lists import ModelLine, ModelList, fits_model, line_of
 from fedflow.domain.models import (
     Checkpoint,
     ModelComponent,
@@ -177,6 +178,40 @@ class MemoryModelTags:
     def _next(self) -> int:
         self._last += 1  # not undone: numbers may have gaps
         return self._last
+
+
+class MemoryModelLists:
+    """See `app.ports.ModelLists`."""
+
+    def __init__(self, models: MemoryModels, tags: MemoryModelTags) -> None:
+        self._models = models
+        self._tags = tags
+
+    def page(self, which: ModelList) -> list[ModelLine]:
+        return [line_of(v) for v in self._fitting(which)][which.offset :][: which.limit]
+
+    def count(self, which: ModelList) -> int:
+        return len(self._fitting(which))
+
+    def tags(self, versions: Collection[str]) -> dict[str, tuple[str, ...]]:
+        named = {v: tuple(t.name for t in self._tags.of_version(v)) for v in versions}
+        return {version: names for version, names in named.items() if names}
+
+    def modules(self) -> list[str]:
+        every = self._models.find(ModelFilter(with_unready=True, limit=10**9))
+        return sorted({c.module for v in every for c in self._models.components(v.key)})
+
+    def _fitting(self, which: ModelList) -> list[ModelVersion]:
+        return [
+            version
+            for version in self._models.find(ModelFilter(limit=10**9))
+            if fits_model(
+                which,
+                version,
+                modules=[c.module for c in self._models.components(version.key)],
+                tags=[t.name for t in self._tags.of_version(version.key.model_version)],
+            )
+        ]
 
 
 def _step(checkpoint: Checkpoint) -> tuple[ModelKey, str, int]:

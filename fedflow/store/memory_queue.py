@@ -41,6 +41,7 @@ class MemoryQueue:
         self._schedules = schedules
         self._jobs = jobs
         self._entries: dict[str, _Entry] = {}
+        schedules.when_dropped.append(lambda job_id: journal.drop(self._entries, job_id))
 
     # --- jobs of this initiator -------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -58,6 +58,7 @@ class MemorySchedules:
         self._parts: dict[str, _Parts] = {}
         self._active: dict[str, None] = {}
         self._composed: dict[str, ScheduledJob] = {}
+        self.when_dropped: list[Callable[[str], None]] = []
         journal.after_undo(self._composed.clear)
 
     def add(self, job: ScheduledJob) -> None:
@@ -95,6 +96,14 @@ class MemorySchedules:
     def status(self, job_id: str) -> JobStatus | None:
         job = self._jobs.get(job_id)
         return None if job is None else job.status
+
+    def mark(self, job_id: str) -> str:
+        job = self._jobs.get(job_id)
+        if job is None:
+            return ""
+        shares = self._parts[job_id].shares.values()
+        progress = sum(share.progress for sites in shares for share in sites.values())
+        return f"{job.updated_ms}-{job.status}-{job.reason}-{job.control}-{progress}"
 
     def unended(self) -> list[ScheduledJob]:
         """Return the jobs that have not ended, with their sites but without tasks."""
@@ -300,6 +309,16 @@ class MemorySchedules:
             if task.cache_key in wanted and task.status is TaskStatus.SUCCESS
         ]
         return [(job, component, key) for job, component, key in found if key is not None][:limit]
+
+    def drop(self, job_id: str) -> bool:
+        known = job_id in self._jobs
+        self._composed.pop(job_id, None)
+        self._journal.drop(self._jobs, job_id)
+        self._journal.drop(self._parts, job_id)
+        self._journal.drop(self._active, job_id)
+        for forget in self.when_dropped:
+            forget(job_id)
+        return known
 
     def _put(self, job: ScheduledJob) -> None:
         self._change(job.job_id, self._jobs, job.job_id, job)

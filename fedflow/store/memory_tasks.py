@@ -28,14 +28,16 @@ class MemoryTasks:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._jobs: dict[str, dict[TaskKey, TaskRecord]] = {}  #: nothing is ever dropped from it
+        self._jobs: dict[str, dict[TaskKey, TaskRecord]] = {}  #: by job; jobs are dropped whole
         self._numbers: dict[TaskKey, int] = {}  #: the order in which attempts were added
+        self._last_number = 0  #: never used twice
         self._live: dict[TaskKey, None] = {}
 
     def add(self, records: Sequence[TaskRecord]) -> None:
         for record in records:
             if self.get(record.key) is None:
-                self._journal.put(self._numbers, record.key, len(self._numbers))
+                self._last_number += 1  # an undo leaves a gap
+                self._journal.put(self._numbers, record.key, self._last_number)
                 self._put(replace(record, parameters=plain(record.parameters)))
                 self._journal.tell(*recording.tasks_added([record]))
 
@@ -135,6 +137,19 @@ class MemoryTasks:
     def placed(self) -> dict[tuple[str, Site], str]:
         live = (self._jobs[key.job_id][key] for key in self._live)
         return {(task.key.session, task.key.site): task.instance_id for task in live}
+
+    def drop(self, job_id: str) -> int:
+        tasks = self._jobs.get(job_id, {})
+        for key in tasks:
+            self._journal.drop(self._numbers, key)
+            self._journal.drop(self._live, key)
+        self._journal.drop(self._jobs, job_id)
+        return len(tasks)
+
+    def mark(self, job_id: str) -> str:
+        tasks = self._jobs.get(job_id, {}).values()
+        newest = max((task.updated_ms for task in tasks), default=0)
+        return f"{len(tasks)}-{newest}-{sum(task.progress for task in tasks)}"
 
     def live(self) -> list[TaskRecord]:
         keys = sorted(self._live, key=self._numbers.__getitem__)

@@ -8,6 +8,7 @@ from typing import Any
 from fedflow.base.errors import TableExists
 from fedflow.domain.records import Connector, Metric, OutputTable, StoredModel, TableRecord, TaskKey
 from fedflow.domain.site import Site
+from fedflow.domain.table_lists import TableFilter, fits_table, table_page
 from fedflow.store.codec import plain
 from fedflow.store.journal import Journal
 
@@ -50,6 +51,10 @@ class MemoryTracking:
             return []
         return list(attempts.get(max(attempts) if version is None else version, {}).values())
 
+    def metric_mark(self, key: TaskKey) -> int:
+        found = self._metrics.get(_share(key), {}).get(key.version, {})
+        return sum(len(metric.points) for metric in found.values())
+
     def drop_metrics(self, job_id: str, component: str | None, site: Site) -> int:
         dropped = 0
         for share in list(self._metrics):
@@ -59,6 +64,20 @@ class MemoryTracking:
                     dropped += len(attempts[version])
                     self._journal.drop(attempts, version)
         return dropped
+
+    def count_metrics(self, job_id: str) -> int:
+        found = (attempts for share, attempts in self._metrics.items() if share[0] == job_id)
+        return sum(len(metrics) for attempts in found for metrics in attempts.values())
+
+    def drop(self, job_id: str) -> None:
+        stored: tuple[dict[_Share, Any], ...] = (self._metrics, self._summaries, self._models)
+        for shares in stored:
+            for share in [s for s in shares if s[0] == job_id]:
+                self._journal.drop(shares, share)
+        for place in [p for p in self._outputs if p[0] == job_id]:
+            self._journal.drop(self._outputs, place)
+        for written in [w for w in self._output_times if w[0].job_id == job_id]:
+            self._journal.drop(self._output_times, written)
 
     def put_output(self, output: OutputTable, *, now_ms: int) -> None:
         key = output.key
@@ -78,6 +97,15 @@ class MemoryTracking:
             latest[o.key.component] = max(version, latest.get(o.key.component, version))
         current = [o for o in found if o.key.version == latest[o.key.component]]
         return sorted(current, key=lambda o: (o.key.component, o.position, o.data_name))
+
+    def every_output(self, job_id: str) -> list[OutputTable]:
+        found = [
+            output
+            for (job, _), outputs in self._outputs.items()
+            if job == job_id
+            for output in outputs.values()
+        ]
+        return sorted(found, key=self._written)
 
     def uses_of_table(self, namespace: str, name: str) -> list[OutputTable]:
         found = [
@@ -99,9 +127,11 @@ class MemoryTracking:
         attempts = self._summaries.setdefault(_share(key), {})
         self._journal.put(attempts, key.version, plain(summary))
 
-    def summary(self, job_id: str, component: str, site: Site) -> Any | None:
-        attempts = self._summaries.get((job_id, component, site))
-        return attempts[max(attempts)] if attempts else None
+    def summary(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> Any | None:
+        attempts = self._summaries.get((job_id, component, site), {})
+        return attempts.get(max(attempts, default=0) if version is None else version)
 
     def put_model(self, model: StoredModel, *, now_ms: int) -> None:
         attempts = self._models.setdefault(_share(model.key), {})
@@ -112,9 +142,12 @@ class MemoryTracking:
         attempts = self._models.get((job_id, component, site))
         return attempts[max(attempts)] if attempts else None
 
-    def _written(self, output: OutputTable) -> tuple[int, str, str, int, str]:
+    def _written(self, output: OutputTable) -> tuple[int, str, str, int, str, str, str]:
         key, name = output.key, output.data_name
-        return self._output_times[key, name], key.job_id, key.component, key.version, name
+        return (
+            self._output_times[key, name], key.job_id, key.component, key.version, name,
+            key.site.role.value, key.site.party_id,
+        )  # fmt: skip
 
 
 class MemoryTables:
@@ -130,7 +163,8 @@ class MemoryTables:
             raise TableExists(namespace=record.namespace, name=record.name)
         preview = tuple(tuple(row) for row in plain(record.preview))
         extra = plain(record.extra)
-        stored = replace(record, schema=plain(record.schema), preview=preview, extra=extra)
+        schema, storage = plain(record.schema), plain(record.storage)
+        stored = replace(record, schema=schema, preview=preview, extra=extra, storage=storage)
         self._journal.put(self._tables, key, stored)
 
     def get(self, namespace: str, name: str) -> TableRecord | None:
@@ -146,6 +180,12 @@ class MemoryTables:
         found = [t for t in self._tables.values() if namespace in (None, t.namespace)]
         return sorted(found, key=lambda t: (-t.created_ms, t.namespace, t.name))[:limit]
 
+    def listed(self, which: TableFilter) -> list[TableRecord]:
+        return table_page((t for t in self._tables.values() if fits_table(which, t)), which)
+
+    def count(self, which: TableFilter) -> int:
+        return sum(1 for table in self._tables.values() if fits_table(which, table))
+
     def disabled(self) -> list[TableRecord]:
         found = [t for t in self._tables.values() if t.disabled]
         return sorted(found, key=lambda t: (t.namespace, t.name))
@@ -158,6 +198,13 @@ class MemoryTables:
 
     def at_address(self, address: str) -> list[tuple[str, str]]:
         return sorted(key for key, t in self._tables.items() if t.address == address)
+
+    def of_connector(self, connector: str) -> list[tuple[str, str]]:
+        return sorted(
+            key
+            for key, t in self._tables.items()
+            if isinstance(t.storage, dict) and t.storage.get("connector") == connector
+        )
 
     def _change(self, namespace: str, name: str, **changes: Any) -> bool:
         known = self._tables.get((namespace, name))
@@ -179,6 +226,15 @@ class MemoryConnectors:
 
     def get(self, name: str) -> Connector | None:
         return self._connectors.get(name)
+
+    def all(self) -> list[Connector]:
+        return [self._connectors[name] for name in sorted(self._connectors)]
+
+    def drop(self, name: str) -> bool:
+        known = name in self._connectors
+        if known:
+            self._journal.drop(self._connectors, name)
+        return known
 
 
 def _share(key: TaskKey) -> _Share:

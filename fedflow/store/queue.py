@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from fedflow.domain.engines import SPARK
 from fedflow.domain.records import JobKey, JobRecord, WaitingJob
 from fedflow.domain.resources import NOTHING, Amount
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import reason_from_text, site_of
 from fedflow.store.jobs import SELECT_JOB, job_record
-from fedflow.store.session import Found, Session, one_of
+from fedflow.store.session import Found, Session, Value, one_of
 
 _WAITING: Final = JobStatus.WAITING.value
 _MOVING: Final = (JobStatus.READY.value, JobStatus.RUNNING.value)
@@ -22,8 +23,15 @@ _LOUD: Final = tuple(p.value for p in SitePhase if p is not SitePhase.CREATED)
 _COLUMNS: Final = (
     "SELECT j.f_job_id, j.f_priority, j.f_create_time, j.f_initiator_role, "
     "j.f_initiator_party_id, j.f_reason, j.f_queue_time, j.f_ask_time, j.f_need_cores, "
-    "j.f_need_memory"
+    "j.f_need_memory, j.f_need_spark"
 )
+#: of shares `t`, as `_amount` reads them; those of no engine are older than engines are
+_NEED: Final = (
+    f"SUM(CASE WHEN t.f_engine_name = '{SPARK}' THEN 0 ELSE t.f_cores END)",
+    f"SUM(CASE WHEN t.f_engine_name = '{SPARK}' THEN 0 ELSE t.f_memory END)",
+    f"SUM(CASE WHEN t.f_engine_name = '{SPARK}' THEN t.f_cores ELSE 0 END)",
+)
+_HELD: Final = "FROM t_job AS t WHERE t.f_job_id = j.f_job_id AND t.f_resource_in_use = 1"
 _PARTIES: Final = (
     "WITH RECURSIVE p (f_party_id) AS ("
     "SELECT MIN(f_party_id) FROM t_schedule_site WHERE f_open = 1 UNION ALL "
@@ -47,9 +55,9 @@ class SqlQueue:
         self, job_id: str, need: Amount, *, queued_ms: int, deadline_ms: int, look_ms: int
     ) -> None:
         self._session.write(
-            "UPDATE t_schedule_job SET f_need_cores = ?, f_need_memory = ?, f_queue_time = ?, "
-            "f_deadline_time = ?, f_look_time = ? WHERE f_job_id = ?",
-            (need.cores, need.memory, queued_ms, deadline_ms, look_ms, job_id),
+            "UPDATE t_schedule_job SET f_need_cores = ?, f_need_memory = ?, f_need_spark = ?, "
+            "f_queue_time = ?, f_deadline_time = ?, f_look_time = ? WHERE f_job_id = ?",
+            (need.cores, need.memory, need.spark, queued_ms, deadline_ms, look_ms, job_id),
         )
 
     def look_later(self, job_id: str, look_ms: int) -> None:
@@ -110,9 +118,9 @@ class SqlQueue:
             self._session.rows(
                 f"{_COLUMNS} FROM t_schedule_job AS j WHERE j.f_status = ? AND j.f_ask_time <= ? "
                 "AND j.f_held_time IS NULL "
-                "AND j.f_need_cores <= ? AND j.f_need_memory <= ? "
+                "AND j.f_need_cores <= ? AND j.f_need_memory <= ? AND j.f_need_spark <= ? "
                 "ORDER BY j.f_priority DESC, j.f_queue_time, j.f_job_id LIMIT ? OFFSET ?",
-                (_WAITING, now_ms, max(0, free.cores), max(0, free.memory), limit, offset),
+                (_WAITING, now_ms, *_at_least_0(free), limit, offset),
             )
         )
 
@@ -126,19 +134,14 @@ class SqlQueue:
 
     def under_way(self) -> list[WaitingJob]:
         found = self._session.rows(
-            f"{_COLUMNS}, (SELECT COALESCE(SUM(t.f_cores), 0) FROM t_job AS t "
-            "WHERE t.f_job_id = j.f_job_id AND t.f_resource_in_use = 1), "
-            "(SELECT COALESCE(SUM(t.f_memory), 0) FROM t_job AS t "
-            "WHERE t.f_job_id = j.f_job_id AND t.f_resource_in_use = 1) "
+            f"{_COLUMNS}, {', '.join(f'(SELECT {part} {_HELD})' for part in _NEED)} "
             "FROM t_schedule_job AS j WHERE j.f_status = ? AND j.f_job_id IN ("
             "SELECT s.f_job_id FROM t_schedule_site AS s "
             f"WHERE s.f_open = 1 AND {one_of('s.f_phase', len(_ASKS))}) "
             "ORDER BY j.f_queue_time, j.f_job_id",
             (_WAITING, *_ASKS),
         )
-        return [
-            _job(row[:-2], held=Amount(cores=int(row[-2]), memory=int(row[-1]))) for row in found
-        ]
+        return [_job(row[:-3], held=_amount(row[-3:])) for row in found]
 
     def denied(self) -> dict[str, int]:
         found = self._session.rows(
@@ -211,7 +214,7 @@ class SqlQueue:
     def claims(self, *, asked_since_ms: int, queued_before_ms: int) -> list[WaitingJob]:
         found = self._session.rows(
             "SELECT t.f_job_id, t.f_initiator_role, t.f_initiator_party_id, MIN(t.f_queue_time), "
-            "SUM(t.f_cores), SUM(t.f_memory) FROM t_job AS t WHERE t.f_job_id IN ("
+            f"{', '.join(_NEED)} FROM t_job AS t WHERE t.f_job_id IN ("
             "SELECT asked.f_job_id FROM t_job AS asked WHERE asked.f_resource_in_use = 0 "
             "AND asked.f_denied_time >= ? AND asked.f_queue_time < ? AND asked.f_status = ?) "
             "AND t.f_resource_in_use = 0 AND t.f_status = ? "
@@ -227,9 +230,9 @@ class SqlQueue:
                 initiator=site_of(role, party_id),
                 reason=None,
                 queued_ms=queued_ms,
-                need=Amount(cores=int(cores), memory=int(memory)),
+                need=_amount(need),
             )
-            for job_id, role, party_id, queued_ms, cores, memory in found
+            for job_id, role, party_id, queued_ms, *need in found
         ]
 
     def moving_shares(self) -> list[JobRecord]:
@@ -266,7 +269,7 @@ def _jobs(found: Iterable[Found]) -> list[WaitingJob]:
 
 def _job(found: Found, *, held: Amount = NOTHING) -> WaitingJob:
     (
-        job_id, priority, created_ms, role, party_id, reason, queued_ms, ask_ms, cores, memory,
+        job_id, priority, created_ms, role, party_id, reason, queued_ms, ask_ms, *need,
     ) = found  # fmt: skip
     return WaitingJob(
         job_id=job_id,
@@ -276,5 +279,14 @@ def _job(found: Found, *, held: Amount = NOTHING) -> WaitingJob:
         reason=reason_from_text(reason),
         queued_ms=queued_ms,
         ask_ms=ask_ms,
-        need=Amount(cores=cores, memory=memory).less(held),
+        need=_amount(need).less(held),
     )
+
+
+def _amount(found: Sequence[Value]) -> Amount:
+    cores, memory, spark = (int(part or 0) for part in found)
+    return Amount(cores=cores, memory=memory, spark=spark)
+
+
+def _at_least_0(free: Amount) -> tuple[int, int, int]:
+    return max(0, free.cores), max(0, free.memory), max(0, free.spark)

@@ -75,6 +75,7 @@ _SHARES: Final = (
     "SELECT f_component_name, f_task_version, f_role, f_party_id, f_party_status, f_reason, "
     "f_since_time, f_progress FROM t_schedule_party_task WHERE f_job_id = ? ORDER BY f_position"
 )
+_PART_TABLES: Final = ("t_schedule_party_task", "t_schedule_task", "t_schedule_site")
 _ONE_TASK: Final = "WHERE f_job_id = ? AND f_component_name = ? AND f_task_version = ?"
 _ONE_SHARE: Final = f"{_ONE_TASK} AND f_role = ? AND f_party_id = ?"
 
@@ -158,6 +159,15 @@ class SqlSchedules:
         )
         return None if found is None else JOB_STATUSES[found[0]]
 
+    def mark(self, job_id: str) -> str:
+        found = self._session.row(
+            "SELECT f_update_time, f_status, f_reason, f_control, "
+            "(SELECT SUM(f_progress) FROM t_schedule_party_task AS s WHERE s.f_job_id = j.f_job_id)"
+            " FROM t_schedule_job AS j WHERE f_job_id = ?",
+            (job_id,),
+        )
+        return "-".join(str(value or 0) for value in found or ())
+
     def active(self) -> list[str]:
         found = self._session.rows(
             f"SELECT f_job_id FROM t_schedule_job WHERE f_status IN {OPEN_JOB} "
@@ -218,7 +228,8 @@ class SqlSchedules:
             "UPDATE t_schedule_job SET f_status = ?, f_epoch = ?, f_stop = NULL, f_reason = NULL, "
             "f_control = NULL, f_held_time = NULL, "
             "f_start_time = NULL, f_end_time = NULL, f_elapsed = NULL, f_rerun_time = ?, "
-            "f_need_cores = 0, f_need_memory = 0, f_queue_time = ?, f_ask_time = 0, "
+            "f_need_cores = 0, f_need_memory = 0, f_need_spark = 0, "
+            "f_queue_time = ?, f_ask_time = 0, "
             "f_look_time = 0, f_deadline_time = 0, "
             "f_update_time = ? WHERE f_job_id = ? AND f_status = ? AND f_epoch < ?",
             (status.value, epoch, now_ms, now_ms, now_ms, job_id, seen.value, epoch),
@@ -450,6 +461,13 @@ class SqlSchedules:
         )
         return [(job_id, component, key) for job_id, component, key in found]
 
+    def drop(self, job_id: str) -> bool:
+        self._known.clear()
+        for table in _PART_TABLES:
+            self._session.write(f"DELETE FROM {table} WHERE f_job_id = ?", (job_id,))
+        gone = self._session.write("DELETE FROM t_schedule_job WHERE f_job_id = ?", (job_id,))
+        return gone > 0
+
     def _sites(self, job_id: str) -> tuple[ScheduledSite, ...]:
         return tuple(
             ScheduledSite(
@@ -509,6 +527,7 @@ def _job_row(job: ScheduledJob) -> dict[str, Value]:
         "f_runtime_conf": to_json(job.conf),
         "f_priority": job.priority,
         "f_need_cores": 0,
+        "f_need_spark": 0,
         "f_need_memory": 0,
         "f_queue_time": job.began_ms,
         "f_ask_time": 0,

@@ -10,14 +10,18 @@ from typing import Any, Final, Protocol
 from fedflow.app import ports
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import StoreUnavailable
+from fedflow.store.accounts import SqlAccounts
 from fedflow.store.administration import SqlPermissions, SqlRegistry, SqlSiteKeys
 from fedflow.store.caches import SqlCaches
 from fedflow.store.data_tables import SqlConnectors, SqlTables
 from fedflow.store.events import SqlEvents, write_events
 from fedflow.store.instances import SqlInstances
+from fedflow.store.job_lists import SqlJobLists
+from fedflow.store.job_tags import SqlJobTags
 from fedflow.store.jobs import SqlEngines, SqlJobs
 from fedflow.store.leases import SqlLeases
 from fedflow.store.migrate import migrate
+from fedflow.store.model_lists import SqlModelLists
 from fedflow.store.model_tags import SqlModelTags
 from fedflow.store.models import SqlModels
 from fedflow.store.outbox import SqlOutbox, SqlReceived
@@ -47,6 +51,8 @@ class Database(Protocol):
 
 _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "jobs": SqlJobs,
+    "job_lists": SqlJobLists,
+    "job_tags": SqlJobTags,
     "engines": SqlEngines,
     "tasks": SqlTasks,
     "schedules": SqlSchedules,
@@ -59,6 +65,7 @@ _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "tables": SqlTables,
     "caches": SqlCaches,
     "models": SqlModels,
+    "model_lists": SqlModelLists,
     "model_tags": SqlModelTags,
     "connectors": SqlConnectors,
     "permissions": SqlPermissions,
@@ -66,6 +73,7 @@ _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "registry": SqlRegistry,
     "submits": SqlSubmits,
     "events": SqlEvents,
+    "accounts": SqlAccounts,
 }
 
 
@@ -75,6 +83,8 @@ class SqlTx:
     __slots__ = ("_session", *_PARTS)
 
     jobs: ports.Jobs
+    job_lists: ports.JobLists
+    job_tags: ports.JobTags
     engines: ports.Engines
     tasks: ports.Tasks
     schedules: ports.Schedules
@@ -87,6 +97,7 @@ class SqlTx:
     tables: ports.Tables
     caches: ports.Caches
     models: ports.Models
+    model_lists: ports.ModelLists
     model_tags: ports.ModelTags
     connectors: ports.Connectors
     permissions: ports.Permissions
@@ -94,6 +105,7 @@ class SqlTx:
     registry: ports.Registry
     submits: ports.Submits
     events: ports.Events
+    accounts: ports.Accounts
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -173,6 +173,7 @@ class TableRow(Row):
     f_source = TextField(null=True)
     f_disable = SmallIntegerField()
     f_extra = TextField(null=True)
+    f_storage = TextField(null=True)
 
     class Meta:
         table_name = "t_storage_table_meta"
@@ -202,8 +203,9 @@ class ScheduledJobRow(Row):
     f_dsl = TextField()
     f_runtime_conf = TextField()
     f_priority = IntegerField()
-    f_need_cores = IntegerField()  #: of this server's own engine
+    f_need_cores = IntegerField()  #: of this server's own machine
     f_need_memory = BigIntegerField()  #: MiB
+    f_need_spark = IntegerField()  #: cores of its Spark cluster
     f_queue_time = BigIntegerField()  #: since when it waits
     f_ask_time = BigIntegerField()  #: it was denied, and asks again then
     f_look_time = BigIntegerField()  #: while it waits: when to look at it whatever happens
@@ -657,6 +659,32 @@ class InstanceRow(Row):
         table_name = "t_server_instance"
 
 
+class AccountRow(Row):
+    """Somebody who may sign in to the board."""
+
+    f_name = CharField(max_length=64, primary_key=True)
+    f_role = CharField(max_length=16)
+    f_password = CharField(max_length=255)  #: a hash
+    f_create_time = BigIntegerField()
+    f_update_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_account"
+
+
+class AccountSessionRow(Row):
+    """A browser that somebody signed in with."""
+
+    f_digest = CharField(max_length=64, primary_key=True)  #: of its token
+    f_name = CharField(max_length=64)
+    f_address = CharField(max_length=64)
+    f_create_time = BigIntegerField()
+    f_seen_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_account_session"
+
+
 class JobEventRow(Row):
     """Something that happened to a job; see `domain/history.py`."""
 
@@ -677,6 +705,18 @@ class JobEventRow(Row):
 
     class Meta:
         table_name = "t_job_event"
+
+
+class JobTagRow(Row):
+    """A word that people gave to a job."""
+
+    f_job_id = CharField(max_length=64)
+    f_name = CharField(max_length=50)
+    f_create_time = BigIntegerField()
+
+    class Meta:
+        table_name = "t_job_tag"
+        primary_key = CompositeKey("f_job_id", "f_name")
 
 
 class SchemaVersionRow(Row):
@@ -721,6 +761,9 @@ MODELS: Final[tuple[type[Row], ...]] = (
     CacheRow,
     JobEventRow,
     InstanceRow,
+    JobTagRow,
+    AccountRow,
+    AccountSessionRow,
     SchemaVersionRow,
 )
 

@@ -290,6 +290,17 @@ class SqlTasks:
             for task_id, version, role, party_id, instance_id in found
         }
 
+    def mark(self, job_id: str) -> str:
+        found = self._session.row(
+            "SELECT COUNT(*), MAX(f_update_time), SUM(f_progress) FROM t_task WHERE f_job_id = ?",
+            (job_id,),
+        )
+        return "-".join(str(value or 0) for value in found or ())
+
+    def drop(self, job_id: str) -> int:
+        self._session.write("DELETE FROM t_task_count WHERE f_job_id = ?", (job_id,))
+        return self._session.write("DELETE FROM t_task WHERE f_job_id = ?", (job_id,))
+
     def live(self) -> list[TaskRecord]:
         found = self._session.rows(f"{_SELECT} WHERE {_LIVE} ORDER BY +f_number")
         return [_record(r) for r in found]

@@ -12,6 +12,9 @@ from fedflow.store.codec import from_json, to_json
 from fedflow.store.session import Session, Value
 from fedflow.store.tables import MetricRow, ModelShareRow, OutputRow, SummaryRow
 
+_TABLES: Final = (
+    "t_tracking_metric", "t_tracking_output_data_info", "t_component_summary", "t_model_share",
+)  # fmt: skip
 _META: Final = 0
 _POINT: Final = 1
 _ATTEMPT: Final = (
@@ -81,6 +84,14 @@ class SqlTracking:
             for m, meta in metas.items()
         ]
 
+    def metric_mark(self, key: TaskKey) -> int:
+        found = self._session.row(
+            f"SELECT f_id FROM t_tracking_metric WHERE {_ATTEMPT} AND f_type = ? "
+            "ORDER BY f_id DESC LIMIT 1",
+            (*_attempt(key), _POINT),
+        )
+        return 0 if found is None else int(found[0])
+
     def drop_metrics(self, job_id: str, component: str | None, site: Site) -> int:
         one = "" if component is None else " AND f_component_name = ?"
         values: list[Value] = [job_id, site.role.value, site.party_id]
@@ -92,6 +103,17 @@ class SqlTracking:
         )
         self._session.write(f"DELETE FROM t_tracking_metric {where}", values)
         return int(found[0]) if found else 0
+
+    def count_metrics(self, job_id: str) -> int:
+        found = self._session.row(
+            "SELECT COUNT(*) FROM t_tracking_metric WHERE f_job_id = ? AND f_type = ?",
+            (job_id, _META),
+        )
+        return int(found[0]) if found else 0
+
+    def drop(self, job_id: str) -> None:
+        for table in _TABLES:
+            self._session.write(f"DELETE FROM {table} WHERE f_job_id = ?", (job_id,))
 
     def put_output(self, output: OutputTable, *, now_ms: int) -> None:
         row: dict[str, Value] = {
@@ -130,13 +152,20 @@ class SqlTracking:
             for produced_by, version, data_name, position, namespace, name in found
         ]
 
+    def every_output(self, job_id: str) -> list[OutputTable]:
+        return self._outputs_where("f_job_id = ?", (job_id,))
+
     def uses_of_table(self, namespace: str, name: str) -> list[OutputTable]:
+        return self._outputs_where("f_table_name = ? AND f_table_namespace = ?", (name, namespace))
+
+    def _outputs_where(self, condition: str, values: tuple[Value, ...]) -> list[OutputTable]:
+        """Return outputs of all attempts in the order of their writing."""
         found = self._session.rows(
             "SELECT f_job_id, f_component_name, f_task_version, f_role, f_party_id, f_data_name, "
-            "f_position FROM t_tracking_output_data_info "
-            "WHERE f_table_name = ? AND f_table_namespace = ? "
-            "ORDER BY f_create_time, f_job_id, f_component_name, f_task_version, f_data_name",
-            (name, namespace),
+            "f_position, f_table_namespace, f_table_name FROM t_tracking_output_data_info "
+            f"WHERE {condition} ORDER BY f_create_time, f_job_id, f_component_name, "
+            "f_task_version, f_data_name, f_role, f_party_id",
+            values,
         )
         return [
             OutputTable(
@@ -151,8 +180,10 @@ class SqlTracking:
                 namespace=namespace,
                 name=name,
             )
-            for job_id, component, version, role, party_id, data_name, position in found
-        ]
+            for (
+                job_id, component, version, role, party_id, data_name, position, namespace, name,
+            ) in found
+        ]  # fmt: skip
 
     def move_table(self, job_id: str, *, old: tuple[str, str], new: tuple[str, str]) -> None:
         self._session.write(
@@ -166,11 +197,15 @@ class SqlTracking:
             SummaryRow, {**_attempt_row(key, now_ms), "f_summary": to_json(summary)}
         )
 
-    def summary(self, job_id: str, component: str, site: Site) -> Any | None:
+    def summary(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> Any | None:
+        share = _share(job_id, component, site)
+        one = "" if version is None else "AND f_task_version = ? "
         found = self._session.row(
-            f"SELECT f_summary FROM t_component_summary WHERE {_SHARE} "
+            f"SELECT f_summary FROM t_component_summary WHERE {_SHARE} {one}"
             "ORDER BY f_task_version DESC LIMIT 1",
-            _share(job_id, component, site),
+            share if version is None else (*share, version),
         )
         return None if found is None else from_json(found[0])
 

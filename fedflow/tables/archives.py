@@ -5,11 +5,17 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from fedflow.app.data.row_folders import NEW
+from fedflow.base.errors import NotSupportedYet
 from fedflow.domain.records import TableRecord
+from fedflow.domain.storages import Connection, connection_without_secrets, is_bound
+
+if TYPE_CHECKING:
+    from fedflow.tables.catalog import TableEntry
 
 
 class LocalArchives:
@@ -32,23 +38,24 @@ class LocalArchives:
         Raises: NoData: no table has rows. BadData: the files of a table are damaged.
         """
         # Arrow costs 50 MiB; a server that serves no download does without.
-        from fedflow.tables.catalog import PATH, entry_from_json
+        from fedflow.tables.catalog import entry_from_json
         from fedflow.tables.export import write_archive
         from fedflow.tables.local import LocalTableStore
-        from fedflow.tables.writer import NEW
 
-        store = LocalTableStore(self._root, catalog=_Nothing(), output_namespace="")
+        store = LocalTableStore(self._root, catalog=NoCatalog(), output_namespace="")
         with tempfile.TemporaryDirectory(dir=self._root, prefix=NEW) as scratch:
-            copies = LocalTableStore(Path(scratch), catalog=_Nothing(), output_namespace="download")
+            copies = LocalTableStore(
+                Path(scratch), catalog=NoCatalog(), output_namespace="download"
+            )
             opened = {}
             for name, record in tables.items():
                 entry = entry_from_json(msgspec.to_builtins(record))
-                bound = entry.engine == PATH
+                bound = is_bound(entry.engine, entry.storage)
                 opened[name] = copies.copy_bound(entry) if bound else store.table_of(entry)
             write_archive(target, opened, head=head, limit=limit, modified_ms=modified_ms)
 
 
-class _Nothing:
+class NoCatalog:
     """A catalog without tables: what is packed is named by its record, copies are not known."""
 
     def register(self, entry: object) -> None:
@@ -62,3 +69,13 @@ class _Nothing:
 
     def drop(self, namespace: str, name: str) -> None:
         return None
+
+    def target(self) -> Connection:
+        """Raises: NotSupportedYet: archives are written by the server itself."""
+        raise NotSupportedYet(what="Writing an archive to another storage")
+
+    def connection(self, entry: TableEntry) -> Connection:
+        """Return where a bound file is. Raises: NotSupportedYet: rows of another storage."""
+        if entry.engine != "PATH":
+            raise NotSupportedYet(what=f"Downloading a bound table of the engine {entry.engine}")
+        return connection_without_secrets(entry.source, entry.storage)

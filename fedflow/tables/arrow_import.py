@@ -11,6 +11,7 @@ that lies of the size of a part meets the executor's memory limit (`executor.mem
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,14 +27,16 @@ from fedflow.tables.csv_header import (
     CsvOptions,
     FileKind,
     check_names,
-    file_kind,
     raw_schema,
 )
-from fedflow.tables.row_source import RowSource
+from fedflow.tables.file_errors import named
+from fedflow.tables.input_files import InputFile
+from fedflow.tables.row_source import FileSource
 
 BATCH_ROWS: Final = 16_384  #: decoded at a time
 BATCH_BYTES: Final = 16 << 20  #: of text in them
 BUFFER_BYTES: Final = 1 << 18  #: of each Parquet column; else whole row groups are held
+FAR_GROUP_BYTES: Final = 128 << 20  #: of one in an object store that is fetched at once
 GROUP_BYTES: Final = 256 << 20  #: a Parquet row group of more must not be packed too tightly
 _BEYOND: Final = "<value out of range"  #: how Arrow prints a time of no calendar
 PACKED_TIMES: Final = 100  #: that is, its file must have this part of its size
@@ -41,35 +44,47 @@ TEXT_BYTES: Final = 1 << 30  #: of a file whose rows become more text than this 
 TEXT_TIMES: Final = 1000  #: ... so many times its size is refused
 
 
-class ArrowSource(RowSource):
+class ArrowSource(FileSource):
     """An open Parquet file, Arrow file or Arrow stream; closes with its `with` block."""
 
-    def __init__(self, path: Path, options: CsvOptions) -> None:
+    def __init__(self, source: Path | InputFile, options: CsvOptions) -> None:
         """Open the file and read its schema.
 
         Raises: BadData: it is damaged, or a column's name or type cannot be used.
         """
-        super().__init__(path, options)
+        super().__init__(source, options)
         self._row_bound = 1
-        self._kind = file_kind(path)
         try:
-            self._open(path)
-            names = tuple(name.strip() for name in self._columns.names)  # may be no UTF-8
+            self._open()
+            self.names = tuple(name.strip() for name in self._columns.names)  # may be no UTF-8
         except MemoryError:  # Arrow's is an ArrowException too
             self._file.close()
             raise
-        except (pa.ArrowException, OSError, ValueError):
+        except (pa.ArrowException, OSError, ValueError) as exc:
             self._file.close()
+            if self._input.files is not None and not isinstance(exc, pa.ArrowException):
+                raise named(exc, self._where) from exc
             raise self._bad(f"it begins as {self._kind.value}, but is damaged") from None
         try:
-            self._check(names)
-            self.schema = raw_schema(names, options, where=self._where)
+            if not 1 <= len(self.names) <= COLUMN_LIMIT:
+                raise self._bad(f"it has {len(self.names)} columns, not 1 to {COLUMN_LIMIT}")
+            check_names(self.names, where=self._where, place="in its schema")
+            self.schema = raw_schema(self.names, options, where=self._where)
+            self._check_types()
         except BaseException:
             self._file.close()
             raise
 
     @property
-    def done(self) -> float:
+    def types(self) -> dict[str, pa.DataType]:
+        """Return the types of the chosen columns, dictionaries as what they stand for."""
+        places = {name: i for i, name in enumerate(self.names)}
+        found = {name: self._columns.field(places[name]).type for name in self._file_names}
+        is_dictionary = pa.types.is_dictionary
+        return {n: kind.value_type if is_dictionary(kind) else kind for n, kind in found.items()}
+
+    @property
+    def done(self) -> float | None:
         """Return how many of the rows were read, 0 to 1."""
         return (
             min(1.0, self._rows / self._row_bound)
@@ -77,42 +92,56 @@ class ArrowSource(RowSource):
             else super().done
         )
 
-    def _open(self, path: Path) -> None:
+    def _open(self) -> None:
         if self._kind is FileKind.PARQUET:
             from pyarrow import parquet  # not loaded with the components
 
+            # Far away, each read costs a round trip, so those of a row group go together.
+            whole_groups = self._input.files is not None and self._has_small_groups(parquet)
+            self._file.seek(0)
             self._reader: Any = parquet.ParquetFile(
-                self._file, pre_buffer=False, buffer_size=BUFFER_BYTES
+                self._file,
+                pre_buffer=whole_groups,
+                buffer_size=0 if whole_groups else BUFFER_BYTES,
             )
             self._columns: Any = self._reader.schema_arrow
             self._row_bound = max(1, self._reader.metadata.num_rows)
             self._check_packing(self._reader.metadata)
         elif self._kind is FileKind.ARROW:
-            self._file.close()
-            self._file = pa.memory_map(str(path), "r")  # one batch may be as large as the file
+            if self._input.files is None:
+                self._file.close()
+                self._file = pa.memory_map(self._input.path, "r")  # a batch may be the whole file
             self._reader = ipc.open_file(self._file)
             self._columns = self._reader.schema
         else:
             self._reader = ipc.open_stream(self._file)
             self._columns = self._reader.schema
 
+    def _has_small_groups(self, parquet: Any) -> bool:
+        """Tell whether each row group may be held in memory as it lies in the file."""
+        metadata = parquet.read_metadata(self._file)
+        if not metadata.num_columns:
+            return True
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        ends = [*(_begin(group) for group in groups[1:]), self._input.size]
+        sizes = [end - _begin(group) for group, end in zip(groups, ends, strict=True)]
+        return all(0 <= size <= FAR_GROUP_BYTES for size in sizes)
+
     def _check_packing(self, metadata: Any) -> None:
-        most = max(GROUP_BYTES, PACKED_TIMES * self._size)
+        most = max(GROUP_BYTES, PACKED_TIMES * self._input.size)
         for i in range(metadata.num_row_groups):
             if (size := metadata.row_group(i).total_byte_size) > most:
                 self._file.close()
                 raise self._bad(f"its row group {i + 1} unpacks to {size >> 20} MiB")
 
-    def _check(self, names: tuple[str, ...]) -> None:
-        if not 1 <= len(names) <= COLUMN_LIMIT:
-            raise self._bad(f"it has {len(names)} columns, not 1 to {COLUMN_LIMIT}")
-        check_names(names, where=self._where, place="in its schema")
+    def _check_types(self) -> None:
+        taken = set(self._file_names)
         for number, field in enumerate(self._columns, start=1):
-            if not _is_plain(field.type):
+            if field.name.strip() in taken and not _is_plain(field.type):
                 raise self._bad(f"column {number} is of the type {str(field.type)[:50]}")
 
     def _file_batches(self) -> Iterator[pa.RecordBatch]:
-        most, unpacked = max(TEXT_BYTES, TEXT_TIMES * self._size), 0
+        most, unpacked = max(TEXT_BYTES, TEXT_TIMES * self._input.size), 0
         try:
             for batch in self._typed_batches():
                 batch.validate(full=True)
@@ -126,7 +155,9 @@ class ArrowSource(RowSource):
                     yield text
         except MemoryError:  # Arrow's is an ArrowException too
             raise
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError) as exc:
+            if self._input.files is not None and not isinstance(exc, pa.ArrowException):
+                raise named(exc, self._where) from exc
             raise self._bad(f"it is damaged after row {self._rows}") from None
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -152,13 +183,33 @@ class ArrowSource(RowSource):
         return text
 
     def _typed_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the chosen columns in their order."""
+        as_stored = dict(zip(self.names, self._columns.names, strict=True))
+        taken = [as_stored[name] for name in self._file_names]
+        batches: Iterator[pa.RecordBatch]
         if self._kind is FileKind.PARQUET:
-            yield from self._reader.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
+            groups = range(self._reader.num_row_groups)
+            batches = chain.from_iterable(self._group(group, taken) for group in groups)
         elif self._kind is FileKind.ARROW:
-            for i in range(self._reader.num_record_batches):
-                yield self._reader.get_batch(i)
+            count = self._reader.num_record_batches
+            batches = (self._reader.get_batch(i) for i in range(count))
         else:
-            yield from self._reader
+            batches = self._reader
+        for batch in batches:
+            yield batch.select(taken)
+
+    def _group(self, group: int, taken: list[str]) -> Iterator[pa.RecordBatch]:
+        """Return the batches of a row group of a Parquet file."""
+        batches: Iterator[pa.RecordBatch] = self._reader.iter_batches(
+            batch_size=BATCH_ROWS, row_groups=[group], columns=taken, use_threads=False
+        )
+        return batches
+
+
+def _begin(group: Any) -> int:
+    """Return where the first column of a row group begins in its file."""
+    column = group.column(0)
+    return int(column.dictionary_page_offset or column.data_page_offset)
 
 
 def as_text(column: pa.Array) -> pa.Array:

@@ -31,13 +31,23 @@ class LocalFiles:
         makes_ids: bool,
         names: tuple[str, ...] | None,
         whole: bool,
+        id_column: str | None = None,
+        features: tuple[str, ...] | None = None,
     ) -> tuple[Any, tuple[tuple[str, ...], ...]]:
         """Return the schema of a file, and its first rows as text.
+
+        `id_column` (None: the first) and `features` (None: all others) are what is read of it.
 
         Raises: BadData: it is empty, packed or damaged, or its header is wrong.
         """
         options = CsvOptions(
-            head=head, id_delimiter=id_delimiter, extend_sid=makes_ids, names=names, whole=whole
+            head=head,
+            id_delimiter=id_delimiter,
+            extend_sid=makes_ids,
+            names=names,
+            whole=whole,
+            id_column=id_column,
+            columns=features,
         )
         if file_kind(path) is not FileKind.TEXT:
             return look_apart(path, options)

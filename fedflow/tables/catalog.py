@@ -11,6 +11,8 @@ import msgspec
 
 from fedflow.base.errors import BadData
 from fedflow.base.reading import read_as
+from fedflow.domain.storages import Connection
+from fedflow.domain.table_parts import parts_uri
 from fedflow.sdk.table import TableKind, TableSchema
 
 PREVIEW_ROWS = 100  #: rows kept as text for people
@@ -28,6 +30,7 @@ class Origin(StrEnum):
 
 STANDALONE = "STANDALONE"  #: the engine of tables below the table root
 PATH = "PATH"  #: the engine of bound files
+DATASETS = ("LOCALFS", "S3", "HDFS")  #: engines of folders of files, by kind of file system
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +51,15 @@ class TableEntry:
     created_ms: int
     engine: str = STANDALONE
     source: str | None = None  #: absolute path of a bound file
+    #: where else the rows are, without credentials; see `tables/storages.py`. None: in `source`, or
+    #: below the table root
+    storage: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None  #: members of FATE's schema beyond the column names
+
+    @property
+    def parts_uri(self) -> str | None:
+        """Return the folder of the Parquet parts of a table that was made on Spark, else None."""
+        return parts_uri(self.storage)
 
     @property
     def fate_schema(self) -> dict[str, str]:
@@ -94,3 +105,17 @@ class Catalog(Protocol):
 
     def drop(self, namespace: str, name: str) -> TableEntry | None:
         """Forget a table and return what was known of it, or None if there was none."""
+
+    def connection(self, entry: TableEntry) -> Connection:
+        """Return how the rows of a bound table are reached, with credentials.
+
+        Raises: NotAuthenticated: the table is not what the task was told to read.
+            BoundTableRefused: the server may not reach the storage any more.
+        """
+
+    def target(self) -> Connection:
+        """Return how the place is reached that the task was told to write to, with credentials.
+
+        Raises: NotAuthenticated: it was not told so. StorageNotAllowed, PlaceNotAllowed and others:
+            the server may not write there any more.
+        """

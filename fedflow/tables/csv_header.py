@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -63,6 +64,8 @@ class CsvOptions:
     auto_increasing_sid: bool = False
     names: tuple[str, ...] | None = None  #: of all columns, for a file without a head
     whole: bool = False  #: what follows the id is one text: rows may differ in length; no head
+    id_column: str | None = None  #: column that is the id, wherever it stands; None: the first
+    columns: tuple[str, ...] | None = None  #: other columns, in this order; None: all, in theirs
 
     @property
     def makes_ids(self) -> bool:
@@ -85,12 +88,12 @@ def file_kind(path: Path) -> FileKind:
     where = f"file {path.name}"
     if not path.is_file():
         raise BadData(where=where, reason="there is no such file")
-    try:
-        with path.open("rb") as file:
-            first = file.read(8)
-    except OSError as exc:
-        reason = f"it cannot be read ({exc.strerror or type(exc).__name__})"
-        raise BadData(where=where, reason=reason) from exc
+    with _readable(path, where) as file:
+        return kind_of(file.read(8))
+
+
+def kind_of(first: bytes) -> FileKind:
+    """Return what a file is that begins with these 8 bytes, text if nothing else."""
     return next((k for begin, k in _KINDS.items() if first.startswith(begin)), FileKind.TEXT)
 
 
@@ -100,17 +103,22 @@ def read_header(path: Path, options: CsvOptions) -> CsvHeader:
     Raises: BadData: it is no file, empty, packed, no text, or its header is wrong.
     """
     where = f"file {path.name}"
+    if file_kind(path) is not FileKind.TEXT:
+        raise BadData(where=where, reason=f"it is a {file_kind(path).value} file, no text")
+    with _readable(path, where) as file:
+        return header_of(file, options, where=where)
+
+
+def header_of(file: IO[bytes], options: CsvOptions, *, where: str) -> CsvHeader:
+    """Return the columns of an open text; `where` is what messages call it.
+
+    Raises: BadData: it is empty, packed, no text, or its header is wrong. OSError.
+    """
     delimiter = options.id_delimiter
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         reason = f"id_delimiter {delimiter!r} is not one ASCII character"
         raise BadData(where=where, reason=reason)
-    if file_kind(path) is not FileKind.TEXT:
-        raise BadData(where=where, reason=f"it is a {file_kind(path).value} file, no text")
-    try:
-        first, begin, end = _first_line(path)
-    except OSError as exc:
-        reason = f"it cannot be read ({exc.strerror or type(exc).__name__})"
-        raise BadData(where=where, reason=reason) from exc
+    first, begin, end = _first_line(file)
     names = _names(first, options, where)
     return CsvHeader(
         names=names,
@@ -120,12 +128,25 @@ def read_header(path: Path, options: CsvOptions) -> CsvHeader:
     )
 
 
+@contextmanager
+def _readable(path: Path, where: str) -> Iterator[IO[bytes]]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as exc:
+        reason = f"it cannot be read ({exc.strerror or type(exc).__name__})"
+        raise BadData(where=where, reason=reason) from exc
+
+
 def first_rows(path: Path, header: CsvHeader, options: CsvOptions) -> tuple[tuple[str, ...], ...]:
     """Return the first rows as text, within the bounds of a preview; it ends at the first one that
     is wrong. Rows of files whose ids are made get the index alone.
     """
     rows: list[tuple[str, ...]] = []
     left = PREVIEW_CHARACTERS
+    taken = header.schema.names[1 if options.makes_ids else 0 :]
+    known = {name: place for place, name in enumerate(header.names)}
+    places = [known[name] for name in taken]
     with path.open("rb") as file:
         file.seek(header.rows_at)
         for line in islice(_lines(file), PREVIEW_ROWS):
@@ -136,7 +157,8 @@ def first_rows(path: Path, header: CsvHeader, options: CsvOptions) -> tuple[tupl
             left -= sum(map(len, cells))
             if left < 0 or len(cells) != len(header.names):
                 break
-            rows.append((str(len(rows)), *cells) if options.makes_ids else tuple(cells))
+            chosen = tuple(cells[place] for place in places)
+            rows.append((str(len(rows)), *chosen) if options.makes_ids else chosen)
     return tuple(rows)
 
 
@@ -178,19 +200,18 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
             yield stripped
 
 
-def _first_line(path: Path) -> tuple[bytes, int, int]:
+def _first_line(file: IO[bytes]) -> tuple[bytes, int, int]:
     """Return the first line that is not blank, and where it begins and where the next one does.
 
     A file without one gives an empty line; a longer line than `LINE_BYTES` is cut there.
     """
-    with path.open("rb") as file:
-        begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
-        file.seek(begin)
-        while line := file.readline(LINE_BYTES):
-            if line.strip(b"\r\n"):
-                return line.rstrip(b"\r\n"), begin, file.tell()
-            begin = file.tell()
-        return b"", begin, begin
+    begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+    file.seek(begin)
+    while line := file.readline(LINE_BYTES):
+        if line.strip(b"\r\n"):
+            return line.rstrip(b"\r\n"), begin, file.tell()
+        begin = file.tell()
+    return b"", begin, begin
 
 
 def _names(first: bytes, options: CsvOptions, where: str) -> tuple[str, ...]:
@@ -243,10 +264,35 @@ def check_names(names: tuple[str, ...], *, where: str, place: str) -> None:
 def raw_schema(names: tuple[str, ...], options: CsvOptions, *, where: str) -> TableSchema:
     """Return the schema of the table that a file with these columns becomes.
 
-    Raises: BadData: two columns have one name.
+    Raises: BadData: two columns have one name, or a column that was chosen is not there (its field
+    `missing` names those) or is chosen twice.
     """
-    names = ("extend_sid", *names) if options.makes_ids else names
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise BadData(where=where, reason=f"the header names {twice[0]!r} more than once")
-    return TableSchema(kind=TableKind.RAW, id=names[0], columns=names[1:])
+    if twice := _repeated(names):
+        raise BadData(where=where, reason=f"the header names {twice!r} more than once")
+    chosen = _chosen(names, options, where=where)
+    chosen = ("extend_sid", *chosen) if options.makes_ids else chosen
+    if twice := _repeated(chosen):
+        raise BadData(where=where, reason=f"the header names {twice!r} more than once")
+    return TableSchema(kind=TableKind.RAW, id=chosen[0], columns=chosen[1:])
+
+
+def _chosen(names: tuple[str, ...], options: CsvOptions, *, where: str) -> tuple[str, ...]:
+    """Return which of a file's columns are read, the id in front."""
+    first = options.id_column or names[0]
+    if options.makes_ids:
+        wanted = names if options.columns is None else options.columns
+    elif options.columns is None:
+        wanted = (first, *(name for name in names if name != first))
+    else:
+        wanted = (first, *options.columns)
+    if missing := sorted(set(wanted) - set(names)):
+        shown = ", ".join(repr(name[:100]) for name in missing[:3])
+        reason = f"it has no column {shown}" + (" and others" if len(missing) > 3 else "")
+        raise BadData(where=where, reason=reason, missing=missing)
+    if twice := _repeated(wanted):
+        raise BadData(where=where, reason=f"column {twice[:100]!r} is chosen twice")
+    return wanted
+
+
+def _repeated(names: Sequence[str]) -> str | None:
+    return next((name for name, times in Counter(names).items() if times > 1), None)

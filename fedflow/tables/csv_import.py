@@ -10,18 +10,20 @@ quotes mean nothing.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from fedflow.base.errors import BadData
-from fedflow.tables.csv_header import LINE_BYTES, CsvOptions, read_header
-from fedflow.tables.row_source import RowSource
+from fedflow.tables.csv_header import LINE_BYTES, CsvOptions, FileKind, header_of
+from fedflow.tables.input_files import InputFile
+from fedflow.tables.row_source import FileSource
 
 BLOCK_BYTES = 1 << 20  #: read at a time; more if the first line says that rows are long
 _NO_CELL_HAS_IT: Final = "\x1f"  #: the delimiter by which whole lines are read
@@ -34,22 +36,31 @@ class RaggedRows(Exception):
     """A row of a file without a head has more or fewer cells than the first one."""
 
 
-class CsvSource(RowSource):
+class CsvSource(FileSource):
     """An open text file; closes with its `with` block."""
 
-    def __init__(self, path: Path, options: CsvOptions) -> None:
+    def __init__(self, source: Path | InputFile, options: CsvOptions) -> None:
         """Open the file and read its header.
 
         Raises: BadData: it cannot be opened, has no header or no rows, or the header is wrong.
         """
-        header = read_header(path, options)
-        super().__init__(path, options)
+        super().__init__(source, options)
+        try:
+            if self._kind is not FileKind.TEXT:
+                raise self._bad(f"it is a {self._kind.value} file, no text")
+            with self._reading(), self._input.open() as raw:
+                text = cast(IO[bytes], io.BufferedReader(raw))
+                header = header_of(text, options, where=self._where)
+                self._file.seek(header.rows_at)
+        except BaseException:
+            self._file.close()
+            raise
         self.schema = header.schema
+        self.names = header.names
         self._reader: Any = None
         self._block_bytes = max(BLOCK_BYTES, 4 * header.first_bytes)
         if options.whole:
             self._block_bytes = max(self._block_bytes, LINE_BYTES)
-        self._file.seek(header.rows_at)
 
     def _close(self) -> None:
         if self._reader is not None:
@@ -84,7 +95,7 @@ class CsvSource(RowSource):
 
     def _open_reader(self) -> Any:
         whole = self._options.whole
-        names = ["line"] if whole else list(self._file_names)
+        names = ["line"] if whole else list(self.names)
         return arrow_csv.open_csv(
             self._file,
             read_options=arrow_csv.ReadOptions(
@@ -98,6 +109,7 @@ class CsvSource(RowSource):
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types={name: pa.string() for name in names},
+                include_columns=names if whole else list(self._file_names),
                 strings_can_be_null=False,
             ),
         )
@@ -110,10 +122,10 @@ class CsvSource(RowSource):
                 return self._bad(f"row {row} holds control characters")
             if not self._options.head and self._options.names is None:
                 return RaggedRows()
-            return self._bad(f"row {row} has {cells} cells, not {len(self._file_names)}")
+            return self._bad(f"row {row} has {cells} cells, not {len(self.names)}")
         at_row, at_column = _AT_ROW.search(message), _AT_COLUMN.search(message)
         if "UTF8" in message and at_row and at_column:
-            name = self._file_names[min(int(at_column[1]), len(self._file_names) - 1)]
+            name = self.names[min(int(at_column[1]), len(self.names) - 1)]
             return self._bad(f"row {at_row[1]}, column {name!r} is not UTF-8 text")
         if "straddling" in message:
             return self._bad(

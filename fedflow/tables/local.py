@@ -15,31 +15,36 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+from fedflow.app.data.row_folders import NEW
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import BadData, TableExists, TableNotFound
 from fedflow.base.ids import new_request_id
+from fedflow.domain.storages import is_bound
 from fedflow.domain.table_names import checked_name
-from fedflow.sdk.table import Table, TableKind, TableSchema
-from fedflow.tables.catalog import PATH, Catalog, Origin, TableEntry
+from fedflow.domain.table_parts import is_parts_folder
+from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
+from fedflow.tables.catalog import STANDALONE, Catalog, Origin, TableEntry
 from fedflow.tables.csv_header import CsvOptions, FileKind, file_kind
 from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.export import write_csv
-from fedflow.tables.local_table import LocalTable, where_is
+from fedflow.tables.far_rows import remove_all
+from fedflow.tables.local_table import LocalTable
 from fedflow.tables.row_source import RowSource
 from fedflow.tables.sources import open_source
 from fedflow.tables.statistics_file import FILE as FACTS_FILE
+from fedflow.tables.stored_table import StoredTable, where_is
 from fedflow.tables.unique import IdLedger
-from fedflow.tables.writer import (
-    NEW,
-    ROWS_FILE,
-    LocalTableWriter,
-    Place,
-    Written,
-    on_disk,
-)
+from fedflow.tables.writer import ROWS_FILE, LocalTableWriter, Place, Written, on_disk
+
+if TYPE_CHECKING:
+    from fedflow.tables.storages.bound import Opener
+
+Watch = Callable[[int, float | None], None]
+"""Is told of rows that are read: how many, and their share of all (None: not known)."""
 
 _ADDRESS = re.compile(r"[0-9a-f]{32}")
 
@@ -47,7 +52,8 @@ _ADDRESS = re.compile(r"[0-9a-f]{32}")
 class LocalTableStore:
     """The tables of one party below `root`; satisfies `fedflow.sdk.TableStore`.
 
-    Tables made without a name go to `output_namespace`. Several processes may use one root.
+    Tables made without a name go to `output_namespace`. Several processes may use one root. `cores`
+    is how many columns of a table are worked on at a time.
     """
 
     def __init__(
@@ -57,72 +63,107 @@ class LocalTableStore:
         catalog: Catalog,
         output_namespace: str,
         party_id: str = "0",
+        cores: int = 1,
         clock: Clock | None = None,
     ) -> None:
         self._root = root
+        self._cores = cores
         self._catalog = catalog
         self._output_namespace = output_namespace
         self._party_id = party_id
         self._clock = clock or SystemClock()
         root.mkdir(parents=True, exist_ok=True)
 
-    def open(self, namespace: str, name: str) -> LocalTable:
-        """Return a table; its file is opened at the first read. A bound file is copied into a new
-        output table.
+    def open(self, namespace: str, name: str) -> StoredTable:
+        """Return a table; its file is opened at the first read. The rows of a bound one are copied
+        into a new output table.
 
-        Raises: TableNotFound. BadData: a bound file is wrong, with its row.
+        Raises: TableNotFound; what `copy_bound` does.
         """
         return self._opened(self._catalog.find(namespace, name), namespace, name)
 
-    def open_output(self, job_id: str, component: str, data_name: str) -> LocalTable:
+    def open_output(self, job_id: str, component: str, data_name: str) -> StoredTable:
         """Return an output of an earlier job of this party. Raises: TableNotFound."""
         found = self._catalog.find_output(job_id, component, data_name)
         return self._opened(found, f"job {job_id}", f"{component}.{data_name}")
 
-    def _opened(self, entry: TableEntry | None, namespace: str, name: str) -> LocalTable:
+    def open_watched(self, namespace: str, name: str, watch: Watch) -> StoredTable:
+        """Return a table as `open` does; `watch` is told while rows of a bound one are read: how
+        many, and their share of all, 0 to 1, None where that is not known.
+        """
+        return self._opened(self._catalog.find(namespace, name), namespace, name, watch=watch)
+
+    def engine_of(self, namespace: str, name: str) -> str:
+        """Return where the rows of a table lie, in FATE's words; of an unknown one STANDALONE."""
+        entry = self._catalog.find(namespace, name)
+        return STANDALONE if entry is None else entry.engine
+
+    def _opened(
+        self, entry: TableEntry | None, namespace: str, name: str, *, watch: Watch | None = None
+    ) -> StoredTable:
         if entry is None:
             raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
-        return self.copy_bound(entry) if entry.engine == PATH else self.table_of(entry)
+        if is_bound(entry.engine, entry.storage):
+            return self.copy_bound(entry, watch=watch)
+        return self.table_of(entry)
 
-    def table_of(self, entry: TableEntry) -> LocalTable:
+    def table_of(self, entry: TableEntry) -> StoredTable:
         """Return the table of a catalog entry. Raises: BadData: its address is wrong."""
-        return LocalTable(entry, folder=self._folder(entry), store=self)
+        folder = self._folder(entry)
+        if entry.parts_uri is not None:
+            if not is_parts_folder(entry.parts_uri, entry.address):
+                raise BadData(where=where_is(entry), reason="its parts lie in a strange folder")
+            from fedflow.tables.datasets import DatasetTable  # Parquet: not loaded by every task
 
-    def copy_bound(self, entry: TableEntry) -> LocalTable:
-        """Return a new output table with the rows of a bound file.
+            return DatasetTable(entry, store=self, scratch=self._root, cores=self._cores)
+        return LocalTable(entry, folder=folder, store=self, cores=self._cores)
 
-        Raises: BadData: the file is wrong or gone, or its columns are not those that were bound.
+    def copy_bound(self, entry: TableEntry, *, watch: Watch | None = None) -> StoredTable:
+        """Return a new output table with the rows of a bound table, wherever they lie.
+
+        Raises: BoundTableChanged: its columns are not those that were bound, or a file changed
+        while it was read. StorageMissing, StorageRefused, StorageUnreachable. BadData: a row is
+        wrong, ids repeat, or there is no row. DiskFull. NotAuthenticated,
+        BoundTableRefused: the task may not read it.
         """
-        source = Path(entry.source or "")
-        if not source.is_absolute() or source.resolve() != source:
-            raise BadData(where=where_is(entry), reason="its file is not where it was bound")
-        made = entry.extend_sid
-        options = CsvOptions(
-            head=entry.have_head,
-            id_delimiter=entry.id_delimiter,
-            extend_sid=made,
-            names=_given_names(entry),
-        )
-        place = Place(
+        from fedflow.tables.storages.bound import bound_options, bound_rows  # file systems
+
+        options, place = bound_options(entry), self._place_of_bound(entry)
+        return self._import(bound_rows(entry, self._catalog), options, place, watch=watch)
+
+    def _place_of_bound(self, entry: TableEntry) -> Place:
+        return Place(
             namespace=self._output_namespace,
             name=new_request_id(),
             origin=Origin.READER,
             partitions=entry.partitions,
             id_delimiter=entry.id_delimiter,
             have_head=entry.have_head,
-            extend_sid=made,
+            extend_sid=entry.extend_sid,
             extra=entry.extra,
         )
-        return self._import(source, options, place, expected=entry.schema)
 
-    def copy(self, table: Table, *, namespace: str, name: str, drop: bool = False) -> LocalTable:
+    def write_elsewhere(self, table: Table, watch: Callable[[float], None]) -> int:
+        """Write the rows to the place that the task was told, and return how many they are.
+
+        Raises: NotAuthenticated: it was told none. What `write_rows` does, and what the server says
+        if it may not write there.
+        """
+        from fedflow.tables.storages.writing import write_rows  # databases, file systems
+
+        target = self._catalog.target()
+        where = f"the {target.address.engine} to write to"
+        return write_rows(table, target, where=where, watch=watch)
+
+    def copy(self, table: Table, *, namespace: str, name: str, drop: bool = False) -> StoredTable:
         """Return a new table with the rows of a table of this store; `drop` lets it replace one.
 
-        The files are shared where the file system allows it: tables never change.
+        Files of this machine are shared where the file system allows it: tables never change. Rows
+        of a folder of parts become a table of this machine.
 
         Raises: TableExists, BadTableName, DiskFull. BadData: the files of the table are missing.
         """
-        if not isinstance(table, LocalTable):
+        if not isinstance(table, StoredTable):
             raise BadData(where=f"table {table.name}", reason="it is no table of this store")
         entry = table.entry
         place = Place(
@@ -137,6 +178,15 @@ class LocalTableStore:
             extra=entry.extra,
         )
         self._check_free(place)
+        if entry.parts_uri is None:
+            return self._copy_files(entry, place)
+        with self._writer(entry.schema, place) as writer:
+            writer.write(table.head(0))
+            for batch in table.to_batches():
+                writer.write(batch)
+            return writer.close()
+
+    def _copy_files(self, entry: TableEntry, place: Place) -> StoredTable:
         folder = self._root / f"{NEW}{new_request_id()}"
         try:
             with on_disk(folder):
@@ -164,12 +214,12 @@ class LocalTableStore:
 
     def create(
         self, schema: TableSchema, *, namespace: str | None = None, name: str | None = None
-    ) -> LocalTableWriter[LocalTable]:
+    ) -> TableWriter:
         """Return a writer for a new table.
 
         Raises: TableExists: the name is taken. BadTableName: the name cannot be used.
         """
-        return self._writer(schema, self._output_place(name, namespace=namespace))
+        return self._output_writer(schema, self._output_place(name, namespace=namespace))
 
     def _output_place(self, name: str | None, *, namespace: str | None = None) -> Place:
         place = Place(
@@ -183,11 +233,14 @@ class LocalTableStore:
 
     def create_like(
         self, entry: TableEntry, schema: TableSchema, *, name: str | None = None
-    ) -> LocalTableWriter[LocalTable]:
+    ) -> TableWriter:
         """Return a writer for a new output table of another one's rows, as `create` does.
 
         If both are raw, it keeps what the upload of `entry` said: how the rows were split, `meta`.
         """
+        return self._output_writer(schema, self._place_like(entry, schema, name=name))
+
+    def _place_like(self, entry: TableEntry, schema: TableSchema, *, name: str | None) -> Place:
         place = self._output_place(name)
         if entry.schema.kind is schema.kind is TableKind.RAW:
             place = replace(
@@ -197,7 +250,7 @@ class LocalTableStore:
                 extend_sid=entry.extend_sid,
                 extra=_extra_of(entry, schema),
             )
-        return self._writer(schema, place)
+        return place
 
     def import_csv(
         self,
@@ -215,7 +268,7 @@ class LocalTableStore:
         whole: bool = False,
         describe: Callable[[TableSchema], dict[str, Any] | None] | None = None,
         progress: Callable[[float], None] | None = None,
-    ) -> LocalTable:
+    ) -> StoredTable:
         """Return a new RAW table of the rows of a file; `drop` lets it replace an old one.
 
         It is text, Parquet or Arrow, as its first bytes say. Rows of a text without a head may
@@ -249,60 +302,59 @@ class LocalTableStore:
             replace=drop,
         )
         self._check_free(place)
-        return self._import(source, options, place, describe=describe, progress=progress)
+
+        def told(rows: int, done: float | None) -> None:
+            if progress is not None and done is not None:
+                progress(done)
+
+        opener = partial(open_source, source)
+        return self._import(opener, options, place, describe=describe, watch=told)
 
     def _import(
         self,
-        source: Path,
+        opener: Opener,
         options: CsvOptions,
         place: Place,
         *,
-        expected: TableSchema | None = None,
         describe: Callable[[TableSchema], dict[str, Any] | None] | None = None,
-        progress: Callable[[float], None] | None = None,
-    ) -> LocalTable:
-        """Write the rows of a file to a table; its columns must be the `expected` ones, if any."""
+        watch: Watch | None = None,
+    ) -> StoredTable:
+        """Write the rows that `opener` opens to a table."""
         try:
-            with open_source(source, options) as rows, IdLedger(self._root) as ledger:
-                if expected not in (None, rows.schema):
-                    if not options.whole and not options.head and expected.columns == ("x0",):
-                        raise RaggedRows
-                    reason = "its columns are no longer those of the table"
-                    raise BadData(where=rows.where, reason=reason)
+            with opener(options) as rows, IdLedger(self._root) as ledger:
                 kept = place
                 if describe is not None:
                     kept = replace(place, extra=describe(rows.schema))
-                return self._write(rows, ledger, kept, options=options, progress=progress)
+                return self._write(rows, ledger, kept, options=options, watch=watch)
         except RaggedRows:
             again = replace(options, whole=True)
-        return self._import(
-            source, again, place, expected=expected, describe=describe, progress=progress
-        )
+        return self._import(opener, again, place, describe=describe, watch=watch)
 
     def _write(
         self,
-        csv: RowSource,
+        source: RowSource,
         ledger: IdLedger,
         place: Place,
         *,
         options: CsvOptions,
-        progress: Callable[[float], None] | None,
-    ) -> LocalTable:
-        with self._writer(csv.schema, place) as writer:
-            for batch in csv.batches():
+        watch: Watch | None,
+    ) -> StoredTable:
+        with self._writer(source.schema, place) as writer:
+            for batch in source.batches():
                 with on_disk(self._root):
                     writer.write(batch)
                     if not options.makes_ids:
                         ledger.add(batch.column(0))
-                if progress is not None:
-                    progress(csv.done)
+                if watch is not None:
+                    watch(writer.count, source.done)
             writer.seal()
             if repeated := ledger.repeated(writer.ids_at):
                 many = f"{'at least ' if repeated.at_least else ''}{repeated.count}"
                 reason = f"row {repeated.again + 1} repeats the id of row {repeated.first + 1}"
-                raise BadData(where=csv.where, reason=f"{reason}; rows that repeat an id: {many}")
-            if progress is not None:
-                progress(1.0)
+                reason = f"{reason}; rows that repeat an id: {many}"
+                raise BadData(where=source.where, reason=reason)
+            if watch is not None:
+                watch(writer.count, 1.0)
             return writer.close()
 
     def drop(self, namespace: str, name: str) -> None:
@@ -314,16 +366,10 @@ class LocalTableStore:
 
     def remove_files(self, entry: TableEntry) -> None:
         """Delete the rows of a table that the catalog has forgotten; readers keep what they map."""
-        shutil.rmtree(self._folder(entry), ignore_errors=True)
+        self._folder(entry)  # its address is checked
+        remove_all(self._root, entry.address, entry.parts_uri)
 
-    def sweep(self) -> int:
-        """Delete what killed writers left, and return how many; only while nothing is written."""
-        left = [p for p in self._root.iterdir() if p.name.startswith(NEW)]
-        for folder in left:
-            shutil.rmtree(folder, ignore_errors=True)
-        return len(left)
-
-    def _writer(self, schema: TableSchema, place: Place) -> LocalTableWriter[LocalTable]:
+    def _writer(self, schema: TableSchema, place: Place) -> LocalTableWriter[StoredTable]:
         return LocalTableWriter(self._root, schema=schema, place=place, keep=self._keep)
 
     def _check_free(self, place: Place) -> None:
@@ -332,12 +378,23 @@ class LocalTableStore:
         if not place.replace and self._catalog.find(place.namespace, place.name) is not None:
             raise TableExists(namespace=place.namespace, name=place.name)
 
-    def _keep(self, place: Place, schema: TableSchema, written: Written) -> LocalTable:
+    def _output_writer(self, schema: TableSchema, place: Place) -> TableWriter:
+        """Return a writer for what components make."""
+        return self._writer(schema, place)
+
+    def _keep(self, place: Place, schema: TableSchema, written: Written) -> StoredTable:
         """Move a complete folder to its address and tell the catalog, or delete it."""
-        entry = TableEntry(
+        entry = self._entry(place, schema, address=new_request_id(), written=written)
+        written.folder.rename(self._folder(entry))
+        return self._register(entry, place)
+
+    def _entry(
+        self, place: Place, schema: TableSchema, *, address: str, written: Written
+    ) -> TableEntry:
+        return TableEntry(
             namespace=place.namespace,
             name=place.name,
-            address=new_request_id(),
+            address=address,
             schema=schema,
             count=written.count,
             partitions=place.partitions,
@@ -349,19 +406,20 @@ class LocalTableStore:
             created_ms=self._clock.now_ms(),
             extra=place.extra,
         )
-        folder = self._folder(entry)
-        written.folder.rename(folder)
+
+    def _register(self, entry: TableEntry, place: Place) -> StoredTable:
+        """Tell the catalog of a complete table, or delete it."""
         old = self._catalog.drop(place.namespace, place.name) if place.replace else None
         try:
             self._catalog.register(entry)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            self.remove_files(entry)
             if old is not None:
                 self._catalog.register(old)
             raise
         if old is not None:
             self.remove_files(old)
-        return LocalTable(entry, folder=folder, store=self)
+        return self.table_of(entry)
 
     def _folder(self, entry: TableEntry) -> Path:
         if not _ADDRESS.fullmatch(entry.address):
@@ -377,14 +435,6 @@ def _link_or_copy(source: Path, target: Path) -> None:
         raise
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _given_names(entry: TableEntry) -> tuple[str, ...] | None:
-    """Return the names that somebody gave to the columns of a bound file without a head."""
-    names = entry.schema.names[1:] if entry.extend_sid else entry.schema.names
-    made = tuple(f"x{i}" for i in range(len(names)))
-    is_made = names == (made if entry.extend_sid else ("id", *made[:-1]))
-    return None if entry.have_head or is_made else names
 
 
 def _extra_of(entry: TableEntry, schema: TableSchema) -> dict[str, Any] | None:

@@ -28,6 +28,11 @@ class Statistics:
         for index, column in enumerate(self._columns, start=1):
             column.add(batch.column(index))
 
+    def merge(self, other: Statistics) -> None:
+        """Count what another one counted of further rows."""
+        for column, more in zip(self._columns, other._columns, strict=True):
+            column.merge(more)
+
     def facts(self) -> list[ColumnFacts]:
         """Return what was counted so far."""
         return [column.facts() for column in self._columns]
@@ -55,6 +60,15 @@ class _Column:
         else:
             self.missing += cells.null_count
             self.is_number = False
+
+    def merge(self, other: _Column) -> None:
+        self.rows += other.rows
+        self.missing += other.missing
+        self.is_number = self.is_number and other.is_number
+        self.least = min(self.least, other.least)
+        self.greatest = max(self.greatest, other.greatest)
+        self.sums += other.sums
+        self.has_gaps = self.has_gaps or other.has_gaps
 
     def _add_text(self, cells: pa.Array) -> None:
         numbers = None

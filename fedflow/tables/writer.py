@@ -15,14 +15,16 @@ import msgspec
 import pyarrow as pa
 from pyarrow import ipc
 
-from fedflow.base.errors import BadData, DiskFull
+from fedflow.app.data.row_folders import NEW
+from fedflow.base.errors import DiskFull
 from fedflow.base.ids import new_request_id
 from fedflow.base.reading import decode_as
-from fedflow.sdk.table import Table, TableKind, TableSchema
-from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS, Origin
+from fedflow.sdk.table import Table, TableSchema
+from fedflow.tables.catalog import Origin
+from fedflow.tables.preview import Preview
+from fedflow.tables.row_checks import RowCheck, empty_types
 from fedflow.tables.statistics import Statistics
 from fedflow.tables.statistics_file import write_facts
-from fedflow.tables.text import batch_rows
 from fedflow.tables.unique import Rows
 
 T = TypeVar("T", bound=Table)
@@ -30,8 +32,7 @@ T = TypeVar("T", bound=Table)
 BATCH_ROWS = 65_536
 META = b"fedflow"  #: key of the table's schema in the Arrow schema
 ROWS_FILE = "rows.arrow"
-NEW = ".new-"  #: begin of the folder of a table that is being written
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,10 +81,9 @@ class LocalTableWriter(Generic[T]):
         self._folder = root / f"{NEW}{new_request_id()}"
         self._sink: Any = None
         self._writer: Any = None
-        self._arrow_schema: Any = None
+        self._check = RowCheck(schema, where=f"table {place.namespace}.{place.name}")
         self._count = 0
-        self._preview: list[tuple[str, ...]] = []
-        self._preview_left = PREVIEW_CHARACTERS
+        self._preview = Preview(schema)
         self._statistics = Statistics(schema)
         self._sealed = False
         self._gone = False
@@ -102,27 +102,15 @@ class LocalTableWriter(Generic[T]):
         """
         if self._sealed or self._gone:
             raise ValueError("the table is closed")
-        self._check(batch.schema)
-        if batch.column(0).null_count:
-            raise self._bad("an id is null")
-        rows = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
-        rows = rows.replace_schema_metadata(None).cast(self._arrow_schema)
+        rows = self._check.checked(batch)
+        if self._writer is None:
+            self._begin(self._check.types)
         with self._cleanly(), on_disk(self._folder):
             for part in rows.to_batches(max_chunksize=BATCH_ROWS):
                 self._writer.write_batch(part)
-                self._look(part)
+                self._preview.look(part)
                 self._statistics.add(part)
                 self._count += part.num_rows
-
-    def _look(self, part: pa.RecordBatch) -> None:
-        """Keep the first rows as text, within the bounds of a preview."""
-        if self._preview_left <= 0 or len(self._preview) >= PREVIEW_ROWS:
-            return
-        for row in batch_rows(part.slice(0, PREVIEW_ROWS - len(self._preview)), self._schema):
-            self._preview_left -= sum(map(len, row))
-            if self._preview_left < 0:
-                return
-            self._preview.append(row)
 
     def seal(self) -> None:
         """Finish the file; no rows can be added, and `ids_at` can be asked. Raises: DiskFull."""
@@ -131,7 +119,7 @@ class LocalTableWriter(Generic[T]):
         if self._sealed:
             return
         if self._writer is None:
-            self._begin(_empty_schema(self._schema))
+            self._begin(empty_types(self._schema))
         with self._cleanly(), on_disk(self._folder):
             self._writer.close()
             self._sink.close()
@@ -157,7 +145,7 @@ class LocalTableWriter(Generic[T]):
         """
         if self._table is None:
             self.seal()
-            written = Written(folder=self._folder, count=self._count, preview=tuple(self._preview))
+            written = Written(folder=self._folder, count=self._count, preview=self._preview.rows)
             with self._cleanly():
                 self._table = self._keep(self._place, self._schema, written)
         return self._table
@@ -185,21 +173,8 @@ class LocalTableWriter(Generic[T]):
         else:
             self.discard()
 
-    def _check(self, schema: pa.Schema) -> None:
-        if tuple(schema.names) != self._schema.names:
-            raise self._bad(f"columns {schema.names} written, not {list(self._schema.names)}")
-        if self._arrow_schema is None:
-            if not pa.types.is_string(schema.field(0).type):
-                raise self._bad(f"ids are {schema.field(0).type}, not string")
-            self._begin(schema)
-        for given, kept in zip(schema, self._arrow_schema, strict=True):
-            if given.type != kept.type:
-                raise self._bad(f"column {given.name!r} is {given.type}, was {kept.type} before")
-
     def _begin(self, schema: pa.Schema) -> None:
-        fields = [pa.field(f.name, f.type) for f in schema]
-        self._arrow_schema = pa.schema(fields)
-        stored = self._arrow_schema.with_metadata({META: schema_json(self._schema)})
+        stored = schema.with_metadata({META: schema_json(self._schema)})
         with self._cleanly(), on_disk(self._folder):
             self._folder.mkdir(mode=0o700)
             self._sink = pa.OSFile(str(self._folder / ROWS_FILE), "wb")
@@ -212,9 +187,6 @@ class LocalTableWriter(Generic[T]):
         except BaseException:
             self.discard()
             raise
-
-    def _bad(self, reason: str) -> BadData:
-        return BadData(where=f"table {self._place.namespace}.{self._place.name}", reason=reason)
 
 
 def schema_json(schema: TableSchema) -> bytes:
@@ -229,12 +201,6 @@ def read_schema(text: bytes) -> TableSchema | None:
         return None
 
 
-def _empty_schema(schema: TableSchema) -> pa.Schema:
-    """Return the column types of a table that got no batch: text, and numbers for features."""
-    numbers = set(schema.columns) if schema.kind is TableKind.INSTANCES else set()
-    return pa.schema([(n, pa.float64() if n in numbers else pa.string()) for n in schema.names])
-
-
 def mapped(path: Path) -> Any:
     return pa.memory_map(str(path), "r")
 
@@ -245,6 +211,6 @@ def on_disk(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        if exc.errno in _NO_SPACE:
+        if exc.errno in NO_SPACE:
             raise DiskFull(path=path.parent if path.name.startswith(NEW) else path) from exc
         raise

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from fedflow.base.errors import BadData, TableExists, TableNotFound
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
+from fedflow.sdk.workers import Progress, no_progress
+from fedflow.testing.pickling import pickled
+
+T = TypeVar("T")
 
 BATCH_ROWS = 65_536
 
@@ -38,6 +44,7 @@ class MemoryTable:
         yield from self._rows.to_batches(max_chunksize=BATCH_ROWS)
 
     def read(self, columns: tuple[str, ...] | None = None) -> pa.Table:
+        self._check_known(columns or ())
         return self._rows if columns is None else self._rows.select(list(columns))
 
     def head(self, rows: int) -> pa.Table:
@@ -49,18 +56,70 @@ class MemoryTable:
         *,
         schema: TableSchema,
         name: str | None = None,
+        progress: Progress = no_progress,
     ) -> Table:
-        store = self._store or MemoryTableStore()
-        with store.create(schema, name=name) as writer:
-            for batch in self.to_batches():
-                writer.write(function(batch))
+        work = self._sent(function)
+        with self._new(schema, name) as writer:
+            for batch in self.to_batches() if self.count else _none(self._rows.schema):
+                writer.write(work(batch))
+            progress(1.0)
             return writer.close()
+
+    def fold_blocks(self, function: Callable[[pa.RecordBatch], T]) -> Iterator[T]:
+        return map(self._sent(function), self.to_batches())
+
+    def map_columns(
+        self, function: Callable[[str, pa.ChunkedArray], T], names: Sequence[str]
+    ) -> Iterator[T]:
+        work = self._sent(function)
+        self._check_known(names)
+        return (work(name, self._rows.column(name)) for name in names)
+
+    def take(
+        self,
+        rows: NDArray[np.int64],
+        *,
+        schema: TableSchema | None = None,
+        made: pa.Table | None = None,
+        name: str | None = None,
+        progress: Progress = no_progress,
+    ) -> Table:
+        if len(rows) and int(rows.max()) >= self.count:
+            raise IndexError(f"row {rows.max()} of {self.count}")
+        if made is not None and made.num_rows != len(rows):
+            raise ValueError(f"{made.num_rows} made rows for {len(rows)} positions")
+        wanted = self.schema if schema is None else schema
+        new = {} if made is None else dict(zip(made.column_names, made.columns))
+        old = [column for column in wanted.names if column not in new]
+        self._check_known(old)
+        at = pa.array(rows, pa.int64(), mask=np.asarray(rows) < 0)
+        columns = new | {column: self._rows.column(column).take(at) for column in old}
+        with self._new(wanted, name) as writer:
+            writer.write(pa.table({column: columns[column] for column in wanted.names}))
+            progress(1.0)
+            return writer.close()
+
+    def _new(self, schema: TableSchema, name: str | None) -> TableWriter:
+        return (self._store or MemoryTableStore()).create(schema, name=name)
+
+    def _sent(self, function: Callable[..., T]) -> Callable[..., T]:
+        return pickled(function) if self._store is None or self._store.pickles else function
+
+    def _check_known(self, columns: Sequence[str]) -> None:
+        if unknown := sorted(set(columns) - set(self.schema.names)):
+            where = f"table {self.namespace}.{self.name}"
+            raise BadData(where=where, reason=f"it has no columns {unknown}")
 
 
 class MemoryTableStore:
-    """A party's tables, kept until the store is dropped; not for several threads at once."""
+    """A party's tables, kept until the store is dropped; not for several threads at once.
 
-    def __init__(self, output_namespace: str = "output") -> None:
+    Functions of blocks and columns are pickled first, as a cluster would: what they change outside
+    of themselves is lost. `pickles` false: they are not, where tests need to look into one.
+    """
+
+    def __init__(self, output_namespace: str = "output", *, pickles: bool = True) -> None:
+        self.pickles = pickles
         self._tables: dict[tuple[str, str], MemoryTable] = {}
         self._output_namespace = output_namespace
         self._numbers = itertools.count()
@@ -112,7 +171,7 @@ class MemoryTableStore:
 
 
 class _MemoryWriter:
-    """Collects batches until `close`."""
+    """Collects rows until `close`."""
 
     def __init__(
         self, store: MemoryTableStore, *, schema: TableSchema, namespace: str, name: str
@@ -121,7 +180,7 @@ class _MemoryWriter:
         self._schema = schema
         self._namespace = namespace
         self._name = name
-        self._batches: list[pa.RecordBatch] = []
+        self._parts: list[pa.Table] = []
         self._table: Table | None = None
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
@@ -131,13 +190,13 @@ class _MemoryWriter:
                 where=f"table {self._namespace}.{self._name}",
                 reason=f"columns {batch.schema.names} written, not {list(self._schema.names)}",
             )
-        self._batches.extend(batch.to_batches() if isinstance(batch, pa.Table) else [batch])
+        self._parts.append(batch if isinstance(batch, pa.Table) else pa.table(batch))
 
     def close(self) -> Table:
         """Finish and return the table; a second call returns it again."""
         if self._table is None:
-            if self._batches:
-                rows = pa.Table.from_batches(self._batches)
+            if self._parts:
+                rows = pa.concat_tables(self._parts)
             else:
                 rows = pa.table({name: pa.array([], pa.string()) for name in self._schema.names})
             self._table = self._store._keep(
@@ -156,6 +215,10 @@ class _MemoryWriter:
     ) -> None:
         if kind is None:
             self.close()
+
+
+def _none(schema: pa.Schema) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)]
 
 
 def _guess(rows: pa.Table) -> TableSchema:

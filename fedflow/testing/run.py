@@ -11,12 +11,14 @@ from typing import Any
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors import PeerFailed
+from fedflow.compute.local import LocalWorkers
 from fedflow.domain.site import Site
 from fedflow.sdk.component import ComponentSpec, spec_of
 from fedflow.sdk.context import Checkpoints, Context, Inputs
 from fedflow.sdk.outputs import Outputs
 from fedflow.sdk.params import check_params, check_planned
 from fedflow.sdk.table import TableStore
+from fedflow.sdk.workers import Workers
 from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
@@ -44,6 +46,7 @@ def run_component(
     inputs: Mapping[Site, Inputs] | None = None,
     tables: Mapping[Site, TableStore] | None = None,
     cores: int = 1,
+    workers: Mapping[Site, Workers] | None = None,
     timeout_s: float = 50.0,
     federation: LocalFederation | None = None,
     only: Iterable[Site] | None = None,
@@ -76,6 +79,7 @@ def run_component(
             tables=(tables or {}).get(site) or MemoryTableStore(),
             work_dir=work_dir / site.key,
             cores=cores,
+            workers=(workers or {}).get(site) or LocalWorkers(cores),
             job_id=job_id,
             checkpoints=(checkpoints or {}).get(site) or MemoryCheckpoints(),
             task_version=task_version,
@@ -127,6 +131,7 @@ class _SiteRun:
         tables: TableStore,
         work_dir: Path,
         cores: int,
+        workers: Workers,
         job_id: str,
         checkpoints: Checkpoints,
         task_version: int,
@@ -141,6 +146,7 @@ class _SiteRun:
         self._tables = tables
         self._work_dir = work_dir
         self._cores = cores
+        self._workers = workers
         self._job_id = job_id
         self._checkpoints = checkpoints
         self._task_version = task_version
@@ -187,6 +193,7 @@ class _SiteRun:
             checkpoints=self._checkpoints,
             work_dir=self._work_dir,
             cores=self._cores,
+            workers=self._workers,
             log=logging.getLogger(f"fedflow.task.{name}.{self.site.key}"),
             output_names=self._output_names,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from typing import IO, Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from flask import Response, request, send_file
@@ -13,6 +13,7 @@ from flask import Response, request, send_file
 from fedflow.app.scheduling.submissions import Submitted
 from fedflow.base.errors import BadRequest, FedflowError
 from fedflow.domain.site import Site
+from fedflow.web.current import built
 from fedflow.wire import envelope
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -82,8 +83,14 @@ def submitted(job: Submitted, **more: Any) -> Response:
 
 
 def board_url(job_id: str, site: Site) -> str:
-    """Return the address of a job's page in FATE's form, at the server as the client calls it."""
+    """Return the address of a job's page, at the server as the client calls it.
+
+    A server without a board gives FATE-Board's form, which a proxy may lead to one.
+    """
     asked = urlsplit(request.host_url)
     host = asked.netloc if asked.port else f"{asked.netloc}:{_PORTS.get(asked.scheme, 80)}"
+    if built().settings.board is not None:
+        place = "/".join(quote(part, safe="") for part in (job_id, site.role.value, site.party_id))
+        return f"{asked.scheme}://{host}/board/jobs/{place}"
     chosen = urlencode({"job_id": job_id, "role": site.role.value, "party_id": site.party_id})
     return f"{asked.scheme}://{host}/index.html#/dashboard?{chosen}"

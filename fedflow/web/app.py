@@ -10,18 +10,24 @@ from flask import Blueprint, Flask
 from fedflow.app.services import Services
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.web import current, errors
+from fedflow.web.account import account
 from fedflow.web.auth import ClientAuthentication
+from fedflow.web.board.blueprints import BLUEPRINTS as BOARD
+from fedflow.web.board.page import prepare
 from fedflow.web.checkpoint import checkpoint
 from fedflow.web.component import component
 from fedflow.web.data import data
 from fedflow.web.docs import docs
+from fedflow.web.fate_board import fateboard
 from fedflow.web.forward import forward
 from fedflow.web.health import health
 from fedflow.web.job import job
 from fedflow.web.job_control import job_control
+from fedflow.web.job_delete import job_delete
 from fedflow.web.job_history import job_history
 from fedflow.web.job_lists import job_lists
 from fedflow.web.job_logs import job_logs
+from fedflow.web.job_tag import job_tag
 from fedflow.web.key import key
 from fedflow.web.log import log
 from fedflow.web.model import model
@@ -47,6 +53,7 @@ from fedflow.web.version import version
 from fedflow.wire.paths import PREFIX
 
 BLUEPRINTS: Final[tuple[Blueprint, ...]] = (
+    account,
     checkpoint,
     component,
     data,
@@ -55,9 +62,11 @@ BLUEPRINTS: Final[tuple[Blueprint, ...]] = (
     initiator,
     job,
     job_control,
+    job_delete,
     job_history,
     job_lists,
     job_logs,
+    job_tag,
     key,
     log,
     model,
@@ -102,6 +111,9 @@ def create_app(
     errors.register(app)
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))
-    for blueprint in (health, *more):
+    board = () if settings.board is None else BOARD
+    if board:
+        prepare(app)
+    for blueprint in (health, fateboard, *board, *more):
         app.register_blueprint(blueprint)
     return app

@@ -58,14 +58,14 @@ def _refuse_other_pages() -> None:
         return
     try:
         page = urlsplit(origin)
-        own = page.netloc == request.host and _is_address(page.hostname or "")
+        own = page.netloc == request.host and is_address(page.hostname or "")
     except ValueError:
         own = False
     if not own:
         raise NotAuthenticated(reason=f"web pages of {origin[:100]} may not call this server")
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
     """Tell whether `host` is an address or localhost: a name could be pointed at this machine."""
     try:
         ip_address(host)

@@ -85,7 +85,7 @@ class WriterBody(Body, frozen=True):
     output_namespace: Text | None = None
     output_name: Text | None = None
     storage_engine: str | None = None
-    address: Any = None
+    address: dict[str, Any] | None = None
     drop: Flag = Flag(0)
 
 
@@ -140,13 +140,14 @@ def data_download(body: DownloadBody) -> Response:
 
 @route(data, "/writer", body=WriterBody, data=TransferRow)
 def data_writer(body: WriterBody) -> Response:
-    """Start the job that makes a table with the rows of another one."""
+    """Start the job that makes a table with the rows of another one, here or elsewhere."""
     job = services().data.transfers.write(
         body.namespace,
         body.table_name,
         output_namespace=body.output_namespace,
         output_name=body.output_name,
         storage_engine=body.storage_engine,
+        address=body.address,
         drop=bool(body.drop),
     )
     return submitted(job, table_name=body.table_name, namespace=body.namespace)

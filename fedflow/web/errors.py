@@ -14,9 +14,11 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from fedflow.base.errors import FedflowError, NotAuthenticated, NotSupportedYet, RouteNotFound
 from fedflow.web.answers import answer, status_error, status_refusal
+from fedflow.web.board.page import not_found
+from fedflow.web.current import built
 from fedflow.web.later import is_later
 from fedflow.web.routes import Style, declaration
-from fedflow.wire import envelope
+from fedflow.wire import envelope, fate_board
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +36,10 @@ def _known(exc: Exception) -> Response:
         "%s %s refused: %s", request.method, request.path, exc.message,
         extra={"action": "refuse", "code": exc.code},
     )  # fmt: skip
-    if not _by_status():
+    style = _style()
+    if style is Style.BOARD:
+        return answer(fate_board.failure(exc))
+    if style is not Style.STATUS:
         return answer(envelope.failure(exc))
     if isinstance(exc, NotAuthenticated):  # its retcode is the same everywhere
         return answer(envelope.failure(exc), status=exc.http)
@@ -43,6 +48,8 @@ def _known(exc: Exception) -> Response:
 
 def _http(exc: Exception) -> Response:
     if isinstance(exc, (NotFound, MethodNotAllowed)):
+        if request.path.startswith("/board/") and built().settings.board is not None:
+            return not_found()
         return answer(envelope.failure(_no_route(request.method, request.path)))
     assert isinstance(exc, HTTPException)  # noqa: S101  # registered for it
     return status_refusal(exc.code or 500, exc.description)
@@ -59,10 +66,13 @@ def _unexpected(exc: Exception) -> Response:
         "%s %s failed", request.method, request.path,
         exc_info=exc, extra={"action": "view_failed"},
     )  # fmt: skip
-    return answer(envelope.internal_error(), status=500 if _by_status() else 200)
+    style = _style()
+    if style is Style.BOARD:
+        return answer(fate_board.defect())
+    return answer(envelope.internal_error(), status=500 if style is Style.STATUS else 200)
 
 
-def _by_status() -> bool:
-    """Tell whether the route that serves this request answers errors with their HTTP status."""
+def _style() -> Style:
+    """Return how the route that serves this request answers errors."""
     declared = declaration(current_app.view_functions.get(request.endpoint or ""))
-    return declared is not None and declared.style is Style.STATUS
+    return Style.IN_BAND if declared is None else declared.style

@@ -50,6 +50,7 @@ class HttpSettings:
 
     threads: int = 16  #: views that run at once
     looks: frozenset[str] = frozenset()  #: paths whose views only look
+    pages: str = "/board/"  #: GETs of what is below it only look, too
     look_threads: int = 2  #: such views that run at once, in threads of their own
     connections: int = 1000  #: open connections
     idle_s: int = 120  #: a silent connection is closed after this time, seconds
@@ -185,6 +186,7 @@ class _Dispatcher:
 
     def __init__(self, settings: HttpSettings, *, name: str) -> None:
         self._paths = settings.looks
+        self._pages = settings.pages
         self._views = _Threads(name)
         self._views.set_thread_count(settings.threads)
         self._looks = _Threads(f"{name}-look")
@@ -193,9 +195,16 @@ class _Dispatcher:
 
     def add_task(self, channel: Any) -> None:
         """Queue the first request of a connection."""
-        path = getattr(channel.requests[0], "path", "")
-        threads = self._looks if path.rstrip("/") in self._paths else self._views
+        request = channel.requests[0]
+        looks = bool(self._paths) and self._only_looks(request)
+        threads = self._looks if looks else self._views
         threads.add_task(channel)
+
+    def _only_looks(self, request: Any) -> bool:
+        path = getattr(request, "path", "")
+        if path.startswith(self._pages):
+            return getattr(request, "command", "") in ("GET", "HEAD")
+        return path.rstrip("/") in self._paths
 
     def shutdown(self, *, cancel_pending: bool, timeout: float) -> None:
         """End the threads; at most `timeout` seconds are waited for each kind."""

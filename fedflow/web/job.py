@@ -122,7 +122,7 @@ def update(body: NotesBody) -> Response:
 
 @route(job, "/config", body=ShareBody, data=JobConfig)
 def config(body: ShareBody) -> Response:
-    """Return what a job was submitted with."""
+    """Return what a job was submitted with; of the conf, the part that this site may see."""
     found = _share(body)
     if found is None:
         return refusal(envelope.ARGUMENT_ERROR, "find job failed")
@@ -130,8 +130,8 @@ def config(body: ShareBody) -> Response:
         {
             "job_id": found.key.job_id,
             "dsl": found.dsl,
-            "runtime_conf": found.conf,
-            "train_runtime_conf": found.train_conf,
+            "runtime_conf": fields.seen_conf(found, found.conf),
+            "train_runtime_conf": fields.seen_conf(found, found.train_conf),
             "model_info": _model_info(found),
         }
     )

@@ -69,6 +69,7 @@ class JobPageBody(PageBody, frozen=True):
     description: Text | None = None
     party_id: Text | None = None
     partner: Text | None = None
+    tag: Text | None = None  #: one that people gave the job, whole; fedflow's own
 
 
 class TaskPageBody(PageBody, frozen=True):
@@ -99,6 +100,7 @@ def list_job(body: JobPageBody) -> Response:
         party_id_part=body.party_id or None,
         description_part=body.description or None,
         partner_part=body.partner or None,
+        tag=body.tag or None,
         order=page.order,
         limit=page.limit,
         offset=page.offset,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tarfile
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from flask import Blueprint, Response
 
-from fedflow.base.errors import BadRequest, JobNotFound, NoData
-from fedflow.web.answers import download, status_refusal, success
+from fedflow.base.errors import JobNotFound, NoData
+from fedflow.web import downloads
+from fedflow.web.answers import status_refusal, success
 from fedflow.web.auth import require_client
 from fedflow.web.current import services
 from fedflow.web.job import JobBody
@@ -49,23 +49,12 @@ def _logs(job_id: str) -> Response:
     folder = services().jobs.log_dir(job_id)
     if not folder.is_dir():
         raise JobNotFound(job_id=job_id)
-    content = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it was sent
-    try:
-        _pack(folder, content)
-    except OSError as exc:
-        content.close()
-        raise BadRequest(reason=f"the logs cannot be read: {exc.strerror}") from exc
-    return download(content, f"job_{job_id}_log.tar.gz")
+    return downloads.logs(_files(folder), f"job_{job_id}_log.tar.gz")
 
 
-def _pack(folder: Path, target: IO[bytes]) -> None:
-    """Write the regular files below `folder`; a log that grows meanwhile is cut where it was."""
-    with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as tar:
-        for path in sorted(folder.rglob("*")):
-            if path.is_symlink() or not path.is_file():
-                continue
+def _files(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the regular files below a folder, each open until the next."""
+    for path in sorted(folder.rglob("*")):
+        if not path.is_symlink() and path.is_file():
             with path.open("rb") as log:
-                info = tar.gettarinfo(arcname=str(path.relative_to(folder)), fileobj=log)
-                info.uid = info.gid = 0
-                info.uname = info.gname = ""
-                tar.addfile(info, log)
+                yield str(path.relative_to(folder)), log

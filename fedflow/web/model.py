@@ -22,7 +22,7 @@ from fedflow.web.model_bodies import PartyModelBody, ShareBody, named_share
 from fedflow.web.routes import Style, route
 from fedflow.web.spool import Spool
 from fedflow.wire import envelope
-from fedflow.wire.model_fields import dag_rows, model_row
+from fedflow.wire.model_fields import dag_rows, model_row, seen_conf
 
 model = Blueprint("model", __name__, url_prefix="/model")
 model.before_request(require_client)
@@ -158,7 +158,7 @@ def query_detail(body: VersionBody) -> Response:
     version = next((v for v in found if v.key.site.role is Role.GUEST), found[0])
     return success(
         {
-            "runtime_conf": version.train_conf,
+            "runtime_conf": seen_conf(version, version.train_conf),
             "dsl": version.train_dsl,
             "inference_dsl": version.inference_dsl,
             "component_info": dag_rows(version.train_dsl),

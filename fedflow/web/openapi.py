@@ -77,6 +77,8 @@ class Operation:
     @property
     def tag(self) -> str:
         """Return the noun it belongs to; what stands beside `/v1` is about the server."""
+        if self.route.style is Style.BOARD:
+            return "fateboard"
         under = self.rule.rule.removeprefix(PREFIX + "/")
         return re.split(r"[/.]", under)[0] if under != self.rule.rule else "server"
 
@@ -187,6 +189,8 @@ def _form(route: Route, schemas: _Schemas) -> Json:
 def _responses(route: Route, schemas: _Schemas) -> Json:
     failure = {"$ref": _REF.format(name="StatusFailure")}
     answers: Json = {"200": _ok(route, schemas)}
+    if route.style is Style.BOARD:
+        return answers
     if route.bare:
         answers["503"] = _json_answer("The server cannot take jobs.", schemas.of(route.data))
         return answers
@@ -202,7 +206,9 @@ def _ok(route: Route, schemas: _Schemas) -> Json:
     if route.produces is not None:
         whatever = {} if route.produces == JSON_TYPE else {"type": "string"}
         content[route.produces] = {"schema": whatever}
-    if route.bare:
+    if route.style is Style.BOARD:
+        content.setdefault(JSON_TYPE, {"schema": _of_board(route, schemas)})
+    elif route.bare:
         content[JSON_TYPE] = {"schema": schemas.of(route.data)}
     elif route.data is not None or route.produces is None:
         success = _success(route, schemas)
@@ -212,6 +218,18 @@ def _ok(route: Route, schemas: _Schemas) -> Json:
         )
     described = "The file." if route.produces else "Success, or an error with its retcode."
     return {"description": described, "content": content}
+
+
+def _of_board(route: Route, schemas: _Schemas) -> Json:
+    """Return the schema of FATE-Board's envelope; `data` is null where there is none."""
+    shown = {"type": "null"} if route.data is None else schemas.of(route.data)
+    members: Json = {
+        "code": {"type": "integer"},
+        "msg": _TEXT,
+        "data": {"anyOf": [shown, {"type": "null"}]},
+        "error": {"$ref": _REF.format(name="Error")},
+    }
+    return _object(members, required=("code", "msg", "data"))
 
 
 def _success(route: Route, schemas: _Schemas) -> Json:

@@ -11,8 +11,9 @@ from flask import Blueprint, Response
 
 from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text, site_of
+from fedflow.web.bodies import Body, Text
 from fedflow.web.current import services
+from fedflow.web.job import ShareBody
 from fedflow.web.routes import Style, route
 from fedflow.wire.fields import job_row
 
@@ -24,14 +25,6 @@ class PathBody(Body, frozen=True):
     """A file that a submit wrote below the server's folder `jobs`."""
 
     config_path: Text
-
-
-class SiteBody(Body, frozen=True):
-    """One site's share of a job."""
-
-    job_id: Text
-    role: Text
-    party_id: Text
 
 
 class JobConfigRow(TypedDict):
@@ -49,11 +42,11 @@ def load(body: PathBody) -> Response:
 
 
 @route(
-    operation, "/operation/job_config/get", body=SiteBody, data=JobConfigRow, style=Style.STATUS
+    operation, "/operation/job_config/get", body=ShareBody, data=JobConfigRow, style=Style.STATUS
 )  # fmt: skip
-def job_config(body: SiteBody) -> Response:
+def job_config(body: ShareBody) -> Response:
     """Return DSL and configuration of one site's share of a job."""
-    site = site_of(body.role, body.party_id)
+    site = body.site
     row = job_row(services().administration.job_files.job(body.job_id, site))
     names = ("dsl", "runtime_conf", "runtime_conf_on_party", "train_runtime_conf")
     return success({name: row[f"f_{name}"] for name in names})

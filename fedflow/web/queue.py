@@ -37,8 +37,9 @@ class QueueRow(TypedDict):
     priority: int
     since: int  #: milliseconds since the epoch
     starving: bool  #: it has waited so long that it goes before jobs of any priority
-    cores: int  #: that it needs of this server's engine
+    cores: int  #: that it needs of this server's machine
     memory: int  #: MiB
+    spark_cores: int  #: that it needs of this server's Spark cluster
     reason: dict[str, Any]
 
 
@@ -72,6 +73,7 @@ def _row(place: Place) -> QueueRow:
         "starving": place.starves,
         "cores": job.need.cores,
         "memory": job.need.memory,
+        "spark_cores": job.need.spark,
         "reason": {
             "code": reason.code,
             "message": reason.message,

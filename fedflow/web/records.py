@@ -260,4 +260,5 @@ class Readiness(TypedDict, total=False):
     executor: Any
     outbox: Any
     cores: Any
+    spark_cores: Any  #: only with a Spark cluster
     unreachable: list[str]  #: parties whose circuit is open; the server is ready nevertheless

@@ -1,4 +1,7 @@
-"""`/v1/resource`: the cores of this server. Source: `reference/flow-rest-api.md` section 2.7."""
+"""`/v1/resource`: the cores of this server's engines.
+
+Source: `reference/flow-rest-api.md` section 2.7.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,7 @@ class JobCores(TypedDict):
     party_id: str
     core: int
     memory: int
+    engine: str
 
 
 class EngineRow(TypedDict):
@@ -58,7 +62,8 @@ class ResourceView(TypedDict):
     """Who holds the cores of this server."""
 
     use_resource_job: list[JobCores]
-    computing_engine_resource: EngineRow
+    computing_engine_resource: EngineRow  #: of the engine that was asked for
+    engines: list[EngineRow]  #: all of this server
 
 
 class ReturnRow(TypedDict):
@@ -73,13 +78,18 @@ class ReturnRow(TypedDict):
 
 @route(resource, "/query", body=ResourceBody, data=ResourceView)
 def query(body: ResourceBody) -> Response:
-    """Return the computing engine, and the jobs that hold cores of it."""
-    engine, jobs = services().resources.query(
+    """Return the computing engines, and the jobs that hold cores of the one that is asked for, by
+    default of all.
+    """
+    found = services().resources.query(
         in_use=bool(body.resource_in_use), engine_name=body.engine_name
     )
-    rows = [fields.job_cores_row(job) for job in jobs]
     return success(
-        {"use_resource_job": rows, "computing_engine_resource": fields.engine_row(engine)}
+        {
+            "use_resource_job": [fields.job_cores_row(job) for job in found.jobs],
+            "computing_engine_resource": fields.engine_row(found.engine),
+            "engines": [fields.engine_row(engine) for engine in found.engines],
+        }
     )
 
 

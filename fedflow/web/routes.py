@@ -34,6 +34,7 @@ class Style(StrEnum):
 
     IN_BAND = "in-band"  #: HTTP 200 and a retcode
     STATUS = "status"  #: the error's HTTP status; clients take exactly 200 as the file
+    BOARD = "board"  #: HTTP 200, and FATE-Board's `code`
 
 
 class Access(StrEnum):

@@ -5,7 +5,6 @@ What is made of elsewhere, and where a table comes from: `web/table_sources.py`.
 
 from __future__ import annotations
 
-import tempfile
 from typing import Any, Final, TypedDict
 
 from flask import Blueprint, Response
@@ -19,10 +18,13 @@ from fedflow.base.errors import (
     TableNotFound,
 )
 from fedflow.domain.records import TableRecord
-from fedflow.web.answers import download, refusal, success
+from fedflow.domain.table_lists import TableFilter, TableOrder
+from fedflow.web import downloads
+from fedflow.web.answers import refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, NoBody, Text, Whole, site_of
+from fedflow.web.bodies import Body, Flag, NoBody, Text, Whole, Words, site_of
 from fedflow.web.current import services
+from fedflow.web.job import ShareBody
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
 
@@ -30,6 +32,8 @@ table = Blueprint("table", __name__, url_prefix="/table")
 table.before_request(require_client)
 
 MAX_PREVIEW: Final = 100
+MAX_LISTED: Final = 1000  #: tables of one answer
+MAX_OFFSET: Final = 10**9
 _NO_TABLE: Final = "no find table"  #: fate_test compares this sentence
 
 
@@ -72,12 +76,17 @@ class DownloadBody(NamesBody, frozen=True):
     head: Flag = Flag(1)
 
 
-class SiteBody(Body, frozen=True):
-    """One site's share of a job."""
+class ListBody(Body, frozen=True):
+    """Which tables, in which order, and which part of the list."""
 
-    job_id: Text
-    role: Text
-    party_id: Text
+    part: Text | None = None
+    namespace: Text | None = None
+    origin: Words | None = None
+    disabled: Flag | None = None
+    order: Text = Text(TableOrder.CREATED.value)
+    descending: Flag = Flag(1)
+    limit: Whole = Whole(50)
+    offset: Whole = Whole(0)
 
 
 class TableName(TypedDict):
@@ -95,10 +104,28 @@ class TableInfo(TypedDict, total=False):
     enable: bool
     origin: str
     extend_sid: bool
+    engine: str
     address: dict[str, Any]
     created: int
     made_by: dict[str, Any] | None
     columns: list[dict[str, Any]]
+
+
+class ListedTable(TypedDict):
+    table_name: str
+    namespace: str
+    count: int
+    columns: int
+    partition: int
+    origin: str
+    engine: str
+    enable: bool
+    created: int
+
+
+class ListedTables(TypedDict):
+    count: int
+    tables: list[ListedTable]
 
 
 class ComponentTables(TypedDict):
@@ -157,14 +184,39 @@ def _delete_outputs(body: DeleteBody, job_id: str) -> Response:
     return success({**_name_row(dropped[0]), "tables": [_name_row(t) for t in dropped]})
 
 
-@route(table, "/list", body=SiteBody, data=dict[str, ComponentTables])
-def list_tables(body: SiteBody) -> Response:
+@route(table, "/list", body=ShareBody, data=dict[str, ComponentTables])
+def list_tables(body: ShareBody) -> Response:
     """Return what each component of a job reads at one site, and the tables that it made."""
-    site = site_of(body.role, body.party_id)
+    site = body.site  # an unknown role is a bad request, not a job without tables
     try:
         return success(services().data.tables.of_job(body.job_id, site))
     except JobNotFound as exc:
         return refusal(envelope.ARGUMENT_ERROR, f"{exc.message} {exc.hint}", error=exc)
+
+
+@route(table, "/list/all", body=ListBody, data=ListedTables)
+def list_all(body: ListBody) -> Response:
+    """Return this party's tables, at most 1,000 at a time, and how many fit in all.
+
+    `order` is `created`, `name` or `rows`.
+    """
+    if not 0 <= body.limit <= MAX_LISTED or not 0 <= body.offset <= MAX_OFFSET:
+        raise BadRequest(reason=f"`limit` must be between 0 and {MAX_LISTED}, `offset` not below 0")
+    if str(body.order) not in [one.value for one in TableOrder]:
+        raise BadRequest(reason=f"`order` must be one of {', '.join(TableOrder)}")
+    which = TableFilter(
+        part=body.part or None,
+        namespace=body.namespace,
+        origins=None if body.origin is None else tuple(body.origin),
+        disabled=None if body.disabled is None else bool(body.disabled),
+        order=TableOrder(body.order),
+        descending=bool(body.descending),
+        limit=body.limit,
+        offset=body.offset,
+    )
+    found, count = services().data.table_pages.listed(which)
+    rows = [fields.listed_table_row(one) for one in found]
+    return success({"count": count, "tables": rows})
 
 
 @route(table, "/preview", body=PreviewBody, data=Preview, style=Style.STATUS)
@@ -186,13 +238,12 @@ def preview(body: PreviewBody) -> Response:
 def table_download(body: DownloadBody) -> Response:
     """Return a table as tar.gz with `table.csv` and `table.meta`; HTTP 210 if there is none."""
     namespace, name = body.names
-    content = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it was sent
-    try:
-        services().data.tables.write_archive(namespace, name, content, head=bool(body.head))
-    except BaseException:
-        content.close()
-        raise
-    return download(content, f"table_{_file_word(namespace)}_{_file_word(name)}.tar.gz")
+    return downloads.made(
+        lambda content: services().data.tables.write_archive(
+            namespace, name, content, head=bool(body.head)
+        ),
+        f"table_{downloads.file_word(namespace)}_{downloads.file_word(name)}.tar.gz",
+    )
 
 
 @route(table, "/disable", body=NamesBody, data=list[TableName])
@@ -236,8 +287,3 @@ def _nothing(exc: FedflowError) -> Response:
 
 def _name_row(found: TableRecord) -> TableName:
     return {"table_name": found.name, "namespace": found.namespace}
-
-
-def _file_word(name: str) -> str:
-    """Return a name as part of a file's name: no separators, and no leading dot."""
-    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:100]

@@ -12,7 +12,7 @@ from flask import Blueprint, Response
 from fedflow.app.data.bindings import Binding
 from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, Text, Whole
+from fedflow.web.bodies import Body, Flag, NoBody, Text, Whole
 from fedflow.web.current import services
 from fedflow.web.routes import route
 from fedflow.web.table import TableName
@@ -59,6 +59,13 @@ class ConnectorNameBody(Body, frozen=True):
     connector_name: Text
 
 
+class ConnectorTestBody(Body, frozen=True):
+    """Which connector, and what to read with it; of MYSQL by default nothing that people made."""
+
+    connector_name: Text
+    address: dict[str, Any] | None = None
+
+
 class TrackedBody(Body, frozen=True):
     """Which table."""
 
@@ -88,6 +95,16 @@ class ConnectorRow(TypedDict):
     connector_name: str
     engine: str
     connector_info: dict[str, Any]
+
+
+class ConnectorName(TypedDict):
+    connector_name: str
+    engine: str
+    created: int
+
+
+class TriedRow(TypedDict):
+    columns: list[str]
 
 
 class SourceRow(TypedDict):
@@ -133,14 +150,36 @@ def bind(body: BindBody) -> Response:
 @route(table_sources, "/connector/create", body=ConnectorBody)
 def connector_create(body: ConnectorBody) -> Response:
     """Store how another storage is reached; it replaces an older connector of that name."""
-    services().data.bindings.put_connector(body.connector_name, body.engine, body.connector_info)
+    services().data.connectors.put(body.connector_name, body.engine, body.connector_info)
     return success()
 
 
 @route(table_sources, "/connector/query", body=ConnectorNameBody, data=ConnectorRow)
 def connector_query(body: ConnectorNameBody) -> Response:
     """Return a connector; what could be a credential is hidden."""
-    return success(fields.connector_row(services().data.bindings.connector(body.connector_name)))
+    return success(fields.connector_row(services().data.connectors.get(body.connector_name)))
+
+
+@route(table_sources, "/connector/list", data=list[ConnectorName])
+def connector_list(_body: NoBody) -> Response:
+    """Return the names and engines of all connectors."""
+    found = services().data.connectors.all()
+    rows = [{"connector_name": c.name, "engine": c.engine, "created": c.created_ms} for c in found]
+    return success(rows)
+
+
+@route(table_sources, "/connector/delete", body=ConnectorNameBody)
+def connector_delete(body: ConnectorNameBody) -> Response:
+    """Forget a connector that no table needs."""
+    services().data.connectors.delete(body.connector_name)
+    return success()
+
+
+@route(table_sources, "/connector/test", body=ConnectorTestBody, data=TriedRow)
+def connector_test(body: ConnectorTestBody) -> Response:
+    """Reach a storage with a connector, and an address that completes it; nothing is stored."""
+    columns = services().data.bindings.try_connector(body.connector_name, body.address or {})
+    return success({"columns": columns})
 
 
 # --- provenance -----------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 TAGS: Final = {
+    "board": "Accounts of people who sign in to the board.",
     "checkpoint": "Models as they stood while a task was running.",
     "component": "The component modules that jobs are made of.",
     "data": "Files that become tables, and tables that become files.",
     "docs": "This description.",
+    "fateboard": "What FATE-Board's endpoints answer, for programs that ask those.",
     "forward": "Requests that are passed on to a registered server.",
     "info": "Who this server is, and whether others can be reached.",
     "job": "Submit, look at, stop and repeat jobs and their tasks.",

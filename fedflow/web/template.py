@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-
 from flask import Blueprint, Response
 
-from fedflow.base.errors import FedflowError
-from fedflow.web.answers import download
+from fedflow.web import downloads
 from fedflow.web.auth import require_client
 from fedflow.web.bodies import Body, Flag
 from fedflow.web.current import services
@@ -26,10 +23,4 @@ class TemplateBody(Body, frozen=True):
 @route(template, "/download", body=TemplateBody, style=Style.STATUS, produces="application/gzip")
 def templates(_body: TemplateBody) -> Response:
     """Return examples of jobs with their data, and of conf files, as tar.gz."""
-    content = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it was sent
-    try:
-        services().administration.templates.write(content)
-    except (FedflowError, OSError):
-        content.close()
-        raise
-    return download(content, "template.tar.gz")
+    return downloads.made(services().administration.templates.write, "template.tar.gz")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from flask import Blueprint, Response, request
 
 from fedflow.base.errors import BadRequest, ForbiddenRoute, MissingArgument
 from fedflow.domain.records import TaskKey
+from fedflow.domain.storages import connection_to_json
 from fedflow.web.answers import success
 from fedflow.web.auth import PARTY_FLAG, task_token
 from fedflow.web.bodies import Body, Flag, OpenBody, Text
@@ -15,6 +16,8 @@ from fedflow.web.current import services
 from fedflow.web.routes import Access, route
 from fedflow.wire.fields import table_to_wire
 from fedflow.wire.paths import WORKER_COMMANDS, parse_worker_path, task_of
+
+OVER_UNIX: Final = "localhost"  #: REMOTE_ADDR of a unix socket; others have an address there
 
 tracker = Blueprint("tracker", __name__)
 
@@ -27,6 +30,13 @@ class NamesBody(Body, frozen=True):
     job_id: Text | None = None
     component_name: Text | None = None
     data_name: Text | None = None
+
+
+class BoundBody(Body, frozen=True):
+    """Which table."""
+
+    namespace: Text
+    table_name: Text
 
 
 class TableBody(Body, frozen=True):
@@ -80,6 +90,34 @@ def table_get(body: NamesBody, **_params: str) -> Response:
     if body.namespace is None or body.table_name is None:
         raise MissingArgument(names="namespace,table_name")
     return success(table_to_wire(workers.table_get(key, token, body.namespace, body.table_name)))
+
+
+@route(
+    tracker, WORKER_COMMANDS["table_connection"], body=BoundBody, data=dict[str, Any],
+    access=Access.EXECUTOR,
+)  # fmt: skip
+def table_connection(body: BoundBody, **_params: str) -> Response:
+    """Return how a bound table is reached, with credentials, to the task that reads it.
+
+    Only through the unix socket: credentials go over no network.
+    """
+    if request.environ.get("REMOTE_ADDR") != OVER_UNIX:
+        raise ForbiddenRoute(path=request.path[:200])
+    storages = services().data.worker_storages
+    connection = storages.connection(own_task(), task_token(), body.namespace, body.table_name)
+    return success(connection_to_json(connection))
+
+
+@route(
+    tracker, WORKER_COMMANDS["table_target"], body=OpenBody, data=dict[str, Any],
+    access=Access.EXECUTOR,
+)  # fmt: skip
+def table_target(body: OpenBody, **_params: str) -> Response:
+    """Return how the place is reached that a Writer was told to write to; as `table_connection`."""
+    if request.environ.get("REMOTE_ADDR") != OVER_UNIX:
+        raise ForbiddenRoute(path=request.path[:200])
+    connection = services().data.worker_storages.target(own_task(), task_token())
+    return success(connection_to_json(connection))
 
 
 @route(tracker, WORKER_COMMANDS["table_create"], body=TableBody, access=Access.EXECUTOR)

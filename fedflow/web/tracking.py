@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import io
-import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from flask import Blueprint, Response
 from fedflow.base.errors import JobNotFound, NoData
 from fedflow.domain.records import JobFilter, JobRecord, Metric
 from fedflow.domain.site import Site
+from fedflow.web import downloads
 from fedflow.web.answers import download, refusal, success
 from fedflow.web.auth import require_client
 from fedflow.web.bodies import Body, Flag, Text, Whole, site_of
@@ -131,10 +131,11 @@ def job_data_view(body: OwnJobBody) -> Response:
     found = services().jobs.find(which)
     if not found:
         return refusal(envelope.ARGUMENT_ERROR, "error")
-    return success(_data_view(found[0]))
+    return success(data_view(found[0]))
 
 
-def _data_view(job: JobRecord) -> Members:
+def data_view(job: JobRecord) -> Members:
+    """Return which tables a job reads as far as this site may know, its roles, and its partners."""
     own, roles = job.key.site, fields.roles_as_numbers(job.roles)
     partners: Members = {}
     for role, parties in job.roles.items():
@@ -273,16 +274,22 @@ def output_data(body: ComponentBody) -> Response:
     """Return the first rows of each output table, at most 100."""
     share = _share(body)
     services().tracking.task(share.job_id, share.component, share.site)  # unknown: an error
+    rows, meta = output_rows(share.job_id, share.component, share.site)
+    return success(rows, retmsg="success" if rows else "no data", meta=meta)
+
+
+def output_rows(job_id: str, component: str, site: Site) -> tuple[list[Any], Members]:
+    """Return the first rows of each output table, and header, total and name of each."""
     rows: list[Any] = []
-    meta: dict[str, list[Any]] = {"header": [], "total": [], "names": []}
-    for output, table in services().tracking.outputs(share.job_id, share.component, share.site):
+    meta: Members = {"header": [], "total": [], "names": []}
+    for output, table in services().tracking.outputs(job_id, component, site):
         if table is None:
             continue
         rows.append(table.preview)
         meta["header"].append(fields.table_columns(table) if table.count else None)
         meta["total"].append(table.count)
         meta["names"].append(output.data_name)
-    return success(rows, retmsg="success" if rows else "no data", meta=meta)
+    return rows, meta
 
 
 @route(
@@ -294,16 +301,13 @@ def output_data_download(body: OutputBody) -> Response:
     share = _share(body)
     if body.limit == 0:
         raise NoData(reason="`limit` is 0")
-    content = tempfile.TemporaryFile()  # noqa: SIM115  # closed when it was sent
-    try:
-        services().tracking.write_archive(
+    return downloads.made(
+        lambda content: services().tracking.write_archive(
             share.job_id, share.component, share.site, content,
             limit=body.limit, head=bool(body.head),
-        )  # fmt: skip
-    except BaseException:
-        content.close()
-        raise
-    return download(content, share.file_name)
+        ),
+        share.file_name,
+    )  # fmt: skip
 
 
 @route(tracking, "/component/output/data/table", body=SiteBody, data=list[OutputTableRow])

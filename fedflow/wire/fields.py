@@ -14,6 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from fedflow import __version__
+from fedflow.domain.engines import SECTIONS
+from fedflow.domain.own_conf import own_conf
 from fedflow.domain.providers import provider_of_module
 from fedflow.domain.records import (
     JOB_END,
@@ -29,11 +31,11 @@ from fedflow.domain.records import (
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role
 from fedflow.domain.states import JOB_FINAL, TASK_SEVERITY, JobStatus
+from fedflow.domain.storages import bound_from_json, is_bound, shown_address
 
 Row = dict[str, Any]
 
 PREFIX: Final = "f_"
-ENGINE: Final = "STANDALONE"
 
 
 # --- jobs ----------------------------------------------------------------------------------------
@@ -51,9 +53,9 @@ def job_row(job: JobRecord) -> Row:
         "f_user_id": job.user,
         "f_user": {site.role.value: {site.party_id: job.user}},
         "f_dsl": job.dsl,
-        "f_runtime_conf": job.conf,
+        "f_runtime_conf": seen_conf(job, job.conf),
         "f_runtime_conf_on_party": _conf_on_party(job),
-        "f_train_runtime_conf": job.train_conf,
+        "f_train_runtime_conf": seen_conf(job, job.train_conf),
         "f_roles": roles_as_numbers(job.roles),
         "f_initiator_role": job.initiator.role.value,
         "f_initiator_party_id": job.initiator.party_id,
@@ -69,7 +71,7 @@ def job_row(job: JobRecord) -> Row:
         "f_cancel_time": job.ended_ms if job.status is JobStatus.CANCELED else None,
         "f_rerun_signal": job.epoch > 0 and job.status is JobStatus.WAITING,
         "f_end_scheduling_updates": 0,
-        "f_engine_name": ENGINE,
+        "f_engine_name": job.engine,
         "f_engine_type": "computing",
         "f_cores": job.cores,
         "f_memory": job.memory,
@@ -104,6 +106,7 @@ def job_cores_row(job: JobRecord) -> Row:
         "party_id": site.party_id,
         "core": job.cores,
         "memory": job.memory,
+        "engine": job.engine,
     }
 
 
@@ -112,7 +115,7 @@ def engine_row(engine: Engine) -> Row:
     return {
         "f_engine_name": engine.name,
         "f_engine_type": "computing",
-        "f_engine_entrance": "fate_on_standalone",
+        "f_engine_entrance": SECTIONS[engine.name].partition(".")[0],
         "f_engine_config": {},
         "f_cores": engine.cores,
         "f_remaining_cores": engine.remaining_cores,
@@ -137,10 +140,15 @@ def party_number(party_id: str) -> int | str:
     return int(party_id) if party_id.isascii() and party_id.isdigit() else party_id
 
 
+def seen_conf(job: JobRecord, conf: Any) -> Any:
+    """Return what the site of a share may see of a conf of its job."""
+    return own_conf(conf, job.key.site, job.roles, is_initiator=job.is_initiator)
+
+
 def _conf_on_party(job: JobRecord) -> Row:
     """Return the runtime conf with the job parameters that count at this site."""
     parameters = job.parameters or _common_parameters(job.conf)
-    conf = job.conf if isinstance(job.conf, dict) else {}
+    conf = seen_conf(job, job.conf) if isinstance(job.conf, dict) else {}
     return {**conf, "job_parameters": parameters}
 
 
@@ -186,7 +194,7 @@ def task_row(task: TaskRecord) -> Row:
         "f_party_status": task.party_status.value,
         "f_provider_info": {"name": provider_of_module(task.module), "version": __version__},
         "f_component_parameters": task.parameters,
-        "f_engine_conf": {"computing_engine": ENGINE},
+        "f_engine_conf": {"computing_engine": task.engine} if task.engine else {},
         "f_kill_status": handle is None and task.party_status in TASK_SEVERITY,
         "f_error_report": task.traceback or (task.reason.message if task.reason else ""),
         "f_is_deepspeed": False,
@@ -260,6 +268,21 @@ def table_columns(table: TableRecord) -> list[str]:
     return [str(name) for name in (*leading, *columns) if name]
 
 
+def listed_table_row(table: TableRecord) -> Row:
+    """Return a table as `table/list/all` shows it."""
+    return {
+        "table_name": table.name,
+        "namespace": table.namespace,
+        "count": table.count,
+        "columns": len(table_columns(table)),
+        "partition": table.partitions,
+        "origin": table.origin,
+        "engine": table.engine,
+        "enable": not table.disabled,
+        "created": table.created_ms,
+    }
+
+
 def table_schema_row(table: TableRecord) -> Row:
     """Return a table's schema in FATE's words: `header` (joined by the delimiter), `sid` etc.
 
@@ -308,11 +331,19 @@ def table_info_row(
         "enable": not table.disabled,
         "origin": table.origin,
         "extend_sid": table.extend_sid,
-        "address": {"path": table.source or table.address},
+        "engine": table.engine,
+        "address": _address_row(table),
         "created": table.created_ms,
         "made_by": None if maker is None else _maker_row(maker),
         "columns": [_facts_row(column) for column in columns],
     }
+
+
+def _address_row(table: TableRecord) -> Row:
+    """Return where the rows are. Credentials are never part of it."""
+    if table.engine != "PATH" and is_bound(table.engine, table.storage):
+        return shown_address(bound_from_json(table.storage))
+    return {"path": table.source or table.address}
 
 
 def _facts_row(column: ColumnFacts) -> Row:
@@ -365,7 +396,24 @@ def connector_row(connector: Connector) -> Row:
 
 _HIDDEN: Final = "******"
 _SHOWN_OF_CONNECTORS: Final = frozenset(
-    {"host", "port", "db", "database", "name", "namespace", "table", "path", "home", "engine"}
+    {
+        "host",
+        "port",
+        "db",
+        "database",
+        "name",
+        "namespace",
+        "table",
+        "path",
+        "home",
+        "engine",
+        "bucket",
+        "endpoint",
+        "region",
+        "name_node",
+        "auth_mechanism",
+        "format",
+    }
 )
 """Members of a connector that are no credentials; every other one is hidden."""
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fedflow.domain.models import Checkpoint, ModelTag, ModelVersion
+from fedflow.domain.own_conf import own_conf
 from fedflow.wire.fields import date_text, roles_as_numbers
 
 Row = dict[str, Any]
@@ -30,8 +31,8 @@ def model_row(version: ModelVersion) -> Row:
         "f_initiator_party_id": version.initiator.party_id,
         "f_runtime_conf": {},
         "f_train_dsl": version.train_dsl,
-        "f_train_runtime_conf": version.train_conf,
-        "f_runtime_conf_on_party": version.conf_on_party,
+        "f_train_runtime_conf": seen_conf(version, version.train_conf),
+        "f_runtime_conf_on_party": seen_conf(version, version.conf_on_party),
         "f_inference_dsl": version.inference_dsl,
         "f_fate_version": version.fate_version,
         "f_parent": version.parent,
@@ -45,6 +46,12 @@ def model_row(version: ModelVersion) -> Row:
         "f_update_time": version.updated_ms,
         "f_update_date": date_text(version.updated_ms),
     }
+
+
+def seen_conf(version: ModelVersion, conf: Any) -> Any:
+    """Return what the site of a share may see of a conf of its training."""
+    site = version.key.site
+    return own_conf(conf, site, version.roles, is_initiator=version.initiator == site)
 
 
 def tagged_model_row(version: ModelVersion) -> Row:

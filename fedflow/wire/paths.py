@@ -57,6 +57,8 @@ WORKER_COMMANDS: Final[dict[str, str]] = {
     "task_report": f"/party/{_TASK}/report",
     "metric_save": f"/tracker/{_TASK}/metric_data/save",
     "table_get": f"/tracker/{_TASK}/table_meta/get",
+    "table_connection": f"/tracker/{_TASK}/table_meta/connection",
+    "table_target": f"/tracker/{_TASK}/table_meta/target",
     "table_create": f"/tracker/{_TASK}/table_meta/create",
     "model_save": f"/tracker/{_TASK}/model/save",
     "model_get": f"/tracker/{_TASK}/model/get",

@@ -9,7 +9,7 @@ from typing import Any
 from fedflow.sdk.outputs import Cache
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTableStore
-from fedflow.tables.local_table import LocalTable
+from fedflow.tables.stored_table import StoredTable
 from fedflow.worker.catalog import WorkerCatalog, table_of
 from fedflow.worker.spec import CacheShare
 
@@ -22,7 +22,7 @@ def cache_of(share: CacheShare, *, catalog: WorkerCatalog, tables: LocalTableSto
 
 def own_tables(cache: Cache, own: Mapping[tuple[str, str], TableEntry]) -> list[TableEntry]:
     """Return the tables of a cache that this run made."""
-    entries = [table.entry for table in cache.tables.values() if isinstance(table, LocalTable)]
+    entries = [table.entry for table in cache.tables.values() if isinstance(table, StoredTable)]
     return [entry for entry in entries if own.get((entry.namespace, entry.name)) == entry]
 
 
@@ -35,7 +35,7 @@ def cache_to_wire(
     """
     tables = {}
     for key, table in cache.tables.items():
-        if not isinstance(table, LocalTable):
+        if not isinstance(table, StoredTable):
             raise TypeError(f"a {type(table).__name__}, no table of this engine")
         entry = table.entry
         tables[key] = table_of(replace(entry, namespace=namespace) if entry in made else entry)

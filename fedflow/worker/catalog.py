@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedflow.base.errors import ServerRefused, TableExists
+from fedflow.domain.storages import Connection, connection_from_json
 from fedflow.tables.catalog import TableEntry, entry_from_json
-from fedflow.worker.report import ServerLink
+from fedflow.worker.report import ServerLink, meant
 
 _ARGUMENT_ERROR = 101  #: FATE's return code for a table that does not exist
 
@@ -83,6 +84,31 @@ class WorkerCatalog:
         self._known.pop(key, None)
         self._replaced.add(key)
         return None
+
+    def connection(self, entry: TableEntry) -> Connection:
+        """Return how the rows of a bound table are reached, with credentials.
+
+        Raises: NotAuthenticated: the table is not what the task was told to read.
+            BoundTableRefused: the server may not reach the storage any more. TableNotFound,
+            TableDisabled.
+        """
+        which = {"namespace": entry.namespace, "table_name": entry.name}
+        return self._connection("table_connection", which)
+
+    def target(self) -> Connection:
+        """Return how the place is reached that the task was told to write to, with credentials.
+
+        Raises: NotAuthenticated: it was not told so. What `app.data.writing_targets` raises: the
+            server may not write there any more.
+        """
+        return self._connection("table_target", {})
+
+    def _connection(self, command: str, which: dict[str, Any]) -> Connection:
+        """Raises: the server's own errors; ServerRefused: one that is not known here."""
+        try:
+            return connection_from_json(self._link.call(command, which))
+        except ServerRefused as exc:
+            raise meant(exc) from exc
 
     def own(self) -> list[TableEntry]:
         """Return the tables of the output namespace that this run made."""

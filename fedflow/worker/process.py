@@ -32,6 +32,8 @@ def become_worker(*, log_dir: Path, work_dir: Path) -> None:
     with contextlib.suppress(OSError):  # it may lead one already
         os.setpgid(0, 0)
     adopt_orphans()
+    # a core would hold the task's token, keys, and the credentials of storages
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.umask(0o077)
     log_dir.mkdir(parents=True, exist_ok=True)
     work_dir.mkdir(parents=True, exist_ok=True)

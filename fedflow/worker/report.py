@@ -10,7 +10,13 @@ import threading
 from typing import Any, Final
 
 from fedflow.base.clock import Clock, SystemClock, pause
-from fedflow.base.errors import LaunchRefused, ServerNotReachable, ServerRefused
+from fedflow.base.errors import (
+    FedflowError,
+    LaunchRefused,
+    ServerNotReachable,
+    ServerRefused,
+    repeated_error,
+)
 from fedflow.domain.records import TaskKey
 from fedflow.wire.paths import PREFIX, task_path
 
@@ -110,14 +116,25 @@ class ServerLink:
             return reply.get("data")
         if code == REPLACED:
             raise LaunchRefused(launch_id=self._launch_id, task=str(self._key))
+        error = reply.get("error")
         raise ServerRefused(
-            command=command, retcode=code, reason=str(reply.get("retmsg", ""))[:2000]
+            command=command,
+            retcode=code,
+            reason=str(reply.get("retmsg", ""))[:2000],
+            error=error if isinstance(error, dict) else {},
         )
 
     def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def meant(refusal: ServerRefused) -> FedflowError:
+    """Return the server's own error that a refusal tells of, else the refusal itself."""
+    error = refusal.fields.get("error", {})
+    message = str(refusal.fields["reason"]).removesuffix(str(error.get("hint", ""))).rstrip()
+    return repeated_error(str(error.get("name")), message) or refusal
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedflow.base.errors import (
     ComponentFailed,
@@ -21,6 +21,7 @@ from fedflow.base.errors import (
     ServerRefused,
 )
 from fedflow.components.registry import Registry, load_provider, load_registry
+from fedflow.compute.local import LocalWorkers
 from fedflow.domain.site import Site
 from fedflow.executor.processes import start_time_of
 from fedflow.federation.handle import FederationHandle
@@ -30,7 +31,7 @@ from fedflow.sdk.params import check_params, check_planned
 from fedflow.sdk.table import Table
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTableStore
-from fedflow.tables.local_table import LocalTable
+from fedflow.tables.stored_table import StoredTable
 from fedflow.wire.left_reports import leave_report
 from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
 from fedflow.worker.catalog import WorkerCatalog, table_of
@@ -43,6 +44,10 @@ from fedflow.worker.report import MAX_REPORT_BYTES, ServerLink
 from fedflow.worker.spec import SpecError, TaskSpec, read_spec
 from fedflow.worker.threads import limit_threads, start_arrow_threads
 from fedflow.worker.tracker import ServerTracker
+
+if TYPE_CHECKING:
+    from fedflow.compute.session import Session
+    from fedflow.compute.spark import SparkWorkers
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +100,9 @@ def _run(spec: TaskSpec, registry: Registry | None) -> ExitCode:
     link.report({"party_status": "running", "pid": pid, "start_time": start_time_of(pid)})
     run = _Run(spec, link, registry)
     try:
-        body = {**run.outcome(), "metrics": run.tracker.rest()}
+        outcome = run.outcome()
+        run.end_progress()
+        body = {**outcome, "metrics": run.tracker.rest()}
         try:
             link.report(body)
         except ServerNotReachable:
@@ -128,6 +135,7 @@ class _Run:
             catalog=self._catalog,
             output_namespace=spec.output_namespace,
             party_id=spec.own_site.party_id,
+            cores=spec.cores,
         )
         self._federation = FederationHandle(
             Path(spec.federation_socket),
@@ -141,6 +149,8 @@ class _Run:
         self._alias = spec.output_model[0] if spec.output_model else "model"
         self._checkpoints = ServerCheckpoints(link, component=spec.component, alias=self._alias)
         self._model_store = ServerModelStore(link)
+        self._session: Session | None = None  #: to Spark, if it computes there
+        self._workers: SparkWorkers | None = None  #: None: the cores of this machine
         self._kept: tuple[TableEntry, ...] = ()
         self._cached: tuple[TableEntry, ...] = ()
 
@@ -154,6 +164,8 @@ class _Run:
             if self._spec.memory_bytes is not None:
                 start_arrow_threads()
                 limit_memory(self._spec.memory_bytes)
+            if self._spec.spark is not None:
+                self._connect_spark()
             outputs = self._compute()
             self._federation.flush()
             body = self._success(outputs)
@@ -164,9 +176,26 @@ class _Run:
         logger.info("%s ended: %s", self._spec.component, body["party_status"])
         return body
 
+    def _connect_spark(self) -> None:
+        """Let the task's heavy work be done by Spark. Raises: as `open_spark`."""
+        from fedflow.worker import spark  # with its libraries, which other tasks need not have
+
+        self._session = spark.open_spark(self._spec, self.tracker)
+        self._workers = spark.spark_workers(self._spec, self._session)
+        self._tables = spark.spark_tables(self._spec, self._session, self._catalog)
+
+    def end_progress(self) -> None:
+        """Let the metrics of the task's engine be complete."""
+        if self._session is not None:
+            self._session.end_progress()
+
     def clean_up(self) -> None:
         """Close the data plane and delete the tables that are not outputs."""
         self._federation.close()
+        if self._workers is not None:
+            self._workers.close()
+        if self._session is not None:
+            self._session.close()
         for entry in self._catalog.own():
             if entry not in self._kept:
                 self._tables.remove_files(entry)
@@ -190,6 +219,7 @@ class _Run:
             model_store=self._model_store,
             work_dir=Path(spec.work_dir),
             cores=spec.cores,
+            workers=self._workers or LocalWorkers(spec.cores),
             log=logging.getLogger(f"fedflow.task.{spec.component}"),
             output_names=tuple(spec.output_data),
         )
@@ -256,7 +286,7 @@ class _Run:
         return body
 
     def _entry(self, table: Table) -> TableEntry:
-        if not isinstance(table, LocalTable):
+        if not isinstance(table, StoredTable):
             raise self._broken(f"an output is a {type(table).__name__}, no table of this engine")
         return table.entry
 
@@ -299,6 +329,8 @@ class _Run:
         }
 
     def _as_error(self, exc: BaseException) -> FedflowError:
+        meant = self._session.meaning_of(exc) if self._session is not None else None
+        exc = meant or exc
         if isinstance(exc, FedflowError):
             return exc
         if isinstance(exc, MemoryError):

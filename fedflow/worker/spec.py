@@ -51,6 +51,18 @@ class ProviderSpec(msgspec.Struct, frozen=True, kw_only=True):
     components: str  #: `module:attribute`
 
 
+class SparkSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The Spark application of the job at this site, which runs the task's heavy work."""
+
+    application: _Absolute  #: its folder, see `compute/application.py`
+    tables_uri: str  #: folder that driver and Spark's workers both reach, for tables
+    cores: Annotated[int, msgspec.Meta(ge=1)]  #: of all its executors
+    partitions: Annotated[int, msgspec.Meta(ge=1)]  #: into which new tables are cut
+    small_rows: Annotated[int, msgspec.Meta(ge=0)]  #: tables up to so many stay in the driver
+    small_work_s: Annotated[float, msgspec.Meta(ge=0)]  #: so does less work than this, seconds
+    wait_s: Annotated[float, msgspec.Meta(gt=0)]  #: longest wait for it, and for its executors
+
+
 class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a component at one site. Members that are not named here are ignored."""
 
@@ -81,6 +93,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: Annotated[int, msgspec.Meta(gt=0)] | None = None
     log_level: str = "INFO"
     provider: ProviderSpec | None = None
+    spark: SparkSpec | None = None  #: None: the task computes on this machine
 
     @property
     def own_site(self) -> Site:

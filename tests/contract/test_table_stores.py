@@ -1,19 +1,23 @@
-"""What every table store promises, run over the local files and over the memory twin."""
+"""What every table store promises, run over the local files, the memory twin, and Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fedflow.base.errors import BadData, TableNotFound
-from fedflow.sdk import TableKind, TableSchema, TableStore
+from fedflow.base.errors import BadData, FedflowError, SparkLost, TableNotFound
+from fedflow.compute.spark_errors import spark_errors
+from fedflow.sdk import Table, TableKind, TableSchema, TableStore
+from fedflow.tables.spark.jobs import Cluster
 from fedflow.testing.memory_tables import MemoryTableStore
-from fedflow.testing.tables import local_store
+from fedflow.testing.tables import local_store, parts_store, spark_store
 
 SCHEMA = TableSchema(kind=TableKind.INSTANCES, id="id", label="y", columns=("a", "b"))
 ROWS = pa.table(
@@ -21,13 +25,48 @@ ROWS = pa.table(
 )
 
 
-@pytest.fixture(params=["local", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> TableStore:
-    makers: dict[str, Callable[[], TableStore]] = {
-        "local": lambda: local_store(tmp_path / "tables"),
-        "memory": MemoryTableStore,
+BLOCK_ROWS = 65_536  #: at most in a block
+
+
+def written(store: TableStore, rows: pa.Table = ROWS, schema: TableSchema = SCHEMA) -> Table:
+    """Return a stored table."""
+    with store.create(schema) as writer:
+        writer.write(rows)
+        return writer.close()
+
+
+def long_rows(count: int) -> pa.Table:
+    """Return rows that are more than a block."""
+    at = np.arange(count)
+    ids = pa.array([f"u{i}" for i in range(count)])
+    return pa.table({"id": ids, "y": at % 2, "a": at / 2, "b": np.full(count, 1.0)})
+
+
+@pytest.fixture(
+    scope="session",
+    params=["local", "memory", "dataset", pytest.param("spark", marks=pytest.mark.spark)],
+)
+def maker(request: pytest.FixtureRequest) -> Callable[[Path], TableStore]:
+    """Return what makes a store below a folder."""
+    makers: dict[str, Callable[[Path], TableStore]] = {
+        "local": lambda folder: local_store(folder, cores=2),
+        "memory": lambda _: MemoryTableStore(),
+        "dataset": parts_store,
     }
-    return makers[request.param]()
+    if request.param != "spark":
+        return makers[request.param]
+    session = request.getfixturevalue("local_spark")
+    cluster = Cluster(spark=session, errors=lambda: spark_errors(_lost), partitions=3)
+    return lambda folder: spark_store(folder, cluster=cluster)
+
+
+@pytest.fixture
+def store(maker: Callable[[Path], TableStore], tmp_path: Path) -> TableStore:
+    return maker(tmp_path / "tables")
+
+
+def _lost() -> FedflowError:
+    return SparkLost(job_id="of this test", reason="it is gone")
 
 
 def test_a_written_table_reads_back_equal(store: TableStore) -> None:
@@ -113,3 +152,149 @@ def test_map_blocks_keeps_the_order_of_rows(store: TableStore) -> None:
     result = table.map_blocks(add, schema=schema)
     assert result.read().to_pydict() == {"id": ["u", "v", "w"], "sum": [3.5, 3.5, 3.5]}
     assert table.read().equals(ROWS)
+
+
+def test_map_blocks_of_a_table_without_rows_learns_the_types(store: TableStore) -> None:
+    table = written(store, ROWS.slice(0, 0))
+    schema = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("n",))
+
+    def number(batch: pa.RecordBatch) -> pa.RecordBatch:
+        numbers = pc.cast(batch.column("a"), pa.int64())
+        return pa.RecordBatch.from_arrays([batch.column("id"), numbers], names=["id", "n"])
+
+    result = table.map_blocks(number, schema=schema)
+    assert result.count == 0
+    assert result.read().schema.types == [pa.string(), pa.int64()]
+
+
+def test_a_wrong_block_leaves_no_table_and_its_error_arrives(store: TableStore) -> None:
+    table = written(store)
+
+    def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
+        raise BadData(where="a block", reason=f"has {batch.num_rows} rows")
+
+    with pytest.raises(BadData, match=r"a block.*3 rows"):
+        table.map_blocks(refuse, schema=SCHEMA, name="refused")
+    with pytest.raises(BadData, match=r"a block.*3 rows"):
+        list(table.fold_blocks(refuse))
+    with pytest.raises(TableNotFound):
+        store.open("output", "refused")
+
+
+def test_fold_blocks_gives_a_value_per_block_in_stored_order(store: TableStore) -> None:
+    count = 2 * BLOCK_ROWS + 5
+    table = written(store, long_rows(count))
+
+    def first_and_rows(batch: pa.RecordBatch) -> tuple[str, int, float]:
+        return batch.column("id")[0].as_py(), batch.num_rows, pc.sum(batch.column("b")).as_py()
+
+    found = list(table.fold_blocks(first_and_rows))
+    starts = np.cumsum([0, *(rows for _, rows, _ in found)])
+    assert [name for name, _, _ in found] == [f"u{start}" for start in starts[:-1]]
+    assert starts[-1] == sum(total for _, _, total in found) == count
+    assert all(0 < rows <= BLOCK_ROWS for _, rows, _ in found)
+    assert len(found) >= 3
+
+
+def test_fold_blocks_of_a_table_without_rows_gives_nothing(store: TableStore) -> None:
+    assert list(written(store, ROWS.slice(0, 0)).fold_blocks(lambda batch: batch.num_rows)) == []
+
+
+def test_map_columns_gives_whole_columns_in_the_order_asked_for(store: TableStore) -> None:
+    count = BLOCK_ROWS + 3
+    table = written(store, long_rows(count))
+
+    def size(name: str, column: pa.ChunkedArray) -> tuple[str, int, object]:
+        return name, len(column), column[len(column) - 1].as_py()
+
+    found = list(table.map_columns(size, ["b", "id", "a"]))
+    assert found == [
+        ("b", count, 1.0), ("id", count, f"u{count - 1}"), ("a", count, (count - 1) / 2),
+    ]  # fmt: skip
+    assert list(table.map_columns(size, [])) == []
+    empty = written(store, ROWS.slice(0, 0))
+    assert list(empty.map_columns(lambda name, column: (name, len(column)), ["y"])) == [("y", 0)]
+
+
+def test_map_columns_of_an_unknown_column_is_refused(store: TableStore) -> None:
+    with pytest.raises(BadData, match="zz"):
+        list(written(store).map_columns(lambda name, column: name, ["a", "zz"]))
+
+
+def test_an_error_of_one_column_arrives(store: TableStore) -> None:
+    def refuse(name: str, column: pa.ChunkedArray) -> int:
+        if name == "b":
+            raise BadData(where=f"column {name!r}", reason="is refused")
+        return len(column)
+
+    lengths = written(store).map_columns(refuse, ["a", "b"])
+    assert next(lengths) == 3
+    with pytest.raises(BadData, match=r"'b'.*is refused"):
+        next(lengths)
+
+
+@pytest.mark.parametrize("rows", [[2, 0], [0, 0, 2, 1, 2], []])
+def test_take_gives_rows_in_any_order_and_again(store: TableStore, rows: list[int]) -> None:
+    taken = written(store).take(np.array(rows, np.int64))
+    assert taken.schema == SCHEMA
+    assert taken.count == len(rows)
+    assert taken.read().equals(ROWS.take(pa.array(rows, pa.int64())))
+
+
+def test_take_over_several_blocks_keeps_the_order_asked_for(store: TableStore) -> None:
+    count = 2 * BLOCK_ROWS + 5
+    table = written(store, long_rows(count))
+    rows = np.random.default_rng(3).permutation(count)[: BLOCK_ROWS + 11]
+    taken = table.take(rows)
+    assert taken.read(("a",)).column(0).to_pylist() == (rows / 2).tolist()
+    assert taken.read(("id",)).column(0).to_pylist() == [f"u{i}" for i in rows]
+
+
+def test_take_picks_columns_and_puts_made_ones_beside_them(store: TableStore) -> None:
+    schema = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("b", "new"))
+    made = pa.table({"new": [7, 8, 9], "id": ["k", "l", "m"], "unused": [0, 0, 0]})
+    taken = written(store).take(np.array([2, 0, 2]), schema=schema, made=made)
+    assert taken.schema == schema
+    assert taken.read().to_pydict() == {
+        "id": ["k", "l", "m"], "b": [1.0, 3.0, 1.0], "new": [7, 8, 9],
+    }  # fmt: skip
+    only = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("new",))
+    assert written(store).take(np.array([0, 0, 1]), schema=only, made=made).read().num_rows == 3
+    none = written(store).take(np.array([], np.int64), schema=schema, made=made.slice(0, 0))
+    assert none.read().schema.types == [pa.string(), pa.float64(), pa.int64()]
+
+
+def test_take_at_a_negative_position_gives_a_row_of_nulls(store: TableStore) -> None:
+    made = pa.table({"id": ["k", "l", "m"]})
+    taken = written(store).take(np.array([-1, 1, -1]), made=made)
+    assert taken.read().to_pydict() == {
+        "id": ["k", "l", "m"], "y": [None, 0, None], "a": [None, 1.5, None], "b": [None, 2.0, None],
+    }  # fmt: skip
+    alone = written(store).take(np.array([-1, -1]), made=made.slice(1))
+    assert alone.read(("a", "id")).to_pydict() == {"a": [None, None], "id": ["l", "m"]}
+
+
+def test_take_refuses_what_is_not_there(store: TableStore) -> None:
+    table = written(store)
+    with pytest.raises(IndexError, match="row 3 of 3"):
+        table.take(np.array([0, 3]))
+    with pytest.raises(BadData, match="zz"):
+        table.take(np.array([0]), schema=replace(SCHEMA, columns=("a", "zz")))
+    with pytest.raises(ValueError, match="2 made rows for 1 positions"):
+        table.take(np.array([0]), made=pa.table({"id": ["k", "l"]}))
+
+
+def test_a_taken_table_is_found_by_its_name(store: TableStore) -> None:
+    taken = written(store).take(np.array([1]), name="one row")
+    assert store.open(taken.namespace, "one row").read().equals(ROWS.slice(1, 1))
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_progress_ends_at_one(store: TableStore, rows: int) -> None:
+    table = written(store, ROWS.slice(0, rows))
+    told: list[float] = []
+    table.map_blocks(lambda batch: batch, schema=SCHEMA, progress=told.append)
+    assert told[-1] == 1.0
+    told.clear()
+    table.take(np.arange(rows)[::-1], progress=told.append)
+    assert told[-1] == 1.0

@@ -276,8 +276,11 @@ class Party:
         """
 
         def idle() -> bool:
-            cores = self.readiness().get("cores", {"free": 0, "total": -1})
-            return cores["free"] == cores["total"] and len(self.processes()) == 2
+            ready = self.readiness()
+            cores = ready.get("cores", {"free": 0, "total": -1})
+            engines = (cores, ready.get("spark_cores", cores))
+            all_free = all(one["free"] == one["total"] for one in engines)
+            return all_free and len(self.processes()) == 2
 
         try:
             wait_for(idle, "the server to be idle", within_s=within_s)

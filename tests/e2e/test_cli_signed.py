@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 import pytest
+import requests
 from click.testing import CliRunner, Result
 
 from fedflow.cli.flow.main import cli as flow
@@ -95,3 +97,33 @@ def test_keys_of_the_environment_come_first(place: Place) -> None:
 def test_the_client_signs_its_requests(party: Party) -> None:
     with Client(party.url, app_key="an app", secret="a secret") as client:
         assert client.jobs().count >= 0
+
+
+def test_a_signed_client_makes_an_account_whose_password_opens_the_board(
+    place: Place, party: Party
+) -> None:
+    place.init(*KEYS)
+    words = ("board", "user", "add", "ann", "--role", "admin")
+    assert place.run(fedflow, *words, FEDFLOW_SECRET_KEY="wrong", FEDFLOW_APP_KEY="x").exit_code
+    with requests.Session() as browser:
+        page = browser.get(f"{party.url}/board/settings", timeout=20)
+        assert page.url.startswith(f"{party.url}/board/sign-in")
+        assert "fedflow board user add NAME --role admin" in page.text
+        made = place.run(fedflow, *words)
+        assert made.exit_code == 0, made.output
+        password = made.stdout.split()[-1]
+        page = browser.get(f"{party.url}/board/settings", timeout=20)
+        token = re.findall(r'name="csrf" value="([^"]+)"', page.text)[-1]
+        fields = {"csrf": token, "name": "ann", "password": password, "next": "/board/settings"}
+        assert "scheduling.lease_s" in browser.post(
+            f"{party.url}/board/sign-in", data=fields, timeout=20
+        ).text  # fmt: skip
+        signed_out = place.run(fedflow, "board", "user", "sign-out", "ann", "--json")
+        assert json.loads(signed_out.stdout) == {"name": "ann", "ended": 1}
+        assert "/board/sign-in" in browser.get(f"{party.url}/board/settings", timeout=20).url
+    listed = place.run(fedflow, "board", "user", "list", "--json").stdout
+    assert password not in listed
+    assert place.run(fedflow, "board", "user", "remove", "ann", "--yes").exit_code == 0
+    log = party.log.read_text(errors="replace")
+    assert "ann signed in" in log
+    assert password not in log

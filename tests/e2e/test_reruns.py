@@ -120,7 +120,7 @@ def test_a_submit_names_files_that_are_there(pair: Pair) -> None:
     paths = [v for k, v in data.items() if k.endswith("_path")]
     assert len(paths) == 5
     assert all(Path(p).is_file() for p in paths)
-    assert "/index.html#/dashboard?job_id=" in data["board_url"]
+    assert f"/board/jobs/{data['job_id']}/guest/" in data["board_url"]
     pair.ends(answer["jobId"])
 
 

@@ -43,6 +43,7 @@ TABLE = {
     "extend_sid": False,
     "engine": "STANDALONE",
     "source": None,
+    "storage": None,
     "extra": None,
 }
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from fedflow.app.core import ENGINE
+from fedflow.app.ports import Tx
 from fedflow.app.scheduling.repeats import was_refused
+from fedflow.domain.engines import SPARK, STANDALONE
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     Command,
+    Engine,
     JobFilter,
     JobKey,
     JobRecord,
@@ -95,20 +97,21 @@ class Check:
 
     def _look(self, server: Server) -> None:
         with server.store.read() as tx:
-            engine = tx.engines.get(ENGINE)
+            engines = _engines(tx)
             shares = list(tx.jobs._jobs.values())  # type: ignore[attr-defined]  # unsorted: quick
             jobs = [tx.schedules.get(s.key.job_id) for s in shares if s.is_initiator]
-        if engine is None:
+        if not engines:
             return  # its first boot failed
-        held = sum(s.cores for s in shares if s.in_use)
-        memory = sum(s.memory for s in shares if s.in_use)
-        require(
-            0 <= engine.remaining_cores <= engine.cores
-            and engine.cores - engine.remaining_cores == held
-            and 0 <= engine.remaining_memory <= engine.memory
-            and engine.memory - engine.remaining_memory == memory,
-            f"{server.party_id}: jobs hold {held} cores, {memory} MiB; the engine says {engine}",
-        )
+        for engine in engines:
+            held = sum(s.cores for s in shares if s.in_use and s.engine == engine.name)
+            memory = sum(s.memory for s in shares if s.in_use and s.engine == engine.name)
+            require(
+                0 <= engine.remaining_cores <= engine.cores
+                and engine.cores - engine.remaining_cores == held
+                and (engine.remaining_memory >= 0 or not engine.memory)
+                and engine.memory - engine.remaining_memory == memory,
+                f"{server.party_id}: jobs hold {held} cores, {memory} MiB; {engine} says else",
+            )
         for share in shares:
             self._look_at_share(server, share)
         for job in jobs:
@@ -128,6 +131,8 @@ class Check:
             running = [p.launch.task for p in self._world.workers.alive.values() if p.accepted]
             left = [t for t in running if t.job == share.key]
             require(not left, f"cores were returned while {left} run", job_id=job_id)
+        moved_engine = share.engine != known.engine and (known.in_use or share.in_use)
+        require(not moved_engine, f"{share.key} changed its engine", job_id=job_id)
         require(share.epoch >= known.epoch, f"{share.key} went back an epoch", job_id=job_id)
         if known.epoch == share.epoch and known.status is not share.status:
             moved = f"{share.key} moved from {known.status} to {share.status}"
@@ -260,6 +265,8 @@ class Check:
         if self._world.workers.alive or self._world.users.busy:
             return False
         for server in self._world.servers.values():
+            if server.applications.alive:
+                return False
             with server.store.read() as tx:
                 if tx.schedules.active() or tx.outbox.size() or tx.jobs.unfinished():
                     return False
@@ -270,7 +277,7 @@ class Check:
         for server in self._world.servers.values():
             where = server.party_id
             with server.store.read() as tx:
-                engine = tx.engines.get(ENGINE)
+                engines = _engines(tx)
                 left = tx.outbox.size()
                 shares = tx.jobs.find(JobFilter())
                 leases = [
@@ -278,9 +285,10 @@ class Check:
                     for s in shares
                     if tx.leases.get(f"initiator/{s.key.job_id}") is not None
                 ]
-            if engine is not None:
+            for engine in engines:
                 require(engine.remaining_cores == engine.cores, f"{where}: cores were not returned")
                 require(engine.remaining_memory == engine.memory, f"{where}: memory is still held")
+            require(not server.applications.alive, f"{where}: an application was left")
             require(left == 0, f"{where}: {left} commands were never settled")
             for job_id in leases:
                 require(False, f"{where}: the lease of an ended job is left", job_id=job_id)
@@ -341,3 +349,8 @@ def _tasks(server: Server, key: JobKey) -> list[TaskRecord]:
 def _stored(server: Server, key: JobKey) -> tuple[Any, ...]:
     """Return what a site has stored of a job."""
     return server.stored_job(key), *_tasks(server, key)
+
+
+def _engines(tx: Tx) -> list[Engine]:
+    found = (tx.engines.get(name) for name in (STANDALONE, SPARK))
+    return [engine for engine in found if engine is not None]

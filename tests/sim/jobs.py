@@ -67,6 +67,8 @@ def random_job(
             "common": random_parameters(rng) | _options(rng, tuple(components), options)
         },
     }
+    if (engine := rng.choice((None, None, "SPARK", "STANDALONE"))) is not None:
+        conf["job_parameters"]["role"] = {"guest": {"0": {"computing_engine": engine}}}
     return {"components": components}, conf
 
 
@@ -79,6 +81,7 @@ def random_parameters(rng: Random) -> dict[str, Any]:
         "auto_retry_delay": rng.choice((0, 1, 7)),
         "priority": rng.choice((0, 0, -5, 100)),
         "timeout": rng.choice((259_200, 259_200, 600, 30)),
+        "computing_engine": rng.choice((None, "STANDALONE", "SPARK")),
     }
 
 

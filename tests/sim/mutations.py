@@ -13,11 +13,15 @@ from unittest.mock import patch
 
 from fedflow.app import commands
 from fedflow.app.party import party_jobs
+from fedflow.app.party.detector import Detector
 from fedflow.app.party.workers import Workers
 from fedflow.app.scheduling import initiator
 from fedflow.base.errors import LaunchRefused
 from fedflow.domain import schedule
+from fedflow.domain.engines import STANDALONE
+from fedflow.domain.resources import Amount
 from fedflow.domain.states import TASK_FINAL
+from fedflow.store.memory_jobs import MemoryEngines
 from fedflow.store.memory_outbox import MemoryOutbox, MemoryReceived
 from tests.sim.faults import Faults
 
@@ -53,6 +57,21 @@ def _repeated_requests() -> Iterator[None]:
 def _cores_of_processes() -> AbstractContextManager[Any]:
     """Cores are given back though processes are left."""
     return patch.object(party_jobs, "has_process", lambda tx, key: False)
+
+
+def _cores_of_another_engine() -> AbstractContextManager[Any]:
+    """Cores of the cluster go back to the machine."""
+    give = MemoryEngines.give
+
+    def to_the_machine(self: Any, name: str, share: Amount) -> None:
+        give(self, name if share.cores < 0 else STANDALONE, share)
+
+    return patch.object(MemoryEngines, "give", to_the_machine)
+
+
+def _applications() -> AbstractContextManager[Any]:
+    """Nobody looks for Spark applications that nobody uses any more."""
+    return patch.object(Detector, "_end_applications", lambda self, tasks, leads: None)
 
 
 @contextmanager
@@ -117,6 +136,16 @@ MUTATIONS = (
         name="cores are returned while processes are left",
         broken=_cores_of_processes,
         faults=Faults(stops_every_s=3),
+    ),
+    Mutation(
+        name="cores of one engine go back to another",
+        broken=_cores_of_another_engine,
+        faults=Faults(),
+    ),
+    Mutation(
+        name="a Spark application is left when its end was lost",
+        broken=_applications,
+        faults=Faults(commit_errors=0.2, submits_every_s=3),
     ),
     Mutation(
         name="a process runs whose launch was replaced",

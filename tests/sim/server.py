@@ -8,7 +8,7 @@ from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedflow.app.commands import Incoming
-from fedflow.app.core import ENGINE, Core, Ports, build_core
+from fedflow.app.core import Core, Ports, build_core
 from fedflow.app.folders import Folders
 from fedflow.app.party.launcher import WorkerSettings
 from fedflow.app.party.processes import Processes
@@ -16,8 +16,10 @@ from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import SteadyClock
 from fedflow.base.errors import StoreUnavailable
+from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.records import Command, JobKey, JobRecord, Reply, TaskKey, TaskRecord
 from fedflow.domain.site import Site
+from fedflow.domain.spark_options import SparkPlan, SparkSite
 from fedflow.store.memory import MemoryStore
 from fedflow.testing.blobs import MemoryBlobs
 from fedflow.wire import paths
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 CORES = 8
 MEMORY = 1_000  #: MiB
+SPARK_CORES = 8
 TIMING = Timing()
 _TICK_MS = 2_000
 _HEART_MS = 1_000
@@ -54,8 +57,27 @@ class NoSessions:
     def fail_site(self, session: str, site: Site, reason: str) -> None: ...
 
 
+class FakeApplications:
+    """The Spark applications of a server's machine: they outlive it."""
+
+    def __init__(self) -> None:
+        self.alive: set[JobKey] = set()
+
+    def ensure(self, job: JobKey, plan: SparkPlan) -> Path:
+        self.alive.add(job)
+        return Path("/nonexistent")
+
+    def end(self, job: JobKey) -> None:
+        self.alive.discard(job)
+
+    def running(self) -> list[JobKey]:
+        return sorted(self.alive, key=lambda job: (job.job_id, job.site.key))
+
+
 class Server:
-    """One party's server: its store, disk and clock survive crashes, everything else does not."""
+    """One party's server: its store, disk, clock and Spark applications survive crashes,
+    everything else does not. Every other party computes on Spark by default.
+    """
 
     def __init__(self, world: World, party_id: str) -> None:
         self.world = world
@@ -63,6 +85,8 @@ class Server:
         self.timing = TIMING
         self.disk = Disk()
         self.blobs = MemoryBlobs()
+        self.applications = FakeApplications()
+        self.engines = OwnEngines(default=SPARK if int(party_id) % 2 else STANDALONE, spark=True)
         self.wall = FakeClock(world.time)
         self.store = MemoryStore(clock=self.wall)
         self.clock = SteadyClock(self.wall)
@@ -96,6 +120,7 @@ class Server:
             clock=self.clock,
             rng=world.server_rng,
             salt=int(self.party_id),
+            applications=self.applications,
         )
         self._beating = set()
         self._queue_ms = None
@@ -107,6 +132,7 @@ class Server:
             worker_settings=_worker_settings(),
             host="here",
             changes=SimChanges(self),
+            engines=self.engines,
         )
         self.world.note("! boot", where=self.party_id)
         try:
@@ -122,7 +148,8 @@ class Server:
 
     def _recover(self, core: Core, store: FaultyStore) -> None:
         with store.transaction() as tx:
-            tx.engines.put(ENGINE, CORES, memory=MEMORY, now_ms=self.clock.now_ms())
+            tx.engines.put(STANDALONE, CORES, memory=MEMORY, now_ms=self.clock.now_ms())
+            tx.engines.put(SPARK, SPARK_CORES, now_ms=self.clock.now_ms())
         core.detector.recover()
         core.delivery.recover()
 
@@ -406,4 +433,5 @@ def _worker_settings() -> WorkerSettings:
         memory_bytes=None,
         receive_timeout_s=60,
         log_level="INFO",
+        spark=SparkSite(master="spark://nowhere", nodes=1, tables_uri="/nonexistent", wait_s=60),
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedflow.app.administration.accounts import Accounts
 from fedflow.app.administration.keys import Keys
 from fedflow.app.administration.neighbours import Neighbours
 from fedflow.app.administration.permissions import Permissions
@@ -14,8 +15,10 @@ from fedflow.app.administration.providers import Providers
 from fedflow.app.administration.registry import Registry
 from fedflow.app.administration.templates import Templates
 from fedflow.app.jobs.job_files import JobFiles
+from fedflow.app.jobs.job_logs import JobLogs
 from fedflow.app.jobs.log_files import LogFiles
 from fedflow.base.errors import ReloadRefused
+from fedflow.base.shown_settings import ShownSetting
 from fedflow.domain.job_parameters import JobParameters
 
 
@@ -23,9 +26,11 @@ from fedflow.domain.job_parameters import JobParameters
 class Administration:
     """What HTTP may call. `read_again` puts the settings of the conf in force."""
 
+    accounts: Accounts
     permissions: Permissions
     keys: Keys
     logs: LogFiles
+    job_logs: JobLogs
     providers: Providers
     registry: Registry
     templates: Templates
@@ -34,6 +39,7 @@ class Administration:
     call_timeout_s: float
     upload_max_bytes: int
     read_again: Callable[[], None] | None = None
+    settings: Callable[[], Sequence[ShownSetting]] = tuple  #: in force, as far as people may see
     _reloading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def reload(self) -> dict[str, Any]:

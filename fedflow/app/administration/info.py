@@ -10,6 +10,7 @@ from typing import Any
 from fedflow import __version__
 from fedflow.app.ports import Store
 from fedflow.base.clock import Clock
+from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
 
 FATE_VERSION = "1.11.4"  #: the FATE release whose interface this server speaks
 FATE_FLOW_VERSION = "1.11.2"
@@ -32,13 +33,19 @@ class Info:
     """Answers questions about the server itself."""
 
     def __init__(
-        self, *, store: Store, engine: str, executor_ready: Callable[[], bool], place: Place,
-        clock: Clock, unreachable: Callable[[], list[str]] = list,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        store: Store,
+        engines: OwnEngines,
+        executor_ready: Callable[[], bool],
+        place: Place,
+        clock: Clock,
+        unreachable: Callable[[], list[str]] = list,
+    ) -> None:
         self._unreachable = unreachable
         self._clock = clock
         self._store = store
-        self._engine = engine
+        self._engines = engines
         self._executor_ready = executor_ready
         self.place = place
 
@@ -74,7 +81,8 @@ class Info:
     def ready(self) -> tuple[bool, dict[str, Any]]:
         """Tell whether the server can run jobs, and how each part stands."""
         with self._store.read() as tx:
-            engine = tx.engines.get(self._engine)
+            engine = tx.engines.get(STANDALONE)
+            spark = tx.engines.get(SPARK) if self._engines.spark else None
             waiting = tx.outbox.size()
         executor = self._executor_ready()
         parts = {
@@ -91,4 +99,6 @@ class Info:
             },
             "unreachable": self._unreachable(),
         }
+        if spark is not None:
+            parts["spark_cores"] = {"total": spark.cores, "free": spark.remaining_cores}
         return engine is not None and executor, parts

@@ -86,6 +86,15 @@ class Neighbours:
             if not self._parties.is_local(party_id) and party_id != "default"
         ]
 
+    def watch(self, party_id: str | None = None) -> None:
+        """Have a party, or all with a route, called now and then for as long as this is repeated:
+        somebody looks how they stand.
+        """
+        named = sorted(self._routes()) if party_id is None else [party_id]
+        self._circuits.watch(
+            p for p in named if p != "default" and not self._parties.is_local(p)
+        )  # fmt: skip
+
     def one(self, party_id: str) -> Neighbour:
         """Return one other party. Raises: BadRequest, NoRoute."""
         self._check(party_id)

@@ -78,6 +78,24 @@ class Templates:
                 member.size, member.mtime = len(content), now_s
                 tar.addfile(member, io.BytesIO(content))
 
+    def jobs(self) -> list[str]:
+        """Return the names of the example jobs, none if this installation has no examples."""
+        if self._examples is None:
+            return []
+        found = self._examples.glob("*/dsl.json")
+        return sorted(dsl.parent.name for dsl in found if _conf(dsl).is_file())
+
+    def job(self, name: str) -> tuple[str, str]:
+        """Return DSL and conf of an example job as texts. Raises: NoData: there is none."""
+        if self._examples is None or name not in self.jobs():
+            raise NoData(reason=f"there is no example {name[:100]!r}")
+        dsl = self._examples / name / "dsl.json"
+        return dsl.read_text(encoding="utf-8"), _conf(dsl).read_text(encoding="utf-8")
+
+
+def _conf(dsl: Path) -> Path:
+    return dsl.with_name("conf.json")
+
 
 def _members(examples: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the members of the archive: relative names and contents, in a fixed order."""

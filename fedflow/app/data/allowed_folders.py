@@ -25,6 +25,21 @@ class AllowedFolders:
                 return candidate
         raise FileNotAllowed(path=path[:_SHOWN])
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Return the allowed folders, links followed."""
+        return self._folders
+
+    def place(self, path: str) -> Path:
+        """Return the true path of what may be read, whether it is there or not.
+
+        Raises: FileNotAllowed: it is outside the folders.
+        """
+        found = self._candidates(path)
+        if not found:
+            raise FileNotAllowed(path=path[:_SHOWN])
+        return found[0]
+
     def new_file(self, path: str) -> Path:
         """Return the true path of a file that may be written, or replaced.
 

@@ -1,6 +1,7 @@
-"""Tables whose rows somebody else keeps: files of this machine, second names, connectors.
+"""Tables whose rows somebody else keeps: files, databases, object stores; and second names.
 
-A bound file is looked at once, for its columns; a reader copies its rows when a job runs.
+A storage is looked at once, for its columns; a reader copies its rows when a job runs. What the
+administrator allows is checked both times.
 Source: `reference/flow-rest-api.md` section 2.3.
 """
 
@@ -8,33 +9,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from fedflow.app.data.allowed_folders import AllowedFolders
+from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.table_use import STANDALONE, make_way, remove_rows
 from fedflow.app.folders import Folders
-from fedflow.app.ports import BoundFiles, Store, Tx
+from fedflow.app.ports import BoundFiles, StorageLook, Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors import (
     BadRequest,
-    ConnectorNotFound,
     NotSupportedYet,
     TableExists,
     TableNotFound,
 )
 from fedflow.base.reading import read_as
-from fedflow.domain.records import Connector, TableRecord
+from fedflow.domain.records import TableRecord
+from fedflow.domain.storages import (
+    CONNECTOR,
+    ENGINES,
+    Bound,
+    Connection,
+    HiveRows,
+    PathFile,
+    Secrets,
+    bound_from_json,
+    bound_to_json,
+    hidden_connector,
+)
 from fedflow.domain.table_names import checked_name, names_in_schema, new_namespace
+from fedflow.domain.table_parts import is_own
 from fedflow.domain.upload_meta import UploadMeta, schema_members
 
 PATH: Final = "PATH"
-_OTHERS: Final = frozenset(
-    {"EGGROLL", "HDFS", "HIVE", "LINKIS_HIVE", "MYSQL", "LOCALFS", "API", "SIMPLE"}
-)
+_OTHERS: Final = frozenset({"EGGROLL", "LINKIS_HIVE", "API", "SIMPLE"})
 _ORIGIN: Final = "table_bind"
-_CONNECTOR_LIMIT: Final = 100  #: characters of a connector's name or engine
+Rows: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +71,7 @@ class Binding:
 
 
 class Bindings:
-    """The use cases of `table/bind` and `table/connector`."""
+    """The use cases of `table/bind`."""
 
     def __init__(
         self,
@@ -67,6 +80,8 @@ class Bindings:
         folders: Folders,
         sources: AllowedFolders,
         files: BoundFiles,
+        looks: StorageLook,
+        connectors: Connectors,
         clock: Clock,
         new_address: Callable[[], str],
         own_party: str,
@@ -75,6 +90,8 @@ class Bindings:
         self._folders = folders
         self._sources = sources
         self._files = files
+        self._looks = looks
+        self._connectors = connectors
         self._clock = clock
         self._new_address = new_address
         self._own_party = own_party
@@ -82,9 +99,13 @@ class Bindings:
     def bind(self, given: Binding) -> TableRecord:
         """Register a table without copying its rows.
 
-        Raises: BadRequest: the address lacks a member. BadTableName. FileNotAllowed. BadData: the
-            file is no CSV file. TableNotFound: the table of the address. TableExists: there is one,
-            and `drop` is not set. NotSupportedYet: the engine.
+        The storage is looked at once: for its columns, and for its first rows.
+
+        Raises: BadRequest, BadStorage: the address lacks a member, or one is wrong. BadTableName.
+            FileNotAllowed, StorageNotAllowed. QueryNotAllowed. ConnectorNotFound,
+            ConnectorMismatch. StorageUnreachable, StorageRefused, StorageMissing. BadData: what is
+            there is no table, or has no such columns. TableNotFound: the table of the address.
+            TableExists: there is one, and `drop` is not set. NotSupportedYet: the engine.
         """
         engine = given.engine.upper()
         given = replace(
@@ -94,35 +115,105 @@ class Bindings:
         )
         if not 1 <= given.partitions <= 1023:
             raise BadRequest(reason="`partitions` must be between 1 and 1023")
-        if engine == PATH:
-            return self._put(self._of_file(given), drop=given.drop)
         if engine == STANDALONE:
             return self._put(self._of_table(given), drop=given.drop)
-        if engine in _OTHERS:
+        if engine == PATH:
+            connection = self._file(given)
+        elif engine in ENGINES:
+            connection = self._storage(engine, given)
+        elif engine in _OTHERS:
             raise NotSupportedYet(what=f"Binding tables of the storage engine {engine}")
-        raise BadRequest(reason=f"{engine[:50]!r} is no storage engine; PATH and STANDALONE are")
+        else:
+            known = ", ".join((STANDALONE, *ENGINES))
+            raise BadRequest(reason=f"{engine[:50]!r} is no storage engine; there are {known}")
+        self._check_free(given)
+        schema, preview = self._looked(given, connection)
+        table = self._of_storage(given, connection, schema, preview)
+        return self._put(table, drop=given.drop, secrets=connection.secrets)
 
-    def _of_file(self, given: Binding) -> TableRecord:
+    def try_connector(self, name: str, address: Mapping[str, Any]) -> list[str]:
+        """Reach a storage with a connector and the rest of an address; return its columns.
+
+        Raises: as `bind`.
+        """
+        connector = self._connectors.get(name)
+        is_whole = not {"name", "query"}.isdisjoint(connector.info)
+        if connector.engine == "MYSQL" and not address and not is_whole:
+            own = {"query": "SELECT 1 AS one", "db": "information_schema"}
+            address = {n: value for n, value in own.items() if n not in connector.info}
+        if connector.engine not in ENGINES or connector.engine in (PATH, "HIVE"):
+            raise NotSupportedYet(what=f"Trying connectors of the engine {connector.engine}")
+        connection = self._connectors.parsed(connector.engine, address, name)
+        schema, _ = self._looks.look(
+            connection, head=True, id_delimiter=",", makes_ids=False, names=None
+        )
+        return [schema["id"], *schema["columns"]]
+
+    def _file(self, given: Binding) -> Connection:
         path = self._sources.existing_file(_member(given.address, "path"))
+        return Connection(address=PathFile(path=str(path)), **_choice(given))
+
+    def _storage(self, engine: str, given: Binding) -> Connection:
+        """Return how a storage of others is reached."""
+        name = given.address.get(CONNECTOR)
+        if name is not None and not isinstance(name, str):
+            raise BadRequest(
+                reason="`address.connector_name` must be a text", path="$.address.connector_name"
+            )
+        connection = self._connectors.parsed(engine, given.address, name or None)
+        return msgspec.structs.replace(connection, **_choice(given))
+
+    def _looked(self, given: Binding, connection: Connection) -> tuple[Any, Rows]:
+        """Return the schema of the table, and its first rows as text."""
         meta = _meta(given)
-        schema, preview = self._files.look(
-            path,
+        if isinstance(connection.address, HiveRows):
+            if connection.address.query is not None:  # SQL of Spark can run programs, read files
+                raise NotSupportedYet(what="A query of Hive (a view of it can be bound)")
+            return _said_columns(given), ()
+        if not isinstance(connection.address, PathFile):
+            return self._looks.look(
+                connection,
+                head=given.head,
+                id_delimiter=given.id_delimiter,
+                makes_ids=given.extend_sid,
+                names=_names(given),
+            )
+        return self._files.look(
+            Path(connection.address.path),
             head=given.head,
             id_delimiter=given.id_delimiter,
             makes_ids=given.extend_sid,
             names=_names(given),
             whole=meta is not None and not meta.is_dense and not given.head,
+            id_column=connection.id_column,
+            features=connection.feature_columns,
         )
-        _check_columns(given, schema)
+
+    def _of_storage(
+        self, given: Binding, connection: Connection, schema: Any, preview: Rows
+    ) -> TableRecord:
+        address = connection.address
+        meta = _meta(given)
         extra = None
         if meta is not None:
             extra = schema_members(
                 meta, key=schema["id"], columns=schema["columns"], makes_ids=given.extend_sid
             )
+        where = self._new_address()
+        connector = None
+        if not isinstance(address, PathFile):  # a file needs none, whatever its address says
+            hidden = hidden_connector(where) if connection.secrets != Secrets() else None
+            connector = given.address.get(CONNECTOR) or hidden
+        bound = Bound(
+            address=address,
+            connector=connector,
+            id_column=connection.id_column,
+            feature_columns=connection.feature_columns,
+        )
         return TableRecord(
             namespace=given.namespace,
             name=given.name,
-            address=self._new_address(),
+            address=where,
             schema=schema,
             count=0,  # nobody has read it yet
             partitions=given.partitions,
@@ -132,8 +223,9 @@ class Bindings:
             id_delimiter=given.id_delimiter,
             have_head=given.head,
             extend_sid=given.extend_sid,
-            engine=PATH,
-            source=str(path),
+            engine=address.engine,
+            source=address.path if isinstance(address, PathFile) else None,
+            storage=bound_to_json(bound),
             extra=extra,
         )
 
@@ -154,7 +246,15 @@ class Bindings:
             disabled=False,
         )
 
-    def _put(self, table: TableRecord, *, drop: bool) -> TableRecord:
+    def _check_free(self, given: Binding) -> None:
+        """Raises: TableExists: before a storage is looked at, which may take long."""
+        with self._store.read() as tx:
+            if not given.drop and tx.tables.get(given.namespace, given.name) is not None:
+                raise TableExists(namespace=given.namespace, name=given.name)
+
+    def _put(
+        self, table: TableRecord, *, drop: bool, secrets: Secrets | None = None
+    ) -> TableRecord:
         with self._store.transaction() as tx:
             old = tx.tables.get(table.namespace, table.name)
             if old is not None and not drop:
@@ -162,40 +262,18 @@ class Bindings:
             self._still_there(tx, table)
             free = old is not None and make_way(tx, old, now_ms=self._clock.now_ms())
             tx.tables.put(table)
+            if secrets is not None and _hides(table):
+                self._connectors.hide(tx, table, secrets)
         if old is not None and free and old.address != table.address:
             remove_rows(self._folders, old)
         return table
 
     def _still_there(self, tx: Tx, table: TableRecord) -> None:
         """Raises: TableNotFound: the table whose rows get a second name was dropped meanwhile."""
-        if table.engine == STANDALONE and not tx.tables.at_address(table.address):
+        if is_own(table.engine, table.storage) and not tx.tables.at_address(table.address):
             raise TableNotFound(
                 namespace=table.namespace, name=table.name, party_id=self._own_party
             )
-
-    # --- connectors -------------------------------------------------------------------------------
-
-    def put_connector(self, name: str, engine: str, info: Mapping[str, Any]) -> None:
-        """Store how another storage is reached, in place of an older connector of that name.
-
-        Raises: BadRequest: a name is empty or too long.
-        """
-        for what, value in (("connector_name", name), ("engine", engine)):
-            if not 1 <= len(value) <= _CONNECTOR_LIMIT:
-                raise BadRequest(reason=f"`{what}` must have 1 to {_CONNECTOR_LIMIT} characters")
-        connector = Connector(
-            name=name, engine=engine.upper(), info=dict(info), created_ms=self._clock.now_ms()
-        )
-        with self._store.transaction() as tx:
-            tx.connectors.put(connector)
-
-    def connector(self, name: str) -> Connector:
-        """Return a connector with its credentials. Raises: ConnectorNotFound."""
-        with self._store.read() as tx:
-            found = tx.connectors.get(name)
-        if found is None:
-            raise ConnectorNotFound(name=name[:_CONNECTOR_LIMIT])
-        return found
 
 
 def _member(address: Mapping[str, Any], name: str) -> str:
@@ -227,10 +305,42 @@ def _names(given: Binding) -> tuple[str, ...] | None:
         raise BadRequest(reason=f"`schema`: {exc}", path="$.schema") from exc
 
 
-def _check_columns(given: Binding, schema: Any) -> None:
-    """Refuse a choice of columns: all are read, the first is the id."""
-    if given.id_column not in (None, "", schema["id"]):
-        raise NotSupportedYet(what="Binding a file whose id is not its first column")
-    wanted = given.feature_column
-    if wanted and [c.strip() for c in wanted.split(",")] != list(schema["columns"]):
-        raise NotSupportedYet(what="Binding some columns of a file")
+def _said_columns(given: Binding) -> dict[str, Any]:
+    """Return the schema that a request gives for a table that this server cannot look at.
+
+    Raises: BadRequest: it gives none.
+    """
+    try:
+        names = names_in_schema(given.schema or {}, delimiter=given.id_delimiter)
+    except ValueError as exc:
+        reason = f"`schema`: {exc}, since this server does not look at Hive itself"
+        raise BadRequest(reason=reason, path="$.schema") from exc
+    if len(set(names)) < len(names):
+        raise BadRequest(reason="`schema`: two columns have one name", path="$.schema.header")
+    return {"kind": "raw", "id": names[0], "columns": list(names[1:])}
+
+
+def _choice(given: Binding) -> dict[str, Any]:
+    """Return the wanted id column and features. Raises: BadRequest: they cannot be wanted."""
+    key = (given.id_column or "").strip() or None
+    features: tuple[str, ...] | None = None
+    if given.feature_column is not None and given.feature_column.strip():
+        features = tuple(name.strip() for name in given.feature_column.split(","))
+    if key is None and features is None:
+        return {}
+    if given.extend_sid and key is not None:
+        raise BadRequest(reason="`id_column` has no meaning with `extend_sid`", path="$.id_column")
+    if not given.head:  # a reader finds columns by the names that the rows have
+        path = "$.id_column" if key is not None else "$.feature_column"
+        reason = "columns can be chosen of rows with a head only (`head`: 1)"
+        raise BadRequest(reason=reason, path=path)
+    meta = _meta(given)
+    if meta is not None and not meta.is_dense:
+        reason = "columns can be chosen of dense rows only"
+        raise BadRequest(reason=reason, path="$.meta.input_format")
+    return {"id_column": key, "feature_columns": features}
+
+
+def _hides(table: TableRecord) -> bool:
+    bound = bound_from_json(table.storage)
+    return bound.connector == hidden_connector(table.address)

@@ -7,17 +7,19 @@ them under another name until they have ended.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from fedflow.app.data import row_folders
 from fedflow.app.folders import Folders
 from fedflow.app.ports import Tx
 from fedflow.base.errors import BadParameter, TableDisabled, TableNotFound
 from fedflow.domain.records import JobFilter, TableRecord, TaskFilter, TaskRecord
 from fedflow.domain.site import Site
+from fedflow.domain.storages import hidden_connector, is_bound
 from fedflow.domain.table_names import REPLACED
+from fedflow.domain.table_parts import is_own, parts_uri
 
 STANDALONE: Final = "STANDALONE"  #: the engine of tables below the server's own folder
 _READER: Final = "reader"
@@ -97,11 +99,13 @@ def named_table(task: TaskRecord) -> tuple[str, str] | None:
 def make_way(tx: Tx, table: TableRecord, *, now_ms: int, but: str | None = None) -> bool:
     """Forget a table, or keep it for the jobs that use it; job `but` is the one that replaces it.
 
-    Tells whether nobody needs its files any more.
+    A bound table is never kept: jobs have rows of their own, or find it no more. Tells whether
+    nobody needs its files any more.
     """
     tx.tables.drop(table.namespace, table.name)
     using = [j for j in users(tx, table.namespace, table.name) if j != but]
-    if not using:
+    if not using or is_bound(table.engine, table.storage):
+        _forget_secrets(tx, table)
         return is_free(tx, table)
     kept = replace(table, namespace=REPLACED, name=table.address, created_ms=now_ms)
     if tx.tables.get(kept.namespace, kept.name) is None:
@@ -146,18 +150,24 @@ def drop_kept(tx: Tx) -> list[TableRecord]:
     for table in kept:
         if oldest_ms is None or oldest_ms > table.created_ms:
             tx.tables.drop(table.namespace, table.name)
+            _forget_secrets(tx, table)
             if is_free(tx, table):
                 free.append(table)
     return free
 
 
+def _forget_secrets(tx: Tx, table: TableRecord) -> None:
+    """Forget the credentials of a bound table, once it has no second name either."""
+    if table.storage is not None and not tx.tables.at_address(table.address):
+        tx.connectors.drop(hidden_connector(table.address))
+
+
 def is_free(tx: Tx, table: TableRecord) -> bool:
     """Tell whether no table is left whose rows lie where those of a forgotten one do."""
-    return table.engine == STANDALONE and not tx.tables.at_address(table.address)
+    return is_own(table.engine, table.storage) and not tx.tables.at_address(table.address)
 
 
 def remove_rows(folders: Folders, table: TableRecord) -> None:
     """Delete the rows of a forgotten table; a bound file stays where it is."""
-    folder = folders.tables / table.address
-    if table.engine == STANDALONE and folder.parent == folders.tables and table.address:
-        shutil.rmtree(folder, ignore_errors=True)
+    if is_own(table.engine, table.storage):
+        row_folders.remove_rows(folders.tables, table.address, parts_uri(table.storage))

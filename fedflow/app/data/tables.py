@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import IO, Any
 
+from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.caches import drop_caches
 from fedflow.app.data.table_use import drop_kept, has_kept, make_way, remove_rows
 from fedflow.app.folders import Folders
 from fedflow.app.ports import Archives, Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import JobNotFound, NoData, TableNotFound
+from fedflow.base.errors import FileNotAllowed, JobNotFound, NoData, TableNotFound
 from fedflow.domain.caches import CacheFilter
 from fedflow.domain.records import JobFilter, JobRecord, OutputTable, TableRecord, TaskFilter
 from fedflow.domain.site import Site
@@ -28,12 +29,15 @@ class Tables:
         store: Store,
         folders: Folders,
         archives: Archives,
+        sources: AllowedFolders,
         clock: Clock,
         own_party: str,
     ) -> None:
+        """`sources` are the folders in which bound files must lie."""
         self._store = store
         self._folders = folders
         self._archives = archives
+        self._sources = sources
         self._clock = clock
         self._own_party = own_party
 
@@ -68,10 +72,13 @@ class Tables:
         """Write a table as tar.gz with `table.csv` and `table.meta`.
 
         Raises: NoData: there is no such table, or it has no rows. BadData: its file is damaged.
+            FileNotAllowed: settings or links changed since it was bound.
         """
         found = self.get(namespace, name)
         if found is None:
             raise NoData(reason=f"there is no table {namespace}.{name}")
+        if found.source is not None and str(self._sources.place(found.source)) != found.source:
+            raise FileNotAllowed(path=found.source)  # a link was put into its way
         self._archives.write(
             target, {"table": found}, limit=-1, head=head, modified_ms=found.created_ms
         )

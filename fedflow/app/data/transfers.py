@@ -1,9 +1,15 @@
-"""Takes tables out: as a file of this machine, or under a second name. Both are local jobs."""
+"""Takes tables out: as a file of this machine, under a second name, or to another storage. All
+are local jobs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.table_use import enabled
+from fedflow.app.data.writing_targets import WRITABLE, WritingTargets
 from fedflow.app.jobs.local_jobs import refuse_other_storage, submit_local
 from fedflow.app.ports import Store, Tx
 from fedflow.app.scheduling.submissions import Submissions, Submitted
@@ -16,12 +22,20 @@ class Transfers:
     """The use cases of `data/download` and `data/writer`."""
 
     def __init__(
-        self, *, store: Store, submissions: Submissions, targets: AllowedFolders, own_party: str
+        self,
+        *,
+        store: Store,
+        submissions: Submissions,
+        targets: AllowedFolders,
+        own_party: str,
+        writing: WritingTargets | None = None,
     ) -> None:
+        """`writing` checks places of other storages; None: nothing is written there."""
         self._store = store
         self._submissions = submissions
         self._targets = targets
         self._own_party = own_party
+        self._writing = writing
 
     def download(
         self, namespace: str, name: str, output_path: str, *, delimiter: str | None = None
@@ -51,13 +65,18 @@ class Transfers:
         output_namespace: str | None,
         output_name: str | None,
         storage_engine: str | None = None,
+        address: Mapping[str, Any] | None = None,
         drop: bool = False,
     ) -> Submitted:
-        """Start the job that makes a table with the rows of another one.
+        """Start the job that makes a table with the rows of another one: here, or without a new
+        name at the address of another storage.
 
-        Raises: NotSupportedYet: another storage is named. MissingArgument. BadTableName.
-            TableNotFound, TableDisabled, TableExists.
+        Raises: NotSupportedYet: that storage. MissingArgument. BadTableName. TableNotFound,
+            TableDisabled, TableExists. Of another storage what `WritingTargets.checked` does.
         """
+        engine = (storage_engine or "").upper()
+        if output_name is None and engine in WRITABLE and self._writing is not None:
+            return self._write_elsewhere(namespace, name, engine, address)
         refuse_other_storage(storage_engine, what="Writing to")
         if output_namespace is None or output_name is None:
             raise MissingArgument(names="output_namespace,output_name")
@@ -76,6 +95,23 @@ class Transfers:
             "drop": int(drop),
         }
         return submit_local(self._submissions, "Writer", parameters, outputs=("data",))
+
+    def _write_elsewhere(
+        self, namespace: str, name: str, engine: str, address: Mapping[str, Any] | None
+    ) -> Submitted:
+        if address is None:
+            raise MissingArgument(names="address")
+        assert self._writing is not None  # noqa: S101  the caller looked
+        self._writing.checked(engine, address)
+        with self._store.read() as tx:
+            self._source(tx, namespace, name)
+        parameters = {
+            "namespace": namespace,
+            "table_name": name,
+            "storage_engine": engine,
+            "address": dict(address),
+        }
+        return submit_local(self._submissions, "Writer", parameters)
 
     def _source(self, tx: Tx, namespace: str, name: str) -> TableRecord:
         found = tx.tables.get(namespace, name)

@@ -55,15 +55,20 @@ class Explanations:
         self._queue = queue
         self._circuits = circuits
 
-    def explain(self, job_id: str) -> dict[str, Any]:
+    def explain(self, job_id: str, site: Site | None = None) -> dict[str, Any]:
         """Return what a job waits for: at which party, since when, until when, and what helps; of
         an ended job why it ended.
 
-        At the initiator all of it, at another site what that one knows. Raises: JobNotFound.
+        At the initiator all of it, at another site what that one knows; with `site` what that site
+        of this server knows. Raises: JobNotFound.
         """
         with self._store.read() as tx:
             scheduled = tx.schedules.get(job_id)
             own = tx.jobs.find(JobFilter(job_id=job_id))
+            if site is not None:
+                own = [job for job in own if job.key.site == site]
+                if scheduled is not None and scheduled.initiator != site:
+                    scheduled = None
             if scheduled is None and not own:
                 raise JobNotFound(job_id=job_id)
             if scheduled is not None:

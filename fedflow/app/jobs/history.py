@@ -8,8 +8,9 @@ from typing import Any, Final
 from fedflow.app.ports import Store
 from fedflow.base.errors import BadRequest, JobNotFound
 from fedflow.domain import history
-from fedflow.domain.history import Event, EventFilter
+from fedflow.domain.history import OWN_HALF, Event, EventFilter
 from fedflow.domain.records import JobFilter
+from fedflow.domain.site import Site
 
 MOST: Final = 1_000  #: events of one page
 
@@ -21,24 +22,33 @@ class Histories:
         self._store = store
 
     def events(
-        self, job_id: str, *, component: str | None = None, since: int = 0, limit: int = MOST
-    ) -> dict[str, Any]:
+        self, job_id: str, *, component: str | None = None, since: int = 0, limit: int = MOST,
+        seen_by: Site | None = None, about: Site | None = None, newest: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
         """Return a page of the events after the number `since`, oldest first.
 
         At the initiator all of the job: its own half and, of other sites, what they reported; at
-        another site what that one knows. `next` is the `since` of the next page, `more` tells
-        whether it has any. Raises: JobNotFound. BadRequest: `limit` or `since` is out of range, or
-        the job has no such component.
+        another site what that one knows; with `seen_by` what that site of this server knows.
+        `about` limits it to what is about a site. `next` is the `since` of the next page, `more`
+        tells whether it has any; with `newest` the page is the last one, and `more` tells whether
+        there are earlier ones. Raises: JobNotFound. BadRequest: `limit` or `since` is out of
+        range, or the job has no such component.
         """
         if not 1 <= limit <= MOST:
             raise BadRequest(reason=f"`limit` must be from 1 to {MOST}")
         if since < 0:
             raise BadRequest(reason="`since` must be the number of an event, or 0")
+        is_initiator = True
         with self._store.read() as tx:
             own = tx.jobs.find(JobFilter(job_id=job_id))
             scheduled = None if own else tx.schedules.get(job_id)
             if not own and scheduled is None:
                 raise JobNotFound(job_id=job_id)
+            if seen_by is not None:
+                scheduled = tx.schedules.get(job_id)
+                is_initiator = scheduled is not None and scheduled.initiator == seen_by
+                if not is_initiator and all(j.key.site != seen_by for j in own):
+                    raise JobNotFound(job_id=job_id)
             dsl = own[0].dsl if own else scheduled.dsl if scheduled else {}
             if component is not None and component not in dsl["components"]:
                 known = ", ".join(dsl["components"])
@@ -50,12 +60,16 @@ class Histories:
                 EventFilter(
                     job_id=job_id,
                     component=component,
-                    unreported=frozenset(j.key.site for j in own),
+                    subjects=None if seen_by is None or is_initiator else OWN_HALF,
+                    unreported=frozenset(j.key.site for j in own if seen_by in (None, j.key.site)),
+                    own=seen_by,
+                    site=about,
                     since=since,
+                    newest=newest,
                     limit=limit + 1,
                 )
             )
-        page = found[:limit]
+        page = found[-limit:] if newest else found[:limit]
         return {
             "job_id": job_id,
             "events": [event_view(e) for e in page],

@@ -63,3 +63,17 @@ class JobFiles:
         if found is None:
             raise JobNotFound(job_id=job_id[:100])
         return found
+
+    def submitted(self, job: JobRecord) -> tuple[Any, Any]:
+        """Return DSL and conf of a job that this server initiated, as they were submitted.
+
+        Without its files, they are as the job was stored: in the form of version 2.
+        """
+        found: list[Any] = [job.dsl, job.conf]
+        for i, name in enumerate(("submitted_dsl.json", "submitted_runtime_conf.json")):
+            try:
+                content = (self._folders.job_files(job.key.job_id) / name).read_bytes()
+            except OSError:
+                return job.dsl, job.conf
+            found[i] = decode_json(content)
+        return found[0], found[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ from fedflow.base.errors import (
 from fedflow.base.ids import PartyId
 from fedflow.domain.explain import INITIATOR, Wait
 from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.lists import fits_task, task_page
+from fedflow.domain.lists import fits_task, main_share, task_page
 from fedflow.domain.records import (
     JobFilter,
     JobKey,
@@ -171,9 +171,8 @@ class Jobs:
             scheduled = tx.schedules.get(job_id)
             if scheduled is None:
                 raise JobNotFound(job_id=job_id)
-            return _refused_share(scheduled)
-        chosen = next((j for j in own if j.is_initiator), own[0])
-        return self._fresh(tx, chosen)
+            return refused_share(scheduled)
+        return self._fresh(tx, main_share(own))
 
     def _reason(self, tx: Tx, job: ScheduledJob, *, look: bool) -> Reason | None:
         """Return why a job waits if nothing is stored of it; only with `look`, as it takes time."""
@@ -204,7 +203,7 @@ class Jobs:
         reported.
         """
         with self._store.read() as tx:
-            return self._tasks_of(tx, which)
+            return _with_engines(tx, self._tasks_of(tx, which))
 
     def task_page(self, which: TaskFilter) -> tuple[list[TaskRecord], int]:
         """Return a page of attempts, and how many there are in all. As in `tasks`, other sites'
@@ -214,8 +213,10 @@ class Jobs:
             if which.job_id is None:
                 found = tx.tasks.find(which)
                 count = _count_at_end(which, len(found))
+                found = _with_engines(tx, found)
                 return found, tx.tasks.count(which) if count is None else count
             every = self._tasks_of(tx, replace(which, order=None, offset=0, limit=_TASKS_OF_A_JOB))
+            every = _with_engines(tx, every)
         return task_page(every, which), len(every)
 
     def _tasks_of(self, tx: Tx, which: TaskFilter) -> list[TaskRecord]:
@@ -255,8 +256,7 @@ class Jobs:
             scheduled = tx.schedules.get(job_id)
             tasks = self._tasks_of(tx, TaskFilter(job_id=job_id))
             waits, deadline_ms = self._waits(tx, job, scheduled)
-        with self._lock:
-            self._watched[job_id] = self._clock.now_ms()
+        self.watch(job_id)
         spec = self._specs.get(job_id, job.dsl, job.conf)
         order = {name: i for i, name in enumerate(spec.dag.order)}
         tasks.sort(key=lambda t: (order.get(t.key.component, len(order)), t.key.site.order))
@@ -318,6 +318,11 @@ class Jobs:
         dag = self._specs.get(job_id, job.dsl, job.conf).dag
         return [_report_row(tasks[name], dag.depth(name)) for name in dag.order if name in tasks]
 
+    def watch(self, job_id: str) -> None:
+        """Note that somebody looks at a job now."""
+        with self._lock:
+            self._watched[job_id] = self._clock.now_ms()
+
     def is_watched(self) -> bool:
         """Tell whether somebody looked at a job within the last five seconds."""
         now_ms = self._clock.now_ms()
@@ -338,7 +343,7 @@ def _stop_status(text: str) -> JobStatus:
     return JobStatus(text)
 
 
-def _refused_share(job: ScheduledJob) -> JobRecord:
+def refused_share(job: ScheduledJob) -> JobRecord:
     """Return the share of a job that this site itself did not accept, from what the initiator
     knows.
     """
@@ -468,3 +473,9 @@ def _reason_view(reason: Reason | None) -> dict[str, str | None] | None:
 def _shown(status: JobStatus) -> str:
     """Return a status as clients may see it: FATE's SDK does not know `ready`."""
     return JobStatus.WAITING.value if status is JobStatus.READY else status.value
+
+
+def _with_engines(tx: Tx, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
+    """Return tasks with the engines of their shares, as far as they are here."""
+    engines = tx.jobs.engines({task.key.job_id for task in tasks}) if tasks else {}
+    return [replace(task, engine=engines.get(task.key.job)) for task in tasks]

@@ -11,25 +11,22 @@ Source: `reference/flow-rest-api.md` section 2.7.
 
 from __future__ import annotations
 
-import ipaddress
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypedDict
 
 from fedflow.app.folders import Folders
+from fedflow.app.jobs.log_index import LogIndexes
+from fedflow.app.jobs.log_opening import names_below
+from fedflow.app.jobs.log_text import mask_addresses
 from fedflow.app.ports import Store
 from fedflow.base.errors import BadRequest, JobNotFound
-from fedflow.base.ids import PartyId
-from fedflow.domain.records import JobFilter, JobKey
-from fedflow.domain.site import Role, Site
+from fedflow.domain.records import JobFilter
+from fedflow.domain.site import Role
 from fedflow.wire.paths import fits
 
 MAX_LINES: Final = 5_000  #: that one call gives
 MAX_BYTES: Final = 4 * 1024 * 1024  #: of file that one call gives
 MAX_LINE: Final = 16_384  #: bytes of one line that are shown
-MASK: Final = "xxx.xxx.xxx.xxx"
 
 _JOB_FILES: Final = {
     "jobSchedule": "fate_flow_schedule.log",
@@ -42,9 +39,6 @@ _PARTY_FILES: Final = {
     "partyDebug": "DEBUG.log",
 }
 _COMPONENT: Final = "componentInfo"
-_BLOCK: Final = 1024 * 1024
-_IPV4: Final = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]?\d)")
-_IPV6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{0,39}:[0-9A-Fa-f:.]{0,39}(?![\w:])")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,24 +62,21 @@ class LogLine(TypedDict):
 class LogFiles:
     """The use cases of `/v1/log`."""
 
-    def __init__(self, *, store: Store, folders: Folders) -> None:
+    def __init__(self, *, store: Store, folders: Folders, indexes: LogIndexes) -> None:
         self._store = store
-        self._folders = folders
+        self._root = folders.shared / "logs"
+        self._indexes = indexes
 
     def size(self, which: LogName) -> int:
         """Return how many lines a log has, 0 if there is none yet.
 
         Raises: BadRequest: unknown log type, or what it needs is missing. JobNotFound.
         """
-        path = self._path(which)
-        if path is None or not path.is_file():
-            return 0
-        lines, last = 0, b"\n"
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                lines += block.count(b"\n")
-                last = block[-1:]
-        return lines + (last != b"\n")
+        with self._indexes.open(self._root, self._parts(which)) as log:
+            if log is None:
+                return 0
+            log.count()
+            return log.total or 0
 
     def lines(self, which: LogName, begin: int = 1, end: int | None = None) -> list[LogLine]:
         """Return the lines from `begin` to `end`, both included, with addresses masked.
@@ -95,36 +86,38 @@ class LogFiles:
         """
         if begin < 1 or (end is not None and end < begin):
             raise BadRequest(reason="lines are numbered from 1, and `end` is not before `begin`")
-        path = self._path(which)
-        if path is None or not path.is_file():
-            return []
         last = begin + MAX_LINES - 1 if end is None else min(end, begin + MAX_LINES - 1)
         found: list[LogLine] = []
         given = 0
-        for number, line in enumerate(_lines(path), 1):
-            if number > last or given > MAX_BYTES:
-                break
-            if number >= begin:
-                given += len(line)
-                text = line.decode("utf-8", errors="replace").rstrip("\r\n")
+        with self._indexes.open(self._root, self._parts(which)) as log:
+            if log is None:
+                return found
+            log.count(until=begin)
+            for number, line in enumerate(log.lines(begin, longest=MAX_LINE), begin):
+                if number > last or given > MAX_BYTES:
+                    break
+                given += len(line.content)
+                text = line.content.decode("utf-8", errors="replace")
                 found.append({"line_num": number, "content": mask_addresses(text)})
         return found
 
-    def _path(self, which: LogName) -> Path | None:
-        """Return where a log lies; every part of the path is checked before it is used."""
+    def _parts(self, which: LogName) -> tuple[str, ...]:
+        """Return the names that lead to a log; each is checked before it is used."""
         if which.log_type in _JOB_FILES:
             self._check_job(which.job_id)
-            return self._folders.job_logs(which.job_id) / _JOB_FILES[which.log_type]
+            return (which.job_id, _JOB_FILES[which.log_type])
         if which.log_type not in (*_PARTY_FILES, _COMPONENT):
             known = ", ".join((*_JOB_FILES, *_PARTY_FILES, _COMPONENT))
             raise BadRequest(reason=f"{which.log_type[:100]!r} is no log type; known are {known}")
-        folder = self._folders.party_logs(JobKey(job_id=which.job_id, site=_site(which)))
+        site = _site(which)
         self._check_job(which.job_id)
         if which.log_type in _PARTY_FILES:
-            return folder / _PARTY_FILES[which.log_type]
+            return (which.job_id, *site, _PARTY_FILES[which.log_type])
         if which.component is None or not fits("component", which.component):
             raise BadRequest(reason="component_name must name a component of the job")
-        return _latest(folder / which.component)
+        folder = (which.job_id, *site, which.component)
+        versions = [int(n) for n in names_below(self._root, folder) if n.isascii() and n.isdigit()]
+        return (*folder, str(max(versions, default=0)), "INFO.log")
 
     def _check_job(self, job_id: str) -> None:
         """Raises: JobNotFound."""
@@ -134,43 +127,11 @@ class LogFiles:
             raise JobNotFound(job_id=job_id[:100])
 
 
-def mask_addresses(text: str) -> str:
-    """Return `text` with the IP addresses in it replaced."""
-    return _IPV6.sub(_masked_if_address, _IPV4.sub(MASK, text))
-
-
-def _masked_if_address(found: re.Match[str]) -> str:
-    text = found[0].rstrip(":.") if not found[0].endswith("::") else found[0]
-    try:
-        ipaddress.IPv6Address(text)
-    except ValueError:
-        return found[0]
-    return MASK + found[0][len(text) :] if len(text) > 2 else found[0]
-
-
-def _site(which: LogName) -> Site:
-    """Raises: BadRequest: role or party id are missing or wrong."""
+def _site(which: LogName) -> tuple[str, str]:
+    """Return role and party id. Raises: BadRequest: they are missing or wrong."""
     role, party_id = which.role or "", which.party_id or ""
     if role not in {r.value for r in Role} or not fits("party_id", party_id):
         raise BadRequest(
             reason=f"{which.log_type} needs role and party_id of one of the job's sites"
         )
-    return Site(Role(role), PartyId(party_id))
-
-
-def _latest(folder: Path) -> Path | None:
-    """Return INFO.log of a component's latest attempt, None if there is no attempt."""
-    if not folder.is_dir():
-        return None
-    versions = [int(f.name) for f in folder.iterdir() if f.name.isascii() and f.name.isdigit()]
-    return folder / str(max(versions)) / "INFO.log" if versions else None
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, each at most `MAX_LINE` bytes; the rest of a longer one is cut."""
-    with path.open("rb") as file:
-        while line := file.readline(MAX_LINE):
-            rest = line
-            while rest and not rest.endswith(b"\n"):
-                rest = file.readline(_BLOCK)
-            yield line
+    return role, party_id

@@ -6,6 +6,7 @@ from typing import IO, Any
 
 from fedflow.app.ports import Archives, ParameterBook, Store
 from fedflow.base.errors import JobNotFound, NoData, TaskNotFound
+from fedflow.domain.lists import main_share
 from fedflow.domain.records import (
     JobFilter,
     Metric,
@@ -13,6 +14,7 @@ from fedflow.domain.records import (
     StoredModel,
     TableRecord,
     TaskFilter,
+    TaskKey,
     TaskRecord,
 )
 from fedflow.domain.site import Site
@@ -27,12 +29,12 @@ class Tracking:
         self._modules = modules
 
     def default_site(self, job_id: str) -> Site:
-        """Return the initiator's site if it is here, else any own site. Raises: JobNotFound."""
+        """Return the initiator's site if it is here, else one with data. Raises: JobNotFound."""
         with self._store.read() as tx:
             own = tx.jobs.find(JobFilter(job_id=job_id))
         if not own:
             raise JobNotFound(job_id=job_id)
-        return next((j.key.site for j in own if j.is_initiator), own[0].key.site)
+        return main_share(own).key.site
 
     def task(self, job_id: str, component: str, site: Site) -> TaskRecord:
         """Return the latest attempt of a component at a site. Raises: TaskNotFound."""
@@ -45,10 +47,33 @@ class Tracking:
             raise TaskNotFound(task=f"{component} of job {job_id} at {site}")
         return found[-1]
 
-    def metrics(self, job_id: str, component: str, site: Site) -> list[Metric]:
-        """Return all metrics with their points."""
+    def attempts(self, job_id: str, component: str, site: Site) -> list[TaskRecord]:
+        """Return all attempts of a component at a site, the latest one last. Raises:
+        TaskNotFound.
+        """
+        which = TaskFilter(
+            job_id=job_id, component=component, roles=(site.role,), party_id=site.party_id,
+            all_versions=True,
+        )  # fmt: skip
         with self._store.read() as tx:
-            return tx.tracking.metrics(job_id, component, site)
+            found = tx.tasks.find(which)
+        if not found:
+            raise TaskNotFound(task=f"{component} of job {job_id} at {site}")
+        return sorted(found, key=lambda task: task.key.version)
+
+    def metrics(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> list[Metric]:
+        """Return all metrics with their points, by default of the latest attempt that has any."""
+        with self._store.read() as tx:
+            return tx.tracking.metrics(job_id, component, site, version=version)
+
+    def marks(self, key: TaskKey) -> tuple[int, str]:
+        """Return a number that grows with every metric point of an attempt that is added, and a
+        text that is another one once a share of its job changed.
+        """
+        with self._store.read() as tx:
+            return tx.tracking.metric_mark(key), tx.jobs.mark(key.job_id)
 
     def outputs(
         self, job_id: str, component: str, site: Site
@@ -68,10 +93,14 @@ class Tracking:
         modified_ms = max(t.created_ms for t in tables.values())
         self._archives.write(target, tables, limit=limit, head=head, modified_ms=modified_ms)
 
-    def summary(self, job_id: str, component: str, site: Site) -> Any | None:
-        """Return the summary object, None if there is none."""
+    def summary(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> Any | None:
+        """Return the summary of an attempt, by default the latest that has one; None: there is
+        none.
+        """
         with self._store.read() as tx:
-            return tx.tracking.summary(job_id, component, site)
+            return tx.tracking.summary(job_id, component, site, version=version)
 
     def model(self, job_id: str, component: str, site: Site) -> StoredModel | None:
         """Return the model share, None if there is none."""
@@ -83,7 +112,10 @@ class Tracking:
 
         Raises: TaskNotFound. UnknownComponent: the module is not installed any more.
         """
-        task = self.task(job_id, component, site)
+        return self.parameters_of(self.task(job_id, component, site))
+
+    def parameters_of(self, task: TaskRecord) -> dict[str, Any]:
+        """Return the same of one attempt. Raises: UnknownComponent."""
         name, values = self._modules.parameters(task.module, task.parameters)
         return {"module": task.module, name: values}
 

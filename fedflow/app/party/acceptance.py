@@ -16,11 +16,20 @@ from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports import Catalog, Tx
 from fedflow.app.scheduling.parameter_checks import asked_of, parameter_problems
 from fedflow.app.scheduling.queue import Queue
-from fedflow.base.errors import BadParameter, PermissionDenied, Problem, ProviderRefused
+from fedflow.app.scheduling.specs import need_at
+from fedflow.base.errors import (
+    BadParameter,
+    PermissionDenied,
+    Problem,
+    ProviderRefused,
+    SparkOptionRefused,
+)
+from fedflow.domain.engines import SPARK, OwnEngines
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.providers import provider_problems
 from fedflow.domain.records import JobFilter, TableRecord
 from fedflow.domain.site import Role, Site
+from fedflow.domain.spark_options import SparkSite, spark_problems_at
 
 logger = logging.getLogger(__name__)
 
@@ -35,25 +44,49 @@ class Acceptance:
         permissions: Permissions,
         models: ModelRepository,
         queue: Queue,
+        engines: OwnEngines,
+        spark: SparkSite | None = None,
     ) -> None:
+        """`spark` None: this party has no cluster."""
         self._catalog = catalog
         self._permissions = permissions
         self._models = models
         self._queue = queue
+        self._engines = engines
+        self._spark = spark
 
     def check_spec(self, spec: JobSpec, site: Site) -> None:
         """Check what a job would run at a site; may take its time.
 
-        Raises: PermissionDenied, UnknownComponent, ProviderRefused. BadParameter: with all wrong
-        parameters.
+        Raises: PermissionDenied, UnknownComponent, ProviderRefused, EngineMissing.
+        SparkOptionRefused, BadParameter: with all mistakes of their kind.
         """
         self._permissions.check_job(spec, site)
+        self._engines.check(spec.settings, site, spec.job_parameters_at(site))
+        self._check_spark(spec, site)
         problems = provider_problems(spec, here=(site,))
         if not problems:
             problems = self._parameter_problems(spec, site)
         if problems:
             (path, reason), *more = [(p.path, p.message) for p in problems]
             raise BadParameter(path=path, reason=reason, more=more)
+
+    def _check_spark(self, spec: JobSpec, site: Site) -> None:
+        """Raises: SparkOptionRefused: with all options that this party does not take."""
+        parameters = spec.job_parameters_at(site)
+        if self._spark is None or self._engines.at(site, parameters) != SPARK:
+            return
+        problems = spark_problems_at(
+            spec.settings,
+            site,
+            parameters,
+            allowed=self._spark.allowed_conf,
+            cores=need_at(spec, site, SPARK).cores,
+        )
+        if problems:
+            first, *more = problems
+            listed = "; ".join([first.message, *(f"{p.path}: {p.message}" for p in more)])
+            raise SparkOptionRefused(path=first.path, reason=listed)
 
     def _parameter_problems(self, spec: JobSpec, site: Site) -> list[Problem]:
         """Return the mistakes in the parameters of a site.

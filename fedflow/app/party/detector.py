@@ -7,7 +7,7 @@ wait some at a time, in turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fedflow.app.effects import Effects
 from fedflow.app.party.launcher import Launcher
@@ -15,6 +15,7 @@ from fedflow.app.party.party_jobs import PartyJobs
 from fedflow.app.party.party_tasks import PartyTasks
 from fedflow.app.party.workers import Workers
 from fedflow.app.ports import (
+    Applications,
     Executor,
     LaunchBook,
     PartyClient,
@@ -28,7 +29,7 @@ from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock, is_older
 from fedflow.base.errors import InitiatorLost, NotLeading, ServerLost, StoreUnavailable
 from fedflow.domain.history import process_note
-from fedflow.domain.records import JobRecord, TaskRecord
+from fedflow.domain.records import JobKey, JobRecord, TaskRecord
 from fedflow.domain.schedule import Reason
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, TASK_SUCCEEDED, JobStatus, TaskStatus
 
@@ -58,6 +59,7 @@ class Detector:
         timing: Timing,
         servers: PartyServers,
         host: str,
+        applications: Applications | None = None,
     ) -> None:
         self._store = store
         self._leading = servers.guarded(store)
@@ -74,6 +76,7 @@ class Detector:
         self._parties = parties
         self._clock = clock
         self._timing = timing
+        self._applications = applications
         self._prune_ms = 0
         self._after = ""  #: the waiting job that was looked at last
 
@@ -90,6 +93,7 @@ class Detector:
                 self._guard(task.key.job_id, lambda task=task: self._check_task(task))  # type: ignore[misc]
             elif leads:
                 self._guard(task.key.job_id, lambda task=task: self._check_elsewhere(task))  # type: ignore[misc]
+        self._end_applications(tasks, leads=leads)
         if not leads:
             return
         for job in jobs:
@@ -122,6 +126,25 @@ class Detector:
         with self._leading.transaction() as tx:
             tx.received.prune(now_ms - self._timing.received_keep_ms)
             tx.submits.prune(now_ms - self._timing.submit_key_keep_ms)
+
+    def _end_applications(self, tasks: Sequence[TaskRecord], *, leads: bool) -> None:
+        """End the Spark applications here of shares that hold nothing any more.
+
+        One that does not lead starts no tasks, so it keeps those only whose tasks run here.
+        """
+        applications = self._applications
+        if applications is None:
+            return
+        here = {t.key.job for t in tasks if self._servers.is_here(t.instance_id)}
+
+        def check(key: JobKey) -> None:
+            with self._store.read() as tx:
+                job = tx.jobs.get(key)
+            if job is None or not job.in_use or not (leads or key in here):
+                applications.end(key)
+
+        for key in applications.running():
+            self._guard(key.job_id, lambda key=key: check(key))  # type: ignore[misc]
 
     def stop_ended(self) -> None:
         """Stop the processes here whose shares another server of this party has ended."""

@@ -18,16 +18,26 @@ from fedflow.app.folders import Folders
 from fedflow.app.models.model_loading import LoadRequest, load_request
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import deployed_models
-from fedflow.app.ports import Executor, LaunchBook, ProviderChoice, Sessions, Store, Tx
+from fedflow.app.ports import (
+    Applications,
+    Executor,
+    LaunchBook,
+    ProviderChoice,
+    Sessions,
+    Store,
+    Tx,
+)
 from fedflow.app.scheduling.specs import Specs
-from fedflow.base.errors import DiskFull, FedflowError, StoreUnavailable
+from fedflow.base.errors import DiskFull, FedflowError, SparkMissing, StoreUnavailable
 from fedflow.domain.caches import CacheFilter
 from fedflow.domain.dsl import Component, Ref
+from fedflow.domain.engines import SPARK
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.providers import Manifest
-from fedflow.domain.records import TaskFilter, TaskKey, TaskRecord
+from fedflow.domain.records import JobRecord, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.resources import demand_at
 from fedflow.domain.site import Site
+from fedflow.domain.spark_options import WITHOUT_SPARK, SparkSite, plan_application
 from fedflow.domain.states import TASK_FINAL
 
 logger = logging.getLogger(__name__)
@@ -55,6 +65,7 @@ class WorkerSettings:
     memory_bytes: int | None
     receive_timeout_s: float
     log_level: str
+    spark: SparkSite | None = None  #: None: this party has no cluster
 
 
 class Launcher:
@@ -72,6 +83,7 @@ class Launcher:
         models: ModelRepository,
         settings: WorkerSettings,
         providers: ProviderChoice | None,
+        applications: Applications | None = None,
     ) -> None:
         self._store = store
         self._specs = specs
@@ -82,6 +94,7 @@ class Launcher:
         self._models = models
         self._settings = settings
         self._providers = providers
+        self._applications = applications
 
     def launch(self, key: TaskKey) -> None:
         """Start the process of a requested attempt; one that has ended meanwhile is left alone.
@@ -125,6 +138,9 @@ class Launcher:
         self.open_session(task, sites)
         provider = self._provider(task, spec)
         content = self._content(task, spec, component, sites, inputs, work_dir, log_dir, provider)
+        if job.engine == SPARK:
+            content["cores"] = 1  # of this machine: the work is done on the cluster
+            content["spark"] = self._spark(task, job, spec) if provider is None else None
         spec_path = work_dir / f"spec-{task.launch_id}.json"
         _write_private(spec_path, msgspec.json.encode(content))
         self._processes.expect(task.launch_id, key)
@@ -138,6 +154,27 @@ class Launcher:
                 provider=provider,
             )
         )
+
+    def _spark(self, task: TaskRecord, job: JobRecord, spec: JobSpec) -> dict[str, Any] | None:
+        """Return the Spark application that a task uses, started if need be; None: it uses none.
+
+        Raises: SparkMissing: the conf names no cluster any more. OSError.
+        """
+        if task.module.lower() in WITHOUT_SPARK:
+            return None
+        site = self._settings.spark
+        if site is None or self._applications is None:
+            raise SparkMissing(reason="the conf of this party's server names no cluster any more")
+        plan = plan_application(spec.job_parameters_at(job.key.site), site, cores=job.cores)
+        return {
+            "application": str(self._applications.ensure(job.key, plan)),
+            "tables_uri": site.tables_uri,
+            "cores": plan.cores,
+            "partitions": plan.partitions,
+            "small_rows": site.small_rows,
+            "small_work_s": site.small_work_s,
+            "wait_s": site.wait_s,
+        }
 
     def _provider(self, task: TaskRecord, spec: JobSpec) -> Manifest | None:
         """Return the registered provider that runs a task. Raises: ProviderRefused: it is gone."""

@@ -12,7 +12,7 @@ from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
 from fedflow.app.party.acceptance import Acceptance
 from fedflow.app.party.party_tasks import PartyTasks
-from fedflow.app.ports import PartyClient, Store, Tx, Wakeup
+from fedflow.app.ports import Applications, PartyClient, Store, Tx, Wakeup
 from fedflow.app.scheduling.collecting import Collecting, noted_stop, pulls
 from fedflow.app.scheduling.hearing import Hearing
 from fedflow.app.scheduling.inheritance import Inheritance
@@ -33,6 +33,7 @@ from fedflow.base.errors import (
     WrongSite,
 )
 from fedflow.base.ids import PartyId
+from fedflow.domain.engines import SPARK, OwnEngines
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import (
     SUBMIT_FAILED,
@@ -77,13 +78,14 @@ class PartyJobs:
         parties: PartyClient,
         wakeup: Wakeup,
         clock: Clock,
-        engine: str,
+        engines: OwnEngines,
         queue: Queue,
         acceptance: Acceptance,
         predictions: Predictions,
         models: ModelRepository,
         inheritance: Inheritance,
         collecting: Collecting,
+        applications: Applications | None = None,
     ) -> None:
         self._store = store
         self._specs = specs
@@ -92,13 +94,14 @@ class PartyJobs:
         self._parties = parties
         self._wakeup = wakeup
         self._clock = clock
-        self._engine = engine
+        self._engines = engines
         self._queue = queue
         self._acceptance = acceptance
         self._predictions = predictions
         self._models = models
         self._inheritance = inheritance
         self._collecting = collecting
+        self._applications = applications
 
     # --- create -----------------------------------------------------------------------------------
 
@@ -154,7 +157,8 @@ class PartyJobs:
         digests = incoming.member("loaded_models")
         self._acceptance.check_content(tx, spec, site, digests=digests)
         parameters = spec.job_parameters_at(site)
-        need = need_at(spec, site)
+        engine = self._engines.at(site, parameters)
+        need = need_at(spec, site, engine)
         record = JobRecord(
             key=incoming.job,
             initiator=spec.initiator,
@@ -166,6 +170,7 @@ class PartyJobs:
             roles={role.value: list(ids) for role, ids in spec.roles.items()},
             cores=need.cores,
             memory=need.memory,
+            engine=engine,
             created_ms=now_ms,
             queued_ms=now_ms,
             updated_ms=now_ms,
@@ -221,7 +226,7 @@ class PartyJobs:
         """Take the job's cores and memory, or say what is missing, or for whom it is kept."""
         job, now_ms = self._current(tx, incoming), self._clock.now_ms()
         why = None if job.in_use else self._queue.objection(tx, job)
-        if why is None and tx.jobs.take_cores(job.key, self._engine, now_ms=now_ms):
+        if why is None and tx.jobs.take_cores(job.key, now_ms=now_ms):
             return Reply(retcode=0)
         why = why or self._queue.missing(tx, job)
         tx.queue.deny(job.key, now_ms=now_ms)
@@ -241,14 +246,15 @@ class PartyJobs:
                 job.key, JobEvent.HELD, seen=job.status, now_ms=self._clock.now_ms(), reason=reason
             )
             effects.add(lambda: self._wakeup.job_changed(incoming.job_id))
-        if tx.jobs.return_cores(job.key, self._engine, now_ms=self._clock.now_ms()):
+        if tx.jobs.return_cores(job.key, now_ms=self._clock.now_ms()):
             effects.add(self._wakeup.queue)
+        self._end_application(job, effects)
         return Reply(retcode=0)
 
     def start(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
         """The job runs from now on."""
         job, now_ms = self._current(tx, incoming), self._clock.now_ms()
-        if not job.in_use and not tx.jobs.take_cores(job.key, self._engine, now_ms=now_ms):
+        if not job.in_use and not tx.jobs.take_cores(job.key, now_ms=now_ms):
             why = self._queue.missing(tx, job)  # they were returned as `_return_unused` says
             return Reply(retcode=103, retmsg=why.message, error=why.code)
         if job.status is JobStatus.WAITING:
@@ -308,6 +314,7 @@ class PartyJobs:
         """
         now_ms = self._clock.now_ms()
         self._tasks.stop_all(tx, job.key, status, reason, effects)
+        self._end_application(job, effects)
         if job.status not in JOB_FINAL:
             tx.jobs.move(
                 job.key, JOB_END_EVENT[status], seen=job.status, now_ms=now_ms, reason=reason
@@ -333,6 +340,12 @@ class PartyJobs:
             extra={"action": "end_job", "job_id": job.key.job_id},
         )
 
+    def _end_application(self, job: JobRecord, effects: Effects) -> None:
+        """End the share's Spark application; the detector does so again if that is lost."""
+        applications = self._applications
+        if applications is not None and job.engine == SPARK:
+            effects.add(lambda: applications.end(job.key))
+
     def return_if_still(self, tx: Tx, key: JobKey, effects: Effects) -> None:
         """Return the cores of an ended job once none of its processes is left here."""
         job = tx.jobs.get(key)
@@ -340,7 +353,7 @@ class PartyJobs:
             return
         if has_process(tx, key):
             return
-        if tx.jobs.return_cores(key, self._engine, now_ms=self._clock.now_ms()):
+        if tx.jobs.return_cores(key, now_ms=self._clock.now_ms()):
             effects.add(self._wakeup.queue)
 
     # --- heartbeat ------------------------------------------------------------------------------
@@ -387,7 +400,7 @@ class PartyJobs:
                 if has_process(tx, job.key):
                     continue
                 tx.jobs.move(job.key, JobEvent.HELD, seen=job.status, now_ms=now_ms)
-            returned |= tx.jobs.return_cores(job.key, self._engine, now_ms=now_ms)
+            returned |= tx.jobs.return_cores(job.key, now_ms=now_ms)
         return returned
 
     def _answer_for(

@@ -23,6 +23,7 @@ from fedflow.base.errors import (
     StaleCommand,
     StillEnding,
 )
+from fedflow.domain.engines import OwnEngines
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import JobKey, JobRecord, Moved, Reply, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.site import Site
@@ -44,6 +45,7 @@ class PartyReruns:
         jobs: PartyJobs,
         wakeup: Wakeup,
         clock: Clock,
+        engines: OwnEngines,
     ) -> None:
         self._store = store
         self._specs = specs
@@ -52,6 +54,7 @@ class PartyReruns:
         self._jobs = jobs
         self._wakeup = wakeup
         self._clock = clock
+        self._engines = engines
 
     def prepare(self, incoming: Incoming) -> None:
         """Check a job's conf, which may be new, before anything is written.
@@ -88,7 +91,9 @@ class PartyReruns:
         conf = incoming.member("runtime_conf")
         spec = self._specs.replace(incoming.job_id, job.dsl, conf)
         site = job.key.site
-        need = need_at(spec, site)
+        parameters = spec.job_parameters_at(site)
+        engine = self._engines.at(site, parameters)
+        need = need_at(spec, site, engine)
         attempts = self._attempts(tx, incoming, spec, site)
         runs = {t.key.component for t in attempts}
         self._acceptance.check_content(tx, spec, site, runs=runs)
@@ -98,9 +103,10 @@ class PartyReruns:
             seen=job.status,
             epoch=epoch,
             conf=spec.conf,
-            parameters=spec.job_parameters_at(site).as_json(),
+            parameters=parameters.as_json(),
             cores=need.cores,
             memory=need.memory,
+            engine=engine,
             now_ms=now_ms,
         )
         if not isinstance(moved, Moved):

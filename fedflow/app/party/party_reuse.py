@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fedflow.app.commands import Incoming
-from fedflow.app.data.table_use import STANDALONE
 from fedflow.app.effects import Effects
 from fedflow.app.party.acceptance import Acceptance
 from fedflow.app.ports import Tx
@@ -22,6 +21,7 @@ from fedflow.domain.dsl import MAX_COMPONENTS
 from fedflow.domain.models import canonical_json
 from fedflow.domain.records import JobKey, Reply, TableRecord
 from fedflow.domain.site import Role, Site
+from fedflow.domain.table_parts import is_own
 
 _MAX_NAMED: Final = MAX_COMPONENTS
 
@@ -86,7 +86,7 @@ class PartyReuse:
             found = self._acceptance.table(tx, initiator, site, named, path="table")
         except FedflowError:
             return None  # the create command says why the job cannot read it
-        return found if found.engine == STANDALONE else None
+        return found if is_own(found.engine, found.storage) else None
 
 
 def identity(site: Site, table: TableRecord) -> str:

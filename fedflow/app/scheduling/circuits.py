@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 _HURRY_S = 1.0  #: a submit does not try a party again that failed less than this time ago
 _PROBE_BASE_MS = 200  #: longest pause before the first probe; it doubles up to the retry cap
+_WATCHED_MS = 10_000  #: how long a look at a party lasts
+_MOST_WATCHED = 50  #: parties that are called because somebody looks at them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +79,7 @@ class Circuits:
         self._lock = threading.Lock()
         self._circuits: dict[str, Circuit] = {}
         self._speaks: dict[str, str] = {}
+        self._watched: dict[str, int] = {}  #: when somebody last looked how a party stands
         self._on_closed: Callable[[str], None] = lambda _party_id: None
 
     def connect(self, on_closed: Callable[[str], None]) -> None:
@@ -169,6 +173,25 @@ class Circuits:
             retcode=refusal.retcode, retmsg=f"{refusal.message} {refusal.hint}",
             error=refusal.name, speaks=reply.speaks,
         )  # fmt: skip
+
+    # --- who should be called though no job needs it
+
+    def watch(self, party_ids: Iterable[str]) -> None:
+        """Note that somebody looks how these parties stand now."""
+        now_ms = self._now_ms()
+        with self._lock:
+            for party_id in islice(party_ids, _MOST_WATCHED):
+                self._watched[party_id] = now_ms
+
+    def unsure(self) -> list[str]:
+        """Return the parties of which only a call tells how they stand: those that could not be
+        reached, and those that somebody looks at.
+        """
+        now_ms = self._now_ms()
+        with self._lock:
+            self._watched = {p: at for p, at in self._watched.items() if now_ms - at < _WATCHED_MS}
+            watched = set(self._watched)
+        return sorted(watched.union(self.opened()))
 
     # --- what is known
 

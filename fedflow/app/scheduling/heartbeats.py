@@ -3,6 +3,9 @@
 A party hears each time of every job that does more than wait, and of a part of those that wait, in
 turn: a message stays small however many wait. That the message came at all is what keeps the
 waiting ones alive.
+
+A party without jobs that could not be reached, or that somebody looks at, is called too: nothing
+else would tell that it is back, or away.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fedflow.app.ports import PartyClient, PartyServers, Store, Tx, Wakeup
+from fedflow.app.scheduling.circuits import Circuits
 from fedflow.app.scheduling.collecting import Collecting
 from fedflow.app.scheduling.hearing import Hearing
 from fedflow.app.scheduling.initiator import Initiator
 from fedflow.app.scheduling.news import news_of
+from fedflow.app.scheduling.preflight import reach
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.errors import FedflowError, PartyUnreachable
@@ -38,6 +43,7 @@ class Heartbeats:
         hearing: Hearing,
         initiator: Initiator,
         parties: PartyClient,
+        circuits: Circuits,
         servers: PartyServers,
         collecting: Collecting,
         wakeup: Wakeup,
@@ -51,6 +57,7 @@ class Heartbeats:
         self._hearing = hearing
         self._initiator = initiator
         self._parties = parties
+        self._circuits = circuits
         self._wakeup = wakeup
         self._clock = clock
         self._timing = timing
@@ -62,6 +69,11 @@ class Heartbeats:
         with self._store.read() as tx:
             return sorted(p for p in tx.queue.parties() if not self._parties.is_local(p))
 
+    def unsure_parties(self) -> list[str]:
+        """Return the other parties that are to be called even without a job."""
+        known = (p for p in self._circuits.unsure() if self._parties.knows(p))
+        return [p for p in known if not self._parties.is_local(p)]
+
     def collects(self, party_id: str) -> bool:
         """Tell whether a job under way wants its status collected from a party (PULL)."""
         with self._store.read() as tx:
@@ -72,9 +84,20 @@ class Heartbeats:
         """Send a heartbeat to a party and take its answer; tell whether it answered."""
         with self._store.read() as tx:
             shared = self._shared(tx, party_id)
+        if not shared:
+            return party_id not in self._circuits.unsure() or self._reaches(party_id)
         parts = [shared[i : i + _JOBS] for i in range(0, len(shared), _JOBS)]
         answered = [self._send(party_id, part) for part in parts]
         return all(answered)
+
+    def _reaches(self, party_id: str) -> bool:
+        """Tell whether a party answers; its circuit notes it."""
+        try:
+            reach(self._parties, party_id, timeout_s=self._timing.call_timeout_s)
+        except FedflowError as exc:
+            logger.debug("Party %s: %s", party_id, exc.message)
+            return False
+        return True
 
     def _shared(self, tx: Tx, party_id: str) -> list[ScheduledJob]:
         """Return the jobs that the next heartbeat names."""

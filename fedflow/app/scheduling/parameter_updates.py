@@ -16,8 +16,8 @@ from fedflow.app.effects import Effects
 from fedflow.app.folders import Folders
 from fedflow.app.ports import PartyClient, Store, Tx
 from fedflow.app.scheduling.asking import ASKED_CALLS, ask_initiator, asked_job
+from fedflow.app.scheduling.examination import refuse_guarded
 from fedflow.app.scheduling.specs import Specs
-from fedflow.app.scheduling.submissions import refuse_guarded
 from fedflow.app.scheduling.submitted_files import write_files
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock

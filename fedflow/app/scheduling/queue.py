@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedflow.app.ports import PartyClient, Store, Tx
+from fedflow.app.scheduling.specs import need_at
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
+from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.queue import CLAIM_MS, Turn, Waiting, choose, goes_first, in_order
 from fedflow.domain.records import Engine, JobRecord, WaitingJob
@@ -19,6 +21,7 @@ from fedflow.domain.resources import (
     UNCOUNTED,
     Amount,
     Capacity,
+    Demand,
     check_ceiling,
     demand_at,
     shortage,
@@ -42,28 +45,46 @@ class Place:
 
 
 class Queue:
-    """Who waits for this server's engine."""
+    """Who waits for this server's engines."""
 
     def __init__(
-        self, *, store: Store, parties: PartyClient, clock: Clock, timing: Timing, engine: str
+        self,
+        *,
+        store: Store,
+        parties: PartyClient,
+        clock: Clock,
+        timing: Timing,
+        engines: OwnEngines,
     ) -> None:
         self._store = store
         self._parties = parties
         self._clock = clock
         self._timing = timing
-        self._engine = engine
+        self._engines = engines
 
     def check_ceiling(self, tx: Tx, spec: JobSpec) -> None:
-        """Check that a job's shares at this server fit into its engine together.
+        """Check that a job's shares at this server fit into its engines together.
 
-        Raises: NotEnoughResources: the job would wait for ever.
+        Raises: NotEnoughResources: the job would wait for ever. EngineMissing.
         """
-        engine = tx.engines.get(self._engine)
+        needs: dict[str, dict[Site, Demand]] = {}
+        for site, engine in self._here(spec):
+            parameters = spec.job_parameters_at(site)
+            self._engines.check(spec.settings, site, parameters)
+            needs.setdefault(engine, {})[site] = demand_at(site, parameters, engine=engine)
+        for name, demands in needs.items():
+            found = tx.engines.get(name)
+            check_ceiling(demands, found.capacity if found else Capacity(cores=0, engine=name))
+
+    def need_here(self, spec: JobSpec) -> Amount:
+        """Return what a job takes of this server's own engines."""
+        needs = (need_at(spec, site, engine).on(engine) for site, engine in self._here(spec))
+        return sum(needs, Amount())
+
+    def _here(self, spec: JobSpec) -> list[tuple[Site, str]]:
+        """Return the sites of a job at this server, with their engines."""
         here = [site for site in spec.sites if self._parties.is_local(site.party_id)]
-        check_ceiling(
-            {site: demand_at(site, spec.job_parameters_at(site)) for site in here},
-            engine.capacity if engine else Capacity(cores=0),
-        )
+        return [(site, self._engines.at(site, spec.job_parameters_at(site))) for site in here]
 
     # --- at the initiator -------------------------------------------------------------------------
 
@@ -73,12 +94,12 @@ class Queue:
         starving_after_ms = self._timing.starving_after_ms
         free, whole = self._free(tx), self._whole(tx)
         begun = tx.queue.under_way()  # the oldest first
-        reserved_for: Waiting | None = None
+        kept = Turn()
         for one in map(_waiting, begun):
             starves = one.starves(now_ms, starving_after_ms=starving_after_ms)
             waits_here = one.need.fits(whole) and not one.need.fits(free)
-            if reserved_for is None and starves and waits_here:
-                reserved_for = one
+            if starves and waits_here and kept.keeps_from(one.need) is None:
+                kept = Turn(reserved=(*kept.reserved, one))
             free = free.less(one.need)
         again = [j.job_id for j in begun if 0 < j.ask_ms <= now_ms]
         waiting = [
@@ -95,9 +116,9 @@ class Queue:
         unique = {one.job_id: one for one in waiting if one.job_id not in skip}
         ordered = in_order(unique.values(), now_ms, starving_after_ms=starving_after_ms)
         turn = choose(
-            ordered, free, now_ms, starving_after_ms=starving_after_ms, reserved_for=reserved_for
+            ordered, free, now_ms, starving_after_ms=starving_after_ms, reserved=kept.reserved
         )
-        return Turn(go=(*again, *turn.go), reserved_for=turn.reserved_for)
+        return Turn(go=(*again, *turn.go), reserved=turn.reserved)
 
     def _first(self, tx: Tx, free: Amount, now_ms: int) -> list[WaitingJob]:
         """Return jobs that fit here and need no party that denies many already; not all that wait
@@ -121,13 +142,13 @@ class Queue:
         with self._store.read() as tx:
             jobs = tx.queue.page(starving_before_ms=before_ms, limit=limit, offset=offset)
             count = tx.queue.count()
-            engine, turn = tx.engines.get(self._engine), self.turn(tx)
+            engines, turn = self._all(tx), self.turn(tx)
         places = [
             Place(
                 position=offset + i + 1,
                 job=job,
                 starves=job.queued_ms < before_ms,
-                reason=job.reason or self._reason(job, engine, turn, now_ms),
+                reason=job.reason or self._reason(job, engines, turn, now_ms),
             )
             for i, job in enumerate(jobs)
         ]
@@ -141,14 +162,16 @@ class Queue:
         if job.reason is not None:
             return job.reason
         now_ms = self._clock.now_ms()
-        return self._reason(job, tx.engines.get(self._engine), self.turn(tx), now_ms)
+        return self._reason(job, self._all(tx), self.turn(tx), now_ms)
 
-    def _reason(self, job: WaitingJob, engine: Engine | None, turn: Turn, now_ms: int) -> Reason:
-        missing = shortage(job.need, engine.free, engine.capacity) if engine else None
+    def _reason(
+        self, job: WaitingJob, engines: Iterable[Engine], turn: Turn, now_ms: int
+    ) -> Reason:
+        missing = _shortage(job.need, engines)
         if missing is not None:
             message = f"waits for {missing[0]} at {job.initiator}: {missing[1]}"
             return Reason(code="NotEnoughResources", message=message, site=job.initiator)
-        first = turn.reserved_for
+        first = turn.keeps_from(job.need)
         if first is not None and first.job_id != job.job_id and job.job_id not in turn.go:
             return _reserved(job.need, first, job.initiator, now_ms)
         message = "waits for its turn; `fedflow queue list` shows who goes first"
@@ -182,9 +205,8 @@ class Queue:
 
     def missing(self, tx: Tx, share: JobRecord) -> Reason:
         """Return what a share lacks here, in numbers."""
-        engine = tx.engines.get(self._engine)
         need = sum((s.need for s in tx.jobs.shares(share.key.job_id) if not s.in_use), Amount())
-        found = shortage(need, engine.free, engine.capacity) if engine else None
+        found = _shortage(need, self._all(tx))
         what, left = found or (str(need), "an engine is missing")
         site = share.key.site
         message = f"waits for {what} at {site}: {left}"
@@ -192,9 +214,13 @@ class Queue:
 
     # --- helpers ----------------------------------------------------------------------------------
 
+    def _all(self, tx: Tx) -> list[Engine]:
+        """Return the engines that are there, also one that the conf does not name any more."""
+        found = (tx.engines.get(name) for name in (STANDALONE, SPARK))
+        return [engine for engine in found if engine is not None]
+
     def _free(self, tx: Tx) -> Amount:
-        engine = tx.engines.get(self._engine)
-        return engine.free if engine else Amount()
+        return sum((engine.free.on(engine.name) for engine in self._all(tx)), Amount())
 
     def _claims(self, tx: Tx, now_ms: int, *, foreign: bool) -> list[Waiting]:
         found = tx.queue.claims(
@@ -209,16 +235,18 @@ class Queue:
         ]
 
     def _whole(self, tx: Tx) -> Amount:
-        """Return all that the engine has; what needs more waits in vain, and nobody for it."""
-        engine = tx.engines.get(self._engine)
-        if engine is None:
-            return Amount()
-        return Amount(cores=engine.cores, memory=engine.memory or UNCOUNTED)
+        """Return all that the engines have; what needs more waits in vain, and nobody for it."""
+        wholes = (
+            Amount(cores=engine.cores, memory=engine.memory or UNCOUNTED).on(engine.name)
+            for engine in self._all(tx)
+        )
+        return sum(wholes, Amount())
 
 
-def need_here(needs: Iterable[tuple[Site, Amount]], parties: PartyClient) -> Amount:
-    """Return what a job takes of this server's own engine, of what it takes at its sites."""
-    return sum((need for site, need in needs if parties.is_local(site.party_id)), Amount())
+def _shortage(need: Amount, engines: Iterable[Engine]) -> tuple[str, str] | None:
+    """Return what is short of the first engine that lacks it, see `shortage`."""
+    found = (shortage(need.of(one.name), one.free, one.capacity) for one in engines)
+    return next((one for one in found if one is not None), None)
 
 
 def _waiting(job: WaitingJob) -> Waiting:

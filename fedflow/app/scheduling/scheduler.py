@@ -13,9 +13,9 @@ from fedflow.app.ports import PartyClient, Store, Tx, Wakeup
 from fedflow.app.scheduling.apply import Applier
 from fedflow.app.scheduling.hearing import Hearing
 from fedflow.app.scheduling.outgoing import Outgoing
-from fedflow.app.scheduling.queue import Queue, need_here
+from fedflow.app.scheduling.queue import Queue
 from fedflow.app.scheduling.snapshot import view_of
-from fedflow.app.scheduling.specs import Specs, need_at
+from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock, is_older
 from fedflow.base.errors import NotLeading, StoreUnavailable
@@ -152,14 +152,13 @@ class Scheduler:
 
     def _rest(self, view: JobView, spec: JobSpec, now_ms: int) -> None:
         """Store what the queue must know of a job that waits from now on."""
-        needs = ((site, need_at(spec, site)) for site in spec.sites)
         look_ms = next_look_ms(replace(view, sites=()), now_ms)  # denials are looked at anyway
         deadline_ms = view.created_ms + view.rested_ms + view.timeout_ms
         named_ms = view.created_ms + view.timeout_ms  # a site does not count rests: it must hear
         with self._store.transaction() as tx:
             tx.queue.enter(
                 view.job_id,
-                need_here(needs, self._parties),
+                self._queue.need_here(spec),
                 queued_ms=view.queued_ms,
                 deadline_ms=named_ms,
                 look_ms=deadline_ms if look_ms is None else look_ms,

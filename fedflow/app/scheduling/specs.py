@@ -15,9 +15,9 @@ from fedflow.domain.site import Site
 _KEEP = 512
 
 
-def need_at(spec: JobSpec, site: Site) -> Amount:
-    """Return what the job takes of the engine at `site`."""
-    return demand_at(site, spec.job_parameters_at(site)).of_job
+def need_at(spec: JobSpec, site: Site, engine: str) -> Amount:
+    """Return what the job takes of an engine at `site`."""
+    return demand_at(site, spec.job_parameters_at(site), engine=engine).of_job
 
 
 class Specs:

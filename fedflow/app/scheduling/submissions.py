@@ -6,15 +6,15 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from fedflow.app.folders import Folders
 from fedflow.app.models.model_loading import loaded_digests
 from fedflow.app.models.predict import Predictions, model_of
-from fedflow.app.ports import Catalog, PartyClient, Store, Wakeup
+from fedflow.app.ports import PartyClient, Store, Wakeup
+from fedflow.app.scheduling.examination import Examination
 from fedflow.app.scheduling.inheritance import Inheritance, Plan
 from fedflow.app.scheduling.outgoing import Outgoing
-from fedflow.app.scheduling.parameter_checks import asked_of, parameter_problems
 from fedflow.app.scheduling.preflight import Preflight
 from fedflow.app.scheduling.queue import Queue
 from fedflow.app.scheduling.repeats import claim, find_repeated, was_refused
@@ -27,16 +27,14 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors import (
     FedflowError,
     InheritanceRefused,
-    InvalidJobSpec,
     NoRoute,
-    Problem,
     SubmitRefused,
 )
 from fedflow.base.ids import JobId
 from fedflow.domain.formats import read_job
 from fedflow.domain.job_parameters import OBSOLETE
 from fedflow.domain.job_spec import JobSpec, model_id
-from fedflow.domain.providers import provider_notes, provider_problems
+from fedflow.domain.providers import provider_notes
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     JobKey,
@@ -52,15 +50,6 @@ from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.domain.submits import SubmitKey, chosen_key, content_digest, key_in_conf
 
 logger = logging.getLogger(__name__)
-
-_GUARDED: Final[Mapping[str, str]] = {
-    "Upload": "/v1/data/upload (`fedflow data upload`)",
-    "Download": "/v1/data/download",
-    "Writer": "/v1/data/writer",
-    "ModelStore": "/v1/model/store",
-    "ModelRestore": "/v1/model/restore",
-}
-"""Modules that only this server's own routes may start -> the route."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,10 +89,10 @@ class Submissions:
         store: Store,
         queue: Queue,
         specs: Specs,
-        catalog: Catalog,
         outgoing: Outgoing,
         parties: PartyClient,
         preflight: Preflight,
+        examination: Examination,
         wakeup: Wakeup,
         changes: Changes,
         clock: Clock,
@@ -117,10 +106,10 @@ class Submissions:
         self._store = store
         self._queue = queue
         self._specs = specs
-        self._catalog = catalog
         self._outgoing = outgoing
         self._parties = parties
         self._preflight = preflight
+        self.examination = examination
         self._wakeup = wakeup
         self._changes = changes
         self._clock = clock
@@ -267,7 +256,7 @@ class Submissions:
         form = read_job(dsl, conf)
         spec = self._specs.get(job_id, form.dsl, form.conf, notes=(*read_notes, *form.notes))
         try:
-            self._check(spec, internal=internal)
+            self.examination.check(spec, internal=internal)
             preflight(spec)
         except FedflowError as exc:
             self._keep_refused(job_id, spec, exc, now_ms=now_ms)
@@ -292,24 +281,6 @@ class Submissions:
         logger.info("Job %s was submitted", job_id, extra={"action": "submit", "job_id": job_id})
         taken = plan.tasks if plan is not None else ()
         return spec, warnings, {t.component: t.inherited_from for t in taken}
-
-    def _check(self, spec: JobSpec, *, internal: bool) -> None:
-        """Raises: InvalidJobSpec, SubmitRefused, NotEnoughResources: this server cannot start the
-        job.
-        """
-        if not internal:
-            refuse_guarded(spec)
-        here = [site for site in spec.sites if self._parties.is_local(site.party_id)]
-        unknown = provider_problems(spec, here=here)
-        if unknown:
-            raise InvalidJobSpec(unknown)
-        self._check_parameters(spec)
-        if not self._parties.is_local(spec.initiator.party_id):
-            raise SubmitRefused(
-                reason=f"this server does not host the initiator, party {spec.initiator.party_id}"
-            )
-        with self._store.read() as tx:
-            self._queue.check_ceiling(tx, spec)
 
     def _check_routes(self, spec: JobSpec) -> None:
         """Raises: NoRoute."""
@@ -340,27 +311,6 @@ class Submissions:
         )
         with self._store.transaction() as tx:
             tx.jobs.add(refused)
-
-    def _check_parameters(self, spec: JobSpec) -> None:
-        """Check every site's component parameters; report all mistakes."""
-        problems = parameter_problems(self._catalog, spec.settings, asked_of(spec, spec.sites))
-        if problems:
-            raise InvalidJobSpec(problems)
-
-
-def refuse_guarded(spec: JobSpec) -> None:
-    """Refuse modules that would read, write or delete any file that the server can."""
-    problems = [
-        Problem(
-            f"$.dsl.components.{name}.module",
-            f"{info.module} runs through {_GUARDED[info.module]}, which checks the file",
-            "ModuleNotAllowed",
-        )
-        for name, info in spec.modules.items()
-        if info.module in _GUARDED
-    ]
-    if problems:
-        raise InvalidJobSpec(problems)
 
 
 def _obsolete(spec: JobSpec) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedflow.components.binning.labels import class_numbers
 from fedflow.components.binning.optimal import Aim, merge_buckets
 from fedflow.components.binning.params import (
     BIN_NUM,
@@ -27,10 +27,16 @@ from fedflow.components.binning.splitting import (
 from fedflow.components.binning.statistics import (
     BinStatistics,
     against_rest,
+    counts_per_bin,
     statistics_of,
 )
 from fedflow.components.instances.columns import chosen_columns
-from fedflow.components.instances.reading import numbers
+from fedflow.components.instances.reading import (
+    block_numbers,
+    counted_in_all,
+    numbers,
+    where_of,
+)
 from fedflow.sdk import BadData, BadParameter, Context, Table, TableSchema
 
 Floats = NDArray[np.float64]
@@ -155,24 +161,70 @@ def has_missing_bin(values: Floats, points: Floats) -> bool:
     return len(points) == 0 or bool(np.isnan(values).any())
 
 
-def values_of(table: Table, name: str) -> Floats:
-    """Return a column, missing values as NaN. Raises: BadData: no number, or infinite values."""
-    where = f"table {table.namespace}.{table.name}"
-    return numbers(table.read((name,)).column(0), name=name, where=where, keep_missing=True)
-
-
 def per_column(
-    ctx: Context, names: Sequence[str], work: Callable[[str], T], *, share: float
+    ctx: Context,
+    table: Table,
+    work: Callable[[str, Floats], T],
+    names: Sequence[str],
+    *,
+    share: float,
+    start: float = 0.0,
 ) -> Iterator[T]:
-    """Yield `work(name)` for every column, in order, made by as many threads as there are cores.
+    """Yield `work(name, values)` for every column, in order, wherever the table's engine does it.
 
-    Shows progress up to `share`.
+    `work` keeps to the rules of `Table.map_columns`; missing values are NaN. Shows `share`
+    of the progress, from `start`. Raises: BadData: a column is no number, or has infinite values.
     """
-    threads = max(1, min(ctx.cores, len(names)))
-    with ThreadPoolExecutor(threads, thread_name_prefix="binning") as pool:
-        for done, result in enumerate(pool.map(work, names), start=1):
-            ctx.tracker.progress(share * done / len(names))
-            yield result
+    results = table.map_columns(_of_values(work, where_of(table)), names)
+    for done, result in enumerate(results, start=1):
+        ctx.tracker.progress(start + share * done / len(names))
+        yield result
+
+
+def _of_values(work: Callable[[str, Floats], T], where: str) -> Callable[[str, pa.ChunkedArray], T]:
+    def of_values(name: str, column: pa.ChunkedArray) -> T:
+        return work(name, numbers(column, name=name, where=where, keep_missing=True))
+
+    return of_values
+
+
+def counts_of(
+    table: Table, points: Mapping[str, Floats], *, classes: Sequence[str]
+) -> dict[str, Ints]:
+    """Return how many rows of each class are in each bin of columns that are cut at `points`.
+
+    Per column: (bins, and one of missing values, which may be empty) x classes; without points all
+    rows are in one bin. `classes` are those of the table's labels, as `read_classes` names them.
+
+    Raises: BadData: a column is no number, or has infinite values.
+    """
+    found = {
+        name: np.zeros((len(cuts) + 1, len(classes)), dtype=np.int64)
+        for name, cuts in points.items()
+    }
+    for blocks in table.fold_blocks(_counting(table, points, classes)):
+        for counts, block in zip(found.values(), blocks, strict=True):
+            counts += block
+    return found
+
+
+def _counting(
+    table: Table, points: Mapping[str, Floats], classes: Sequence[str]
+) -> Callable[[pa.RecordBatch], list[Ints]]:
+    where, label = where_of(table), str(table.schema.label)
+
+    def counts(batch: pa.RecordBatch) -> list[Ints]:
+        own = class_numbers(batch.column(label), classes)
+        return [
+            counts_per_bin(
+                bin_numbers(block_numbers(batch, name, where=where), cuts),
+                own,
+                shape=(len(cuts) + 1, len(classes)),
+            )
+            for name, cuts in points.items()
+        ]
+
+    return counts
 
 
 def merge_counts(counts: Ints, *, has_missing: bool, aim: Aim) -> tuple[Ints, Ints, Floats]:
@@ -219,7 +271,7 @@ def transform(
     """
     if kind == NOTHING or not names:
         return table
-    where = f"table {table.namespace}.{table.name}"
+    where = where_of(table)
     if kind == WOE and (lacking := [name for name in names if name not in woe]):
         raise BadData(
             where="the model", reason=f"there is no woe of columns {', '.join(lacking[:20])}"
@@ -230,16 +282,17 @@ def transform(
         if kind == WOE
     }
 
+    cuts = {name: points[name] for name in names}
+
     def replaced(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays: list[Any] = list(batch.columns)
         for name in names:
             index = batch.schema.get_field_index(name)
-            column = pa.chunked_array([arrays[index]])
-            values = numbers(column, name=name, where=where, keep_missing=True)
-            bins = bin_numbers(values, points[name])
+            bins = bin_numbers(block_numbers(batch, name, where=where), cuts[name])
             arrays[index] = pa.array(
                 bins.astype(np.int64) if kind == BIN_NUM else weights[name][bins]
             )
         return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
-    return table.map_blocks(replaced, schema=table.schema)
+    with counted_in_all(table, names):
+        return table.map_blocks(replaced, schema=table.schema)

@@ -10,23 +10,21 @@ from numpy.typing import NDArray
 from fedflow.components.binning.columns import (
     Choice,
     Column,
+    counts_of,
     cut,
-    has_missing_bin,
     merge_counts,
     per_column,
     statistics_per_class,
-    values_of,
 )
 from fedflow.components.binning.labels import Labels
 from fedflow.components.binning.model import ColumnResult, PartyResult
 from fedflow.components.binning.optimal import Aim
 from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.binning.session import HostColumns, check_rows, receive_columns
-from fedflow.components.binning.splitting import bin_numbers
-from fedflow.components.binning.statistics import counts_per_bin
 from fedflow.components.binning.sums import Layout, encrypt_labels, open_sums
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.instances.columns import anonymous_of
+from fedflow.components.instances.reading import counted_in_all
 from fedflow.components.training.keys import warn_of_short_key
 from fedflow.sdk import BadData, Context, Site, Table
 
@@ -46,25 +44,15 @@ def fit_own(
     params: HeteroFeatureBinningParams = ctx.params
     where = f"table {table.namespace}.{table.name}"
 
-    def fitted(name: str) -> tuple[Column, ColumnResult]:
-        values = values_of(table, name)
-        column = cut(name, values, params=params, choice=choice, where=where)
-        if labels is None:
-            return column, ColumnResult(bins=column.bins, points=column.points)
-        counts = _counts(values, column.points, has_missing=column.has_missing, labels=labels)
-        metric = np.empty(0)
-        if column.merges:
-            aim = _aim(ctx, params.bin_num, counts, has_missing=column.has_missing)
-            ends, counts, metric = merge_counts(counts, has_missing=column.has_missing, aim=aim)
-            column = column.merged(ends)
-        statistics = statistics_per_class(counts, adjustment=params.adjustment_factor)
-        return column, ColumnResult(
-            bins=column.bins, points=column.points, statistics=statistics, metric=metric
-        )
+    def fitted(name: str, values: Floats) -> Column:
+        return cut(name, values, params=params, choice=choice, where=where)
 
-    found = dict(
-        zip(choice.columns, per_column(ctx, choice.columns, fitted, share=OWN_SHARE), strict=True)
-    )
+    columns = list(per_column(ctx, table, fitted, choice.columns, share=OWN_SHARE))
+    if labels is None:
+        found = {c.name: (c, ColumnResult(bins=c.bins, points=c.points)) for c in columns}
+    else:
+        counts = counts_of(table, {c.name: c.points for c in columns}, classes=labels.names)
+        found = {c.name: _with_statistics(ctx, c, counts[c.name][: c.bins]) for c in columns}
     return (
         {name: column for name, (column, _) in found.items()},
         PartyResult(site=ctx.site, columns={name: result for name, (_, result) in found.items()}),
@@ -81,19 +69,30 @@ def measure_own(
 ) -> PartyResult:
     """Return the statistics of columns that are cut already. Raises: BadData."""
 
-    def measured(name: str) -> ColumnResult:
-        values = values_of(table, name)
-        has_missing = has_missing_bin(values, points[name])
-        counts = _counts(values, points[name], has_missing=has_missing, labels=labels)
-        return ColumnResult(
-            bins=len(counts),
-            points=points[name],
-            statistics=statistics_per_class(counts, adjustment=adjustment),
-        )
+    with counted_in_all(table, tuple(points)):
+        counts = counts_of(table, points, classes=labels.names)
+    results = {}
+    for name, cuts in points.items():
+        has_missing = len(cuts) == 0 or bool(counts[name][-1].any())
+        kept = counts[name][: len(cuts) + has_missing]
+        statistics = statistics_per_class(kept, adjustment=adjustment)
+        results[name] = ColumnResult(bins=len(kept), points=cuts, statistics=statistics)
+    ctx.tracker.progress(OWN_SHARE)
+    return PartyResult(site=ctx.site, columns=results)
 
-    names = tuple(points)
-    results = per_column(ctx, names, measured, share=OWN_SHARE)
-    return PartyResult(site=ctx.site, columns=dict(zip(names, results, strict=True)))
+
+def _with_statistics(ctx: Context, column: Column, counts: Ints) -> tuple[Column, ColumnResult]:
+    """Return a column, its bins merged if need be, and its statistics from its bins' counts."""
+    params: HeteroFeatureBinningParams = ctx.params
+    metric = np.empty(0)
+    if column.merges:
+        aim = _aim(ctx, params.bin_num, counts, has_missing=column.has_missing)
+        ends, counts, metric = merge_counts(counts, has_missing=column.has_missing, aim=aim)
+        column = column.merged(ends)
+    statistics = statistics_per_class(counts, adjustment=params.adjustment_factor)
+    return column, ColumnResult(
+        bins=column.bins, points=column.points, statistics=statistics, metric=metric
+    )
 
 
 def measure_hosts(
@@ -116,7 +115,7 @@ def measure_hosts(
     ctx.federation.send("paillier_pubkey", {"n": hex(key.public.n)}, to=hosts)
     layout = Layout(rows=rows, classes=len(labels.names))
     for tag, part in layout.blocks():
-        payload = encrypt_labels(key.public, labels.numbers[part], layout, processes=ctx.cores)
+        payload = encrypt_labels(key.public, labels.numbers[part], layout, ctx.workers)
         ctx.federation.send("encrypted_label", payload, to=hosts, tag=tag)
         ctx.tracker.progress(OWN_SHARE + (0.8 - OWN_SHARE) * part.stop / rows)
     return [
@@ -183,8 +182,3 @@ def _aim(ctx: Context, bins: int, counts: Ints, *, has_missing: bool) -> Aim:
         rows=int(counts[: len(counts) - has_missing].sum()),
         adjustment=params.adjustment_factor,
     )
-
-
-def _counts(values: Floats, points: Floats, *, has_missing: bool, labels: Labels) -> Ints:
-    shape = (len(points) + has_missing, len(labels.names))
-    return counts_per_bin(bin_numbers(values, points), labels.numbers, shape=shape)

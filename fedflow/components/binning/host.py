@@ -13,7 +13,6 @@ from fedflow.components.binning.columns import (
     cut,
     has_missing_bin,
     per_column,
-    values_of,
 )
 from fedflow.components.binning.model import ColumnResult, PartyResult
 from fedflow.components.binning.params import HeteroFeatureBinningParams
@@ -41,12 +40,11 @@ def fit_own(ctx: Context, table: Table, choice: Choice) -> tuple[list[Column], N
     if not choice.columns:
         raise BadData(where=where, reason="has no feature columns")
 
-    def fitted(name: str) -> tuple[Column, Numbers]:
-        values = values_of(table, name)
+    def fitted(name: str, values: Floats) -> tuple[Column, Numbers]:
         column = cut(name, values, params=params, choice=choice, where=where)
         return column, _compact(bin_numbers(values, column.points))
 
-    found = list(per_column(ctx, choice.columns, fitted, share=OWN_SHARE))
+    found = list(per_column(ctx, table, fitted, choice.columns, share=OWN_SHARE))
     return [column for column, _ in found], _matrix([bins for _, bins in found])
 
 
@@ -55,13 +53,12 @@ def cut_own(
 ) -> tuple[list[Column], Numbers]:
     """Return the same for columns whose split points are known already. Raises: BadData."""
 
-    def binned(name: str) -> tuple[Column, Numbers]:
-        values = values_of(table, name)
+    def binned(name: str, values: Floats) -> tuple[Column, Numbers]:
         has_missing = has_missing_bin(values, points[name])
         column = Column(name=name, points=points[name], has_missing=has_missing)
         return column, _compact(bin_numbers(values, points[name]))
 
-    found = list(per_column(ctx, tuple(points), binned, share=OWN_SHARE))
+    found = list(per_column(ctx, table, binned, tuple(points), share=OWN_SHARE))
     return [column for column, _ in found], _matrix([bins for _, bins in found])
 
 
@@ -88,10 +85,10 @@ def serve_sums(
     _warn_of_small_bins(ctx, columns, bins)
     key = receive_key(ctx, from_=guest)
     layout = Layout(rows=rows, classes=classes)
-    sums = HostSums(key, told.bins, layout)
+    sums = HostSums(key, told.bins, layout, ctx.workers)
     for tag, part in layout.blocks():
         payload = ctx.federation.recv("encrypted_label", from_=guest, tag=tag)
-        sums.add(payload, bins[part], processes=ctx.cores)
+        sums.add(payload, bins[part])
         ctx.tracker.progress(OWN_SHARE + (0.9 - OWN_SHARE) * part.stop / rows)
     ctx.federation.send("encrypted_bin_sum", sums.message(), to=guest)
     if not any(told.merges):

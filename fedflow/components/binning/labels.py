@@ -42,21 +42,27 @@ def read_classes(table: Table, *, known: Sequence[str] = ()) -> Labels:
     """
     where = f"table {table.namespace}.{table.name}"
     column = read_labels(table, needed_by="HeteroFeatureBinning without skip_static")
-    values = sorted(pc.unique(column).to_pylist(), reverse=True)
-    names = tuple(known) or tuple(dict.fromkeys(map(label_key, values)))
+    names = tuple(known)
     if not known:
+        values = sorted(pc.unique(column).to_pylist(), reverse=True)
+        names = tuple(dict.fromkeys(map(label_key, values)))
         _check_classes(names, rows=len(column), where=where)
-    places = {name: number for number, name in enumerate(names)}
-    numbers = [places.get(label_key(value), -1) for value in values]
-    found = np.asarray(numbers, dtype=np.intp)[
-        pc.index_in(column, value_set=pa.array(values, column.type)).to_numpy()
-    ]
+    found = class_numbers(column, names)
     if unknown := int(np.count_nonzero(found < 0)):
         raise BadData(
             where=where,
             reason=f"{unknown} of {len(column)} rows have a label that the model does not know",
         )
     return Labels(names=names, numbers=found)
+
+
+def class_numbers(labels: pa.Array | pa.ChunkedArray, names: Sequence[str]) -> NDArray[np.intp]:
+    """Return the class of each label, -1 where `names` do not have it."""
+    values = pc.unique(labels)
+    places = {name: number for number, name in enumerate(names)}
+    numbers = [places.get(label_key(value), -1) for value in values.to_pylist()]
+    at = pc.index_in(labels, value_set=values).to_numpy()
+    return np.asarray(np.array(numbers, dtype=np.intp)[at])
 
 
 def _check_classes(names: Sequence[str], *, rows: int, where: str) -> None:

@@ -33,6 +33,7 @@ from fedflow.base.errors import CodecError
 from fedflow.components.binning.labels import MAX_CLASSES
 from fedflow.components.binning.params import MAX_BUCKETS, OptimalBinningParam
 from fedflow.components.instances.alignment import check_same_ids
+from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import BadParameter, Context, Role, Site, Table, check_params
 
 MAX_BINS: Final = 1 << 24  #: of all columns of a host, which bounds what a wrong message can cost
@@ -107,7 +108,7 @@ def agree_as_guest(ctx: Context, *, classes: int) -> tuple[Site, ...]:
         return ()
     ctx.federation.send("binning_plan", {"classes": classes}, to=hosts)
     partners = []
-    for host, value in zip(hosts, ctx.federation.recv_all("binning_part", from_=hosts)):
+    for host, value in zip(hosts, wait_for_all(ctx, "binning_part", hosts)):
         if not isinstance(value, dict) or not isinstance(value.get("takes_part"), bool):
             raise CodecError(reason=f"binning_part of {host}: not an object")
         if classes and value["takes_part"]:
@@ -126,7 +127,7 @@ def agree_as_host(ctx: Context, *, takes_part: bool) -> int:
         return 0
     guest = ctx.only(Role.GUEST)
     ctx.federation.send("binning_part", {"takes_part": takes_part}, to=guest)
-    value = ctx.federation.recv("binning_plan", from_=guest)
+    value = wait_for(ctx, "binning_plan", guest)
     classes = value.get("classes") if isinstance(value, dict) else None
     if type(classes) is not int or classes not in {0, *range(2, MAX_CLASSES + 1)}:
         raise CodecError(reason="binning_plan: an impossible number of classes")
@@ -135,7 +136,7 @@ def agree_as_host(ctx: Context, *, takes_part: bool) -> int:
 
 def receive_columns(ctx: Context, hosts: Sequence[Site]) -> dict[Site, HostColumns]:
     """Return what the hosts tell of their columns. Raises: CodecError, PeerFailed."""
-    values = ctx.federation.recv_all("optimal_info", from_=hosts)
+    values = wait_for_all(ctx, "optimal_info", hosts)
     return {
         host: HostColumns.from_json(value, sender=host)
         for host, value in zip(hosts, values, strict=True)

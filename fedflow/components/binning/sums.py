@@ -8,23 +8,26 @@ they leave the host, freshly blinded.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
-from fedflow.components.crypto.bucket_products import BucketProducts
+from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
-from fedflow.components.processes import fill_rows
+from fedflow.sdk.workers import Workers
 
 ROWS_PER_BLOCK = 32_768  #: rows of one message of encrypted labels
 
-_ENCRYPTION_COST = 18  #: in the unit of `fill_rows`, with a key of 2048 bits
+_ENCRYPTION_COST = 18.0  #: in the unit of `Workers`, with a key of 2048 bits
 _PRODUCT_COST = 0.12
-_PASSES_PER_PROCESS = 4  #: fewer are divided by rows too, so that all processes have like work
+_ROWS_PER_CORE = 32_768  #: with fewer at a time, columns cannot share their products well
+_MOST_BYTES = 256 << 20  #: of encrypted labels that wait for that
 
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.integer]
@@ -54,67 +57,79 @@ class Layout:
 
 
 def encrypt_labels(
-    key: PublicKey, classes: NDArray[np.intp], layout: Layout, *, processes: int
+    key: PublicKey, classes: NDArray[np.intp], layout: Layout, workers: Workers
 ) -> bytes:
     """Return the message of some rows' encrypted labels; `classes` are their classes' numbers."""
-    plain = [1 << (number * layout.slot_bits) for number in range(layout.classes)]
-
-    def work(start: int, stop: int, out: memoryview) -> None:
-        values = (plain[number] for number in classes[start:stop].tolist())
-        out[:] = b"".join(c.to_bytes(key.width, "little") for c in key.encrypt(values))
-
+    plain = tuple(1 << (number * layout.slot_bits) for number in range(layout.classes))
     key.prepare()
-    cost = max(1, _ENCRYPTION_COST * key.bits**2 // 2048**2)
-    rows = fill_rows(
-        len(classes), key.width, work, processes=processes, progress=_ignore, cost=cost
+    rows = workers.fill_rows(
+        functools.partial(_encrypt, key, plain),
+        (classes,),
+        width=key.width,
+        cost=_ENCRYPTION_COST * (key.bits / 2048) ** 2,
     )
     return key.message(rows.tobytes())
 
 
 class HostSums:
-    """The sums of one host's columns."""
+    """The sums of one host's columns.
 
-    def __init__(self, key: PublicKey, sizes: Sequence[int], layout: Layout) -> None:
+    One core multiplies the labels into the sums as they come. Several get many rows at a time, and
+    each makes sums of its part of these.
+    """
+
+    def __init__(
+        self, key: PublicKey, sizes: Sequence[int], layout: Layout, workers: Workers
+    ) -> None:
         """`sizes` are the numbers of bins per column."""
         self._key = key
         self._sizes = tuple(sizes)
         self._layout = layout
+        self._workers = workers
         self._sums = BucketProducts(self._sizes, key.modulus, rows=layout.rows)
+        self._waiting: list[tuple[NDArray[np.uint8], Numbers]] = []
 
-    def add(self, payload: object, bins: Numbers, *, processes: int) -> None:
+    def add(self, payload: object, bins: Numbers) -> None:
         """Add a block of rows: their encrypted labels, and their bins (rows x columns).
 
-        Raises: CodecError: not one valid ciphertext per row. ComponentFailed: a process died.
+        Raises: CodecError: not one valid ciphertext per row, here or in an earlier block.
+            ComponentFailed: a process died.
         """
-        ciphertexts = self._key.from_bytes(payload, count=len(bins))
-        if processes <= 1:
-            self._sums.add(ciphertexts, bins)
+        if self._workers.cores == 1:
+            self._sums.add(self._key.from_bytes(payload, count=len(bins)), bins)
             return
-        passes = self._sums.passes
-        parts = 1 if passes >= _PASSES_PER_PROCESS * processes else processes
-        bounds = [len(bins) * i // parts for i in range(parts + 1)]
-        width, length = self._key.width, self._sums.most_cells * self._key.width
+        self._waiting.append((self._key.rows_of(payload, count=len(bins)), bins))
+        rows = sum(len(bins) for _, bins in self._waiting)
+        most = min(_ROWS_PER_CORE * self._workers.cores, _MOST_BYTES // self._key.width)
+        if rows + ROWS_PER_BLOCK > most:
+            self._fold()
 
-        def work(start: int, stop: int, out: memoryview) -> None:
-            for item in range(start, stop):
-                number, part = divmod(item, parts)
-                rows = slice(bounds[part], bounds[part + 1])
-                cells = self._sums.partial(number, ciphertexts[rows], bins[rows])
-                found = b"".join(cell.to_bytes(width, "little") for cell in cells)
-                place = (item - start) * length
-                out[place : place + len(found)] = found
-
-        cost = max(1, int(_PRODUCT_COST * len(bins) / parts))
-        items = fill_rows(
-            passes * parts, length, work, processes=processes, progress=_ignore, cost=cost
+    def _fold(self) -> None:
+        """Add what waits. Raises: as `add`."""
+        if not self._waiting:
+            return
+        ciphertexts = np.concatenate([ciphertexts for ciphertexts, _ in self._waiting])
+        bins = np.concatenate([bins for _, bins in self._waiting])
+        self._waiting = []
+        share = -(-len(bins) // self._workers.cores)
+        passes = passes_of(self._sizes, rows=share)
+        ends = [0, *accumulate(self._sizes)]
+        found = self._workers.fold_rows(
+            functools.partial(_sums_of, self._key, self._sizes),
+            (ciphertexts, bins),
+            most=ends[-1] * self._key.width,
+            cost=_PRODUCT_COST * passes * (self._key.bits / 2048) ** 2,
         )
-        for item, row in enumerate(items):
-            view = memoryview(row.tobytes())
-            cells = [mpz.from_bytes(view[i : i + width], "little") for i in range(0, length, width)]
-            self._sums.merge(item // parts, cells)
+        for body in found:
+            totals = [mpz.from_bytes(cell, "little") for cell in _cut(body, self._key.width)]
+            self._sums.merge([totals[start:stop] for start, stop in pairwise(ends)])
 
     def message(self) -> bytes:
-        """Return all sums, packed and freshly blinded: column by column, bin by bin."""
+        """Return all sums, packed and freshly blinded: column by column, bin by bin.
+
+        Raises: as `add`.
+        """
+        self._fold()
         bins = [total for column in self._sums.products() for total in column]
         packed = self._key.pack(bins, self._layout.bin_bits)
         return self._key.to_bytes(self._key.blind(packed, to_owner=True))
@@ -149,5 +164,21 @@ def open_sums(
     return columns
 
 
-def _ignore(done: float) -> None:
-    """Take a progress that is shown per block."""
+def _cut(body: bytes, width: int) -> Iterator[bytes]:
+    return (body[i : i + width] for i in range(0, len(body), width))
+
+
+# --- on the workers -------------------------------------------------------------------------------
+
+
+def _encrypt(key: PublicKey, plain: tuple[int, ...], classes: NDArray[np.intp]) -> bytes:
+    return key.body(key.encrypt(plain[number] for number in classes.tolist()))
+
+
+def _sums_of(
+    key: PublicKey, sizes: tuple[int, ...], ciphertexts: NDArray[np.uint8], bins: Numbers
+) -> bytes:
+    """Return the product of every bin, column by column. Raises: CodecError."""
+    sums = BucketProducts(sizes, key.modulus, rows=len(bins))
+    sums.add(key.read_rows(ciphertexts), bins)
+    return key.body(product for column in sums.products() for product in column)

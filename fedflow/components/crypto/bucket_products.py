@@ -47,16 +47,7 @@ class BucketProducts:
         self._modulus = modulus
         self._groups = _grouped(self._sizes, rows)
         self._cells = [[_ONE] * group.cells for group in self._groups]
-
-    @property
-    def passes(self) -> int:
-        """Return how many products each row costs."""
-        return len(self._groups)
-
-    @property
-    def most_cells(self) -> int:
-        """Return how many products one pass over a block gives at most."""
-        return max(map(len, self._cells), default=0)
+        self._merged = [[_ONE] * size for size in self._sizes]
 
     def add(self, ciphertexts: Sequence[mpz], buckets: Buckets) -> None:
         """Multiply each ciphertext into its bucket of every column.
@@ -69,29 +60,20 @@ class BucketProducts:
         for number, cells in enumerate(self._cells):
             self._fill(cells, number, ciphertexts, buckets)
 
-    def partial(self, number: int, ciphertexts: Sequence[mpz], buckets: Buckets) -> list[mpz]:
-        """Return what one pass over a block of rows gives, for `merge`; changes nothing here.
-
-        Raises: as `add`.
-        """
-        cells = [_ONE] * len(self._cells[number])
-        self._fill(cells, number, ciphertexts, buckets)
-        return cells
-
-    def merge(self, number: int, products: Sequence[mpz]) -> None:
-        """Multiply into this what `partial` gave for that pass."""
-        cells = self._cells[number]
-        for place, product in enumerate(products[: len(cells)]):
-            if product != 1:
-                cells[place] = cells[place] * product % self._modulus
+    def merge(self, products: Sequence[Sequence[mpz]]) -> None:
+        """Multiply into this what `products` gave of other rows, for the same buckets."""
+        for own, found in zip(self._merged, products, strict=True):
+            for bucket, product in enumerate(found):
+                own[bucket] = own[bucket] * product % self._modulus
 
     def products(self) -> list[list[mpz]]:
         """Return the product of each bucket, per column; 1 of an empty bucket."""
-        found: list[list[mpz]] = [[] for _ in self._sizes]
+        found = [list(merged) for merged in self._merged]
         for group, cells in zip(self._groups, self._cells, strict=True):
             places = np.unravel_index(np.arange(len(cells)), group.sizes)
             for column, size, own in zip(group.columns, group.sizes, places, strict=True):
-                found[column] = self._joined(cells, own.tolist(), size)
+                for bucket, product in enumerate(self._joined(cells, own.tolist(), size)):
+                    found[column][bucket] = found[column][bucket] * product % self._modulus
         return found
 
     def _fill(
@@ -113,6 +95,11 @@ class BucketProducts:
             if cell is not _ONE:
                 buckets[place] = buckets[place] * cell % self._modulus
         return buckets
+
+
+def passes_of(sizes: Sequence[int], *, rows: int) -> int:
+    """Return how many products a row costs in `BucketProducts` of these columns and rows."""
+    return len(_grouped(sizes, rows))
 
 
 def _grouped(sizes: Sequence[int], rows: int) -> list[_Group]:

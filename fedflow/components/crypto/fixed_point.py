@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from fedflow.base.errors import NotEncodable
 
 MAX_INT64_BITS = 62  #: an encoded number must stay below 2**62, so that sums of two fit int64
+
+_CELLS_PER_PART = 1 << 18
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,7 +44,10 @@ class FixedPoint:
         if limit_bits + self.bits > MAX_INT64_BITS:
             raise ValueError(f"2**{limit_bits} with {self.bits} fraction bits exceeds int64")
         check_range(values, limit_bits=limit_bits, what=what)
-        return np.rint(np.ldexp(values, self.bits)).astype(np.int64)
+        encoded = np.empty(values.shape, dtype=np.int64)
+        for part in _parts(values):
+            encoded[part] = np.rint(np.ldexp(values[part], self.bits))
+        return encoded
 
     def encode_products(
         self, values: Iterable[float], *, factors: int, limit_bits: int, what: str
@@ -67,12 +72,20 @@ def check_range(values: Floats, *, limit_bits: int, what: str) -> None:
 
     Raises: NotEncodable: otherwise; says how many values and the limit, but no value.
     """
-    bad = ~(np.abs(values) < 2.0**limit_bits)  # NaN compares false, so it is bad too
-    count = int(np.count_nonzero(bad))
+    limit = 2.0**limit_bits
+    # NaN compares false, so it is bad too
+    count = sum(int(np.count_nonzero(~(np.abs(values[p]) < limit))) for p in _parts(values))
     if count:
         raise NotEncodable(
-            reason=f"{count} of {bad.size} {what} are not finite or reach 2^{limit_bits}"
+            reason=f"{count} of {values.size} {what} are not finite or reach 2^{limit_bits}"
         )
+
+
+def _parts(values: Floats) -> Iterator[slice]:
+    """Yield the rows in parts, so that numbers on the way take little memory."""
+    step = max(1, _CELLS_PER_PART * len(values) // max(1, values.size))
+    for start in range(0, len(values), step):
+        yield slice(start, start + step)
 
 
 def scaled(value: float, scale: int) -> int:

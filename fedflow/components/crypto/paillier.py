@@ -29,6 +29,7 @@ parties are assumed to follow the protocol (semi-honest).
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import secrets
 import struct
@@ -65,7 +66,8 @@ class PublicKey:
     """What every party may know: encrypts, computes on ciphertexts, reads and writes them.
 
     Tables of random bases are built at first use and kept; a forked child shares them. They hold no
-    used randomness, so a fork is safe.
+    used randomness, so a fork is safe. They are not pickled: on another machine a process keeps
+    the last few keys it got, and each draws bases of its own.
     """
 
     def __init__(self, n: int, *, blinding: Blinding = Blinding.TABLE) -> None:
@@ -77,6 +79,9 @@ class PublicKey:
         self.blinding = blinding
         self._to_peer: RandomPowers | None = None
         self._to_owner: RandomPowers | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _known_key, (int(self.n), self.blinding)
 
     @staticmethod
     def parse(text: object, *, bits: int, blinding: Blinding = Blinding.TABLE) -> PublicKey:
@@ -103,9 +108,9 @@ class PublicKey:
         for value, blinding in zip(values, self._blindings(to_owner=to_owner)):
             yield (1 + n * value) * blinding % modulus
 
-    def prepare(self) -> None:
-        """Build the table towards peers now, so that processes forked later share it."""
-        self._blindings(to_owner=False)
+    def prepare(self, *, to_owner: bool = False) -> None:
+        """Build a table of blindings now, so that processes forked later share it."""
+        self._blindings(to_owner=to_owner)
 
     def blind(self, ciphertexts: Iterable[mpz], *, to_owner: bool = False) -> Iterator[mpz]:
         """Yield each ciphertext with a new blinding, which hides how it was computed."""
@@ -198,11 +203,20 @@ class PublicKey:
 
     def to_bytes(self, ciphertexts: Iterable[mpz]) -> bytes:
         """Return a header and the ciphertexts, `width` bytes each, little-endian."""
-        return self.message(b"".join(c.to_bytes(self.width, "little") for c in ciphertexts))
+        return self.message(self.body(ciphertexts))
+
+    def body(self, ciphertexts: Iterable[mpz]) -> bytes:
+        """Return the ciphertexts, `width` bytes each, little-endian, without a header."""
+        return b"".join(c.to_bytes(self.width, "little") for c in ciphertexts)
 
     def message(self, body: bytes) -> bytes:
         """Return a header and `body`: ciphertexts of `width` bytes each, little-endian."""
         return _HEADER.pack(MAGIC, self.key_id, self.width, len(body) // self.width) + body
+
+    def message_of(self, rows: NDArray[np.uint8]) -> bytes:
+        """Return a header and ciphertexts that are there as bytes, count x width."""
+        header = _HEADER.pack(MAGIC, self.key_id, self.width, len(rows))
+        return b"".join((header, np.ascontiguousarray(rows).data))
 
     def count(self, payload: object) -> int:
         """Return how many ciphertexts `payload` holds.
@@ -234,6 +248,26 @@ class PublicKey:
         if found != count:
             raise CodecError(reason=f"{found} ciphertexts where {count} were due")
 
+    def rows_of(self, payload: object, *, count: int) -> NDArray[np.uint8]:
+        """Return the `count` ciphertexts of `payload` as they are (count x width, uint8, a view).
+
+        `read_rows` checks them. Raises: CodecError: another count, or not in wire form.
+        """
+        self.check_count(payload, count)
+        assert isinstance(payload, bytes)  # noqa: S101  `count` has looked
+        rows = np.frombuffer(payload, np.uint8, offset=_HEADER.size)
+        return rows.reshape(count, self.width)
+
+    def read_rows(self, rows: NDArray[np.uint8]) -> list[mpz]:
+        """Return the ciphertexts of some of what `rows_of` gave.
+
+        Raises: CodecError: one of them is not a valid ciphertext.
+        """
+        width, view = self.width, memoryview(rows.tobytes())
+        return self._checked(
+            [mpz.from_bytes(view[i : i + width], "little") for i in range(0, len(view), width)]
+        )
+
     def read(self, payload: object, start: int, stop: int) -> list[mpz]:
         """Return the ciphertexts `start` to `stop` of `payload`, which `count` has accepted.
 
@@ -242,10 +276,15 @@ class PublicKey:
         assert isinstance(payload, bytes)  # noqa: S101  `count` was called
         width, offset = self.width, _HEADER.size
         view = memoryview(payload)
-        found = [
-            mpz.from_bytes(view[offset + i * width : offset + (i + 1) * width], "little")
-            for i in range(start, stop)
-        ]
+        return self._checked(
+            [
+                mpz.from_bytes(view[offset + i * width : offset + (i + 1) * width], "little")
+                for i in range(start, stop)
+            ]
+        )
+
+    def _checked(self, found: list[mpz]) -> list[mpz]:
+        """Return ciphertexts from outside. Raises: CodecError: one of them is not valid."""
         check = _ONE
         for ciphertext in found:
             if not 0 < ciphertext < self.modulus:
@@ -301,6 +340,12 @@ class PrivateKey:
             m = mp + p * ((mq - mp) * self._p_inverse % q)
             plaintexts.append(int(m - n if m > half else m))
         return plaintexts
+
+
+@functools.lru_cache(maxsize=8)
+def _known_key(n: int, blinding: Blinding) -> PublicKey:
+    """Return this process's key of that modulus, with the tables that it has built already."""
+    return PublicKey(n, blinding=blinding)
 
 
 def unpack(plaintexts: Sequence[int], slot_bits: int, *, slots: int, count: int) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Literal
 import pyarrow as pa
 
 from fedflow.components.features.row_formats import Delimited
+from fedflow.components.instances.progress import part_of
 from fedflow.components.instances.stored import own_model
 from fedflow.domain.table_names import has_control
 from fedflow.sdk import (
@@ -88,18 +89,15 @@ class ColumnExpand:
         names, values = _columns(params) if model is None else _stored(model)
         _check(table, names)
         schema = _expanded(table.schema, names, ctx.site)
-        done = 0
+        header = list(schema.names)
 
         def expand(batch: pa.RecordBatch) -> pa.RecordBatch:
-            nonlocal done
             more = [pa.array([v], pa.string()) for v in values]
             rows = pa.array([0] * batch.num_rows, pa.int64())
             arrays = [*batch.columns, *(one.take(rows) for one in more)]
-            done += batch.num_rows
-            ctx.tracker.progress(min(1.0, done / max(1, table.count)))
-            return pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
+            return pa.RecordBatch.from_arrays(arrays, names=header)
 
-        made = table.map_blocks(expand, schema=schema)
+        made = table.map_blocks(expand, schema=schema, progress=part_of(ctx))
         return Outputs(data=(made,), model=model or _model(params, names, values, schema))
 
 

@@ -8,7 +8,8 @@ features are NaN in float columns and null in int and text columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -27,14 +28,16 @@ from fedflow.components.features.replacing import (
     ColumnTally,
     Learnt,
     Rule,
+    Value,
     as_type,
     find,
     learn_missing,
     learn_outliers,
     replace,
 )
-from fedflow.components.features.typed_rows import TypedRows
+from fedflow.components.features.typed_rows import CellReader, TypedRows
 from fedflow.components.instances.columns import anonymous_header
+from fedflow.components.instances.progress import part_of
 from fedflow.components.instances.stored import own_model
 from fedflow.sdk import (
     BadData,
@@ -50,6 +53,7 @@ from fedflow.sdk import (
 MODEL = "DataTransform"  #: its model objects are this and `Meta`, `Param`
 OLDER_MODEL = "DataIO"
 NOTHING = Learnt(values={}, ratios={})
+MAPPED_COLUMNS = 256  #: of tagged rows; with more of them parts of blocks are written here
 TINY = 1e-8  #: below this a number counts as 0 in the sparse output format
 _BLANK = Marks.of((), texts=BUILT_IN)
 
@@ -211,23 +215,25 @@ class _Run:
 
     def _typed(self, layout: Layout, types: Mapping[str, CellType]) -> TypedRows:
         params = self._params
-        return TypedRows(
-            self._rows,
-            layout,
-            types=types,
+        reader = CellReader(
+            blocks=self._rows.blocks(layout),
+            layout=layout,
+            types=tuple(types[name] for name in layout.columns),
             label_type=CellType.of(params.label_type),
             missing=self._missing_rule.marks,
             keeps_text=not params.missing_fill,
         )
+        return TypedRows(self._table, reader)
 
     def _learn(self, typed: TypedRows, types: Mapping[str, CellType]) -> tuple[Learnt, Learnt]:
         """Return what fills missing cells and what replaces outliers, from a pass over the data."""
         tallies = {name: ColumnTally() for name in types}
         rule = self._outlier_rule
-        for cells in typed.batches():
-            for tally, column in zip(tallies.values(), cells.features, strict=True):
-                tally.add(column, outliers=None if rule is None else find(column, rule.marks))
-            self._progress(len(cells.ids))
+        with typed.explained():
+            for rows, blocks in self._table.fold_blocks(_tallying(typed.reader, rule)):
+                for tally, block in zip(tallies.values(), blocks, strict=True):
+                    tally.merge(block)
+                self._progress(rows)
         missing = outliers = NOTHING
         if self._params.missing_fill:
             missing = learn_missing(tallies, self._missing_rule, types=types)
@@ -248,19 +254,31 @@ class _Run:
             columns=layout.columns,
             anonymous=self._anonymous(layout),
         )
+        converter = _Converter(
+            reader=typed.reader,
+            names=schema.names,
+            missing=missing.values,
+            outliers=outliers.values,
+            outlier_rule=self._outlier_rule,
+            sparse=self._params.output_format == "sparse",
+        )
+        with typed.explained():
+            if self._rows.spreads and len(layout.columns) > MAPPED_COLUMNS:
+                return self._write_parts(converter, schema)
+            begin = self._rows_done / self._rows_in_all
+            return self._table.map_blocks(
+                converter, schema=schema, progress=part_of(self._ctx, start=begin)
+            )
+
+    def _write_parts(self, converter: _Converter, schema: TableSchema) -> Table:
+        """Return the instances, written here: a whole block would take too much memory."""
         with self._ctx.tables.create(schema) as writer:
-            for cells in typed.batches():
-                arrays = [a for a in (cells.ids, cells.match_ids, cells.labels) if a is not None]
-                for name, column in zip(layout.columns, cells.features, strict=True):
-                    replaced = replace(
-                        column,
-                        fill=missing.values.get(name),
-                        outliers=self._outlier_rule,
-                        outlier_value=outliers.values.get(name),
-                    )
-                    arrays.append(self._finished(replaced))
-                writer.write(pa.RecordBatch.from_arrays(arrays, names=list(schema.names)))
-                self._progress(len(cells.ids))
+            none = pa.RecordBatch.from_pylist([], schema=self._table.head(0).schema)
+            writer.write(converter(none))  # for the types
+            for batch in self._table.to_batches():
+                for part in converter.parts(batch):
+                    writer.write(part)
+                    self._progress(part.num_rows)
             return writer.close()
 
     def _anonymous(self, layout: Layout) -> tuple[str, ...]:
@@ -269,13 +287,6 @@ class _Run:
         known = dict(zip(raw.columns, raw.anonymous, strict=True)) if raw.anonymous else {}
         fresh = iter(anonymous_header(self._ctx.site, layout.columns))
         return tuple(known.get(name) or next(fresh) for name in layout.columns)
-
-    def _finished(self, column: pa.Array) -> pa.Array:
-        if not pa.types.is_floating(column.type):
-            return column
-        if self._params.output_format == "sparse":
-            column = pc.if_else(pc.less(pc.abs(column), TINY), 0.0, column)
-        return pc.fill_null(column, math.nan)
 
     def _progress(self, rows: int) -> None:
         self._rows_done += rows
@@ -318,6 +329,62 @@ class _Run:
         if self._params.outlier_replace:
             summary["outlier_replace_rate"] = dict(outliers.ratios)
         return summary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Converter:
+    """Makes instances of blocks of raw rows."""
+
+    reader: CellReader
+    names: tuple[str, ...]  #: of the instances' columns
+    missing: Mapping[str, Value]  #: what fills missing cells, by feature
+    outliers: Mapping[str, Value]  #: what replaces outliers, by feature
+    outlier_rule: Rule | None
+    sparse: bool  #: tiny numbers become 0
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the instances of a block. Raises: BadData: see `CellReader.read`."""
+        first, *more = self.parts(batch)
+        if not more:
+            return first
+        (whole,) = pa.Table.from_batches([first, *more]).combine_chunks().to_batches()
+        return whole
+
+    def parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the instances of a block, some at a time, at least once. Raises: as the call."""
+        for cells in self.reader.read(batch):
+            arrays = [a for a in (cells.ids, cells.match_ids, cells.labels) if a is not None]
+            for name, column in zip(self.reader.layout.columns, cells.features, strict=True):
+                replaced = replace(
+                    column,
+                    fill=self.missing.get(name),
+                    outliers=self.outlier_rule,
+                    outlier_value=self.outliers.get(name),
+                )
+                arrays.append(self._finished(replaced))
+            yield pa.RecordBatch.from_arrays(arrays, names=list(self.names))
+
+    def _finished(self, column: pa.Array) -> pa.Array:
+        if not pa.types.is_floating(column.type):
+            return column
+        if self.sparse:
+            column = pc.if_else(pc.less(pc.abs(column), TINY), 0.0, column)
+        return pc.fill_null(column, math.nan)
+
+
+def _tallying(
+    reader: CellReader, rule: Rule | None
+) -> Callable[[pa.RecordBatch], tuple[int, list[ColumnTally]]]:
+    """Return what gives the rows of a block, and what its features amount to."""
+
+    def tallies(batch: pa.RecordBatch) -> tuple[int, list[ColumnTally]]:
+        found = [ColumnTally() for _ in reader.types]
+        for cells in reader.read(batch):
+            for tally, column in zip(found, cells.features, strict=True):
+                tally.add(column, outliers=None if rule is None else find(column, rule.marks))
+        return batch.num_rows, found
+
+    return tallies
 
 
 def _as_texts(learnt: Learnt) -> dict[str, str]:

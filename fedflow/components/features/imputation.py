@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from fedflow.components.features.replacing import (
     find,
     learn_missing,
 )
-from fedflow.components.instances.progress import RowProgress
+from fedflow.components.instances.progress import RowProgress, part_of
 from fedflow.components.instances.stored import need_columns, own_model
 from fedflow.components.training.params import one_of
 from fedflow.sdk import (
@@ -153,12 +153,13 @@ def _learn(ctx: Context, table: Table) -> _Fills:
     chosen = {name: m for name in header if (m := params.method_of(name)) is not None}
     tallies = {name: ColumnTally() for name in chosen}
     types: dict[str, CellType] = dict.fromkeys(chosen, CellType.FLOAT)
+    if table.count:
+        types = {name: _cell_type(table.head(0).column(name), name) for name in chosen}
     progress = RowProgress(ctx, table, end=0.5)
-    for batch in table.to_batches():
-        for name, tally in tallies.items():
-            types[name] = _cell_type(batch.column(name), name)
-            tally.add(_with_gaps(batch.column(name), marks), outliers=None)
-        progress.add(batch.num_rows)
+    for rows, blocks in table.fold_blocks(_tallying(tuple(chosen), marks)):
+        for tally, block in zip(tallies.values(), blocks, strict=True):
+            tally.merge(block)
+        progress.add(rows)
     values: dict[str, Value] = {}
     ratios = dict.fromkeys(header, 0.0)
     for index, name in enumerate(header):
@@ -174,21 +175,36 @@ def _learn(ctx: Context, table: Table) -> _Fills:
     return _Fills(values=values, ratios=ratios, methods=chosen, marks=marks)
 
 
+def _tallying(
+    names: Sequence[str], marks: Marks
+) -> Callable[[pa.RecordBatch], tuple[int, list[ColumnTally]]]:
+    """Return what gives the rows of a block, and what its columns amount to."""
+
+    def tallies(batch: pa.RecordBatch) -> tuple[int, list[ColumnTally]]:
+        found = []
+        for name in names:
+            tally = ColumnTally()
+            tally.add(_with_gaps(batch.column(name), marks), outliers=None)
+            found.append(tally)
+        return batch.num_rows, found
+
+    return tallies
+
+
 def _filled(ctx: Context, table: Table, fills: _Fills) -> Table:
-    progress = RowProgress(ctx, table, start=0.5)
+    names, values, marks = table.schema.names, dict(fills.values), fills.marks
 
     def block(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = []
-        for name in table.schema.names:
+        for name in names:
             column = batch.column(name)
-            if name in fills.values:
-                value = pa.scalar(fills.values[name], column.type)
-                column = pc.fill_null(_with_gaps(column, fills.marks), value)
+            if name in values:
+                value = pa.scalar(values[name], column.type)
+                column = pc.fill_null(_with_gaps(column, marks), value)
             arrays.append(column)
-        progress.add(batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, names=list(table.schema.names))
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
-    return table.map_blocks(block, schema=table.schema)
+    return table.map_blocks(block, schema=table.schema, progress=part_of(ctx, start=0.5))
 
 
 def _with_gaps(column: pa.Array, marks: Marks) -> pa.Array:

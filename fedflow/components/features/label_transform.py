@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedflow.components.instances.labels import label_key, read_labels
-from fedflow.components.instances.progress import RowProgress
+from fedflow.components.instances.progress import part_of
 from fedflow.components.instances.reading import need_rows
 from fedflow.components.instances.stored import own_model
 from fedflow.sdk import (
@@ -165,30 +165,33 @@ def _changed(ctx: Context, table: Table, encoder: _Encoder) -> Table:
     if label is None:
         read_labels(table, needed_by="LabelTransform")
     predicted = table.schema.kind is TableKind.PREDICTIONS
-    changes: dict[str | None, Callable[[pa.Array, str], pa.Array]]
-    changes = {label: _Replacer(table, encoder, gaps=predicted)}
+    labels = {label: _Replacer(encoder, gaps=predicted)}
+    changes: dict[str | None, Callable[[pa.Array, str], pa.Array]] = {**labels}
     if predicted:
-        changes[RESULT] = _Replacer(table, encoder, gaps=False)
+        labels[RESULT] = changes[RESULT] = _Replacer(encoder, gaps=False)
         changes[DETAIL] = _DetailReplacer(encoder)
-    progress = RowProgress(ctx, table)
+    names = list(table.schema.names)
 
     def block(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
             changes[name](batch.column(name), name) if name in changes else batch.column(name)
-            for name in table.schema.names
+            for name in names
         ]
-        progress.add(batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, names=list(table.schema.names))
+        return pa.RecordBatch.from_arrays(arrays, names=names)
 
-    return table.map_blocks(block, schema=table.schema)
+    try:
+        return table.map_blocks(block, schema=table.schema, progress=part_of(ctx))
+    except BadData:  # it counts the rows of one block only
+        for name in (name for name in names if name in labels):
+            labels[name].check(table.read((name,)).column(0), name)
+        raise
 
 
 class _Replacer:
     """Replaces the labels of a column."""
 
-    def __init__(self, table: Table, encoder: _Encoder, *, gaps: bool) -> None:
+    def __init__(self, encoder: _Encoder, *, gaps: bool) -> None:
         """`gaps` tells that labels may be missing, and stay so."""
-        self._table = table
         self._gaps = gaps
         self._new = encoder.new
         self._places = {label_key(old): i for i, (old, _) in enumerate(encoder.pairs)}
@@ -200,19 +203,22 @@ class _Replacer:
         indexes = pa.array(places, pa.int64()).take(codes.indices)
         unknown = pc.fill_null(pc.equal(indexes, -1), not self._gaps)
         if pc.any(unknown).as_py():
-            raise self._bad(name)
+            self.check(column, name)
         return self._new.take(indexes)
 
-    def _bad(self, name: str) -> BadData:
-        """Return the error, with the count of the whole column."""
-        labels = self._table.read((name,)).column(0)
+    def check(self, labels: pa.Array | pa.ChunkedArray, name: str) -> None:
+        """Do nothing if all labels can be replaced. Raises: BadData: some are missing or unknown,
+        with their number.
+        """
         counts = {e["values"]: e["counts"] for e in labels.value_counts().to_pylist()}
         missing = 0 if self._gaps else counts.pop(None, 0)
         unknown = sum(n for v, n in counts.items() if v is not None and not self._knows(v))
+        if not missing and not unknown:
+            return
         reason = f"{unknown} of {len(labels)} rows have a label that the model does not name"
         if missing:
             reason = f"{missing} of {len(labels)} rows have no label"
-        return BadData(where=f"column {name!r}", reason=reason)
+        raise BadData(where=f"column {name!r}", reason=reason)
 
     def _knows(self, value: Any) -> bool:
         return label_key(value) in self._places

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedflow.components.instances.columns import anonymous_of, chosen_columns
-from fedflow.components.instances.progress import RowProgress
-from fedflow.components.instances.reading import need_rows
+from fedflow.components.instances.progress import part_of
+from fedflow.components.instances.reading import need_rows, where_of
 from fedflow.components.instances.stored import need_columns, own_model
 from fedflow.sdk import (
     BadData,
@@ -74,8 +74,9 @@ class OneHotEncoder:
                 path=f"{ctx.component}.transform_col_indexes",
                 names_path=f"{ctx.component}.transform_col_names",
             )
+            values = table.map_columns(_categories(where_of(table)), names)
             encoding = _Encoding(
-                header=table.schema.columns, values={n: _values_of(table, n) for n in names}
+                header=table.schema.columns, values=dict(zip(names, values, strict=True))
             )
             model = encoding.to_model(need_run=params.need_run)
         else:
@@ -143,27 +144,33 @@ class _Encoding:
 def _check_columns(ctx: Context, table: Table, encoding: _Encoding) -> None:
     """Do nothing if `table` has the columns, with categories. Raises: BadData."""
     need_columns(ctx, table, encoding.values)
-    where = f"table {table.namespace}.{table.name}"
-    for name in encoding.values:
-        column = table.read((name,)).column(0)
-        if pa.types.is_floating(column.type):
-            _texts(column, name=name, where=where)  # so that all bad cells are counted
+    where = where_of(table)
+    types = table.head(0).schema
+
+    def check(name: str, column: pa.ChunkedArray) -> None:
+        _texts(column, name=name, where=where)  # so that all bad cells are counted
+
+    floating = [n for n in encoding.values if pa.types.is_floating(types.field(n).type)]
+    for _ in table.map_columns(check, floating):
+        pass
 
 
-def _values_of(table: Table, name: str) -> tuple[str, ...]:
-    """Return a column's categories as text, in order. Raises: BadData."""
-    where = f"table {table.namespace}.{table.name}"
-    column = table.read((name,)).column(0)
-    found = pc.unique(_texts(column, name=name, where=where)).drop_null().to_pylist()
-    if len(found) > MAX_VALUES:
-        raise BadData(
-            where=where,
-            reason=f"column {name!r} has {len(found)} different values in {len(column)} rows; "
-            f"{MAX_VALUES} are possible",
-        )
-    if _is_text(column.type):
-        return tuple(sorted(found))
-    return tuple(sorted(found, key=int))
+def _categories(where: str) -> Callable[[str, pa.ChunkedArray], tuple[str, ...]]:
+    """Return what gives a column's categories as text, in order; it raises BadData."""
+
+    def categories(name: str, column: pa.ChunkedArray) -> tuple[str, ...]:
+        found = pc.unique(_texts(column, name=name, where=where)).drop_null().to_pylist()
+        if len(found) > MAX_VALUES:
+            raise BadData(
+                where=where,
+                reason=f"column {name!r} has {len(found)} different values in {len(column)} rows; "
+                f"{MAX_VALUES} are possible",
+            )
+        if _is_text(column.type):
+            return tuple(sorted(found))
+        return tuple(sorted(found, key=int))
+
+    return categories
 
 
 def _texts(column: Any, *, name: str, where: str) -> Any:
@@ -198,23 +205,25 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _encode(ctx: Context, table: Table, encoding: _Encoding) -> Table:
     schema = _schema(ctx, table.schema, encoding)
-    where = f"table {table.namespace}.{table.name}"
-    sets = {name: pa.array(values, pa.string()) for name, values in encoding.values.items()}
-    progress = RowProgress(ctx, table)
+    where, old, new = where_of(table), table.schema, list(schema.names)
+    sets = {
+        name: pa.array(values, pa.string())
+        for name, values in encoding.values.items()
+        if name in old.columns
+    }
 
     def encoded(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = []
-        for name in table.schema.names:
+        for name in old.names:
             cells = batch.column(name)
-            if name in sets and name in table.schema.columns:
+            if name in sets:
                 places = pc.index_in(_texts(cells, name=name, where=where), value_set=sets[name])
                 arrays.extend(_indicators(places, len(sets[name])))
             else:
                 arrays.append(cells)
-        progress.add(batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
+        return pa.RecordBatch.from_arrays(arrays, names=new)
 
-    return table.map_blocks(encoded, schema=schema)
+    return table.map_blocks(encoded, schema=schema, progress=part_of(ctx))
 
 
 def _indicators(places: pa.Array, count: int) -> list[pa.Array]:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from fedflow.components.features.cells import CellType, Marks
 from fedflow.components.features.data_transform_params import DataTransformParams, described
 from fedflow.components.features.match_ids import UNNAMED, MatchIds, match_ids_of
-from fedflow.components.features.row_formats import DenseRows
-from fedflow.components.features.tagged_rows import Reading, TaggedRows, TagRules
+from fedflow.components.features.row_formats import Delimited, DenseRows
+from fedflow.components.features.tagged_rows import TagCells, TaggedRows, TagRules
 from fedflow.sdk import BadData, Table
 
 TAG_LABEL = "label"  #: of rows without column names
@@ -42,10 +42,27 @@ class Cells:
 Told = Callable[[int], None]  #: is told how many rows were looked at
 
 
+class BlockRows(Protocol):
+    """Reads blocks of one raw table; it can be sent to another process."""
+
+    def cells(self, batch: pa.RecordBatch, kind: CellType | None, marks: Marks) -> Iterator[Cells]:
+        """Yield the rows of a block, some at a time, at least once.
+
+        `kind` is that of all features, None if they differ; a format that has their values apart
+        from each other may read them as such, without those that `marks` say are missing.
+
+        Raises: BadCells: rows cannot be read; the first of the block, and how many `fault` counts.
+        """
+
+    def fault(self) -> str:
+        """Return the sentence for rows that cannot be read: of {count}, {rows}, {first}."""
+
+
 class RawRows(Protocol):
     """One raw table, read by the rules of DataTransform's parameters."""
 
     looks: int  #: how often `layout` reads all rows
+    spreads: bool  #: texts of any length become columns: a block may be large
 
     def layout(self, header: tuple[str, ...] | None, *, told: Told) -> Layout:
         """Return the columns; with a `header` its features, then the label may be absent.
@@ -53,14 +70,8 @@ class RawRows(Protocol):
         Raises: BadData: a column is missing, or a row cannot be read.
         """
 
-    def cells(self, layout: Layout, kind: CellType | None, *, missing: Marks) -> Iterator[Cells]:
-        """Yield all rows, some at a time.
-
-        `kind` is that of all features, None if they differ; a format that has their values apart
-        from each other may read them as such, without the `missing` ones.
-
-        Raises: BadData: a row cannot be read.
-        """
+    def blocks(self, layout: Layout) -> BlockRows:
+        """Return what reads the columns of a layout."""
 
 
 def raw_rows(table: Table, params: DataTransformParams, log: logging.Logger) -> RawRows:
@@ -75,6 +86,7 @@ class _Dense:
     """A cell per column."""
 
     looks = 0
+    spreads = False
 
     def __init__(
         self,
@@ -87,7 +99,7 @@ class _Dense:
         self._params = params
         self._match_ids = match_ids
         self._log = log
-        self._rows = DenseRows(table, delimitor=params.delimitor)
+        self._rows = DenseRows.of(table, delimitor=params.delimitor)
 
     def layout(self, header: tuple[str, ...] | None, *, told: Told) -> Layout:
         known = self._rows.columns
@@ -104,15 +116,8 @@ class _Dense:
             raise BadData(where=f"table {self._table.name}", reason=reason)
         return Layout(match_id=match_id, label=label, columns=header)
 
-    def cells(self, layout: Layout, kind: CellType | None, *, missing: Marks) -> Iterator[Cells]:
-        for batch in self._rows.batches():
-            yield Cells(
-                ids=batch.column(0),
-                match_ids=None if layout.match_id is None else batch.column(layout.match_id),
-                labels=None if layout.label is None else batch.column(layout.label),
-                features=[batch.column(name) for name in layout.columns],
-                typed=False,
-            )
+    def blocks(self, layout: Layout) -> BlockRows:
+        return _DenseBlocks(rows=self._rows, layout=layout)
 
     def _label(self, *, required: bool) -> str | None:
         """Return the label column's name, or None for rows without a label."""
@@ -132,10 +137,37 @@ class _Dense:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _DenseBlocks:
+    """Blocks of rows with a cell per column."""
+
+    rows: DenseRows
+    layout: Layout
+
+    def cells(self, batch: pa.RecordBatch, kind: CellType | None, marks: Marks) -> Iterator[Cells]:
+        read, layout = self.rows.read(batch), self.layout
+        yield Cells(
+            ids=read.column(0),
+            match_ids=None if layout.match_id is None else read.column(layout.match_id),
+            labels=None if layout.label is None else read.column(layout.label),
+            features=[read.column(name) for name in layout.columns],
+            typed=False,
+        )
+
+    def fault(self) -> str:
+        count, between = len(self.rows.columns), f"{self.rows.delimitor!r}"
+        between = between.replace("{", "{{").replace("}", "}}")
+        return (
+            f"{{count}} of {{rows}} rows have not {count} cells between {between}, "
+            "first row {first}"
+        )
+
+
 class _Tagged:
     """Ids, label, then tags or svmlight's pairs."""
 
     looks = 1
+    spreads = True
 
     def __init__(
         self,
@@ -172,16 +204,11 @@ class _Tagged:
             raise BadData(where=f"table {self._table.name}", reason=reason)
         return Layout(match_id=match_id, label=label, columns=header)
 
-    def cells(self, layout: Layout, kind: CellType | None, *, missing: Marks) -> Iterator[Cells]:
-        reading = Reading(kind=kind, missing=missing)
-        for ids, leading, features in self._rows.batches(layout.columns, reading):
-            yield Cells(
-                ids=ids,
-                match_ids=None if self._match_ids is None else leading[self._match_ids.position],
-                labels=leading[-1] if self._labelled else None,
-                features=features,
-                typed=kind is not None,
-            )
+    def blocks(self, layout: Layout) -> BlockRows:
+        position = None if self._match_ids is None else self._match_ids.position
+        return _TaggedBlocks(
+            rows=self._rows.cells_of(layout.columns), match_id=position, labelled=self._labelled
+        )
 
     def _tagged_rows(self) -> TaggedRows:
         params = self._params
@@ -189,8 +216,31 @@ class _Tagged:
         separator = ":" if indexed else params.tag_value_delimitor
         rules = TagRules(
             delimitor=params.delimitor,
+            joined=self._table.id_delimiter if isinstance(self._table, Delimited) else ",",
             indexed=indexed,
             separator=separator if indexed or params.tag_with_value else None,
             leading=self._ids + self._labelled,
         )
         return TaggedRows(self._table, rules)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TaggedBlocks:
+    """Blocks of rows of tags."""
+
+    rows: TagCells
+    match_id: int | None  #: its position before the tags
+    labelled: bool
+
+    def cells(self, batch: pa.RecordBatch, kind: CellType | None, marks: Marks) -> Iterator[Cells]:
+        for ids, leading, features in self.rows.read(batch, kind, marks):
+            yield Cells(
+                ids=ids,
+                match_ids=None if self.match_id is None else leading[self.match_id],
+                labels=leading[-1] if self.labelled else None,
+                features=features,
+                typed=kind is not None,
+            )
+
+    def fault(self) -> str:
+        return "{count} values of features are no valid number, first in row {first}"

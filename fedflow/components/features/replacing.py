@@ -57,6 +57,13 @@ class Tally:
         self.greatest = max(self.greatest, greatest)
         self.sums.append(total)
 
+    def merge(self, other: Tally) -> None:
+        """Add the numbers of another one."""
+        self.count += other.count
+        self.least = min(self.least, other.least)
+        self.greatest = max(self.greatest, other.greatest)
+        self.sums.extend(other.sums)
+
     def value(self, method: str) -> float | None:
         """Return the min, max or mean, or None if there was no number."""
         if not self.count:
@@ -87,6 +94,14 @@ class ColumnTally:
             self.outliers += pc.sum(outliers).as_py() or 0
             if not text:
                 self.normal.add(pc.if_else(outliers, pa.scalar(None, column.type), column))
+
+    def merge(self, other: ColumnTally) -> None:
+        """Add the cells of another one."""
+        self.rows += other.rows
+        self.missing += other.missing
+        self.outliers += other.outliers
+        self.present.merge(other.present)
+        self.normal.merge(other.normal)
 
 
 def learn_missing(

@@ -10,6 +10,7 @@ Source: reference/components.md sections 4.1, 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fedflow.components.features.cells import BadCells
 from fedflow.sdk import BadData, Table
 
 CELLS_AT_ONCE: Final = 4_000_000  #: of a batch that is spread over columns
@@ -37,65 +39,62 @@ class Delimited(Protocol):
         """Tell whether somebody named the columns."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DenseRows:
     """Rows with one cell per column, in the table's columns or in the text of a single one."""
 
-    def __init__(self, table: Table, *, delimitor: str) -> None:
-        self._table = table
-        self._delimitor = delimitor
-        self.columns = table.schema.columns
-        self._split = False
-        if len(self.columns) == 1 and delimitor:
-            self._find_cells(self.columns[0])
+    id: str  #: name of the table's first column
+    columns: tuple[str, ...]
+    delimitor: str | None  #: between the cells of a text; None: they are the table's columns
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as text: the id, then `columns`.
+    @staticmethod
+    def of(table: Table, *, delimitor: str) -> DenseRows:
+        """Return how the rows of a table are read.
 
-        Raises: BadData: a text has not as many cells as there are columns, with row and count.
+        Raises: BadData: the header names a column twice, or not at all.
         """
-        start = 0
-        for batch in self._table.to_batches():
-            yield self._parted(batch, start) if self._split else batch
-            start += batch.num_rows
+        names = table.schema.columns
+        if len(names) == 1 and delimitor:
+            names = _names_in(table, names[0], delimitor)
+        is_text = len(names) != len(table.schema.columns)
+        return DenseRows(
+            id=table.schema.id, columns=names, delimitor=delimitor if is_text else None
+        )
 
-    def _find_cells(self, name: str) -> None:
-        """Look whether the only column holds several cells."""
-        named = not isinstance(self._table, Delimited) or self._table.is_named
-        if named:
-            names = [part.strip() for part in name.split(self._delimitor)]
-        else:
-            (cell,) = self._table.head(1).column(name).to_pylist() or [""]
-            names = [f"x{i}" for i in range(len(cell.split(self._delimitor)))]
-        if len(names) == 1:
-            return
-        if "" in names or len({*names, self._table.schema.id}) <= len(names):
-            where = f"table {self._table.name}"
-            raise BadData(where=where, reason="its header names a column twice, or not at all")
-        self.columns, self._split = tuple(names), True
+    def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows of a block as text: the id, then `columns`.
 
-    def _parted(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+        Raises: BadCells: a text has not as many cells as there are columns.
+        """
+        if self.delimitor is None:
+            return batch
+        parts = pc.split_pattern(batch.column(1), self.delimitor)
         count = len(self.columns)
-        parts = pc.split_pattern(batch.column(1), self._delimitor)
         wrong = np.flatnonzero(pc.list_value_length(parts).to_numpy() != count)
         if len(wrong):
-            self._refuse(start + int(wrong[0]))
+            raise BadCells(int(wrong[0]), len(wrong))
         cells = pc.list_flatten(parts)
         at = np.arange(0, batch.num_rows * count, count)
         columns = [cells.take(pa.array(at + i)) for i in range(count)]
         return pa.RecordBatch.from_arrays(
-            [batch.column(0), *columns], names=[self._table.schema.id, *self.columns]
+            [batch.column(0), *columns], names=[self.id, *self.columns]
         )
 
-    def _refuse(self, first: int) -> None:
-        count = 0
-        for batch in self._table.to_batches():
-            parts = pc.split_pattern(batch.column(1), self._delimitor)
-            count += int((pc.list_value_length(parts).to_numpy() != len(self.columns)).sum())
-        raise BadData(
-            where=f"table {self._table.name}",
-            reason=f"{count} of {self._table.count} rows have not {len(self.columns)} cells between"
-            f" {self._delimitor!r}, first row {first + 1}",
-        )
+
+def _names_in(table: Table, name: str, delimitor: str) -> tuple[str, ...]:
+    """Return the columns of the only column `name`, which may hold several cells."""
+    named = not isinstance(table, Delimited) or table.is_named
+    if named:
+        names = [part.strip() for part in name.split(delimitor)]
+    else:
+        (cell,) = table.head(1).column(name).to_pylist() or [""]
+        names = [f"x{i}" for i in range(len(cell.split(delimitor)))]
+    if len(names) == 1:
+        return (name,)
+    if "" in names or len({*names, table.schema.id}) <= len(names):
+        where = f"table {table.name}"
+        raise BadData(where=where, reason="its header names a column twice, or not at all")
+    return tuple(names)
 
 
 class Items:
@@ -141,7 +140,7 @@ def spread(
 
 
 def slices(batch: pa.RecordBatch, columns: int) -> Iterator[pa.RecordBatch]:
-    """Yield parts of a batch that are small enough to be spread over `columns`."""
+    """Yield parts of a batch, at least one, that are small enough to be spread over `columns`."""
     step = max(1, CELLS_AT_ONCE // max(1, columns))
-    for start in range(0, batch.num_rows, step):
+    for start in range(0, max(1, batch.num_rows), step):
         yield batch.slice(start, step)

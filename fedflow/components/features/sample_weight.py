@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedflow.components.instances.labels import label_key, read_labels
-from fedflow.components.instances.progress import RowProgress
+from fedflow.components.instances.progress import part_of
 from fedflow.components.instances.reading import need_rows, numbers
 from fedflow.components.instances.stored import own_model, stored_number
 from fedflow.sdk import (
@@ -176,15 +176,8 @@ def _write(ctx: Context, table: Table, weights: Floats, *, without: str | None) 
     if COLUMN in (schema.id, schema.match_id, schema.label, *schema.columns):
         reason = f"a column is called {COLUMN!r}; rename it, or use it as sample_weight_name"
         raise BadData(where=f"table {table.namespace}.{table.name}", reason=reason)
-    progress = RowProgress(ctx, table)
-
-    def block(batch: pa.RecordBatch) -> pa.RecordBatch:
-        own = pa.array(weights[progress.done : progress.done + batch.num_rows])
-        arrays = [own if name == COLUMN else batch.column(name) for name in schema.names]
-        progress.add(batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
-
-    return table.map_blocks(block, schema=schema)
+    made = pa.table({COLUMN: pa.array(weights)})
+    return table.take(np.arange(table.count), schema=schema, made=made, progress=part_of(ctx))
 
 
 def _model(params: SampleWeightParams, rule: _Rule, weighted: Table) -> Model:

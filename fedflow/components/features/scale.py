@@ -7,7 +7,7 @@ quantiles of mode `cap`), once for the output.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,15 @@ import pyarrow as pa
 from msgspec import field as parameter
 from numpy.typing import NDArray
 
-from fedflow.components.features.moments import Moments, block_numbers
+from fedflow.components.features.moments import Moments
 from fedflow.components.instances.columns import ALL, chosen_columns
-from fedflow.components.instances.progress import RowProgress
-from fedflow.components.instances.reading import numbers
+from fedflow.components.instances.progress import RowProgress, part_of
+from fedflow.components.instances.reading import (
+    block_numbers,
+    counted_in_all,
+    numbers,
+    where_of,
+)
 from fedflow.components.instances.stored import need_columns, own_model, stored_number
 from fedflow.components.training.params import one_of
 from fedflow.sdk import (
@@ -175,22 +180,39 @@ def _learn(ctx: Context, table: Table) -> dict[str, _Fit]:
         path = f"{ctx.component}.feat_{bound}"
         for name, value in _per_column(given, table.schema.columns, columns, path=path).items():
             setattr(limits[name], bound, value)
-    for index, (name, limit) in enumerate(limits.items()):
+    for name, limit in limits.items():
         if limit.lower is not None and limit.upper is not None and limit.lower > limit.upper:
             raise BadParameter(
                 path=f"{ctx.component}.feat_lower",
                 reason=f"it is greater than feat_upper for column {name!r}",
             )
-        if params.capped:
-            limits[name] = _quantiles(table, name, limit)
+    if params.capped:
+        capped = table.map_columns(_quantiles(limits, where_of(table)), columns)
+        for index, (name, limit) in enumerate(zip(columns, capped, strict=True)):
+            limits[name] = limit
             ctx.tracker.progress(0.3 * (index + 1) / len(columns))
     moments = {name: Moments() for name in columns}
     progress = RowProgress(ctx, table, start=0.3, end=0.6)
-    for batch in table.to_batches():
-        for name, moment in moments.items():
-            moment.add(limits[name].clip(block_numbers(table, batch, name)))
-        progress.add(batch.num_rows)
+    with counted_in_all(table, columns):
+        for rows, blocks in table.fold_blocks(_moments(limits, where_of(table))):
+            for moment, block in zip(moments.values(), blocks, strict=True):
+                moment.merge(block)
+            progress.add(rows)
     return {name: _fit_of(params, name, m, rows=table.count) for name, m in moments.items()}
+
+
+def _moments(
+    limits: Mapping[str, _Limits], where: str
+) -> Callable[[pa.RecordBatch], tuple[int, list[Moments]]]:
+    """Return what gives the rows of a block, and its clipped columns' moments."""
+
+    def moments(batch: pa.RecordBatch) -> tuple[int, list[Moments]]:
+        columns = (
+            limit.clip(block_numbers(batch, name, where=where)) for name, limit in limits.items()
+        )
+        return batch.num_rows, [Moments.of(values) for values in columns]
+
+    return moments
 
 
 def _fit_of(params: FeatureScaleParams, name: str, moments: Moments, *, rows: int) -> _Fit:
@@ -212,19 +234,19 @@ def _fit_of(params: FeatureScaleParams, name: str, moments: Moments, *, rows: in
 def _scaled(ctx: Context, table: Table, fits: Mapping[str, _Fit], method: str | None) -> Table:
     if method is None:
         return table
-    progress = RowProgress(ctx, table, start=0.6)
+    names, where = table.schema.names, where_of(table)
 
     def block(batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
-            pa.array(fits[name].apply(block_numbers(table, batch, name), method))
+            pa.array(fits[name].apply(block_numbers(batch, name, where=where), method))
             if name in fits
             else batch.column(name)
-            for name in table.schema.names
+            for name in names
         ]
-        progress.add(batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, names=list(table.schema.names))
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
-    return table.map_blocks(block, schema=table.schema)
+    with counted_in_all(table, [name for name in names if name in fits]):
+        return table.map_blocks(block, schema=table.schema, progress=part_of(ctx, start=0.6))
 
 
 @dataclass(slots=True)
@@ -240,20 +262,29 @@ class _Limits:
         return np.clip(values, self.lower, self.upper)
 
 
-def _quantiles(table: Table, name: str, ranks: _Limits) -> _Limits:
-    """Return the values at the ranks, the value of rank ceil(q n) each (the least for q = 0)."""
-    if ranks.lower is None and ranks.upper is None:
-        return ranks
-    where = f"table {table.namespace}.{table.name}"
-    values = numbers(table.read((name,)).column(0), name=name, where=where, keep_missing=True)
-    values = values[~np.isnan(values)]
-    if not len(values):
-        return _Limits()
+def _quantiles(
+    limits: Mapping[str, _Limits], where: str
+) -> Callable[[str, pa.ChunkedArray], _Limits]:
+    """Return what gives a column's values at the ranks that its limits are.
 
-    def at(rank: float | None) -> float | None:
-        return None if rank is None else float(np.quantile(values, rank, method="inverted_cdf"))
+    That of rank ceil(q n) each, the least for q = 0.
+    """
 
-    return _Limits(lower=at(ranks.lower), upper=at(ranks.upper))
+    def quantiles(name: str, column: pa.ChunkedArray) -> _Limits:
+        ranks = limits[name]
+        if ranks.lower is None and ranks.upper is None:
+            return ranks
+        values = numbers(column, name=name, where=where, keep_missing=True)
+        values = values[~np.isnan(values)]
+        if not len(values):
+            return _Limits()
+
+        def at(rank: float | None) -> float | None:
+            return None if rank is None else float(np.quantile(values, rank, method="inverted_cdf"))
+
+        return _Limits(lower=at(ranks.lower), upper=at(ranks.upper))
+
+    return quantiles
 
 
 def _per_column(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedflow.components.features.cells import BadCells, CellType, Marks, parse
-from fedflow.components.features.row_formats import Delimited, Items, items_of, slices, spread
+from fedflow.components.features.row_formats import Items, items_of, slices, spread
 from fedflow.domain.table_names import has_control
 from fedflow.sdk import BadData, Table
 
@@ -32,17 +32,49 @@ class TagRules:
     """How the items of a row are read."""
 
     delimitor: str
+    joined: str  #: stood between the texts of a row when it was uploaded
     indexed: bool  #: svmlight: the tag is the number of a column
     separator: str | None  #: between tag and value; None: a tag alone counts 1
     leading: int  #: items before the tags: match ids, label
 
+    def items_of(self, batch: pa.RecordBatch, *, leading: int | None = None) -> Items:
+        """Return the items of a block."""
+        count = self.leading if leading is None else leading
+        return items_of(batch, joined=self.joined, delimitor=self.delimitor, leading=count)
+
+    def pairs(self, items: Items) -> tuple[pa.Array, pa.Array]:
+        """Return tags and their values, one each per item."""
+        if self.separator is None:
+            return items.texts, pa.array(["1"], pa.string()).take(
+                pa.array(np.zeros(len(items.texts), np.int64))
+            )
+        parts = pc.split_pattern(items.texts, self.separator, max_splits=1)
+        flat = pc.list_flatten(parts)
+        at = np.arange(0, len(flat), 2)
+        return flat.take(pa.array(at)), flat.take(pa.array(at + 1))
+
+    def bad_items(self, items: Items) -> NDArray[np.int64]:
+        """Return which items are no pairs."""
+        if self.separator is None:
+            return np.empty(0, np.int64)
+        good = pc.match_substring(items.texts, self.separator)
+        good = pc.and_(good, pc.invert(pc.starts_with(items.texts, self.separator)))
+        if self.indexed:
+            good = pc.and_(good, pc.match_substring_regex(items.texts, r"^[0-9]{1,9}:"))
+        return np.flatnonzero(~good.to_numpy(zero_copy_only=False))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
-    """What becomes of the values."""
+class _Look:
+    """What one block's rows are like."""
 
-    kind: CellType | None  #: of all features; None: they stay text, to be read one by one
-    missing: Marks  #: values that mean missing
+    rows: int
+    short: int = 0  #: rows that lack what stands before the tags
+    first_short: int = -1
+    wrong: int = 0  #: items that are no pairs
+    first_wrong: int = -1  #: row of the first one
+    greatest: int = -1  #: index of a column
+    tags: tuple[str, ...] = ()
 
 
 class TaggedRows:
@@ -51,7 +83,6 @@ class TaggedRows:
     def __init__(self, table: Table, rules: TagRules) -> None:
         self._table = table
         self._rules = rules
-        self._joined = table.id_delimiter if isinstance(table, Delimited) else ","
         self._where = f"table {table.name}"
 
     def header(self, *, told: Callable[[int], None]) -> tuple[str, ...]:
@@ -60,17 +91,10 @@ class TaggedRows:
         Raises: BadData: an item is wrong, there are too many columns or none.
         """
         greatest, tags = -1, set[str]()
-
-        def note(items: Items) -> None:
-            nonlocal greatest
-            keys, _ = self._pairs(items)
-            if self._rules.indexed:
-                highest = pc.max(pc.cast(keys, pa.int64())).as_py()
-                greatest = max(greatest, -1 if highest is None else highest)
-            elif len(tags) < _COUNTED:
-                tags.update(keys.unique().to_pylist())
-
-        self.check(note=note, told=told)
+        for look in self._looks(_looking(self._rules, notes=True), told):
+            greatest = max(greatest, look.greatest)
+            if len(tags) < _COUNTED:
+                tags.update(look.tags)
         count = greatest + 1 if self._rules.indexed else len(tags)
         if not count:
             raise BadData(where=self._where, reason="no row has a feature")
@@ -92,34 +116,9 @@ class TaggedRows:
             reason = f"{rows} rows of {count} features are more than {MAX_CELLS} cells"
             raise BadData(where=self._where, reason=reason)
 
-    def batches(
-        self, header: tuple[str, ...], reading: Reading
-    ) -> Iterator[tuple[pa.Array, list[pa.Array], list[pa.Array]]]:
-        """Yield ids, leading texts and features (null where missing) of some rows at a time.
-
-        Tags that `header` does not have are left out.
-
-        Raises: BadData: an item is wrong, or a value is no number, with the first row and count.
-        """
-        places = self._places(header)
-        start = 0
-        for whole in self._table.to_batches():
-            for batch in slices(whole, len(header)):
-                items = self._items_of(batch)
-                keys, values = self._pairs(items)
-                at = places(keys)
-                kept = np.flatnonzero(at >= 0)
-                chosen = values.take(pa.array(kept))
-                try:
-                    cells, absent = _read(chosen, reading)
-                except BadCells as bad:
-                    self._refuse(header, reading, start + int(items.rows[kept[bad.first]]))
-                columns = spread(
-                    items.rows[kept], at[kept], cells,
-                    count=batch.num_rows, columns=len(header), absent=absent,
-                )  # fmt: skip
-                yield batch.column(0), list(items.leading), columns
-                start += batch.num_rows
+    def cells_of(self, header: tuple[str, ...]) -> TagCells:
+        """Return what reads the columns of `header`; other tags are left out."""
+        return TagCells(rules=self._rules, header=header)
 
     def has_leading(self, position: int) -> bool:
         """Tell whether the item at a position may be a label: in no first row is it a pair."""
@@ -129,56 +128,33 @@ class TaggedRows:
         first = next(iter(self._table.to_batches()), None)
         if first is None:
             return True
-        items = items_of(
-            first, joined=self._joined, delimitor=self._rules.delimitor, leading=position + 1
-        )
+        items = self._rules.items_of(first, leading=position + 1)
         found = pc.match_substring(items.leading[position].drop_null(), separator)
         return not pc.any(found).as_py()
 
-    def _items_of(self, batch: pa.RecordBatch) -> Items:
-        rules = self._rules
-        return items_of(
-            batch, joined=self._joined, delimitor=rules.delimitor, leading=rules.leading
-        )
-
-    def _pairs(self, items: Items) -> tuple[pa.Array, pa.Array]:
-        """Return tags and their values, one each per item."""
-        if self._rules.separator is None:
-            return items.texts, pa.array(["1"], pa.string()).take(
-                pa.array(np.zeros(len(items.texts), np.int64))
-            )
-        parts = pc.split_pattern(items.texts, self._rules.separator, max_splits=1)
-        flat = pc.list_flatten(parts)
-        at = np.arange(0, len(flat), 2)
-        return flat.take(pa.array(at)), flat.take(pa.array(at + 1))
-
-    def check(
-        self,
-        *,
-        note: Callable[[Items], None] | None = None,
-        told: Callable[[int], None] | None = None,
-    ) -> None:
-        """Look at all rows; `note` is given the items of each batch as long as all are right.
+    def check(self, *, told: Callable[[int], None]) -> None:
+        """Look at all rows.
 
         Raises: BadData: rows lack what stands before the tags, or items are no pairs.
         """
+        for _ in self._looks(_looking(self._rules, notes=False), told):
+            pass
+
+    def _looks(
+        self, looking: Callable[[pa.RecordBatch], _Look], told: Callable[[int], None]
+    ) -> Iterator[_Look]:
+        """Yield what all blocks are like. Raises: BadData: rows are wrong; after the last one."""
         start, short, wrong, first_short, first_wrong = 0, 0, 0, -1, -1
-        for batch in self._table.to_batches():
-            items = self._items_of(batch)
-            for text in items.leading[-1:]:
-                lacking = np.flatnonzero(pc.is_null(text).to_numpy(zero_copy_only=False))
-                if len(lacking) and first_short < 0:
-                    first_short = start + int(lacking[0])
-                short += len(lacking)
-            bad = self._bad_items(items)
-            if len(bad) and first_wrong < 0:
-                first_wrong = start + int(items.rows[bad[0]])
-            wrong += len(bad)
-            if note is not None and not wrong:
-                note(items)
-            if told is not None:
-                told(batch.num_rows)
-            start += batch.num_rows
+        for look in self._table.fold_blocks(looking):
+            if look.short and first_short < 0:
+                first_short = start + look.first_short
+            if look.wrong and first_wrong < 0:
+                first_wrong = start + look.first_wrong
+            short += look.short
+            wrong += look.wrong
+            told(look.rows)
+            start += look.rows
+            yield look
         if short:
             reason = f"{short} of {start} rows lack an item before the features, first in row "
             raise BadData(where=self._where, reason=f"{reason}{first_short + 1}")
@@ -188,26 +164,84 @@ class TaggedRows:
             reason = f"{wrong} items are not {what}, first in row {first_wrong + 1}"
             raise BadData(where=self._where, reason=reason)
 
-    def _bad_items(self, items: Items) -> NDArray[np.int64]:
-        if self._rules.separator is None:
-            return np.empty(0, np.int64)
-        good = pc.match_substring(items.texts, self._rules.separator)
-        good = pc.and_(good, pc.invert(pc.starts_with(items.texts, self._rules.separator)))
-        if self._rules.indexed:
-            good = pc.and_(good, pc.match_substring_regex(items.texts, r"^[0-9]{1,9}:"))
-        return np.flatnonzero(~good.to_numpy(zero_copy_only=False))
 
-    def _places(self, header: tuple[str, ...]) -> Callable[[pa.Array], NDArray[np.int64]]:
+def _looking(rules: TagRules, *, notes: bool) -> Callable[[pa.RecordBatch], _Look]:
+    """Return what looks at a block; with `notes` also at which tags there are."""
+
+    def look(batch: pa.RecordBatch) -> _Look:
+        items = rules.items_of(batch)
+        lacking = np.empty(0, np.int64)
+        for text in items.leading[-1:]:
+            lacking = np.flatnonzero(pc.is_null(text).to_numpy(zero_copy_only=False))
+        bad = rules.bad_items(items)
+        greatest, tags = -1, tuple[str, ...]()
+        if notes and not len(bad):
+            keys, _ = rules.pairs(items)
+            if rules.indexed:
+                highest = pc.max(pc.cast(keys, pa.int64())).as_py()
+                greatest = -1 if highest is None else highest
+            else:
+                tags = tuple(keys.unique().to_pylist())
+        return _Look(
+            rows=batch.num_rows,
+            short=len(lacking),
+            first_short=int(lacking[0]) if len(lacking) else -1,
+            wrong=len(bad),
+            first_wrong=int(items.rows[bad[0]]) if len(bad) else -1,
+            greatest=greatest,
+            tags=tags,
+        )
+
+    return look
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagCells:
+    """Blocks of rows of tags as columns."""
+
+    rules: TagRules
+    header: tuple[str, ...]
+
+    def read(
+        self, batch: pa.RecordBatch, kind: CellType | None, missing: Marks
+    ) -> Iterator[tuple[pa.Array, list[pa.Array], list[pa.Array]]]:
+        """Yield ids, leading texts and features (null where missing) of some rows at a time.
+
+        Args:
+            kind: of all features; None: they stay text, to be read one by one.
+            missing: values that mean missing.
+
+        Raises: BadCells: values are no numbers: row of the first one, and how many in some rows.
+        """
+        places = self._places()
+        start = 0
+        for part in slices(batch, len(self.header)):
+            items = self.rules.items_of(part)
+            keys, values = self.rules.pairs(items)
+            at = places(keys)
+            kept = np.flatnonzero(at >= 0)
+            try:
+                cells, absent = _read(values.take(pa.array(kept)), kind, missing)
+            except BadCells as bad:
+                raise BadCells(start + int(items.rows[kept[bad.first]]), bad.count) from None
+            columns = spread(
+                items.rows[kept], at[kept], cells,
+                count=part.num_rows, columns=len(self.header), absent=absent,
+            )  # fmt: skip
+            yield part.column(0), list(items.leading), columns
+            start += part.num_rows
+
+    def _places(self) -> Callable[[pa.Array], NDArray[np.int64]]:
         """Return what gives the column of each tag, -1 for none."""
-        if not self._rules.indexed:
-            known = pa.array(header, pa.string())
+        if not self.rules.indexed:
+            known = pa.array(self.header, pa.string())
 
             def by_name(keys: pa.Array) -> NDArray[np.int64]:
                 found = pc.fill_null(pc.index_in(keys, value_set=known), -1)
                 return np.asarray(found.to_numpy(), dtype=np.int64)
 
             return by_name
-        numbers = [int(m[1]) if (m := _INDEX.fullmatch(name)) else -1 for name in header]
+        numbers = [int(m[1]) if (m := _INDEX.fullmatch(name)) else -1 for name in self.header]
         # one place more, for indexes beyond all of them
         table = np.full(max(numbers, default=-1) + 2, -1, dtype=np.int64)
         for place, number in enumerate(numbers):
@@ -220,26 +254,11 @@ class TaggedRows:
 
         return by_number
 
-    def _refuse(self, header: tuple[str, ...], reading: Reading, first: int) -> NoReturn:
-        """Raises: BadData: with the number of values that cannot be read in the whole table."""
-        places, count = self._places(header), 0
-        for batch in self._table.to_batches():
-            keys, values = self._pairs(self._items_of(batch))
-            kept = np.flatnonzero(places(keys) >= 0)
-            try:
-                _read(values.take(pa.array(kept)), reading)
-            except BadCells as bad:
-                count += bad.count
-        raise BadData(
-            where=self._where,
-            reason=f"{count} values of features are no valid number, first in row {first + 1}",
-        )
 
-
-def _read(values: pa.Array, reading: Reading) -> tuple[pa.Array, pa.Scalar]:
+def _read(values: pa.Array, kind: CellType | None, missing: Marks) -> tuple[pa.Array, pa.Scalar]:
     """Return values as they are wanted, and what stands for an absent one."""
-    if reading.kind is None:
+    if kind is None:
         return values, pa.scalar("0")
-    cells = parse(values, reading.kind, missing=reading.missing)
-    zero = {CellType.FLOAT: 0.0, CellType.INT: 0, CellType.TEXT: "0"}[reading.kind]
+    cells = parse(values, kind, missing=missing)
+    zero = {CellType.FLOAT: 0.0, CellType.INT: 0, CellType.TEXT: "0"}[kind]
     return cells, pa.scalar(zero, cells.type)

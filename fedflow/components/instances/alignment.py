@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.components.instances.reading import Instances
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role, Site
 
 
@@ -32,7 +33,7 @@ def check_same_ids(ctx: Context, ids: pa.ChunkedArray, *, tag: str) -> None:
     peers = ctx.sites_of(Role.HOST) if is_guest else (ctx.only(Role.GUEST),)
     ctx.federation.send("sample_ids", own, to=peers, tag=tag)
     for peer in peers:
-        theirs = ctx.federation.recv("sample_ids", from_=peer, tag=tag)
+        theirs = wait_for(ctx, "sample_ids", peer, tag=tag)
         if not isinstance(theirs, dict) or not isinstance(theirs.get("rows"), int):
             raise CodecError(reason=f"{peer} sent no number of rows")
         where = f"{tag} data of {ctx.component}"

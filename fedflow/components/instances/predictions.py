@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from fedflow.sdk import BadData, Context, Table, TableKind, TableSchema
 
 Floats = NDArray[np.float64]
 
+BLOCK_ROWS: Final = 65_536  #: that are made at a time: a row's detail is a Python text first
 COLUMNS = ("predict_result", "predict_score", "predict_detail", "type")
 
 
@@ -125,27 +126,35 @@ def _write(
         )
     with ctx.tables.create(schema) as writer:
         for kind, data, scores in parts:
-            writer.write(_rows(schema, data, answer(scores), kind=kind, label_type=label_type))
+            known = _known(schema, data, label_type)
+            for start in range(0, max(1, data.rows), BLOCK_ROWS):
+                rows = slice(start, start + BLOCK_ROWS)
+                answers = answer(scores[rows])
+                writer.write(_rows(known.slice(start, BLOCK_ROWS), answers, kind=kind))
         return writer.close()
 
 
-def _rows(
-    schema: TableSchema,
-    data: Instances,
-    answers: _Answers,
-    *,
-    kind: str,
-    label_type: pa.DataType,
-) -> pa.Table:
+def _known(schema: TableSchema, data: Instances, label_type: pa.DataType) -> pa.Table:
+    """Return what is not predicted of a data set: ids and labels. Raises: BadData."""
     columns: dict[str, Any] = {schema.id: data.ids}
     if schema.match_id is not None:
         columns[schema.match_id] = data.table.read((schema.match_id,)).column(0)
     columns["label"] = _labels(data, label_type)
-    columns["predict_result"] = answers.results
-    columns["predict_score"] = pa.array(answers.scores)
-    columns["predict_detail"] = pa.array(answers.details)
-    columns["type"] = pa.array([kind]).take(pa.array(np.zeros(data.rows, dtype=np.int64)))
     return pa.table(columns)
+
+
+def _rows(known: pa.Table, answers: _Answers, *, kind: str) -> pa.Table:
+    """Return a block of a prediction table."""
+    types = pa.array([kind]).take(pa.array(np.zeros(known.num_rows, dtype=np.int64)))
+    added = {
+        "predict_result": answers.results,
+        "predict_score": pa.array(answers.scores),
+        "predict_detail": pa.array(answers.details, pa.string()),
+        "type": types,
+    }
+    for name, column in added.items():
+        known = known.append_column(name, column)
+    return known
 
 
 def _labels(data: Instances, kind: pa.DataType) -> Any:

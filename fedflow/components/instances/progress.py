@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fedflow.sdk import Context, Table
 
 
@@ -20,3 +22,12 @@ class RowProgress:
         """Tell that so many more rows are done."""
         self.done += rows
         self._tracker.progress(self._start + self._width * min(1.0, self.done / self._rows))
+
+
+def part_of(ctx: Context, *, start: float = 0.0, end: float = 1.0) -> Callable[[float], None]:
+    """Return what shows how far one pass is, as the part of a run from `start` to `end`."""
+
+    def show(done: float) -> None:
+        ctx.tracker.progress(start + (end - start) * min(1.0, done))
+
+    return show

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 from fedflow.sdk import BadData, Table
 
 Floats = NDArray[np.float64]
+
+READ_CELLS: Final = 1 << 23  #: of features that are read at a time, beside those that are kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,23 +48,26 @@ def read_instances(table: Table, *, columns: tuple[str, ...] | None = None) -> I
     if absent:
         raise BadData(where=where, reason=f"lacks the model's columns {', '.join(absent[:20])}")
     need_rows(table)
-    rows = table.read()
-    features = np.empty((rows.num_rows, len(wanted)), dtype=np.float64)
-    for index, name in enumerate(wanted):
-        features[:, index] = numbers(rows.column(name), name=name, where=where)
+    features = np.empty((table.count, len(wanted)), dtype=np.float64)
+    step = max(1, READ_CELLS // table.count)
+    for start in range(0, len(wanted), step):
+        names = tuple(wanted[start : start + step])
+        for index, column in enumerate(table.read(names).columns, start=start):
+            features[:, index] = numbers(column, name=wanted[index], where=where)
+    about = table.read(tuple(n for n in (schema.id, schema.label, schema.weight) if n is not None))
     weights = None
     if schema.weight is not None:
-        weights = numbers(rows.column(schema.weight), name=schema.weight, where=where)
+        weights = numbers(about.column(schema.weight), name=schema.weight, where=where)
         total = float(weights.sum())
         if float(weights.min()) < 0 or total <= 0:
             raise BadData(where=where, reason="weights must not be negative or all 0")
         weights = weights * (len(weights) / total)
     return Instances(
         table=table,
-        ids=rows.column(schema.id),
+        ids=about.column(schema.id),
         columns=tuple(wanted),
         features=features,
-        labels=None if schema.label is None else rows.column(schema.label),
+        labels=None if schema.label is None else about.column(schema.label),
         weights=weights,
     )
 
@@ -133,3 +140,46 @@ def numbers(
         what = "infinite values" if keep_missing else "missing or infinite values; fill them"
         raise BadData(where=where, reason=f"column {name!r} has {bad} {what}")
     return values
+
+
+def where_of(table: Table) -> str:
+    """Return how errors name a table."""
+    return f"table {table.namespace}.{table.name}"
+
+
+def block_numbers(batch: pa.RecordBatch, name: str, *, where: str) -> Floats:
+    """Return a column of one block as float64, NaN where missing.
+
+    Raises: BadData: it is not of numbers, or has infinite ones; see `counted_in_all`.
+    """
+    column = pa.chunked_array([batch.column(name)])
+    return numbers(column, name=name, where=where, keep_missing=True)
+
+
+@contextmanager
+def counted_in_all(table: Table, names: Sequence[str]) -> Iterator[None]:
+    """Let an error of `block_numbers` say how many values of the whole column are wrong.
+
+    `names` are the columns that blocks look at, in their order. Of several wrong columns it is the
+    first of the first block that has one, wherever the blocks are worked on.
+    """
+    try:
+        yield
+    except BadData:
+        where = where_of(table)
+        wrong = (n for n in table.fold_blocks(_first_wrong(names, where)) if n is not None)
+        if (name := next(wrong, None)) is not None:
+            numbers(table.read((name,)).column(0), name=name, where=where, keep_missing=True)
+        raise
+
+
+def _first_wrong(names: Sequence[str], where: str) -> Callable[[pa.RecordBatch], str | None]:
+    def first(batch: pa.RecordBatch) -> str | None:
+        for name in names:
+            try:
+                block_numbers(batch, name, where=where)
+            except BadData:
+                return name
+        return None
+
+    return first

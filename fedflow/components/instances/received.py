@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
-from fedflow.components.instances.gathering import Positions
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Site
+
+Positions = NDArray[np.int64]  #: of rows, from 0
 
 
 def received_positions(
@@ -20,7 +23,7 @@ def received_positions(
 
     Raises: CodecError: they are no ascending positions of these rows.
     """
-    value = ctx.federation.recv(name, from_=from_, tag=tag)
+    value = wait_for(ctx, name, from_, tag=tag)
     if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != 1:
         raise CodecError(reason=f"{name} of {from_} is not a list of positions")
     if len(value) and (int(value[0]) < 0 or int(value[-1]) >= rows):

@@ -50,8 +50,35 @@ class CopiesTables(Protocol):
 
 
 @runtime_checkable
+class WritesElsewhere(Protocol):
+    """A table engine that writes rows to other storages."""
+
+    def write_elsewhere(self, table: Table, watch: Callable[[float], None]) -> int:
+        """Write all rows, or nothing, to the place that the server names; return how many.
+
+        Raises: TableExists: something is there. StorageMissing, StorageRefused,
+        StorageUnreachable, DiskFull. BadData: they do not fit there. NotSupportedYet.
+        """
+
+
+@runtime_checkable
 class OpensOutputs(Protocol):
     """A table engine that knows what earlier jobs produced."""
 
     def open_output(self, job_id: str, component: str, data_name: str) -> Table:
         """Return an output of an earlier job of this party. Raises: TableNotFound."""
+
+
+@runtime_checkable
+class ReadsBound(Protocol):
+    """A table engine that knows tables whose rows somebody else keeps, and reads them."""
+
+    def open_watched(
+        self, namespace: str, name: str, watch: Callable[[int, float | None], None]
+    ) -> Table:
+        """Return a table as `open` does; `watch` is told while rows of a bound one are read: how
+        many, and their share of all, 0 to 1, None where that is not known.
+        """
+
+    def engine_of(self, namespace: str, name: str) -> str:
+        """Return where the rows of a table lie, in FATE's words; of an unknown one STANDALONE."""

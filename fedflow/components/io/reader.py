@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from fedflow.components.instances.columns import anonymous_header, anonymous_label
-from fedflow.components.io.engines import OpensOutputs
+from fedflow.components.io.engines import OpensOutputs, ReadsBound
 from fedflow.sdk import (
     BadParameter,
     Context,
@@ -21,6 +21,7 @@ from fedflow.sdk import (
 
 SAMPLE_ROWS = 100  #: rows looked at for the sample values of a column
 SAMPLES = 5  #: distinct values shown per column
+LOGGED_ROWS = 1_000_000  #: rows of another storage between two lines of the log
 
 
 class ReaderTable(Params, frozen=True, kw_only=True):
@@ -81,15 +82,19 @@ class Reader:
 
     Each party names a table of its own, in `component_parameters.role.<role>.<index>`, or an output
     of an earlier job at this party; whether it exists is checked when the job is created. The
-    output is that table itself, nothing is copied, unless it is a bound file: its rows are read
-    then. The metric `reader_namespace` / `reader_name` (row count, sample values of each column,
-    anonymous names as far as they are known) stays at the party.
+    output is that table itself, nothing is copied, unless it is a bound table (`table/bind`): its
+    rows are read then, once, from the file, data set or database where they lie, into a table of
+    the job. Its columns must be those that were bound. The metric `reader_namespace` /
+    `reader_name` (storage engine, row count, sample values of each column, anonymous names as far
+    as they are known) stays at the party.
     """
 
     def run(self, ctx: Context) -> Outputs:
         """Return the named table itself as the output; an arbiter without a table has none.
 
-        Raises: BadParameter: no table is named. TableNotFound: this party has no such table.
+        Raises: BadParameter: no table is named. TableNotFound: this party has no such table. Of a
+        bound table: BoundTableChanged, StorageMissing, StorageRefused, StorageUnreachable, BadData,
+        DiskFull.
         """
         params: ReaderParams = ctx.params
         named = params.table
@@ -100,7 +105,8 @@ class Reader:
         table = _open(ctx, named)
         shown = _data_info(table, ctx.site)
         if named.job_id is None:
-            shown = {**shown, "table_name": str(named.name), "namespace": str(named.namespace)}
+            names = {"table_name": str(named.name), "namespace": str(named.namespace)}
+            shown = {**shown, **names, "storage_engine": _engine(ctx, named)}
         ctx.tracker.metric("reader_namespace", "reader_name", metric_type="data_info", meta=shown)
         ctx.tracker.progress(1.0)
         return Outputs(data=(table,))
@@ -108,11 +114,35 @@ class Reader:
 
 def _open(ctx: Context, named: ReaderTable) -> Table:
     if named.job_id is None:
-        return ctx.tables.open(str(named.namespace), str(named.name))
+        namespace, name = str(named.namespace), str(named.name)
+        if isinstance(ctx.tables, ReadsBound):
+            return ctx.tables.open_watched(namespace, name, _watch(ctx))
+        return ctx.tables.open(namespace, name)
     if not isinstance(ctx.tables, OpensOutputs):
         raise NotSupportedYet(what=f"an earlier job's output in {type(ctx.tables).__name__}")
     component, data_name = str(named.component_name), str(named.data_name)
     return ctx.tables.open_output(named.job_id, component, data_name)
+
+
+def _watch(ctx: Context) -> Callable[[int, float | None], None]:
+    """Return what tells people how far the reading of a bound table is."""
+    logged = 0
+
+    def watch(rows: int, done: float | None) -> None:
+        nonlocal logged
+        if done is not None:
+            ctx.tracker.progress(done)
+        if rows // LOGGED_ROWS > logged // LOGGED_ROWS:
+            ctx.log.info("read %s rows", rows)
+            logged = rows
+
+    return watch
+
+
+def _engine(ctx: Context, named: ReaderTable) -> str:
+    if not isinstance(ctx.tables, ReadsBound):
+        return "STANDALONE"
+    return ctx.tables.engine_of(str(named.namespace), str(named.name))
 
 
 def _data_info(table: Table, site: Site) -> dict[str, Any]:

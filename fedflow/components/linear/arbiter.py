@@ -20,6 +20,7 @@ from fedflow.components.linear.params import LinearParams
 from fedflow.components.linear.session import batch_tag, receive_shapes, record_loss, show_progress
 from fedflow.components.linear.share import Progress
 from fedflow.components.linear.sqn import is_due
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Diverged, Model, Role
 
 Floats = NDArray[np.float64]
@@ -86,12 +87,13 @@ class _Arbiter:
     def __init__(self, ctx: Context, *, start: Progress, keys: Keys) -> None:
         params: LinearParams = ctx.params
         self._params = params
+        self._ctx = ctx
         self._fed = ctx.federation
         self._guest = ctx.only(Role.GUEST)
         self._hosts = ctx.sites_of(Role.HOST)
         self.data_sites = (*self._hosts, self._guest)
         self._key = keys.private(ctx)
-        self._info = BatchInfo.from_json(self._fed.recv("batch_info", from_=self._guest))
+        self._info = BatchInfo.from_json(wait_for(ctx, "batch_info", self._guest))
         if params.stop_kind != "weight_diff" and not self._info.with_loss:
             raise BadParameter(path="early_stop", reason="the guest computes no loss")
         self._scales = Scales.of(self._info, family=params.family, hosts=len(self._hosts))
@@ -135,7 +137,7 @@ class _Arbiter:
         parts = [
             open_sums(
                 self._key,
-                self._fed.recv(name, from_=site, tag=tag),
+                wait_for(self._ctx, name, site, tag=tag),
                 scales=self._scales,
                 count=count,
             )

@@ -17,7 +17,7 @@ With p = 23 and one host a slot has 128 bits, in HeteroPoisson 204.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedflow.base.errors import BadData
+from fedflow.components.crypto.encrypted_rows import parts_of
 from fedflow.components.crypto.fixed_point import FixedPoint, check_range
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.components.linear.batches import BatchInfo
@@ -37,7 +38,6 @@ FEATURE_BITS = 20
 COLUMN_BITS = 48
 SHARE_BITS = 30
 WEIGHT_BITS = 20
-ROWS_PER_BLOCK = 16_384  #: ciphertexts that are in memory as numbers at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,20 +72,23 @@ class Scales:
 
 
 def encode_features(features: Floats, *, fixed: FixedPoint, columns: Sequence[str]) -> Ints:
-    """Return the features as int64, columns contiguous.
+    """Return the features as int64, rows contiguous.
 
     Raises: BadData: a column's values are too large.
     """
-    sizes = np.abs(features)
-    large = np.count_nonzero(sizes >= 2.0**FEATURE_BITS, axis=0)
-    heavy = sizes.sum(axis=0) >= 2.0**COLUMN_BITS
+    large = np.zeros(len(columns), dtype=np.int64)
+    totals = np.zeros(len(columns))
+    for part in parts_of(len(features)):
+        sizes = np.abs(features[part])
+        large += np.count_nonzero(sizes >= 2.0**FEATURE_BITS, axis=0)
+        totals += sizes.sum(axis=0)
+    heavy = totals >= 2.0**COLUMN_BITS
     for name, count, is_heavy in zip(columns, large.tolist(), heavy.tolist(), strict=True):
         if count or is_heavy:
             what = f"{count} of {len(features)} values reach 2^{FEATURE_BITS}"
             reason = what if count else f"the values' sizes sum up to 2^{COLUMN_BITS}"
             raise BadData(where=f"column {name!r}", reason=f"{reason}; scale it")
-    encoded = fixed.encode(features, limit_bits=FEATURE_BITS, what="features")
-    return np.asfortranarray(encoded)
+    return fixed.encode(features, limit_bits=FEATURE_BITS, what="features")
 
 
 def encode_share(share: Floats, *, fixed: FixedPoint) -> Ints:
@@ -102,36 +105,6 @@ def encode_loss_column(guest_share: Floats, *, fixed: FixedPoint) -> Ints:
     column = 2.0 * guest_share
     check_range(np.abs(column).sum(keepdims=True), limit_bits=COLUMN_BITS, what="residual sums")
     return fixed.encode(column, limit_bits=SHARE_BITS + 1, what="residuals")
-
-
-def blocks(key: PublicKey, payload: object, *, count: int) -> Iterator[tuple[slice, list[mpz]]]:
-    """Yield the `count` ciphertexts of a message in blocks, each with its rows.
-
-    Raises: CodecError: the message is not `count` valid ciphertexts.
-    """
-    if count <= ROWS_PER_BLOCK:
-        yield slice(0, count), key.from_bytes(payload, count=count)
-        return
-    key.check_count(payload, count)
-    for start in range(0, count, ROWS_PER_BLOCK):
-        stop = min(start + ROWS_PER_BLOCK, count)
-        yield slice(start, stop), key.read(payload, start, stop)
-
-
-def dot(key: PublicKey, payload: object, matrix: Ints, *, with_total: bool = False) -> list[mpz]:
-    """Return ciphertexts of the inner products of a message with each column of `matrix`.
-
-    The matrix is rows x columns; with `with_total` the sum of all plaintexts follows as last entry.
-    Not blinded. Raises: CodecError: the message is not one valid ciphertext per row.
-    """
-    rows, columns = matrix.shape
-    sums = [mpz(1)] * (columns + with_total)
-    for part, ciphertexts in blocks(key, payload, count=rows):
-        found = key.dot_columns(ciphertexts, matrix[part])
-        if with_total:
-            found.append(key.total(ciphertexts))
-        sums = [key.add(old, new) for old, new in zip(sums, found, strict=True)]
-    return sums
 
 
 def pack_sums(key: PublicKey, sums: Sequence[mpz], own: Sequence[int], *, slot_bits: int) -> bytes:

@@ -9,7 +9,7 @@ ones; for the others it sends encrypted zeros.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,7 +183,7 @@ class HostBatches:
         """Tell whether the next epoch needs the guest's row numbers."""
         return self._fixed is None
 
-    def epoch(self, announced: list[Rows] | None = None) -> list[Batch]:
+    def epoch(self, announced: Sequence[object] = ()) -> list[Batch]:
         """Return the next iteration's batches.
 
         Raises: CodecError: row numbers are out of range, repeated, or not as many as agreed.
@@ -198,7 +198,7 @@ class HostBatches:
                 ),
                 real=None,
             )
-            for number, rows in enumerate(announced or ())
+            for number, rows in enumerate(announced)
         ]
         if not self._info.batch_mutable:
             self._fixed = batches

@@ -31,6 +31,7 @@ from fedflow.components.training.params import (
     PERFORMANCE,
     CallbackParam,
 )
+from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import BadData, BadParameter, Context, Diverged, Model, Role, Site
 
 
@@ -88,7 +89,7 @@ def agree_on_plan(ctx: Context, plan: Plan) -> None:
         return
     guest = ctx.only(Role.GUEST)
     try:
-        told = read_as(ctx.federation.recv("callbacks", from_=guest), Plan)
+        told = read_as(wait_for(ctx, "callbacks", guest), Plan)
     except msgspec.ValidationError as exc:
         raise CodecError(reason=f"callbacks of {guest}: {exc}") from exc
     if told.start != plan.start:
@@ -113,13 +114,13 @@ def common_step(ctx: Context, plan: Plan) -> int | None:
     guest = ctx.only(Role.GUEST)
     if ctx.site.role is not Role.GUEST:
         ctx.federation.send("checkpoint_steps", own, to=guest)
-        told = ctx.federation.recv("checkpoint_step", from_=guest)
+        told = wait_for(ctx, "checkpoint_step", guest)
         if told is not None and told not in own:
             raise CodecError(reason="checkpoint_step: the guest names one that is not here")
-        return told  # type: ignore[no-any-return]
+        return told
     others = (*ctx.sites_of(Role.HOST), *ctx.sites_of(Role.ARBITER))
     common = set(own)
-    for site, steps in zip(others, ctx.federation.recv_all("checkpoint_steps", from_=others)):
+    for site, steps in zip(others, wait_for_all(ctx, "checkpoint_steps", others)):
         if not isinstance(steps, list):
             raise CodecError(reason=f"{site} sent no list of checkpoint_steps")
         common &= {step for step in steps if type(step) is int}
@@ -182,7 +183,7 @@ class ArbiterCallbacks:
         if self._plan.patience is None:
             return False
         guest = self._ctx.only(Role.GUEST)
-        told = self._ctx.federation.recv("validation_status", from_=guest, tag=str(iteration))
+        told = wait_for(self._ctx, "validation_status", guest, tag=str(iteration))
         if not isinstance(told, dict) or type(told.get("best")) is not int:
             raise CodecError(reason=f"{guest} sent no validation_status")
         self._best = told["best"]

@@ -12,13 +12,13 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
+from fedflow.components.crypto.encrypted_rows import IntegerRows, column_sums
 from fedflow.components.instances.alignment import check_same_rows
 from fedflow.components.linear.arithmetic import (
     WEIGHT_BITS,
     Floats,
     Ints,
     Scales,
-    dot,
     encode_features,
 )
 from fedflow.components.linear.batches import Batch, GuestBatches, plan_batches
@@ -28,6 +28,7 @@ from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import batch_tag, diverging, send_shape
 from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.sqn import announce_sample, due_direction
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role
 
 
@@ -52,12 +53,13 @@ class GuestTrainer(ABC):
             self.params, rows=data.rows, hosts=len(self.hosts), weighted=data.weights is not None
         )
         self.scales = Scales.of(self.info, family=self.family, hosts=len(self.hosts))
-        self.encoded = encode_features(data.features, fixed=self.scales.fixed, columns=data.columns)
+        encoded = encode_features(data.features, fixed=self.scales.fixed, columns=data.columns)
         if data.weights is not None and float(data.weights.max()) >= 2.0**WEIGHT_BITS:
             raise BadData(
                 where="sample weights",
                 reason=f"one is more than 2^{WEIGHT_BITS} times as large as their mean",
             )
+        self.matrix = IntegerRows.of(encoded, ctx.workers)
         self._batches = GuestBatches(self.info, self.params.batch_order)
         self.fed.send("batch_info", self.info.to_json(), to=(*self.hosts, self._arbiter))
         check_same_rows(ctx, data, tag="train")
@@ -95,7 +97,7 @@ class GuestTrainer(ABC):
             with diverging(iteration):
                 message = self.sums(batch, self.info.batch_rows(number), tag=tag)
             self.fed.send("guest_gradient", message, to=self._arbiter, tag=tag)
-            update = self.fed.recv("guest_optim_gradient", from_=self._arbiter, tag=tag)
+            update = wait_for(self.ctx, "guest_optim_gradient", self._arbiter, tag=tag)
             self.share.apply(update, iteration=iteration)
             self._measure_curvature(iteration, number)
 
@@ -110,13 +112,38 @@ class GuestTrainer(ABC):
             message = self.curvature(direction, sample, tag=tag)
         self.fed.send("guest_hess_vector", message, to=self._arbiter, tag=tag)
 
-    def dot_with_intercept(self, payload: object, matrix: Ints) -> list[mpz]:
-        """Return the sums of the own features, of the intercept if any, and of further columns."""
-        if not self.share.has_intercept:
-            return dot(self.key, payload, matrix)
-        *sums, total = dot(self.key, payload, matrix, with_total=True)
-        sums.insert(len(self.rows.data.columns), self.scaled_up(total))
+    def sums_by_features(
+        self,
+        payload: object,
+        rows: slice | NDArray[np.int64],
+        *,
+        more: Ints | None = None,
+        kept: NDArray[np.bool_] | None = None,
+    ) -> list[mpz]:
+        """Return the sums of a message by the own features, of the intercept if any, by `more`.
+
+        `more` and `kept` are as in `column_sums`.
+        """
+        intercept = self.share.has_intercept
+        sums = column_sums(
+            self.ctx.workers,
+            self.key,
+            payload,
+            self.matrix.select(rows),
+            more=more,
+            kept=kept,
+            with_total=intercept,
+        )
+        if intercept:
+            total = sums.pop()
+            sums.insert(len(self.rows.data.columns), self.scaled_up(total))
         return sums
+
+    def sums_by(self, payload: object, column: Ints) -> mpz:
+        """Return the encrypted inner product of a message with one column."""
+        matrix = IntegerRows.of(column[:, None])
+        (total,) = column_sums(self.ctx.workers, self.key, payload, matrix)
+        return total
 
     def scaled_up(self, ciphertext: mpz) -> mpz:
         """Return a ciphertext at the scale of one more factor."""

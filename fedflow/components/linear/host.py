@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
+from fedflow.components.crypto.encrypted_rows import IntegerRows, column_sums
 from fedflow.components.instances.alignment import check_same_rows
 from fedflow.components.linear.arithmetic import (
     Floats,
     Scales,
-    dot,
     encode_features,
     pack_sums,
 )
@@ -26,6 +26,7 @@ from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import batch_tag, diverging, send_shape
 from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.sqn import announced_sample, due_direction
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
 
 
@@ -45,13 +46,14 @@ class HostTrainer(ABC):
         self.share = share
         self._arbiter = ctx.only(Role.ARBITER)
         data = rows.data
-        self.info = BatchInfo.from_json(self.fed.recv("batch_info", from_=self.guest))
+        self.info = BatchInfo.from_json(wait_for(ctx, "batch_info", self.guest))
         check_same_rows(ctx, data, tag="train")
         if self.info.rows != data.rows:
             raise CodecError(reason="batch_info: another number of rows than sample_ids")
         hosts = len(ctx.sites_of(Role.HOST))
         self.scales = Scales.of(self.info, family=self.family, hosts=hosts)
-        self.encoded = encode_features(data.features, fixed=self.scales.fixed, columns=data.columns)
+        encoded = encode_features(data.features, fixed=self.scales.fixed, columns=data.columns)
+        self.matrix = IntegerRows.of(encoded, ctx.workers)
         self._batches = HostBatches(self.info)
         send_shape(ctx, self.share.size)
         self.key = keys.public(ctx)
@@ -71,7 +73,7 @@ class HostTrainer(ABC):
             with diverging(iteration):
                 message = self.sums(batch, self.info.batch_rows(number), tag=tag)
             self.fed.send("host_gradient", message, to=self._arbiter, tag=tag)
-            update = self.fed.recv("host_optim_gradient", from_=self._arbiter, tag=tag)
+            update = wait_for(self.ctx, "host_optim_gradient", self._arbiter, tag=tag)
             self.share.apply(update, iteration=iteration)
             self._measure_curvature(iteration, number)
 
@@ -89,14 +91,14 @@ class HostTrainer(ABC):
         if not self._batches.announced:
             return self._batches.epoch()
         tags = [batch_tag(iteration, number) for number in range(self.info.batch_num)]
-        rows = [self.fed.recv("batch_data_index", from_=self.guest, tag=tag) for tag in tags]
+        rows = [wait_for(self.ctx, "batch_data_index", self.guest, tag=tag) for tag in tags]
         return self._batches.epoch(rows)
 
     def gradient_message(
         self, residuals: object, own: Floats, rows: slice | NDArray[np.int64]
     ) -> bytes:
         """Return the message of the sums of encrypted `residuals` by features, plus own parts."""
-        sums = dot(self.key, residuals, self.encoded[rows])
+        sums = column_sums(self.ctx.workers, self.key, residuals, self.matrix.select(rows))
         parts = self.scales.fixed.encode_products(
             own, factors=self.scales.factors, limit_bits=self.scales.sum_bits, what="sums"
         )

@@ -8,25 +8,27 @@ The loss is the sum of g * exp(z_h) - y * (z + log(exposure)) and the penalty's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from gmpy2 import mpz
+from numpy.typing import NDArray
 
-from fedflow.components.crypto.fixed_point import check_range
+from fedflow.components.crypto.encrypted_rows import encrypt_numbers, encrypted
+from fedflow.components.crypto.fixed_point import check_range, scaled
+from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.linear.arithmetic import (
     COLUMN_BITS,
     SHARE_BITS,
     Floats,
     Ints,
-    blocks,
-    dot,
     pack_sums,
 )
 from fedflow.components.linear.batches import Batch
 from fedflow.components.linear.families import exp
 from fedflow.components.linear.guest import GuestTrainer
 from fedflow.components.linear.host import HostTrainer
+from fedflow.components.waiting import wait_for
 
 FORWARD_FACTORS = 2  #: what the host sends has the scale of so many numbers
 
@@ -44,38 +46,32 @@ class PoissonGuest(GuestTrainer):
         factors = fixed.encode(weights * rates, limit_bits=SHARE_BITS, what="exps of scores")
         check_range(weights * counts, limit_bits=SHARE_BITS, what="labels")
         (host,) = self.hosts
-        forward = self.fed.recv("host_forward", from_=host, tag=tag)
-        residuals = self.key.to_bytes(self._residuals(forward, factors, weights * counts))
+        forward = wait_for(self.ctx, "host_forward", host, tag=tag)
+        residuals = self._residuals(forward, factors, weights * counts)
         self.fed.send("fore_gradient", residuals, to=self.hosts, tag=tag)
-        sums = self.dot_with_intercept(residuals, self.encoded[batch.rows])
+        sums = self.sums_by_features(residuals, batch.rows)
         sums.append(self._loss(forward, rates, counts, tag=tag))
         own_loss = rows * self.share.norm() - float(counts @ scores)
         own = np.append(self.share.sums(features, None, rows=rows), own_loss)
         return pack_sums(self.key, sums, self.encode_own(own), slot_bits=self.scales.slot_bits)
 
-    def _residuals(self, forward: object, factors: Ints, counts: Floats) -> Iterator[mpz]:
-        """Yield the encrypted, blinded residual of every row, at the scale of three numbers."""
+    def _residuals(self, forward: object, factors: Ints, counts: Floats) -> bytes:
+        """Return the message of every row's residual, blinded, at the scale of three numbers."""
         key = self.key
-        labels = self.scales.fixed.encode_products(
-            counts, factors=FORWARD_FACTORS + 1, limit_bits=SHARE_BITS, what="labels"
-        )
-        for rows, ciphertexts in blocks(key, forward, count=len(factors)):
-            parts = zip(ciphertexts, factors[rows].tolist(), labels[rows], strict=True)
-            yield from key.blind(
-                key.add_plain(key.multiply_plain(rate, factor), -label)
-                for rate, factor, label in parts
-            )
+        work = partial(_residuals_of_block, key, (FORWARD_FACTORS + 1) * self.info.precision)
+        inputs = (key.rows_of(forward, count=len(factors)), factors, counts)
+        products = 1.5 * (self.info.precision + SHARE_BITS)
+        return encrypted(self.ctx.workers, key, work, inputs, products=products)
 
     def _loss(self, forward: object, rates: Floats, counts: Floats, *, tag: str) -> mpz:
         """Return the encrypted loss as far as it depends on the host's numbers."""
         key, fixed = self.key, self.scales.fixed
         check_range(np.array([rates.sum(), counts.sum()]), limit_bits=COLUMN_BITS, what="loss sums")
         factors = fixed.encode(rates, limit_bits=SHARE_BITS, what="exps of scores")
-        (means,) = dot(key, forward, factors[:, None])
-        payload = self.fed.recv("loss_intermediate", from_=self.hosts[0], tag=tag)
+        means = self.sums_by(forward, factors)
+        payload = wait_for(self.ctx, "loss_intermediate", self.hosts[0], tag=tag)
         labels = fixed.encode(-counts, limit_bits=SHARE_BITS, what="labels")
-        matrix = np.append(labels, 1 << self.info.precision)[:, None]
-        (by_scores,) = dot(key, payload, matrix)
+        by_scores = self.sums_by(payload, np.append(labels, 1 << self.info.precision))
         return self.scaled_up(key.add(means, by_scores))
 
 
@@ -86,24 +82,33 @@ class PoissonHost(HostTrainer):
         """See `HostTrainer.sums`."""
         features = self.rows.data.features[batch.rows]
         scores = self.share.scores(features)
-        forward = self._encoded(exp(scores), what="exps of scores")
-        self._send("host_forward", forward, tag=tag)
-        norm = self.scales.fixed.encode_products(
-            [rows * self.share.norm()],
-            factors=FORWARD_FACTORS,
-            limit_bits=self.scales.sum_bits,
-            what="loss sums",
-        )
-        self._send("loss_intermediate", [*self._encoded(scores, what="scores"), *norm], tag=tag)
-        residuals = self.fed.recv("fore_gradient", from_=self.guest, tag=tag)
+        rates = exp(scores)
+        check_range(rates, limit_bits=SHARE_BITS, what="exps of scores")
+        self.fed.send("host_forward", self._encrypted(rates), to=self.guest, tag=tag)
+        norm = np.array([rows * self.share.norm()])
+        check_range(norm, limit_bits=self.scales.sum_bits, what="loss sums")
+        check_range(scores, limit_bits=SHARE_BITS, what="scores")
+        loss = self._encrypted(np.append(scores, norm))
+        self.fed.send("loss_intermediate", loss, to=self.guest, tag=tag)
+        residuals = wait_for(self.ctx, "fore_gradient", self.guest, tag=tag)
         own = self.share.sums(features, None, rows=rows)
         return self.gradient_message(residuals, own, batch.rows)
 
-    def _encoded(self, values: Floats, *, what: str) -> list[int]:
-        return self.scales.fixed.encode_products(
-            values, factors=FORWARD_FACTORS, limit_bits=SHARE_BITS, what=what
-        )
+    def _encrypted(self, values: Floats) -> bytes:
+        """Return the message of encrypted numbers, all known to be in range."""
+        scale = FORWARD_FACTORS * self.info.precision
+        return encrypt_numbers(self.ctx.workers, self.key, values, scale=scale)
 
-    def _send(self, name: str, numbers: list[int], *, tag: str) -> None:
-        payload = self.key.to_bytes(self.key.encrypt(numbers))
-        self.fed.send(name, payload, to=self.guest, tag=tag)
+
+def _residuals_of_block(
+    key: PublicKey, scale: int, forward: NDArray[np.uint8], factors: Ints, counts: Floats
+) -> bytes:
+    """Return the residuals of some rows: host's ciphertexts, own factors, labels."""
+    rates = key.read_rows(forward)
+    parts = zip(rates, factors.tolist(), counts.tolist(), strict=True)
+    return key.body(
+        key.blind(
+            key.add_plain(key.multiply_plain(rate, factor), -scaled(count, scale))
+            for rate, factor, count in parts
+        )
+    )

@@ -12,19 +12,21 @@ guest's part squared, twice the product, and the host's part squared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
+from fedflow.components.crypto.encrypted_rows import encrypt_integers, encrypted
 from fedflow.components.crypto.fixed_point import check_range
+from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.linear.arithmetic import (
     WEIGHT_BITS,
     Floats,
     Ints,
-    blocks,
-    dot,
     encode_loss_column,
     encode_share,
     pack_sums,
@@ -33,15 +35,17 @@ from fedflow.components.linear.batches import Batch
 from fedflow.components.linear.guest import GuestTrainer
 from fedflow.components.linear.host import HostTrainer
 from fedflow.components.linear.keys import Keys
-from fedflow.components.linear.rows import Rows
+from fedflow.components.linear.rows import Rows as DataRows
 from fedflow.components.linear.share import WeightShare
+from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context
+from fedflow.sdk.workers import Rows
 
 
 class QuadraticGuest(GuestTrainer):
     """Adds up residuals; see the module."""
 
-    def __init__(self, ctx: Context, rows: Rows, *, share: WeightShare, keys: Keys) -> None:
+    def __init__(self, ctx: Context, rows: DataRows, *, share: WeightShare, keys: Keys) -> None:
         super().__init__(ctx, rows, share=share, keys=keys)
         weights = rows.data.weights
         self._weights: Ints | None = None
@@ -74,68 +78,61 @@ class QuadraticGuest(GuestTrainer):
         features = self.rows.data.features[rows]
         own_share = self.family.slope * along.scores(features)
         encoded = encode_share(own_share, fixed=self.scales.fixed)
-        forwards = self.fed.recv_all("host_sqn_forwards", from_=self.hosts, tag=tag)
+        forwards = wait_for_all(self.ctx, "host_sqn_forwards", self.hosts, tag=tag)
         batch = Batch(rows=rows, real=None)
-        changes = self.key.to_bytes(self._residuals(forwards, encoded, batch))
+        changes = self._residuals(forwards, encoded, batch)
         self.fed.send("forward_hess", changes, to=self.hosts, tag=tag)
-        sums = self.dot_with_intercept(changes, self.encoded[rows])
+        sums = self.sums_by_features(changes, rows)
         own = along.sums(features, None, rows=len(features))
         return pack_sums(self.key, sums, self.encode_own(own), slot_bits=self.scales.slot_bits)
 
     def _async_sums(self, encoded: Ints, own: Floats, batch: Batch, *, tag: str) -> list[mpz]:
-        payload = self.key.to_bytes(self.key.encrypt(encoded.tolist()))
+        payload = encrypt_integers(self.ctx.workers, self.key, encoded)
         self.fed.send("fore_gradient", payload, to=self.hosts, tag=tag)
         (host,) = self.hosts
-        forward = self.fed.recv("host_forward_dict", from_=host, tag=tag)
+        forward = wait_for(self.ctx, "host_forward_dict", host, tag=tag)
         column = encode_loss_column(own, fixed=self.scales.fixed)
-        matrix = np.column_stack((self.encoded[batch.rows], column))
-        *sums, cross = self.dot_with_intercept(forward, matrix)
+        *sums, cross = self.sums_by_features(forward, batch.rows, more=column)
         return [*sums, self.key.add(cross, self._host_loss(batch, tag=tag))]
 
     def _central_sums(self, encoded: Ints, own: Floats, batch: Batch, *, tag: str) -> list[mpz]:
-        forwards = self.fed.recv_all("host_forward_dict", from_=self.hosts, tag=tag)
-        residuals = self.key.to_bytes(self._residuals(forwards, encoded, batch))
+        forwards = wait_for_all(self.ctx, "host_forward_dict", self.hosts, tag=tag)
+        residuals = self._residuals(forwards, encoded, batch)
         self.fed.send("fore_gradient", residuals, to=self.hosts, tag=tag)
-        matrix = self.encoded[batch.rows]
-        if batch.real is not None:
-            matrix = np.where(batch.real[:, None], matrix, 0)
-        sums = self.dot_with_intercept(residuals, matrix)
+        sums = self.sums_by_features(residuals, batch.rows, kept=batch.real)
         if self.info.with_loss:
             column = encode_loss_column(own, fixed=self.scales.fixed)
-            (cross,) = dot(self.key, forwards[0], column[:, None])
+            cross = self.sums_by(forwards[0], column)
             loss = self.key.add(cross, self._host_loss(batch, tag=tag))
             sums.append(self.scaled_up(loss) if self.info.weighted else loss)
         return sums
 
-    def _residuals(self, forwards: list[object], encoded: Ints, batch: Batch) -> Iterator[mpz]:
-        """Yield the encrypted, blinded residual of every row; zero for a decoy."""
-        key = self.key
-        streams = [blocks(key, forward, count=len(encoded)) for forward in forwards]
-        for parts in zip(*streams, strict=True):
-            rows = parts[0][0]
-            shares = encoded[rows].tolist()
-            sums = [key.total(row) for row in zip(*(part[1] for part in parts), strict=True)]
-            sums = [key.add_plain(total, own) for total, own in zip(sums, shares, strict=True)]
-            if self._weights is not None:
-                weights = self._weights[batch.rows][rows].tolist()
-                sums = [key.multiply_plain(s, w) for s, w in zip(sums, weights, strict=True)]
-            if batch.real is not None:
-                real = batch.real[rows].tolist()
-                sums = [total if r else mpz(1) for total, r in zip(sums, real, strict=True)]
-            yield from key.blind(sums)
+    def _residuals(self, forwards: Sequence[object], encoded: Ints, batch: Batch) -> bytes:
+        """Return the message of every row's encrypted, blinded residual; zero for a decoy."""
+        key, products = self.key, 4.0 * len(forwards)
+        inputs: list[Rows] = [key.rows_of(forward, count=len(encoded)) for forward in forwards]
+        inputs.append(encoded)
+        if self._weights is not None:
+            products += 1.5 * (self.info.precision + WEIGHT_BITS)
+            inputs.append(self._weights[batch.rows])
+        if batch.real is not None:
+            inputs.append(batch.real)
+        work = partial(
+            _residuals_of_block,
+            key,
+            hosts=len(forwards),
+            weighted=self._weights is not None,
+            masked=batch.real is not None,
+        )
+        return encrypted(self.ctx.workers, key, work, inputs, products=products)
 
     def _host_loss(self, batch: Batch, *, tag: str) -> mpz:
         """Return the encrypted part of the loss that only the host knows."""
         (host,) = self.hosts
-        payload = self.fed.recv("loss_intermediate", from_=host, tag=tag)
+        payload = wait_for(self.ctx, "loss_intermediate", host, tag=tag)
         if batch.real is None:
             return self.key.from_bytes(payload, count=1)[0]
-        counted = [*batch.real.tolist(), True]
-        total = mpz(1)
-        for rows, ciphertexts in blocks(self.key, payload, count=len(counted)):
-            kept = [c for c, real in zip(ciphertexts, counted[rows], strict=True) if real]
-            total = self.key.add(total, self.key.total(kept))
-        return total
+        return self.sums_by(payload, np.append(batch.real, True).astype(np.int64))
 
     def _own_loss(self, own_share: Floats, rows: int) -> float:
         """Return the batch's summed loss as far as the guest knows it alone; 0 shares of decoys."""
@@ -152,13 +149,12 @@ class QuadraticHost(HostTrainer):
         features = self.rows.data.features[batch.rows]
         share = self.family.slope * self.share.scores(features)
         encoded = encode_share(share, fixed=self.scales.fixed)
-        forward = self.key.to_bytes(self.key.encrypt(encoded.tolist()))
+        forward = encrypt_integers(self.ctx.workers, self.key, encoded)
         self.fed.send("host_forward_dict", forward, to=self.guest, tag=tag)
         if self.info.with_loss:
             loss = self._loss(share, encoded, rows=rows)
-            payload = self.key.to_bytes(self.key.encrypt(loss))
-            self.fed.send("loss_intermediate", payload, to=self.guest, tag=tag)
-        residuals = self.fed.recv("fore_gradient", from_=self.guest, tag=tag)
+            self.fed.send("loss_intermediate", loss, to=self.guest, tag=tag)
+        residuals = wait_for(self.ctx, "fore_gradient", self.guest, tag=tag)
         own = self.share.sums(features, share if self.info.use_async else None, rows=rows)
         return self.gradient_message(residuals, own, batch.rows)
 
@@ -168,27 +164,52 @@ class QuadraticHost(HostTrainer):
         features = self.rows.data.features[rows]
         share = self.family.slope * along.scores(features)
         encoded = encode_share(share, fixed=self.scales.fixed)
-        forward = self.key.to_bytes(self.key.encrypt(encoded.tolist()))
+        forward = encrypt_integers(self.ctx.workers, self.key, encoded)
         self.fed.send("host_sqn_forwards", forward, to=self.guest, tag=tag)
-        changes = self.fed.recv("forward_hess", from_=self.guest, tag=tag)
+        changes = wait_for(self.ctx, "forward_hess", self.guest, tag=tag)
         return self.gradient_message(changes, along.sums(features, None, rows=len(features)), rows)
 
-    def _loss(self, share: Floats, encoded: Ints, *, rows: int) -> list[int]:
-        """Return the loss' part that only the host knows, at the scale of a product.
+    def _loss(self, share: Floats, encoded: Ints, *, rows: int) -> bytes:
+        """Return the message of the loss' part that only the host knows, at a product's scale.
 
         One number; if the guest hides the real rows, a number per row and then the penalty's.
         """
+        key, workers = self.key, self.ctx.workers
         fixed, limit = self.scales.fixed, self.scales.sum_bits
         with np.errstate(over="ignore", invalid="ignore"):
             squares = float(share @ share)
         norm = rows * self.share.norm() / self.family.loss_scale
         if not self.info.masked:
-            return fixed.encode_products(
+            loss = fixed.encode_products(
                 [squares + norm], factors=2, limit_bits=limit, what="loss sums"
             )
+            return key.to_bytes(key.encrypt(loss))
         check_range(np.array([squares + norm]), limit_bits=limit, what="loss sums")
-        per_row = [value * value for value in encoded.tolist()]
-        return [
-            *per_row,
-            *fixed.encode_products([norm], factors=2, limit_bits=limit, what="loss sums"),
-        ]
+        last = fixed.encode_products([norm], factors=2, limit_bits=limit, what="loss sums")
+        per_row = key.rows_of(
+            encrypted(workers, key, partial(_squares_of_block, key), (encoded,)), count=len(encoded)
+        )
+        return key.message_of(np.vstack((per_row, _one_row(key, last))))
+
+
+def _residuals_of_block(
+    key: PublicKey, *rows: NDArray[Any], hosts: int, weighted: bool, masked: bool
+) -> bytes:
+    """Return the blinded residuals of rows: hosts' ciphertexts, own shares, [weights], [real]."""
+    parts = [key.read_rows(part) for part in rows[:hosts]]
+    more = [part.tolist() for part in rows[hosts:]]
+    sums = [key.total(row) for row in zip(*parts, strict=True)]
+    sums = [key.add_plain(total, own) for total, own in zip(sums, more.pop(0), strict=True)]
+    if weighted:
+        sums = [key.multiply_plain(s, w) for s, w in zip(sums, more.pop(0), strict=True)]
+    if masked:
+        sums = [total if real else mpz(1) for total, real in zip(sums, more.pop(0), strict=True)]
+    return key.body(key.blind(sums))
+
+
+def _squares_of_block(key: PublicKey, values: Ints) -> bytes:
+    return key.body(key.encrypt(value * value for value in values.tolist()))
+
+
+def _one_row(key: PublicKey, values: list[int]) -> NDArray[np.uint8]:
+    return key.rows_of(key.to_bytes(key.encrypt(values)), count=len(values))

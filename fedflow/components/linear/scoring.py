@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedflow.base.errors import CodecError
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.stored import Trained
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role
 
 Floats = NDArray[np.float64]
@@ -35,7 +36,7 @@ def total_scores(ctx: Context, share: Weighted, rows: Rows, *, tag: str) -> Floa
     """
     total = share.scores(rows.data.features) + rows.offset_of(slice(None))
     for host in ctx.sites_of(Role.HOST):
-        part = ctx.federation.recv("host_prob", from_=host, tag=tag)
+        part = wait_for(ctx, "host_prob", host, tag=tag)
         if not isinstance(part, np.ndarray) or part.shape != total.shape:
             raise CodecError(reason=f"{host} sent no score per row")
         if part.dtype != np.float64 or not np.isfinite(part).all():

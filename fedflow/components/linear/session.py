@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError, NotEncodable
 from fedflow.components.linear.share import Progress
+from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context, Diverged, Role
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def receive_shapes(ctx: Context) -> list[int]:
     """Return the numbers of weights of all hosts, then of the guest. Raises: CodecError."""
     sites = (*ctx.sites_of(Role.HOST), ctx.only(Role.GUEST))
     shapes = []
-    for site, value in zip(sites, ctx.federation.recv_all("model_shape", from_=sites)):
+    for site, value in zip(sites, wait_for_all(ctx, "model_shape", sites)):
         size = value.get("size") if isinstance(value, dict) else None
         if type(size) is not int or not 0 <= size <= MAX_WEIGHTS:
             raise CodecError(reason=f"{site} sent no number of weights")
@@ -97,7 +98,7 @@ def receive_flag(
     The message `name` comes from the `leader`. Raises: CodecError: it is no flag, or the leader
     would go on past this party's max_iter.
     """
-    value = ctx.federation.recv(name, from_=ctx.only(leader), tag=str(iteration))
+    value = wait_for(ctx, name, ctx.only(leader), tag=str(iteration))
     flags = value if isinstance(value, dict) else {}
     converged, stop = flags.get("converged"), flags.get("stop")
     if type(converged) is not bool or type(stop) is not bool:

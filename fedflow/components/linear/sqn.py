@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from fedflow.components.instances.alignment import checked_rows
 from fedflow.components.linear.params import SqnParam
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
 
 Floats = NDArray[np.float64]
@@ -113,7 +114,7 @@ def due_direction(ctx: Context, *, step: int, tag: str) -> object:
     """Return the arbiter's direction for the own weights at guest and hosts, None for none now."""
     if not is_due(ctx.params.sqn, step):
         return None
-    return ctx.federation.recv("sqn_direction", from_=ctx.only(Role.ARBITER), tag=tag)
+    return wait_for(ctx, "sqn_direction", ctx.only(Role.ARBITER), tag=tag)
 
 
 def announce_sample(ctx: Context, *, rows: int, step: int, tag: str) -> slice | Rows:
@@ -133,7 +134,7 @@ def announce_sample(ctx: Context, *, rows: int, step: int, tag: str) -> slice | 
 def announced_sample(ctx: Context, *, rows: int, tag: str) -> slice | Rows:
     """Return the guest's rows at a host. Raises: CodecError: not as many as `sqn_param` says."""
     settings: SqnParam = ctx.params.sqn
-    told = ctx.federation.recv("sqn_sample_index", from_=ctx.only(Role.GUEST), tag=tag)
+    told = wait_for(ctx, "sqn_sample_index", ctx.only(Role.GUEST), tag=tag)
     if told is None and settings.sample_size >= rows:
         return slice(None)
     return checked_rows(told, of=rows, count=settings.sample_size, message="sqn_sample_index")

@@ -34,6 +34,7 @@ from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.stored import LinearModel, Trained
 from fedflow.components.linear.training import Train
 from fedflow.components.training.nested import SilentTracker, nested
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Diverged, Role
 
 Mask = tuple[bool, ...]
@@ -158,7 +159,7 @@ class _Selection:
             found = {"mask": list(mask), "loss": best.loss, "ic": best.criterion}
             fed.send("step_best", found, to=(self._guest, self._host), tag=tag)
             return best, mask
-        told = fed.recv("step_best", from_=self._arbiter, tag=tag)
+        told = wait_for(self._ctx, "step_best", self._arbiter, tag=tag)
         fields = told if isinstance(told, dict) else {}
         given, loss, ic = fields.get("mask"), fields.get("loss"), fields.get("ic")
         mask = tuple(given) if isinstance(given, list) else ()
@@ -188,7 +189,7 @@ class _Selection:
         for site in data_sites:
             if site == ctx.site:
                 continue
-            told = ctx.federation.recv("stepwise_columns", from_=site)
+            told = wait_for(ctx, "stepwise_columns", site)
             fields = told if isinstance(told, dict) else {}
             names, rows = fields.get("columns"), fields.get("rows")
             if not isinstance(names, list) or not all(isinstance(n, str) for n in names):

@@ -39,6 +39,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -46,6 +47,14 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
+from fedflow.components.crypto.encrypted_rows import (
+    DECRYPTION_COST,
+    IntegerRows,
+    blinding_products,
+    cost_of,
+    merged,
+    sums_of_block,
+)
 from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
 from fedflow.components.pearson.params import HeteroPearsonParams
@@ -55,12 +64,15 @@ from fedflow.sdk import BadData, Context, Role, Site
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 FIXED: Final = FixedPoint(bits=30)  #: of standardized values; worst error of a correlation 1e-9
 NOISE_BITS: Final = 34  #: noise is below 2**-34 of the greatest inner product
 ROWS_PER_BLOCK: Final = 4096  #: of one message
 MAX_COLUMNS: Final = 10_000  #: of one party, so that a wrong message cannot exhaust the memory
 MIN_ROWS: Final = 10
+_BLOCKS_PER_CORE: Final = 4  # of several cores, at a time
+_CHUNK_BYTES: Final = 256 << 20  # of ciphertexts that workers get at once
 _MAX_KEY_BITS = 8192
 _MAX_NAME = 500
 _ROUNDING = 1e-6  #: by which a correlation may exceed 1
@@ -172,16 +184,29 @@ def _own_key(ctx: Context, own: Floats, peer: Peer, *, slots: _Slots) -> Floats:
     public = key.public
     ctx.federation.send("paillier_pubkey", {"n": hex(int(public.n))}, to=peer.site)
     parts = slots.parts(own.shape[1])
-    for number, rows, done in _blocks(len(own)):
-        block = slots.encode(own[rows])
-        for pack, part in enumerate(parts):
-            plain = _packed(block[:, part], slots.bits)
-            payload = public.to_bytes(public.encrypt(plain))
-            ctx.federation.send("standardized", payload, to=peer.site, tag=f"{number}.{pack}")
-        ctx.tracker.progress(done)
+    public.prepare()
+    for chunk in _chunks(ctx, len(own), bytes_per_row=len(parts) * public.width):
+        rows_of_chunk = ctx.workers.fill_rows(
+            partial(_encrypt_block, public, slots),
+            (slots.encode(own[chunk.rows]),),
+            width=len(parts) * public.width,
+            cost=len(parts) * cost_of(public, blinding_products(public)),
+        )
+        for number, rows in chunk.blocks():
+            packs = np.hsplit(rows_of_chunk[rows], len(parts))
+            for pack, ciphertexts in enumerate(packs):
+                payload = public.message_of(ciphertexts)
+                ctx.federation.send("standardized", payload, to=peer.site, tag=f"{number}.{pack}")
+        ctx.tracker.progress(chunk.done)
     others = len(peer.names)
     sums = wait_for(ctx, "inner_products", peer.site)
-    plain = key.decrypt(public.from_bytes(sums, count=len(parts) * others))
+    opened = ctx.workers.fill_rows(
+        partial(_open_block, key),
+        (public.rows_of(sums, count=len(parts) * others),),
+        width=public.width,
+        cost=DECRYPTION_COST * (public.bits / 2048) ** 3,
+    )
+    plain = [int.from_bytes(row.tobytes(), "little", signed=True) for row in opened]
     found = np.empty((own.shape[1], others))
     for pack, part in enumerate(parts):
         width = part.stop - part.start
@@ -193,34 +218,98 @@ def _own_key(ctx: Context, own: Floats, peer: Peer, *, slots: _Slots) -> Floats:
     return _checked(found, found.shape)
 
 
+def _encrypt_block(key: PublicKey, slots: _Slots, block: Ints) -> bytes:
+    """Return per row the ciphertexts of its columns, pack by pack."""
+    packs = [key.encrypt(_packed(block[:, part], slots.bits)) for part in slots.parts(len(block.T))]
+    return key.body(ciphertext for row in zip(*packs, strict=True) for ciphertext in row)
+
+
+def _open_block(key: PrivateKey, rows: Bytes) -> bytes:
+    """Return the plaintexts, each on as many bytes as its ciphertext had."""
+    width = key.public.width
+    plain = key.decrypt(key.public.read_rows(rows))
+    return b"".join(number.to_bytes(width, "little", signed=True) for number in plain)
+
+
 def _multiply(ctx: Context, own: Floats, peer: Peer, *, slots: _Slots) -> None:
     """Send the inner products with the own columns to the key owner."""
     value = wait_for(ctx, "paillier_pubkey", peer.site)
     text = value.get("n") if isinstance(value, dict) else None
     key = PublicKey.parse(text, bits=peer.key_bits, blinding=Blinding.CONSERVATIVE)
     parts = slots.parts(len(peer.names))
-    sums = [[mpz(1)] * own.shape[1] for _ in parts]
-    for number, rows, done in _blocks(len(own)):
-        block = slots.encode(own[rows])
-        for pack in range(len(parts)):
+    sums = [mpz(1)] * (len(parts) * own.shape[1])
+    for chunk in _chunks(ctx, len(own), bytes_per_row=len(parts) * key.width):
+        matrix = IntegerRows.of(slots.encode(own[chunk.rows]))
+        found = ctx.workers.fold_rows(
+            partial(_multiply_block, key),
+            (_received(ctx, key, peer, chunk, packs=len(parts)), matrix.rows),
+            most=len(sums) * key.width,
+            cost=cost_of(key, len(parts) * matrix.products),
+        )
+        added = merged(key, found, count=len(sums))
+        sums = [key.add(old, new) for old, new in zip(sums, added, strict=True)]
+        ctx.tracker.progress(chunk.done)
+    widths = np.repeat([part.stop - part.start for part in parts], own.shape[1])
+    noisy = ctx.workers.fill_rows(
+        partial(_hide_block, key, slots),
+        (np.frombuffer(key.body(sums), np.uint8).reshape(len(sums), key.width), widths),
+        width=key.width,
+        cost=cost_of(key, blinding_products(key, to_owner=True)),
+    )
+    ctx.federation.send("inner_products", key.message_of(noisy), to=peer.site)
+
+
+def _received(ctx: Context, key: PublicKey, peer: Peer, chunk: _Chunk, *, packs: int) -> Bytes:
+    """Return the ciphertexts of a chunk's rows, those of all packs side by side."""
+    found = np.empty((chunk.rows.stop - chunk.rows.start, packs * key.width), dtype=np.uint8)
+    for number, rows in chunk.blocks():
+        for pack in range(packs):
             payload = wait_for(ctx, "standardized", peer.site, tag=f"{number}.{pack}")
-            found = key.dot_columns(key.from_bytes(payload, count=len(block)), block)
-            sums[pack] = [key.add(old, new) for old, new in zip(sums[pack], found, strict=True)]
-        ctx.tracker.progress(done)
-    noisy = [
-        key.add_plain(ciphertext, slots.noise(part.stop - part.start))
-        for part, row in zip(parts, sums, strict=True)
-        for ciphertext in row
-    ]
-    payload = key.to_bytes(key.blind(noisy, to_owner=True))
-    ctx.federation.send("inner_products", payload, to=peer.site)
+            ciphertexts = key.rows_of(payload, count=rows.stop - rows.start)
+            found[rows, pack * key.width : (pack + 1) * key.width] = ciphertexts
+    return found
 
 
-def _blocks(rows: int) -> Iterator[tuple[int, slice, float]]:
-    """Yield number, rows, and how much is done after it, of each block."""
-    for number, start in enumerate(range(0, rows, ROWS_PER_BLOCK)):
-        stop = min(start + ROWS_PER_BLOCK, rows)
-        yield number, slice(start, stop), stop / rows
+def _multiply_block(key: PublicKey, rows: Bytes, matrix: Ints) -> bytes:
+    """Return the inner products of every pack with every own column, pack by pack."""
+    packs = rows.shape[1] // key.width
+    return b"".join(sums_of_block(key, part, matrix) for part in np.hsplit(rows, packs))
+
+
+def _hide_block(key: PublicKey, slots: _Slots, rows: Bytes, widths: NDArray[np.int64]) -> bytes:
+    """Return own sums with noise in their first `widths` slots, freshly blinded."""
+    sums = (mpz.from_bytes(row.tobytes(), "little") for row in rows)
+    noisy = (
+        key.add_plain(total, slots.noise(width))
+        for total, width in zip(sums, widths.tolist(), strict=True)
+    )
+    return key.body(key.blind(noisy, to_owner=True))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Chunk:
+    """Rows that workers get at once, several blocks."""
+
+    first: int  #: number of the first block
+    rows: slice
+    done: float  #: how much is done after it
+
+    def blocks(self) -> Iterator[tuple[int, slice]]:
+        """Yield the number of each block, and its rows, counted from the chunk's first."""
+        count = self.rows.stop - self.rows.start
+        for index, start in enumerate(range(0, count, ROWS_PER_BLOCK)):
+            yield self.first + index, slice(start, min(start + ROWS_PER_BLOCK, count))
+
+
+def _chunks(ctx: Context, rows: int, *, bytes_per_row: int) -> Iterator[_Chunk]:
+    """Yield all rows in chunks: the more cores, the larger; short ones keep both parties busy."""
+    cores = ctx.workers.cores
+    wanted = 1 if cores == 1 else _BLOCKS_PER_CORE * cores
+    size = max(1, min(wanted, _CHUNK_BYTES // (ROWS_PER_BLOCK * bytes_per_row)))
+    for first in range(0, -(-rows // ROWS_PER_BLOCK), size):
+        start = first * ROWS_PER_BLOCK
+        stop = min(start + size * ROWS_PER_BLOCK, rows)
+        yield _Chunk(first=first, rows=slice(start, stop), done=stop / rows)
 
 
 def _packed(block: Ints, slot_bits: int) -> list[int]:

@@ -24,19 +24,21 @@ Source: Chaum 1983; De Cristofaro and Tsudik 2010.
 
 from __future__ import annotations
 
+import functools
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import gmpy2
+import numpy as np
 import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gmpy2 import mpz
 
 from fedflow.base.errors import CodecError, ComponentFailed
-from fedflow.components.processes import fill_rows, no_progress
-from fedflow.components.psi.elements import Elements
+from fedflow.components.psi.elements import Elements, Positions
 from fedflow.components.psi.hashing import domain_of, hash_of, spread
+from fedflow.sdk.workers import BlockWork, Progress, Rows, Workers, no_progress
 
 EXPONENT = 65537  #: e
 _EXTRA_BYTES = 16
@@ -53,7 +55,6 @@ class Names:
     domain: bytes
     hash_method: str  #: H1
     final_hash_method: str  #: H2
-    processes: int = 1
 
     @property
     def width(self) -> int:
@@ -66,46 +67,36 @@ class Names:
         return int(hash_of(self.final_hash_method).digest_size)
 
     def ask(
-        self, ids: pa.Array, seed: bytes, *, progress: Callable[[float], None] = no_progress
+        self, ids: pa.Array, seed: bytes, workers: Workers, *, progress: Progress = no_progress
     ) -> Elements:
         """Return x of each id; `seed` is 32 random bytes, which make the values of r."""
-
-        def work(start: int, stop: int, out: memoryview) -> None:
-            hashes = self.hashes(ids.slice(start, stop - start).to_pylist())
-            units = self._units(seed, range(start, stop))
-            blinds = gmpy2.powmod_base_list(units, EXPONENT, self.n)
-            out[:] = self.join(h * blind % self.n for h, blind in zip(hashes, blinds))
-
-        return self.fill(len(ids), self.width, work, progress, cost=2)
+        work = functools.partial(_ask, self, seed)
+        inputs = (ids, np.arange(len(ids)))
+        return self.fill(workers, work, inputs, width=self.width, cost=2, progress=progress)
 
     def names_of(
         self,
         ids: pa.Array,
         signed: Elements,
         seed: bytes,
+        workers: Workers,
         *,
-        progress: Callable[[float], None] = no_progress,
+        progress: Progress = no_progress,
     ) -> Elements:
         """Return the name of each id from what the signer answered to `ask`.
 
         Raises: CodecError: an answer is not the signature of what was asked.
         """
-
-        def work(start: int, stop: int, out: memoryview) -> None:
-            hashes = self.hashes(ids.slice(start, stop - start).to_pylist())
-            roots = self.roots_of(range(start, stop), signed[start:stop], seed)
-            if gmpy2.powmod_base_list(roots, EXPONENT, self.n) != hashes:
-                raise CodecError(reason="a blind signature is wrong")
-            out[:] = self.hash_roots(roots)
-
-        return self.fill(len(ids), self.name_width, work, progress, cost=4)
+        work = functools.partial(_names_of, self, seed)
+        inputs = (ids, np.arange(len(ids)), signed)
+        return self.fill(workers, work, inputs, width=self.name_width, cost=4, progress=progress)
 
     def roots_of(self, rows: Iterable[int], signed: Elements, seed: bytes) -> list[mpz]:
         """Return y / r of each answer; `rows` are their places in what `ask` was given.
 
         Raises: CodecError: an answer is not within the modulus.
         """
-        inverses = (gmpy2.invert(r, self.n) for r in self._units(seed, rows))
+        inverses = (gmpy2.invert(r, self.n) for r in self.units(seed, rows))
         answers = parse_numbers(signed, below=self.n)
         return [y * inverse % self.n for y, inverse in zip(answers, inverses)]
 
@@ -125,8 +116,8 @@ class Names:
         digests = spread(texts, self.domain, method=self.hash_method, size=size)
         return [mpz(int.from_bytes(digest, "big")) % self.n for digest in digests]
 
-    def _units(self, seed: bytes, rows: Iterable[int]) -> list[mpz]:
-        """Return r of `rows`: SHA-512 with a secret prefix as generator."""
+    def units(self, seed: bytes, rows: Iterable[int]) -> list[mpz]:
+        """Return r of some rows: SHA-512 with a secret prefix as generator."""
         size = self.width + _EXTRA_BYTES
         digests = spread(map(str, rows), seed, method="sha512", size=size)
         return [mpz(int.from_bytes(digest, "big")) % self.n for digest in digests]
@@ -137,18 +128,17 @@ class Names:
 
     def fill(
         self,
-        count: int,
-        width: int,
-        work: Callable[[int, int, memoryview], None],
-        progress: Callable[[float], None],
+        workers: Workers,
+        work: BlockWork,
+        inputs: tuple[Rows, ...],
         *,
-        cost: int,
+        width: int,
+        cost: float,
+        progress: Progress,
     ) -> Elements:
-        """Return `count` rows of `work`; `cost` is that of one with 2048 bits (see `fill_rows`)."""
-        scale = max(1, round(cost * (self.n.bit_length() / 2048) ** 2))
-        return fill_rows(
-            count, width, work, processes=self.processes, progress=progress, cost=scale
-        )
+        """Return a row of `work` per row of `inputs`; `cost` is that of one with 2048 bits."""
+        scale = cost * (self.n.bit_length() / 2048) ** 2
+        return workers.fill_rows(work, inputs, width=width, cost=scale, progress=progress)
 
 
 class SigningKey:
@@ -184,31 +174,23 @@ class SigningKey:
 
     def proof(self) -> list[str]:
         """Return roots that `check_proof` accepts, hexadecimal."""
-        return [f"{int(root):x}" for root in self._roots(_challenges(self.n))]
+        return [f"{int(root):x}" for root in self.roots(_challenges(self.n))]
 
     def names_of(
-        self, ids: pa.Array, names: Names, *, progress: Callable[[float], None] = no_progress
+        self, ids: pa.Array, names: Names, workers: Workers, *, progress: Progress = no_progress
     ) -> Elements:
         """Return the name of each id."""
-
-        def work(start: int, stop: int, out: memoryview) -> None:
-            hashes = names.hashes(ids.slice(start, stop - start).to_pylist())
-            out[:] = names.hash_roots(self._roots(hashes))
-
-        return names.fill(len(ids), names.name_width, work, progress, cost=25)
+        work = functools.partial(_own_names, self, names)
+        return names.fill(workers, work, (ids,), width=names.name_width, cost=25, progress=progress)
 
     def sign(
-        self, asked: Elements, names: Names, *, progress: Callable[[float], None] = no_progress
+        self, asked: Elements, names: Names, workers: Workers, *, progress: Progress = no_progress
     ) -> Elements:
         """Return x^d of each x. Raises: CodecError: a number is not within 2..n-2."""
+        work = functools.partial(_sign, self, names)
+        return names.fill(workers, work, (asked,), width=names.width, cost=25, progress=progress)
 
-        def work(start: int, stop: int, out: memoryview) -> None:
-            numbers = parse_numbers(asked[start:stop], below=self.n - 1)
-            out[:] = names.join(self._roots(numbers))
-
-        return names.fill(len(asked), names.width, work, progress, cost=25)
-
-    def _roots(self, numbers: list[mpz]) -> list[mpz]:
+    def roots(self, numbers: list[mpz]) -> list[mpz]:
         """Return x^d mod n of each x, by the Chinese remainder theorem (RFC 8017, 5.1.2).
 
         Raises: ComponentFailed: the processor computed a wrong one, which would give away the
@@ -221,6 +203,34 @@ class SigningKey:
         if gmpy2.powmod_base_list(roots, EXPONENT, self.n) != numbers:
             raise ComponentFailed(component="Intersection", reason="RSA signatures are wrong")
         return roots
+
+
+# --- on the workers -------------------------------------------------------------------------------
+
+
+def _ask(names: Names, seed: bytes, ids: pa.Array, rows: Positions) -> bytes:
+    units = names.units(seed, rows.tolist())
+    blinds = gmpy2.powmod_base_list(units, EXPONENT, names.n)
+    hashes = names.hashes(ids.to_pylist())
+    return names.join(h * blind % names.n for h, blind in zip(hashes, blinds))
+
+
+def _names_of(names: Names, seed: bytes, ids: pa.Array, rows: Positions, signed: Elements) -> bytes:
+    roots = names.roots_of(rows.tolist(), signed, seed)
+    if gmpy2.powmod_base_list(roots, EXPONENT, names.n) != names.hashes(ids.to_pylist()):
+        raise CodecError(reason="a blind signature is wrong")
+    return names.hash_roots(roots)
+
+
+def _own_names(key: SigningKey, names: Names, ids: pa.Array) -> bytes:
+    return names.hash_roots(key.roots(names.hashes(ids.to_pylist())))
+
+
+def _sign(key: SigningKey, names: Names, asked: Elements) -> bytes:
+    return names.join(key.roots(parse_numbers(asked, below=names.n - 1)))
+
+
+# --- proof of a key -------------------------------------------------------------------------------
 
 
 def check_proof(n: mpz, proof: object) -> None:

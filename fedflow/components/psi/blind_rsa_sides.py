@@ -62,7 +62,7 @@ class RsaFinder:
         pair = self._pair
         public = self._known.public if self._known else _receive_key(pair)
         self._names = names = _names(pair, parse_modulus(public, bits=_bits(pair)))
-        asked = names.ask(pair.ids, self._seed, progress=pair.progress.step())
+        asked = names.ask(pair.ids, self._seed, pair.ctx.workers, progress=pair.progress.step())
         self.order = secret_order(asked)
         pair.send(f"{_me(pair)}_pubkey_ids", asked[self.order].tobytes())
 
@@ -76,7 +76,9 @@ class RsaFinder:
         answers = parse_elements(answer, count=len(pair.ids), width=names.width)
         self._signed = np.empty_like(answers)
         self._signed[self.order] = answers
-        own = names.names_of(pair.ids, self._signed, self._seed, progress=pair.progress.step())
+        own = names.names_of(
+            pair.ids, self._signed, self._seed, pair.ctx.workers, progress=pair.progress.step()
+        )
         return places_in(as_column(own), as_column(theirs.elements))
 
     def show(self, rows: Positions) -> bytes:
@@ -109,7 +111,9 @@ class RsaHolder:
         pair = self._pair
         key = {"n": f"{int(self._key.n):x}", "roots": self._key.proof()}
         pair.send(f"{_me(pair)}_pubkey", key)
-        found = self._key.names_of(pair.ids, self._names, progress=pair.progress.step())
+        found = self._key.names_of(
+            pair.ids, self._names, pair.ctx.workers, progress=pair.progress.step()
+        )
         order = secret_order(found)
         self._offered = found[order]
         pair.send(f"{_me(pair)}_prvkey_ids", self._offered.tobytes())
@@ -121,7 +125,7 @@ class RsaHolder:
         sent = pair.recv(f"{_peer(pair)}_pubkey_ids")
         asked = parse_elements(sent, count=pair.peer_rows, width=self._names.width)
         check_distinct(as_column(asked))
-        signed = self._key.sign(asked, self._names, progress=pair.progress.step())
+        signed = self._key.sign(asked, self._names, pair.ctx.workers, progress=pair.progress.step())
         pair.send(f"{_me(pair)}_sign_{_peer(pair)}_ids", signed.tobytes())
 
     def check_shown(self, places: Positions, value: object) -> None:
@@ -260,7 +264,6 @@ def _names(pair: Pair, n: mpz) -> Names:
         domain=pair.domain,
         hash_method=params.hash_method,
         final_hash_method=params.final_hash_method,
-        processes=pair.ctx.cores,
     )
 
 

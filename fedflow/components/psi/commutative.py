@@ -6,14 +6,12 @@ stands in the order of the question.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from fedflow.base.errors import BadParameter
-from fedflow.components.processes import no_progress
 from fedflow.components.psi.ecdh import CurveCipher
 from fedflow.components.psi.elements import (
     Elements,
@@ -26,6 +24,7 @@ from fedflow.components.psi.elements import (
 from fedflow.components.psi.prime_group import PrimeGroupCipher
 from fedflow.components.psi.sides import Held, Offer, Pair
 from fedflow.sdk import Context
+from fedflow.sdk.workers import Progress, no_progress
 
 
 class Cipher(Protocol):
@@ -40,13 +39,11 @@ class Cipher(Protocol):
         """Return the secret as text."""
 
     def blind_ids(
-        self, ids: pa.Array, domain: bytes, *, progress: Callable[[float], None] = no_progress
+        self, ids: pa.Array, domain: bytes, *, progress: Progress = no_progress
     ) -> Elements:
         """Return every id blinded."""
 
-    def blind_elements(
-        self, elements: Elements, *, progress: Callable[[float], None] = no_progress
-    ) -> Elements:
+    def blind_elements(self, elements: Elements, *, progress: Progress = no_progress) -> Elements:
         """Return what is blinded already, blinded once more. Raises: CodecError."""
 
     def parse(self, value: object, *, count: int) -> Elements:
@@ -62,12 +59,12 @@ def cipher_of(ctx: Context, *, secret: str | None = None) -> Cipher:
     try:
         if params.method == "ecdh":
             return CurveCipher(
-                hash_method=params.ecdh_params.hash_method, processes=ctx.cores, secret=secret
+                ctx.workers, hash_method=params.ecdh_params.hash_method, secret=secret
             )
         return PrimeGroupCipher(
+            ctx.workers,
             key_length=params.dh_params.key_length,
             hash_method=params.dh_params.hash_method,
-            processes=ctx.cores,
             secret=secret,
         )
     except ValueError as exc:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Callable
 from typing import Final
 
 import gmpy2
@@ -24,9 +23,9 @@ import pyarrow as pa
 from gmpy2 import mpz
 
 from fedflow.base.errors import CodecError
-from fedflow.components.processes import fill_rows, no_progress
 from fedflow.components.psi.elements import Elements, parse_elements
 from fedflow.components.psi.hashing import spread
+from fedflow.sdk.workers import Progress, Workers, no_progress
 
 #: bits of p -> the number that RFC 7919 (appendix A) adds, and the bits of a secret
 GROUPS: Final = {
@@ -57,60 +56,46 @@ def prime_of(bits: int) -> mpz:
 
 
 class PrimeGroupCipher:
-    """One secret exponent and how to apply it."""
+    """One secret exponent and how to apply it; `workers` do the arithmetic."""
 
     def __init__(
         self,
+        workers: Workers,
         *,
         key_length: int = 2048,
         hash_method: str = "sha256",
-        processes: int = 1,
         secret: str | None = None,
     ) -> None:
         """`secret` is hexadecimal, a new one if None. Raises: ValueError: it is not, or too long"""
-        bits = group_bits(key_length)
-        secret_bits = GROUPS[bits][1]
+        self._bits = group_bits(key_length)
+        secret_bits = GROUPS[self._bits][1]
         self.secret = f"{1 + secrets.randbelow(2**secret_bits - 1):x}" if secret is None else secret
-        self._exponent = mpz(int(self.secret, 16))
-        if not 0 < self._exponent < mpz(2) ** secret_bits:
+        if not 0 < int(self.secret, 16) < 2**secret_bits:
             raise ValueError(f"not a secret of {secret_bits} bits")
-        self._prime = prime_of(bits)
-        self.width = bits // 8
-        self._cost = max(1, round(11 * (bits / 2048) ** 2.3))
+        prime_of(self._bits)  # for all forked children
+        self.width = self._bits // 8
+        self._cost = 11 * (self._bits / 2048) ** 2.3
         self._hash_method = hash_method
-        self._processes = processes
+        self._workers = workers
 
     def blind_ids(
-        self, ids: pa.Array, domain: bytes, *, progress: Callable[[float], None] = no_progress
+        self, ids: pa.Array, domain: bytes, *, progress: Progress = no_progress
     ) -> Elements:
         """Return the blinded hash of every id (Arrow strings), in their order."""
-        size = self.width + _EXTRA_BYTES
+        work = functools.partial(_blind_ids, self._bits, self.secret, domain, self._hash_method)
+        return self._workers.fill_rows(
+            work, (ids,), width=self.width, cost=self._cost, progress=progress
+        )
 
-        def work(start: int, stop: int, out: memoryview) -> None:
-            texts = ids.slice(start, stop - start).to_pylist()
-            hashes = spread(texts, domain, method=self._hash_method, size=size)
-            self._powers([self._square(digest) for digest in hashes], out)
-
-        return self._fill(len(ids), work, progress)
-
-    def blind_elements(
-        self, elements: Elements, *, progress: Callable[[float], None] = no_progress
-    ) -> Elements:
+    def blind_elements(self, elements: Elements, *, progress: Progress = no_progress) -> Elements:
         """Return the power of every received element, in the order received.
 
         Raises: CodecError: one is not a square from 2 to p - 1.
         """
-        prime, width = self._prime, self.width
-
-        def work(start: int, stop: int, out: memoryview) -> None:
-            data = elements[start:stop].tobytes()
-            places = range(0, len(data), width)
-            values = [mpz(int.from_bytes(data[i : i + width], "big")) for i in places]
-            if not all(1 < v < prime and gmpy2.jacobi(v, prime) == 1 for v in values):
-                raise CodecError(reason="a received element is not in the group")
-            self._powers(values, out)
-
-        return self._fill(len(elements), work, progress)
+        work = functools.partial(_blind_elements, self._bits, self.secret)
+        return self._workers.fill_rows(
+            work, (elements,), width=self.width, cost=self._cost, progress=progress
+        )
 
     def parse(self, value: object, *, count: int) -> Elements:
         """Return the `count` elements that another party sent, a view; `blind_elements` checks
@@ -120,20 +105,26 @@ class PrimeGroupCipher:
         """
         return parse_elements(value, count=count, width=self.width)
 
-    def _square(self, digest: bytes) -> mpz:
-        value = mpz(int.from_bytes(digest, "big")) % (self._prime - 1) + 1
-        return value * value % self._prime
 
-    def _powers(self, values: list[mpz], out: memoryview) -> None:
-        powers = gmpy2.powmod_base_list(values, self._exponent, self._prime)
-        out[:] = b"".join(int(power).to_bytes(self.width, "big") for power in powers)
+# --- on the workers -------------------------------------------------------------------------------
 
-    def _fill(
-        self,
-        count: int,
-        work: Callable[[int, int, memoryview], None],
-        progress: Callable[[float], None],
-    ) -> Elements:
-        return fill_rows(
-            count, self.width, work, processes=self._processes, progress=progress, cost=self._cost
-        )
+
+def _blind_ids(bits: int, secret: str, domain: bytes, hash_method: str, ids: pa.Array) -> bytes:
+    prime = prime_of(bits)
+    hashes = spread(ids.to_pylist(), domain, method=hash_method, size=bits // 8 + _EXTRA_BYTES)
+    values = [mpz(int.from_bytes(digest, "big")) % (prime - 1) + 1 for digest in hashes]
+    return _powers(bits, secret, [value * value % prime for value in values])
+
+
+def _blind_elements(bits: int, secret: str, elements: Elements) -> bytes:
+    prime, width = prime_of(bits), bits // 8
+    data = elements.tobytes()
+    values = [mpz(int.from_bytes(data[i : i + width], "big")) for i in range(0, len(data), width)]
+    if not all(1 < v < prime and gmpy2.jacobi(v, prime) == 1 for v in values):
+        raise CodecError(reason="a received element is not in the group")
+    return _powers(bits, secret, values)
+
+
+def _powers(bits: int, secret: str, values: list[mpz]) -> bytes:
+    powers = gmpy2.powmod_base_list(values, mpz(int(secret, 16)), prime_of(bits))
+    return b"".join(int(power).to_bytes(bits // 8, "big") for power in powers)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.components.instances.gathering import take_rows
 from fedflow.components.psi.alignment import Aligned
 from fedflow.sdk import Context, Table, TableSchema
 
@@ -18,28 +20,42 @@ def write_rows(ctx: Context, table: Table, aligned: Aligned) -> Table:
     schema = table.schema
     if ctx.params.only_output_key:
         schema = TableSchema(kind=schema.kind, id=schema.id, match_id=schema.match_id, columns=())
-    done = 0
-    with ctx.tables.create(schema) as writer:
-        writer.write(table.head(0).select(list(schema.names)))
-        for batch in take_rows(table, aligned.rows, columns=schema.names):
-            absent = aligned.rows[done : done + batch.num_rows] < 0
-            rows = _zero(batch, schema, pa.array(absent)) if absent.any() else batch
-            if aligned.ids is not None:
-                ids = aligned.ids.slice(done, batch.num_rows)
-                rows = rows.set_column(0, schema.id, ids)
-            writer.write(rows)
-            done += batch.num_rows
-        return writer.close()
+    made = {} if aligned.ids is None else {schema.id: aligned.ids}
+    absent = aligned.rows < 0
+    if not absent.any() or not {*schema.columns, schema.weight} - {None}:
+        return table.take(aligned.rows, schema=schema, made=pa.table(made) if made else None)
+    mark = _unused(schema)
+    marked = replace(schema, columns=(*schema.columns, mark), anonymous=())
+    taken = table.take(
+        aligned.rows, schema=marked, made=pa.table(made | {mark: pa.array(absent.astype(int))})
+    )
+    return taken.map_blocks(_zeroes(schema, mark), schema=schema)
 
 
-def _zero(block: pa.RecordBatch, schema: TableSchema, absent: pa.Array) -> pa.RecordBatch:
+def _unused(schema: TableSchema) -> str:
+    """Return a column name that the table does not have."""
+    name = "absent"
+    while name in schema.names:
+        name += "_"
+    return name
+
+
+def _zeroes(schema: TableSchema, mark: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return what puts zeros into the rows that are marked, and leaves the marks out."""
     zeroed = {*schema.columns, schema.weight}
-    for index, name in enumerate(block.schema.names):
-        if name in zeroed:
-            column = block.column(index)
-            filled = pc.if_else(absent, _zero_of(column.type), column)
-            block = block.set_column(index, name, filled)
-    return block
+    names = list(schema.names)
+
+    def zero(block: pa.RecordBatch) -> pa.RecordBatch:
+        absent = pc.equal(block.column(mark), 1)
+        columns = [
+            pc.if_else(absent, _zero_of(block.column(name).type), block.column(name))
+            if name in zeroed
+            else block.column(name)
+            for name in names
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+    return zero
 
 
 def _zero_of(kind: pa.DataType) -> pa.Scalar:

@@ -47,6 +47,7 @@ from fedflow.components.retrieval.cells import MAX_WIDTH, pack, unpack
 from fedflow.components.retrieval.decoys import random_places
 from fedflow.components.retrieval.oblivious import KeyReceiver, KeySender
 from fedflow.components.retrieval.params import SecureInformationRetrievalParams
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Role, Site
 
 PROTOCOL = "fedflow-sir-v1"
@@ -101,7 +102,7 @@ def retrieve(ctx: Context, ids: pa.Array) -> Found:
         decoy = random_places(len(rows), among=pair.peer_rows)
         asked = wanted if index == choice else decoy
         ctx.federation.send("natural_indexation", asked, to=pair.peer, tag=str(index))
-        sealed = ctx.federation.recv("id_blocks_ciphertext", from_=pair.peer, tag=str(index))
+        sealed = wait_for(ctx, "id_blocks_ciphertext", pair.peer, tag=str(index))
         if index == choice:
             real = sealed  # opened after the last one: a pause here would tell the host which it is
         pair.progress.step()(1.0)
@@ -228,7 +229,7 @@ def _settings(params: SecureInformationRetrievalParams) -> dict[str, str | int |
 
 
 def _parse_hello(ctx: Context, peer: Site) -> _Hello:
-    value = ctx.federation.recv("sir_hello", from_=peer)
+    value = wait_for(ctx, "sir_hello", peer)
     try:
         hello = read_as(value, _Hello)
     except msgspec.ValidationError as exc:

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.components.instances.alignment import ids_digest
-from fedflow.components.instances.gathering import Positions
 from fedflow.components.instances.labels import label_key, read_labels
 from fedflow.components.instances.reading import numbers
-from fedflow.components.instances.received import received_positions
+from fedflow.components.instances.received import Positions, received_positions
 from fedflow.components.sampling.taking import write_rows
 from fedflow.components.training.params import one_of
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Outputs, Params, Role, Table, component
 
 Label = int | float | str
@@ -226,7 +226,7 @@ def _choose_for_all(ctx: Context, table: Table, draw: _Draw) -> Positions:
     own = (len(ids), ids_digest(ids))
     differing = []
     for host in hosts:
-        theirs = ctx.federation.recv("sample_rows", from_=host)
+        theirs = wait_for(ctx, "sample_rows", host)
         if not isinstance(theirs, dict):
             raise CodecError(reason=f"sample_rows of {host} is not an object")
         if (theirs.get("rows"), theirs.get("digest")) != own:
@@ -261,7 +261,7 @@ def _follow_guest(ctx: Context, table: Table) -> Positions:
     ids = _ids(table)
     own = {"rows": len(ids), "digest": ids_digest(ids)}
     ctx.federation.send("sample_rows", own, to=guest)
-    plan = ctx.federation.recv("sample_plan", from_=guest)
+    plan = wait_for(ctx, "sample_plan", guest)
     if not isinstance(plan, dict) or not isinstance(repeated := plan.get("repeated"), bool):
         raise CodecError(reason=f"sample_plan of {guest} is not usable")
     if repeated != ctx.params.repeated:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedflow.components.instances.labels import read_labels
-from fedflow.components.instances.progress import RowProgress
+from fedflow.components.instances.progress import part_of
 from fedflow.components.instances.reading import need_rows, numbers
 from fedflow.components.training.params import one_of
 from fedflow.sdk import BadData, Context, Outputs, Params, Role, Table, component
@@ -86,7 +86,7 @@ class PositiveUnlabeled:
             raise BadData(where="the labels", reason=f"they are {kind}, not numbers")
         unlabelled: Flags = pc.equal(labels, UNLABELLED).to_numpy().astype(bool)
         converted = _converted(params, unlabelled, _scores(rows, predictions[0]))
-        relabelled = _write(ctx, rows, converted)
+        relabelled = _relabelled(ctx, rows, labels, converted)
         count = int(converted.sum())
         ctx.tracker.metric(
             "train", "positive_unlabeled", metric_type="PU_MODEL", points=[(POINT, count)]
@@ -127,19 +127,9 @@ def _converted(
     return found & unlabelled
 
 
-def _write(ctx: Context, rows: Table, converted: Flags) -> Table:
-    label = rows.schema.label
-    progress = RowProgress(ctx, rows)
-
-    def block(batch: pa.RecordBatch) -> pa.RecordBatch:
-        own = pa.array(converted[progress.done : progress.done + batch.num_rows])
-        arrays = [
-            pc.if_else(own, pa.scalar(POSITIVE, batch.column(name).type), batch.column(name))
-            if name == label
-            else batch.column(name)
-            for name in rows.schema.names
-        ]
-        progress.add(batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, names=list(rows.schema.names))
-
-    return rows.map_blocks(block, schema=rows.schema)
+def _relabelled(ctx: Context, rows: Table, labels: pa.ChunkedArray, converted: Flags) -> Table:
+    """Return the rows with their new labels."""
+    positive = pa.scalar(POSITIVE, labels.type)
+    changed = pc.if_else(pa.array(converted), positive, labels)
+    made = pa.table({str(rows.schema.label): changed})
+    return rows.take(np.arange(rows.count), made=made, progress=part_of(ctx))

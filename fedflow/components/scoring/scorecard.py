@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedflow.components.instances.progress import RowProgress
-from fedflow.components.instances.reading import numbers
+from fedflow.components.instances.progress import part_of
+from fedflow.components.instances.reading import numbers, where_of
 from fedflow.components.training.params import one_of
 from fedflow.sdk import BadData, Context, Outputs, Params, Table, TableKind, component
 
@@ -101,8 +101,7 @@ def _scored(ctx: Context, table: Table) -> Table:
     schema = replace(
         table.schema, kind=TableKind.PREDICTIONS, columns=(RESULT, SCORE, CREDIT), anonymous=()
     )
-    where = f"table {table.namespace}.{table.name}"
-    progress = RowProgress(ctx, table)
+    where, params, names = where_of(table), ctx.params, list(schema.names)
 
     def block(batch: pa.RecordBatch) -> pa.RecordBatch:
         column = pa.chunked_array([batch.column(SCORE)])
@@ -111,9 +110,8 @@ def _scored(ctx: Context, table: Table) -> Table:
         if wrong:
             reason = f"{wrong} of {len(probabilities)} rows of a block have no probability, 0 to 1"
             raise BadData(where=f"column {SCORE!r}", reason=reason)
-        scores = pa.array(credit_scores(probabilities, ctx.params))
-        arrays = [scores if n == CREDIT else batch.column(n) for n in schema.names]
-        progress.add(batch.num_rows)
-        return pa.RecordBatch.from_arrays(arrays, names=list(schema.names))
+        scores = pa.array(credit_scores(probabilities, params))
+        arrays = [scores if n == CREDIT else batch.column(n) for n in names]
+        return pa.RecordBatch.from_arrays(arrays, names=names)
 
-    return table.map_blocks(block, schema=schema)
+    return table.map_blocks(block, schema=schema, progress=part_of(ctx))

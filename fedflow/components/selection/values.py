@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from fedflow.components.selection import known
 from fedflow.components.selection.known import IsometricModels, Known, Value
 from fedflow.components.selection.steps import RANGE, Source, Step
-from fedflow.components.statistics.data_statistics import describe_column
+from fedflow.components.statistics.data_statistics import describing
 from fedflow.sdk import BadParameter, Context, Role, Table
 
 _NEEDED: Final = {
@@ -68,7 +68,8 @@ def values_for(
         case Source.STATISTIC:
             return Known(own=_statistics(step, models, table=table, columns=columns))
         case Source.DATA:
-            return Known(own={name: _most_frequent(table, name) for name in columns})
+            shares = table.map_columns(_most_frequent, columns)
+            return Known(own=dict(zip(columns, shares, strict=True)))
     return Known(own={})
 
 
@@ -84,21 +85,23 @@ def _statistics(
     if not step.optional:
         return dict(stored[step.metric])
     parts = ("max", "min") if step.metric == RANGE else (step.metric,)
+    unknown = [n for n in columns if not all(n in stored.get(part, {}) for part in parts)]
+    described = dict(
+        zip(unknown, table.map_columns(describing(table, parts), unknown), strict=True)
+    )
     found: dict[str, Value] = {}
     for name in columns:
-        if all(name in stored.get(part, {}) for part in parts):
-            numbers = [stored[part][name] for part in parts]
+        if name in described:
+            numbers = [described[name][part] for part in parts]
         else:
-            described = describe_column(table, name, parts)
-            numbers = [described[part] for part in parts]
+            numbers = [stored[part][name] for part in parts]
         high, low = numbers[0], numbers[1] if len(numbers) > 1 else 0.0
         found[name] = None if high is None or low is None else high - low
     return found
 
 
-def _most_frequent(table: Table, name: str) -> float:
+def _most_frequent(name: str, column: pa.ChunkedArray) -> float:
     """Return the share of the most frequent value; all missing ones count as one value."""
-    column = table.read((name,)).column(name)
     if pa.types.is_floating(column.type):
         column = pc.add(pc.fill_null(column, math.nan), 0.0)  # -0.0 becomes 0.0
     counts = pc.value_counts(column).field("counts")

@@ -179,7 +179,7 @@ def _continued(session: Session, share: WeightShare, before: Fitted) -> tuple[An
         raise BadParameter(path="input.model", reason="the model has no key for encrypted weights")
     own = send_shares(session, share.weights)
     message = session.recv("continued_weight")
-    return own, open_products(before.key, message, count=session.peer_size)
+    return own, open_products(session.ctx.workers, before.key, message, count=session.peer_size)
 
 
 def _fitted(session: Session, weights: Weights, share: WeightShare, progress: Progress) -> Fitted:

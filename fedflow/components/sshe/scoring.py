@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
+from fedflow.components.crypto.encrypted_rows import blinding_products
 from fedflow.components.crypto.fixed_point import FixedPoint
-from fedflow.components.crypto.packed_rows import packed_rows
-from fedflow.components.crypto.paillier import PrivateKey, unpack
+from fedflow.components.crypto.packed_rows import PackedMatrix, packed_products
+from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.scoring import score_in_clear
 from fedflow.components.linear.stored import Trained
-from fedflow.components.sshe.matmul import SLOT_BITS, count_packed
+from fedflow.components.sshe.matmul import SLOT_BITS, open_products
 from fedflow.components.sshe.model import EncryptedWeights, Fitted
 from fedflow.components.sshe.session import peer_of
-from fedflow.components.sshe.shares import FEATURE_BITS, SCORE_BITS, decode, ring
+from fedflow.components.sshe.shares import FEATURE_BITS, SCORE_BITS, decode
 from fedflow.components.sshe.weights import FINAL_LIMIT_BITS
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context
 
 Floats = NDArray[np.float64]
@@ -49,22 +53,28 @@ def _send_encrypted(ctx: Context, weights: EncryptedWeights, rows: Rows, *, tag:
     matrix = encode_features(
         data.features, fixed=FixedPoint(bits=FEATURE_BITS), columns=data.columns
     )
-    packed = packed_rows(
+    key.prepare(to_owner=True)
+    found = packed_products(
+        ctx.workers,
+        key,
         [mpz(c) for c in weights.ciphertexts],
-        matrix,
-        key.modulus,
+        PackedMatrix.of(matrix, slots=key.slots(SLOT_BITS)),
         slot_bits=SLOT_BITS,
-        slots=key.slots(SLOT_BITS),
+        finish=partial(_blind_block, key),
+        width=key.width,
+        products=blinding_products(key, to_owner=True),
     )
-    payload = key.to_bytes(key.blind(packed, to_owner=True))
+    payload = key.message_of(found)
     ctx.federation.send("host_prob", payload, to=peer_of(ctx), tag=tag)
 
 
 def _open_scores(ctx: Context, key: PrivateKey, rows: Rows, *, tag: str) -> Floats:
     """Return the host's part of every row's score. Raises: CodecError, NotEncodable."""
     count = rows.data.rows
-    payload = ctx.federation.recv("host_prob", from_=peer_of(ctx), tag=tag)
-    ciphertexts = key.public.from_bytes(payload, count=count_packed(key.public, count))
-    slots = key.public.slots(SLOT_BITS)
-    numbers = unpack(key.decrypt(ciphertexts), SLOT_BITS, slots=slots, count=count)
-    return decode(ring(numbers), scale=SCORE_BITS, limit_bits=FINAL_LIMIT_BITS, what="scores")
+    payload = wait_for(ctx, "host_prob", peer_of(ctx), tag=tag)
+    opened = open_products(ctx.workers, key, payload, count=count)
+    return decode(opened, scale=SCORE_BITS, limit_bits=FINAL_LIMIT_BITS, what="scores")
+
+
+def _blind_block(key: PublicKey, packed: list[mpz], used: list[int]) -> bytes:
+    return key.body(key.blind(packed, to_owner=True))

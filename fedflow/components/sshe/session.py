@@ -64,6 +64,7 @@ from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.params import MIN_BATCH_ROWS
 from fedflow.components.sshe.params import SSHEParams
 from fedflow.components.training.keys import parse_key, warn_of_short_key
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 
 WEIGHTS, ENCRYPTED_WEIGHTS, SHARES = "weights", "encrypted", "shares"
@@ -171,7 +172,7 @@ class Session:
 
     def recv(self, name: str, *, tag: str = "") -> Any:
         """Wait for a value of the peer."""
-        return self.ctx.federation.recv(name, from_=self.peer, tag=tag)
+        return wait_for(self.ctx, name, self.peer, tag=tag)
 
 
 def peer_of(ctx: Context) -> Site:
@@ -222,7 +223,7 @@ def open_session(
 
 def _agree(ctx: Context, guest: Site, own: Agreement) -> Agreement:
     try:
-        told = read_as(ctx.federation.recv("sshe_session", from_=guest), Agreement)
+        told = read_as(wait_for(ctx, "sshe_session", guest), Agreement)
     except msgspec.ValidationError as exc:
         raise CodecError(reason=f"sshe_session of {guest}: {exc}") from exc
     if told.start != own.start:
@@ -241,7 +242,7 @@ def _agree(ctx: Context, guest: Site, own: Agreement) -> Agreement:
 
 def _receive_key(ctx: Context, peer: Site) -> tuple[PublicKey, int]:
     """Return the peer's key and number of weights. Raises: BadParameter, CodecError."""
-    value = ctx.federation.recv("paillier_pubkey", from_=peer)
+    value = wait_for(ctx, "paillier_pubkey", peer)
     text, size = (value.get("n"), value.get("size")) if isinstance(value, dict) else (None, None)
     if type(size) is not int or not 0 <= size <= MAX_WEIGHTS:
         raise CodecError(reason=f"{peer} sent no number of weights")

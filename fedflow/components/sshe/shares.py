@@ -41,7 +41,7 @@ GRADIENT_BITS: Final = 64
 
 _HALF: Final = 1 << (RING_BITS - 1)
 _MASK: Final = (1 << RING_BITS) - 1
-_BYTES: Final = RING_BITS // 8
+ELEMENT_BYTES: Final = RING_BITS // 8
 _COEFFICIENT_BITS: Final = 88  #: by which a combination's coefficients are scaled up, then down
 _ROWS_PER_BLOCK: Final = 16_384  #: rows of a matrix that are Python integers at a time
 
@@ -67,7 +67,7 @@ def center(values: Ring) -> Ring:
 
 def random_ring(count: int) -> Ring:
     """Return `count` uniform elements, from the operating system's generator."""
-    return _from_bytes(secrets.token_bytes(count * _BYTES))
+    return _from_bytes(secrets.token_bytes(count * ELEMENT_BYTES))
 
 
 def split(values: Ring) -> tuple[Ring, Ring]:
@@ -146,22 +146,32 @@ def inner(left: Ring, right: Ring) -> int:
     return centered(sum(a * b for a, b in zip(left, right, strict=True)))
 
 
-def to_bytes(values: Ring) -> bytes:
+def to_bytes(values: Iterable[int]) -> bytes:
     """Return the wire form: 24 bytes per element, little-endian, two's complement."""
-    return b"".join(int(v).to_bytes(_BYTES, "little", signed=True) for v in values)
+    return b"".join(int(v).to_bytes(ELEMENT_BYTES, "little", signed=True) for v in values)
+
+
+def to_rows(values: Ring) -> NDArray[np.uint8]:
+    """Return the wire form of elements, one per row of 24 bytes."""
+    return np.frombuffer(to_bytes(values), np.uint8).reshape(len(values), ELEMENT_BYTES)
+
+
+def from_rows(rows: NDArray[np.uint8]) -> Ring:
+    """Return the elements of what `to_rows` gave."""
+    return _from_bytes(rows.tobytes())
 
 
 def from_bytes(payload: object, *, count: int) -> Ring:
     """Return the `count` elements of a message. Raises: CodecError: it has not that form."""
-    if not isinstance(payload, bytes) or len(payload) != count * _BYTES:
+    if not isinstance(payload, bytes) or len(payload) != count * ELEMENT_BYTES:
         raise CodecError(reason=f"a message is not {count} shares")
     return _from_bytes(payload)
 
 
 def _from_bytes(payload: bytes) -> Ring:
     numbers = [
-        int.from_bytes(payload[i : i + _BYTES], "little", signed=True)
-        for i in range(0, len(payload), _BYTES)
+        int.from_bytes(payload[i : i + ELEMENT_BYTES], "little", signed=True)
+        for i in range(0, len(payload), ELEMENT_BYTES)
     ]
     return np.array(numbers, dtype=object)
 

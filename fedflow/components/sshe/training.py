@@ -21,12 +21,15 @@ from fedflow.components.linear.session import (
 )
 from fedflow.components.linear.share import Progress
 from fedflow.components.sshe.matmul import (
+    SLOT_BITS,
+    EncodedMatrix,
     column_products,
     element_products,
     encrypt,
     inner_product,
     open_inner,
     open_products,
+    own_column_products,
 )
 from fedflow.components.sshe.params import SSHEParams
 from fedflow.components.sshe.session import Session
@@ -44,7 +47,6 @@ from fedflow.components.sshe.shares import (
     inner,
     ring,
     to_bytes,
-    vector_matrix,
 )
 from fedflow.components.sshe.weights import LOSS_BITS, Weights, square_scale
 from fedflow.sdk import BadData, Role
@@ -130,9 +132,17 @@ class _Trainer:
             if not intercept:
                 return columns
             last = fixed.encode(ones, limit_bits=SAMPLE_LIMIT_BITS, what="sample weights")
-            return np.asfortranarray(np.column_stack((columns, last)))
+            return np.column_stack((columns, last))
 
-        self._matrix = encoded(data.features, np.ones(data.rows))
+        def placed(matrix: Ints, *, packed: bool) -> EncodedMatrix:
+            slots = session.peer_key.slots(SLOT_BITS)
+            return EncodedMatrix(
+                matrix, session.batches, slots=slots, packed=packed, workers=session.ctx.workers
+            )
+
+        self._matrix = placed(
+            encoded(data.features, np.ones(data.rows)), packed=not session.agreed.reveal_every_iter
+        )
         self._gradient_matrix = self._matrix  # each row times its sample weight
         self._samples: Ints | None = None
         if session.is_guest and session.agreed.weighted:
@@ -140,7 +150,8 @@ class _Trainer:
             self._samples = FixedPoint(bits=SAMPLE_BITS).encode(
                 samples, limit_bits=SAMPLE_LIMIT_BITS, what="sample weights"
             )
-            self._gradient_matrix = encoded(data.features * samples[:, None], samples)
+            weighted = encoded(data.features * samples[:, None], samples)
+            self._gradient_matrix = placed(weighted, packed=False)
         self._target: Ring | None = None
         if target is not None:
             _check_target(target)
@@ -171,19 +182,20 @@ class _Trainer:
         """Take one step, and return the own share of the batch's squared residuals and penalty."""
         session, weights = self._session, self._weights
         count = rows.stop - rows.start
-        residuals = weights.scores(self._features[rows], self._matrix[rows], tag=tag)
+        residuals = weights.scores(self._features[rows], self._matrix.batch(rows), tag=tag)
         if self._target is not None:
             residuals = center(residuals - self._target[rows])
         received, weighted = self._exchange(residuals, rows, tag=tag)
-        matrix = self._gradient_matrix[rows]
-        message, mask = column_products(session.peer_key, received, matrix)
+        workers = session.ctx.workers
+        matrix = self._gradient_matrix.batch(rows).columns
+        message, mask = column_products(workers, session.peer_key, received, matrix)
         session.send("gradient_product", message, tag=tag)
         loss = inner(residuals, residuals) + weights.penalty(count)
         loss += self._loss_products(residuals, received, count, tag=tag)
         # With sample weights the guest's own matrix has them, else the shares.
-        own = vector_matrix(residuals if session.is_guest else weighted, matrix)
+        own = own_column_products(workers, residuals if session.is_guest else weighted, matrix)
         product = session.recv("gradient_product", tag=tag)
-        opened = open_products(session.key, product, count=session.peer_size)
+        opened = open_products(workers, session.key, product, count=session.peer_size)
         scale = FEATURE_BITS + SCORE_BITS
         heavy = scale + (SAMPLE_BITS if session.agreed.weighted else 0)
         weights.step(
@@ -201,39 +213,40 @@ class _Trainer:
 
         The host's are weighted by the guest, which alone knows the weights.
         """
-        session = self._session
+        session, workers = self._session, self._session.ctx.workers
         if not session.agreed.weighted:
-            session.send("residual_share", encrypt(session.key, residuals), tag=tag)
+            session.send("residual_share", encrypt(workers, session.key, residuals), tag=tag)
             return session.recv("residual_share", tag=tag), residuals
         if not session.is_guest:
-            session.send("residual_share", encrypt(session.key, residuals), tag=tag)
+            session.send("residual_share", encrypt(workers, session.key, residuals), tag=tag)
             product = session.recv("weighted_residual", tag=tag)
-            weighted = open_products(session.key, product, count=len(residuals))
+            weighted = open_products(workers, session.key, product, count=len(residuals))
             return session.recv("residual_share", tag=tag), weighted
         received = session.recv("residual_share", tag=tag)
         if self._samples is None:
             raise CodecError(reason="sample weights were announced, but there are none")
         samples = self._samples[rows]
-        message, mask = element_products(session.peer_key, received, samples)
+        message, mask = element_products(workers, session.peer_key, received, samples)
         session.send("weighted_residual", message, tag=tag)
         weighted = center(residuals * samples.astype(object) + mask)
-        session.send("residual_share", encrypt(session.key, weighted), tag=tag)
+        session.send("residual_share", encrypt(workers, session.key, weighted), tag=tag)
         return received, weighted
 
     def _loss_products(self, residuals: Ring, received: object, rows: int, *, tag: str) -> int:
         """Return the own share of what the loss has of products of both parties' shares."""
-        session = self._session
+        session, workers = self._session, self._session.ctx.workers
         parts = self._weights.penalty_products(rows)
         if session.is_guest:
             doubled = center(2 * residuals)
-            message, share = inner_product(session.peer_key, [(received, doubled), *parts])
+            pairs = [(received, doubled), *parts]
+            message, share = inner_product(workers, session.peer_key, pairs)
             session.send("loss_product", message, tag=tag)
             if parts:
                 share += open_inner(session.key, session.recv("norm_product", tag=tag))
             return share
         share = 0
         if parts:
-            message, share = inner_product(session.peer_key, parts)
+            message, share = inner_product(workers, session.peer_key, parts)
             session.send("norm_product", message, tag=tag)
         return share + open_inner(session.key, session.recv("loss_product", tag=tag))
 
@@ -243,6 +256,7 @@ class _Trainer:
         Known weights: the host sends the square of its own part. Hidden ones: shares of the square.
         """
         session, tag = self._session, str(iteration)
+        workers = session.ctx.workers
         change = self._weights.change()
         limit = 2 * LOSS_LIMIT_BITS
         if isinstance(change, float):
@@ -252,11 +266,11 @@ class _Trainer:
         elif session.is_guest:
             received = session.recv("update_share", tag=tag)
             doubled = center(2 * change)
-            message, product = inner_product(session.peer_key, [(received, doubled)])
+            message, product = inner_product(workers, session.peer_key, [(received, doubled)])
             session.send("update_product", message, tag=tag)
             share = ring([inner(change, change) + product])
         else:
-            session.send("update_share", encrypt(session.key, change), tag=tag)
+            session.send("update_share", encrypt(workers, session.key, change), tag=tag)
             product = open_inner(session.key, session.recv("update_product", tag=tag))
             share = ring([inner(change, change) + product])
         if not session.is_guest:

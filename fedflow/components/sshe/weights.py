@@ -16,7 +16,13 @@ from fedflow.base.errors import CodecError
 from fedflow.components.crypto.fixed_point import scaled
 from fedflow.components.linear.optimizer import Optimizer
 from fedflow.components.linear.share import WeightShare
-from fedflow.components.sshe.matmul import encrypt, open_products, row_products
+from fedflow.components.sshe.matmul import (
+    BatchMatrix,
+    encrypt,
+    open_products,
+    own_row_products,
+    row_products,
+)
 from fedflow.components.sshe.params import SSHEParams
 from fedflow.components.sshe.session import Session
 from fedflow.components.sshe.shares import (
@@ -31,7 +37,6 @@ from fedflow.components.sshe.shares import (
     encode,
     from_bytes,
     inner,
-    matrix_vector,
     ring,
     rounded,
     split,
@@ -46,18 +51,17 @@ FINAL_LIMIT_BITS: Final = 40  #: final weights; what overflowed the ring is larg
 LOSS_BITS: Final = 2 * SCORE_BITS  #: scale of the shared sum of squared residuals
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Weights(Protocol):
     """One party's view of all weights."""
 
-    def scores(self, features: Floats, matrix: Ints, *, tag: str) -> Ring:
+    def scores(self, features: Floats, matrix: BatchMatrix, *, tag: str) -> Ring:
         """Return the own share of the rows' scores, at SCORE_BITS.
 
         Args:
             features: own columns, rows x columns.
-            matrix: the same encoded, with a column for the intercept if there is one.
+            matrix: the same as integers, with a column for the intercept if there is one.
         """
 
     def penalty(self, rows: int) -> int:
@@ -97,7 +101,7 @@ class KnownWeights:
             session.ctx.log.warning("the model's optimizer state does not fit: it starts afresh")
         self._marked = share.weights
 
-    def scores(self, features: Floats, matrix: Ints, *, tag: str) -> Ring:
+    def scores(self, features: Floats, matrix: BatchMatrix, *, tag: str) -> Ring:
         """See `Weights`. Raises: NotEncodable: a score is too large."""
         scores = self._share.scores(features)
         return encode(scores, scale=SCORE_BITS, limit_bits=SCORE_LIMIT_BITS, what="scores")
@@ -168,16 +172,18 @@ class HiddenWeights:
             return ring([0] * sizes[0]), ring([0] * sizes[1])
         return read_shares(found, sizes)
 
-    def scores(self, features: Floats, matrix: Ints, *, tag: str) -> Ring:
+    def scores(self, features: Floats, matrix: BatchMatrix, *, tag: str) -> Ring:
         """See `Weights`. Raises: CodecError."""
-        session = self._session
-        session.send("encrypted_share", encrypt(session.key, self._peer), tag=tag)
+        session, workers = self._session, self._session.ctx.workers
+        if matrix.packed is None:
+            raise ValueError("hidden weights need rows in groups")
+        session.send("encrypted_share", encrypt(workers, session.key, self._peer), tag=tag)
         self._encrypted = session.recv("encrypted_share", tag=tag)
-        message, mask = row_products(session.peer_key, self._encrypted, matrix)
+        message, mask = row_products(workers, session.peer_key, self._encrypted, matrix.packed)
         session.send("score_product", message, tag=tag)
-        local = matrix_vector(matrix, self._own)
+        local = own_row_products(workers, matrix.columns, self._own)
         product = session.recv("score_product", tag=tag)
-        opened = open_products(session.key, product, count=len(matrix))
+        opened = open_products(workers, session.key, product, count=matrix.packed.rows)
         return center(local + mask + opened)
 
     def penalty(self, rows: int) -> int:
@@ -286,7 +292,7 @@ class HiddenWeights:
         """
         session = self._session
         if session.is_guest:
-            session.send("final_weight", encrypt(session.key, self._peer))
+            session.send("final_weight", encrypt(session.ctx.workers, session.key, self._peer))
             shares = from_bytes(session.recv("final_share"), count=len(self._own))
             return self._opened(shares), []
         session.send("final_share", to_bytes(self._peer))

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from fedflow.components.binning.columns import per_column, values_of
+from fedflow.components.binning.columns import per_column
 from fedflow.components.binning.splitting import bin_numbers, quantile_points
 from fedflow.components.instances.reading import need_rows
 from fedflow.components.instances.stored import own_model
@@ -70,15 +70,19 @@ class PSI:
         expected, actual = _tables(ctx)
         missing = params.dense_missing_val
 
-        def measured(name: str) -> _Stability:
-            return _compare(
-                _with_missing(values_of(expected, name), missing),
-                _with_missing(values_of(actual, name), missing),
-                bins=params.max_bin_num,
-            )
+        names, bins = expected.schema.columns, params.max_bin_num
 
-        names = expected.schema.columns
-        found = dict(zip(names, per_column(ctx, names, measured, share=1.0), strict=True))
+        def before(name: str, values: Floats) -> tuple[Floats, Floats]:
+            return _expected(_with_missing(values, missing), bins=bins)
+
+        known = dict(zip(names, per_column(ctx, expected, before, names, share=0.5), strict=True))
+        points = {name: cuts for name, (cuts, _) in known.items()}
+
+        def after(name: str, values: Floats) -> Floats:
+            return _shares(_with_missing(values, missing), points[name])
+
+        shares = per_column(ctx, actual, after, names, share=0.5, start=0.5)
+        found = {name: _compare(*known[name], own) for name, own in zip(names, shares, strict=True)}
         scores = {name: stability.total for name, stability in found.items()}
         return Outputs(
             model=Model(
@@ -143,11 +147,16 @@ def _with_missing(values: Floats, missing: float | None) -> Floats:
     return values if missing is None else np.where(values == missing, np.nan, values)
 
 
-def _compare(expected: Floats, actual: Floats, *, bins: int) -> _Stability:
-    points = quantile_points(expected, bins)
+def _expected(values: Floats, *, bins: int) -> tuple[Floats, Floats]:
+    """Return split points of a column, and the shares of its rows per bin."""
+    points = quantile_points(values, bins)
     if points.size == 0:  # all values are missing: any that is there is in another bin
         points = np.array([np.inf])
-    before, after = _shares(expected, points), _shares(actual, points)
+    return points, _shares(values, points)
+
+
+def _compare(points: Floats, before: Floats, after: Floats) -> _Stability:
+    """Return how shares of rows per bin differ."""
     a, e = (np.where(shares == 0, EMPTY, shares) for shares in (after, before))
     return _Stability(points=points, expected=before, actual=after, psi=(a - e) * np.log(a / e))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from fedflow.components.instances.columns import chosen_columns
-from fedflow.components.instances.reading import numbers
+from fedflow.components.instances.reading import numbers, where_of
 from fedflow.components.statistics.describing import describe
 from fedflow.components.statistics.params import DataStatisticsParams
 from fedflow.sdk import BadData, BadParameter, Context, Model, Outputs, Table, component
@@ -74,12 +76,11 @@ class DataStatistics:
             raise BadData(where=f"table {table.name}", reason="has no columns to describe")
         if table.count == 0:
             raise BadData(where=f"table {table.name}", reason="has no rows")
+        work = describing(table, params.wanted, abnormal=params.abnormal, bias=params.bias)
         described = {}
-        for done, name in enumerate(columns, start=1):
-            described[name] = describe_column(
-                table, name, params.wanted, abnormal=params.abnormal, bias=params.bias
-            )
-            ctx.tracker.progress(done / len(columns))
+        for name, statistics in zip(columns, table.map_columns(work, columns), strict=True):
+            described[name] = statistics
+            ctx.tracker.progress(len(described) / len(columns))
         return Outputs(
             data=(table,), model=_model(params, columns, described), summary=dict(described)
         )
@@ -93,22 +94,24 @@ class DataStatistics:
         return [name for name in names if name in table.schema.columns]
 
 
-def describe_column(
+def describing(
     table: Table,
-    name: str,
     statistics: Sequence[str],
     *,
     abnormal: frozenset[float] = frozenset(),
     bias: bool = True,
-) -> dict[str, float | None]:
-    """Return `statistics` of one column, which is read alone.
+) -> Callable[[str, pa.ChunkedArray], dict[str, float | None]]:
+    """Return what makes `statistics` of a column of `table`, for `Table.map_columns`.
 
-    Raises: BadData: it is no number or has infinite values.
+    It raises BadData: the column is no number or has infinite values.
     """
-    where = f"table {table.namespace}.{table.name}"
-    column = table.read((name,)).column(name)
-    values = numbers(column, name=name, where=where, keep_missing=True)
-    return describe(values, statistics, abnormal=abnormal, bias=bias)
+    where = where_of(table)
+
+    def describe_column(name: str, column: pa.ChunkedArray) -> dict[str, float | None]:
+        values = numbers(column, name=name, where=where, keep_missing=True)
+        return describe(values, statistics, abnormal=abnormal, bias=bias)
+
+    return describe_column
 
 
 def _model(params: DataStatisticsParams, columns: Sequence[str], described: Described) -> Model:

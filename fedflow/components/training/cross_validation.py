@@ -27,6 +27,7 @@ from fedflow.components.instances.alignment import check_same_ids, checked_rows
 from fedflow.components.training.measures import record_measures
 from fedflow.components.training.nested import nested
 from fedflow.components.training.params import CallbackParam, CvParam
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import (
     BadData,
     Context,
@@ -72,7 +73,7 @@ def cross_validate(
     summary: dict[str, Any] = {"fold_num": param.n_splits}
     with history:
         for number, test in enumerate(_folds(ctx, param, table)):
-            parts = {} if table is None else _split(ctx, table, test)
+            parts = {} if table is None else _split(table, test)
             outputs = fit(
                 nested(
                     ctx,
@@ -123,22 +124,17 @@ def _folds(ctx: Context, param: CvParam, table: Table | None) -> Iterator[Rows]:
             yield rows
         return
     for number in range(param.n_splits):
-        told = ctx.federation.recv("test_sid", from_=ctx.only(Role.GUEST), tag=str(number))
+        told = wait_for(ctx, "test_sid", ctx.only(Role.GUEST), tag=str(number))
         count = table.count // param.n_splits + (number < table.count % param.n_splits)
         yield checked_rows(told, of=table.count, count=count, message="test_sid")
 
 
-def _split(ctx: Context, table: Table, test: Rows) -> dict[str, Table]:
+def _split(table: Table, test: Rows) -> dict[str, Table]:
     """Return new tables of the rows to train on and to measure on, in their order."""
     is_test = np.zeros(table.count, dtype=bool)
     is_test[test] = True
-    rows = table.read()
-    parts = {}
-    for part, chosen in zip(PARTS, (~is_test, is_test), strict=True):
-        with ctx.tables.create(table.schema) as writer:
-            writer.write(rows.filter(pa.array(chosen)))
-            parts[part] = writer.close()
-    return parts
+    chosen = (np.flatnonzero(~is_test), np.flatnonzero(is_test))
+    return {part: table.take(rows) for part, rows in zip(PARTS, chosen, strict=True)}
 
 
 def _inputs(parts: Mapping[str, Table]) -> Inputs:

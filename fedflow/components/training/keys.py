@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedflow.base.errors import BadParameter, CodecError
 from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.training.params import SAFE_KEY_BITS, EncryptParam
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Site
 
 
@@ -13,7 +14,7 @@ def receive_key(ctx: Context, *, from_: Site) -> PublicKey:
 
     Raises: as `parse_key`; PeerFailed.
     """
-    value = ctx.federation.recv("paillier_pubkey", from_=from_)
+    value = wait_for(ctx, "paillier_pubkey", from_)
     text = value.get("n") if isinstance(value, dict) else None
     return parse_key(text, ctx.params.encrypt_param)
 

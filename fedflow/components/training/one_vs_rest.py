@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from fedflow.base.errors import CodecError
 from fedflow.components.training.nested import TaggedTracker, nested
+from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
 
 MAX_CLASSES = 1000  #: so that a wrong label column does not start a training per row
@@ -27,7 +28,7 @@ def agree_on_classes(ctx: Context, count: int | None) -> int:
         others = (*ctx.sites_of(Role.HOST), *ctx.sites_of(Role.ARBITER))
         ctx.federation.send("classes", {"count": count}, to=others)
         return count
-    told = ctx.federation.recv("classes", from_=ctx.only(Role.GUEST))
+    told = wait_for(ctx, "classes", ctx.only(Role.GUEST))
     number = told.get("count") if isinstance(told, dict) else None
     if type(number) is not int or not 2 <= number <= MAX_CLASSES:
         raise CodecError(reason="classes: not a possible number")

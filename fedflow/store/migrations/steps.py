@@ -18,6 +18,11 @@ from fedflow.store.migrations import (
     m0009_events,
     m0010_servers,
     m0011_submits,
+    m0012_storages,
+    m0013_engines,
+    m0014_accounts,
+    m0015_job_tags,
+    m0016_table_lists,
 )
 from fedflow.store.schema import Schema
 
@@ -43,4 +48,9 @@ STEPS: Final[tuple[Step, ...]] = (
     Step(number=9, name="events", up=m0009_events.up),
     Step(number=10, name="servers", up=m0010_servers.up),
     Step(number=11, name="submits", up=m0011_submits.up),
+    Step(number=12, name="storages", up=m0012_storages.up),
+    Step(number=13, name="engines", up=m0013_engines.up),
+    Step(number=14, name="accounts", up=m0014_accounts.up),
+    Step(number=15, name="job_tags", up=m0015_job_tags.up),
+    Step(number=16, name="table_lists", up=m0016_table_lists.up),
 )

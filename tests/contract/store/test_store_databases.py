@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from fedflow.base.errors import BadRequest, SchemaTooNew, StoreUnavailable
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.history import EventFilter
 from fedflow.domain.records import JobFilter, Moved, Order, ScheduledSite, TaskFilter
+from fedflow.domain.resources import Amount
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 from fedflow.store.codec import to_json
@@ -201,6 +203,7 @@ def test_a_store_of_every_released_version_opens_with_its_data(tmp_path, make, d
     with store.transaction() as tx:
         job = tx.jobs.get(make.job_key())
         assert (job.status, job.description, job.in_use) == (JobStatus.RUNNING, "Grüße 🦊", True)
+        assert job.engine == "local"
         assert tx.engines.get("local").remaining_cores == 6
         assert [t.key.component for t in tx.tasks.find(TaskFilter())] == ["b", "a"]
         assert tx.tasks.live()[0].handle.pid == 4711
@@ -221,7 +224,29 @@ def test_a_store_of_every_released_version_opens_with_its_data(tmp_path, make, d
         assert tx.tables.get("ns", "t") == make.table()
         moved = tx.jobs.move(job.key, JobEvent.SUCCEEDED, seen=JobStatus.RUNNING, now_ms=9000)
         assert moved == Moved(JobStatus.SUCCESS)
-        assert tx.jobs.return_cores(job.key, "local", now_ms=9000)
+        assert tx.jobs.return_cores(job.key, now_ms=9000)
+        assert tx.engines.get("local").remaining_cores == 8
+    store.close()
+
+
+@pytest.mark.parametrize("dump", sorted(DATA.glob("store_v*.sql")), ids=lambda path: path.stem)
+def test_a_share_of_before_there_were_engines_is_of_the_servers_machine(tmp_path, make, dump):
+    """It held nothing yet, so that nothing said whose cores it would get."""
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(dump.read_text(encoding="utf-8"))
+        connection.execute("UPDATE t_job SET f_engine_name = NULL, f_resource_in_use = 0")
+    connection.close()
+    store = open_sqlite(path)
+    with store.transaction() as tx:
+        tx.engines.put(ENGINE, 8, now_ms=9000)
+        job = tx.jobs.get(make.job_key())
+        assert job.engine == ENGINE
+        assert tx.jobs.take_cores(job.key, now_ms=9000)
+        assert tx.engines.get(ENGINE).remaining_cores == 8 - job.cores
+        assert tx.jobs.return_cores(job.key, now_ms=9001)
+        assert tx.engines.get(ENGINE).remaining_cores == 8
+        assert tx.queue.first(Amount(cores=99), 9999, limit=9) == []
     store.close()
 
 
@@ -284,11 +309,11 @@ def test_a_full_disk_undoes_the_transaction_and_says_so(tmp_path, make):
     pages = database._connection().execute("PRAGMA page_count").fetchone()[0]
     database._connection().execute(f"PRAGMA max_page_count = {pages + 5}")
     with pytest.raises(StoreUnavailable, match="disk is full"), store.transaction() as tx:
-        tx.engines.put("local", 1, now_ms=1)
+        tx.engines.put(ENGINE, 1, now_ms=1)
         tx.jobs.add(make.job(dsl="x" * 1_000_000))
     with store.transaction() as tx:
-        assert tx.engines.get("local") is None
-        tx.engines.put("local", 2, now_ms=1)
+        assert tx.engines.get(ENGINE) is None
+        tx.engines.put(ENGINE, 2, now_ms=1)
     store.close()
 
 
@@ -352,7 +377,7 @@ def _target(fd):
 def test_two_stores_on_one_file_wait_for_each_other(tmp_path, make):
     stores = [open_sqlite(tmp_path / "x.db") for _ in range(2)]
     with stores[0].transaction() as tx:
-        tx.engines.put("local", 3, now_ms=1)
+        tx.engines.put(ENGINE, 3, now_ms=1)
         for i in range(20):
             tx.jobs.add(make.job(f"j{i}", cores=1))
     taken = []
@@ -360,9 +385,9 @@ def test_two_stores_on_one_file_wait_for_each_other(tmp_path, make):
     def work(store):
         for i in range(20):
             with store.transaction() as tx:
-                if tx.jobs.take_cores(make.job_key(f"j{i}"), "local", now_ms=1):
+                if tx.jobs.take_cores(make.job_key(f"j{i}"), now_ms=1):
                     taken.append(i)
-                    tx.jobs.return_cores(make.job_key(f"j{i}"), "local", now_ms=1)
+                    tx.jobs.return_cores(make.job_key(f"j{i}"), now_ms=1)
 
     threads = [threading.Thread(target=work, args=(s,)) for s in stores]
     for thread in threads:
@@ -371,7 +396,7 @@ def test_two_stores_on_one_file_wait_for_each_other(tmp_path, make):
         thread.join(20)
     assert len(taken) == 40
     with stores[0].read() as tx:
-        assert tx.engines.get("local").remaining_cores == 3
+        assert tx.engines.get(ENGINE).remaining_cores == 3
     for store in stores:
         store.close()
 
@@ -426,10 +451,10 @@ def test_a_wrong_password_is_told_without_it(mysql):
 @pytest.mark.mysql
 def test_a_connection_that_the_server_closed_is_replaced(mysql, mysql_store, make):
     with mysql_store.transaction() as tx:
-        tx.engines.put("local", 1, now_ms=1)
+        tx.engines.put(ENGINE, 1, now_ms=1)
     _kill_all(mysql)
     with mysql_store.read() as tx:
-        assert tx.engines.get("local") is not None
+        assert tx.engines.get(ENGINE) is not None
 
 
 @pytest.mark.mysql

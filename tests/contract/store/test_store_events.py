@@ -12,6 +12,7 @@ import pytest
 
 import fedflow.store
 from fedflow.domain import history
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.history import Event, EventFilter, Subject
 from fedflow.domain.records import ScheduledSite
 from fedflow.domain.schedule import SitePhase, StopRequest
@@ -41,7 +42,7 @@ def schedule(store, make):
     events.
     """
     with store.transaction() as tx:
-        tx.engines.put("e", 8, now_ms=1)
+        tx.engines.put(ENGINE, 8, now_ms=1)
         tx.schedules.add(make.schedule())
         tx.jobs.add(make.job())
         tx.tasks.add([make.task()])
@@ -103,7 +104,7 @@ MOVES = {
         ("share", "", "guest-9999", "", ""),
     ),
     "jobs.take_cores": (
-        lambda tx, m: tx.jobs.take_cores(m.job_key(), "e", **NOW),
+        lambda tx, m: tx.jobs.take_cores(m.job_key(), **NOW),
         ("cores", "", "guest-9999", "free", "held"),
     ),
     "tasks.add": (
@@ -224,8 +225,8 @@ def _ask_in_vain(store, make, *, now_ms):
         with store.transaction() as tx:
             site = ScheduledSite(site=make.host, phase=new, reason=reason)
             assert tx.schedules.set_site("j1", site, seen=old, now_ms=now_ms)
-            tx.jobs.take_cores(make.job_key(), "e", now_ms=now_ms)
-            tx.jobs.return_cores(make.job_key(), "e", now_ms=now_ms)
+            tx.jobs.take_cores(make.job_key(), now_ms=now_ms)
+            tx.jobs.return_cores(make.job_key(), now_ms=now_ms)
 
 
 def test_a_job_that_asks_in_vain_again_and_again_does_not_fill_its_history(schedule, make):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from fedflow.base.errors import IllegalMove
+from fedflow.base.ids import PartyId
+from fedflow.domain.engines import SPARK
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.records import JobFilter, Moved, Stale
-from fedflow.domain.site import Role
+from fedflow.domain.resources import Amount
+from fedflow.domain.schedule import SitePhase
+from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobEvent, JobStatus
 
 
@@ -111,16 +117,16 @@ def test_jobs_are_found_newest_first_and_counted_whatever_the_page(store, make):
 
 def test_unfinished_jobs_are_those_that_run_or_hold_cores(store, make):
     with store.transaction() as tx:
-        tx.engines.put("local", 8, now_ms=1)
+        tx.engines.put(ENGINE, 8, now_ms=1)
         tx.jobs.add(make.job("late", created_ms=5))
         tx.jobs.add(make.job("early", created_ms=1, status=JobStatus.RUNNING))
         tx.jobs.add(make.job("done", status=JobStatus.SUCCESS))
         tx.jobs.add(make.job("holds", created_ms=3, status=JobStatus.FAILED))
-        tx.jobs.take_cores(make.job_key("holds"), "local", now_ms=2)
+        tx.jobs.take_cores(make.job_key("holds"), now_ms=2)
     with store.read() as tx:
         assert [j.key.job_id for j in tx.jobs.unfinished()] == ["early", "holds", "late"]
     with store.transaction() as tx:
-        tx.jobs.return_cores(make.job_key("holds"), "local", now_ms=2)
+        tx.jobs.return_cores(make.job_key("holds"), now_ms=2)
         assert [j.key.job_id for j in tx.jobs.unfinished()] == ["early", "late"]
 
 
@@ -130,56 +136,170 @@ def test_unfinished_jobs_are_those_that_run_or_hold_cores(store, make):
 def test_cores_are_taken_and_returned_once(store, make):
     key = make.job_key()
     with store.transaction() as tx:
-        tx.engines.put("local", 3, now_ms=1)
+        tx.engines.put(ENGINE, 3, now_ms=1)
         tx.jobs.add(make.job(cores=2))
         tx.jobs.add(make.job("j2", cores=2))
-        assert not tx.jobs.return_cores(key, "local", now_ms=5)
-        assert tx.jobs.take_cores(key, "local", now_ms=10)
-        assert tx.jobs.take_cores(key, "local", now_ms=11)
-        assert tx.engines.get("local").remaining_cores == 1
+        assert not tx.jobs.return_cores(key, now_ms=5)
+        assert tx.jobs.take_cores(key, now_ms=10)
+        assert tx.jobs.take_cores(key, now_ms=11)
+        assert tx.engines.get(ENGINE).remaining_cores == 1
         assert (tx.jobs.get(key).in_use, tx.jobs.get(key).applied_ms) == (True, 10)
-        assert not tx.jobs.take_cores(make.job_key("j2"), "local", now_ms=12)
+        assert not tx.jobs.take_cores(make.job_key("j2"), now_ms=12)
         assert not tx.jobs.get(make.job_key("j2")).in_use
-        assert tx.jobs.return_cores(key, "local", now_ms=13)
-        assert not tx.jobs.return_cores(key, "local", now_ms=14)
-        assert tx.engines.get("local").remaining_cores == 3
+        assert tx.jobs.return_cores(key, now_ms=13)
+        assert not tx.jobs.return_cores(key, now_ms=14)
+        assert tx.engines.get(ENGINE).remaining_cores == 3
         assert (tx.jobs.get(key).in_use, tx.jobs.get(key).returned_ms) == (False, 13)
-        assert tx.jobs.take_cores(make.job_key("j2"), "local", now_ms=15)
+        assert tx.jobs.take_cores(make.job_key("j2"), now_ms=15)
 
 
 def test_cores_of_an_unknown_job_or_engine_cannot_be_taken(store, make):
     with store.transaction() as tx:
         tx.jobs.add(make.job(cores=1))
         tx.jobs.add(make.job("free", cores=0))
-        assert not tx.jobs.take_cores(make.job_key(), "nowhere", now_ms=1)
-        assert not tx.jobs.take_cores(make.job_key("none"), "nowhere", now_ms=1)
-        assert tx.jobs.take_cores(make.job_key("free"), "nowhere", now_ms=1)
-        assert tx.jobs.return_cores(make.job_key("free"), "nowhere", now_ms=1)
+        assert not tx.jobs.take_cores(make.job_key(), now_ms=1)
+        assert not tx.jobs.take_cores(make.job_key("none"), now_ms=1)
+        assert tx.jobs.take_cores(make.job_key("free"), now_ms=1)
+        assert tx.jobs.return_cores(make.job_key("free"), now_ms=1)
 
 
 def test_a_new_total_changes_what_is_free_by_the_difference(store, make):
     with store.transaction() as tx:
-        tx.engines.put("local", 4, now_ms=1)
+        tx.engines.put(ENGINE, 4, now_ms=1)
         tx.jobs.add(make.job(cores=3))
-        tx.jobs.take_cores(make.job_key(), "local", now_ms=1)
-        tx.engines.put("local", 6, now_ms=2)
-        assert tx.engines.get("local").remaining_cores == 3
-        tx.engines.put("local", 6, now_ms=2)
-        tx.engines.put("local", 2, now_ms=2)
-        assert (tx.engines.get("local").cores, tx.engines.get("local").remaining_cores) == (2, -1)
-        tx.jobs.return_cores(make.job_key(), "local", now_ms=3)
-        assert tx.engines.get("local").remaining_cores == 2
+        tx.jobs.take_cores(make.job_key(), now_ms=1)
+        tx.engines.put(ENGINE, 6, now_ms=2)
+        assert tx.engines.get(ENGINE).remaining_cores == 3
+        tx.engines.put(ENGINE, 6, now_ms=2)
+        tx.engines.put(ENGINE, 2, now_ms=2)
+        assert (tx.engines.get(ENGINE).cores, tx.engines.get(ENGINE).remaining_cores) == (2, -1)
+        tx.jobs.return_cores(make.job_key(), now_ms=3)
+        assert tx.engines.get(ENGINE).remaining_cores == 2
 
 
-def test_cores_go_back_to_the_engine_that_they_were_taken_from(store, make):
+def test_cores_are_taken_from_the_engine_of_the_share_and_go_back_to_it(store, make):
     with store.transaction() as tx:
-        tx.engines.put("old", 4, now_ms=1)
-        tx.engines.put("new", 4, now_ms=1)
-        tx.jobs.add(make.job(cores=3))
-        tx.jobs.take_cores(make.job_key(), "old", now_ms=1)
-        tx.jobs.return_cores(make.job_key(), "new", now_ms=2)
-        assert tx.engines.get("old").remaining_cores == 4
-        assert tx.engines.get("new").remaining_cores == 4
+        tx.engines.put(ENGINE, 4, now_ms=1)
+        tx.engines.put(SPARK, 4, now_ms=1)
+        tx.jobs.add(make.job(cores=3, engine=SPARK))
+        assert tx.jobs.get(make.job_key()).engine == SPARK
+        assert tx.jobs.take_cores(make.job_key(), now_ms=1)
+        assert tx.engines.get(SPARK).remaining_cores == 1
+        assert tx.engines.get(ENGINE).remaining_cores == 4
+        assert tx.jobs.return_cores(make.job_key(), now_ms=2)
+        assert tx.engines.get(SPARK).remaining_cores == 4
+        assert tx.engines.get(ENGINE).remaining_cores == 4
+
+
+@pytest.mark.parametrize("lacking", [ENGINE, SPARK])
+def test_a_job_takes_nothing_of_one_engine_while_it_lacks_another_here(store, make, lacking):
+    """Else two jobs with shares on both could each hold one, and wait for the other for ever."""
+    shares = {make.guest: SPARK, make.host: ENGINE}
+    with store.transaction() as tx:
+        for engine in (ENGINE, SPARK):
+            tx.engines.put(engine, 1 if engine == lacking else 2, now_ms=1)
+        for site, engine in shares.items():
+            tx.jobs.add(make.job(site=site, cores=2, engine=engine))
+        assert not any(tx.jobs.take_cores(make.job_key(site=s), now_ms=1) for s in shares)
+        tx.engines.put(lacking, 2, now_ms=1)
+        assert all(tx.jobs.take_cores(make.job_key(site=s), now_ms=1) for s in shares)
+
+
+def test_threads_with_shares_on_two_engines_never_hold_one_each(store, make):
+    """Six jobs, each with one share on either engine, which hold one job at a time."""
+    shares = [(make.guest, SPARK), (make.host, ENGINE)]
+    done = []
+    with store.transaction() as tx:
+        for engine in (ENGINE, SPARK):
+            tx.engines.put(engine, 2, now_ms=1)
+        for i in range(6):
+            for site, engine in shares if i % 2 else [(make.guest, ENGINE), (make.host, SPARK)]:
+                tx.jobs.add(make.job(f"j{i}", site=site, cores=2, engine=engine))
+
+    def work(i):
+        keys = [make.job_key(f"j{i}", site) for site in (make.guest, make.host)]
+        for _ in range(60):
+            with store.transaction() as tx:
+                if not tx.jobs.take_cores(keys[0], now_ms=1):
+                    continue
+            with store.transaction() as tx:  # nobody else has got the other one meanwhile
+                assert tx.jobs.take_cores(keys[1], now_ms=1)
+            for key in keys:
+                with store.transaction() as tx:
+                    assert tx.jobs.return_cores(key, now_ms=1)
+            done.append(i)
+            return
+
+    _race(6, work)
+    assert done
+    with store.read() as tx:
+        assert [tx.engines.get(e).remaining_cores for e in (ENGINE, SPARK)] == [2, 2]
+
+
+def test_only_shares_on_the_same_engine_must_fit_into_it_together(store, make):
+    """Guest on Spark, two hosts here: the hosts need 4 of 4 cores together, the guest 4 of 4."""
+    sites = {make.guest: SPARK, make.host: ENGINE, Site(Role.HOST, PartyId("7")): ENGINE}
+    with store.transaction() as tx:
+        tx.engines.put(ENGINE, 4, now_ms=1)
+        tx.engines.put(SPARK, 4, now_ms=1)
+        for site, engine in sites.items():
+            cores = 4 if engine == SPARK else 2
+            tx.jobs.add(make.job(site=site, cores=cores, engine=engine))
+        assert all(tx.jobs.take_cores(make.job_key(site=site), now_ms=1) for site in sites)
+        assert tx.engines.get(SPARK).remaining_cores == 0
+        assert tx.engines.get(ENGINE).remaining_cores == 0
+
+
+def test_a_rerun_may_go_to_another_engine(store, make):
+    ended = make.job(status=JobStatus.FAILED, engine=SPARK)
+    again = {"seen": JobStatus.FAILED, "conf": {}, "parameters": {}, "cores": 1, "now_ms": 2}
+    with store.transaction() as tx:
+        tx.jobs.add(ended)
+        tx.jobs.reopen(ended.key, epoch=1, **again)
+        assert tx.jobs.get(ended.key).engine == SPARK
+        tx.jobs.move(ended.key, JobEvent.FAILED, seen=JobStatus.WAITING, now_ms=3)
+        tx.jobs.reopen(ended.key, epoch=2, engine=ENGINE, **again)
+        assert tx.jobs.get(ended.key).engine == ENGINE
+
+
+def test_the_queue_counts_each_engine_for_itself(store, make):
+    with store.transaction() as tx:
+        for job_id, need in (
+            ("here", Amount(cores=2)),
+            ("there", Amount(spark=2)),
+            ("both", Amount(cores=2, spark=2)),
+        ):
+            tx.schedules.add(make.schedule(job_id, status=JobStatus.WAITING))
+            tx.queue.enter(job_id, need, queued_ms=1, deadline_ms=9, look_ms=9)
+
+        def fitting(**free):
+            return {job.job_id for job in tx.queue.first(Amount(**free), 5, limit=9)}
+
+        assert tx.queue.get("both").need == Amount(cores=2, spark=2)
+        assert fitting(cores=2) == {"here"}
+        assert fitting(spark=2) == {"there"}
+        assert fitting(cores=2, spark=2) == {"here", "there", "both"}
+        assert fitting(cores=9, spark=1) == {"here"}
+
+
+def test_a_claim_and_a_grant_tell_the_engine(store, make):
+    with store.transaction() as tx:
+        tx.engines.put(ENGINE, 4, now_ms=1)
+        tx.engines.put(SPARK, 4, now_ms=1)
+        tx.schedules.add(make.schedule(status=JobStatus.WAITING))
+        site = tx.schedules.get("j1").sites[0]
+        tx.schedules.set_site(
+            "j1", replace(site, phase=SitePhase.APPLYING), seen=site.phase, now_ms=1
+        )
+        tx.queue.enter("j1", Amount(cores=2, spark=3), queued_ms=1, deadline_ms=9, look_ms=9)
+        tx.jobs.add(make.job(site=make.guest, cores=3, memory=5, engine=SPARK, queued_ms=1))
+        tx.jobs.add(make.job(site=make.host, cores=2, memory=5, queued_ms=1))
+        tx.queue.deny(make.job_key(), now_ms=5)
+        (claim,) = tx.queue.claims(asked_since_ms=5, queued_before_ms=2)
+        assert claim.need == Amount(cores=2, memory=5, spark=3)
+        tx.jobs.take_cores(make.job_key(site=make.guest), now_ms=6)
+        (asking,) = tx.queue.under_way()
+        assert asking.need == Amount(cores=2)
 
 
 def _race(workers, work):
@@ -206,7 +326,7 @@ def _race(workers, work):
 def test_threads_that_race_for_cores_never_take_more_than_there_are(store, make):
     jobs, rounds = 6, 8
     with store.transaction() as tx:
-        tx.engines.put("local", 5, now_ms=1)
+        tx.engines.put(ENGINE, 5, now_ms=1)
         for i in range(jobs):
             tx.jobs.add(make.job(f"j{i}", cores=2))
     held, free = [], []
@@ -215,35 +335,35 @@ def test_threads_that_race_for_cores_never_take_more_than_there_are(store, make)
         key = make.job_key(f"j{i}")
         for _ in range(rounds):
             with store.transaction() as tx:
-                if tx.jobs.take_cores(key, "local", now_ms=1):
+                if tx.jobs.take_cores(key, now_ms=1):
                     held.append(i)
             with store.read() as tx:
-                free.append(tx.engines.get("local").remaining_cores)
+                free.append(tx.engines.get(ENGINE).remaining_cores)
             with store.transaction() as tx:
-                tx.jobs.return_cores(key, "local", now_ms=1)
+                tx.jobs.return_cores(key, now_ms=1)
 
     _race(jobs, work)
     assert held
     assert set(free) <= {1, 3, 5}
     with store.read() as tx:
-        assert tx.engines.get("local").remaining_cores == 5
+        assert tx.engines.get(ENGINE).remaining_cores == 5
         assert not any(tx.jobs.get(make.job_key(f"j{i}")).in_use for i in range(jobs))
 
 
 def test_of_threads_that_race_to_take_the_same_jobs_cores_the_engine_pays_once(store, make):
     with store.transaction() as tx:
-        tx.engines.put("local", 9, now_ms=1)
+        tx.engines.put(ENGINE, 9, now_ms=1)
         tx.jobs.add(make.job(cores=2))
     answers = []
 
     def work(i):
         with store.transaction() as tx:
-            answers.append(tx.jobs.take_cores(make.job_key(), "local", now_ms=i))
+            answers.append(tx.jobs.take_cores(make.job_key(), now_ms=i))
 
     _race(6, work)
     assert answers == [True] * 6
     with store.read() as tx:
-        assert tx.engines.get("local").remaining_cores == 7
+        assert tx.engines.get(ENGINE).remaining_cores == 7
 
 
 def test_of_threads_that_race_to_move_a_job_exactly_one_wins(store, make):
@@ -300,11 +420,11 @@ def test_an_ended_job_is_reopened_as_new_but_keeps_what_people_wrote(store, make
 def test_a_job_that_holds_cores_or_has_moved_on_is_not_reopened(store, make):
     again = {"epoch": 1, "conf": {}, "parameters": {}, "cores": 1, "now_ms": 9}
     with store.transaction() as tx:
-        tx.engines.put("local", 8, now_ms=1)
+        tx.engines.put(ENGINE, 8, now_ms=1)
         tx.jobs.add(make.job(status=JobStatus.FAILED))
         key = make.job_key()
         assert tx.jobs.reopen(key, seen=JobStatus.SUCCESS, **again) == Stale()
-        tx.jobs.take_cores(key, "local", now_ms=2)
+        tx.jobs.take_cores(key, now_ms=2)
         assert tx.jobs.reopen(key, seen=JobStatus.FAILED, **again) == Stale()
         with pytest.raises(IllegalMove):
             tx.jobs.reopen(key, seen=JobStatus.RUNNING, **again)

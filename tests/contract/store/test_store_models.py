@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from fedflow.base.ids import PartyId
+from fedflow.domain.model_lists import ModelKind, ModelList, line_of
 from fedflow.domain.models import (
     Checkpoint,
     ModelComponent,
@@ -16,7 +18,7 @@ from fedflow.domain.models import (
     ModelVersion,
     part_of,
 )
-from fedflow.domain.site import Role
+from fedflow.domain.site import Role, Site
 
 MODEL_ID = "arbiter-10000#guest-9999#host-10000#model"
 
@@ -249,3 +251,84 @@ def test_an_error_undoes_models_and_tags(store, key, version):
         assert [c.step_index for c in tx.models.checkpoints(key)] == [1]
         assert [t.name for t in tx.model_tags.find()] == ["a"]
         assert tx.model_tags.versions("a") == []
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listed(store, key, version):
+    """Three versions of one share, one of another site, and one that cannot be used yet."""
+    child = replace(
+        version,
+        key=replace(key, model_version="j2"),
+        parent=False,
+        parent_info={"parent_model_id": MODEL_ID, "parent_model_version": "j1"},
+        created_ms=20,
+    )
+    imported = replace(version, key=replace(key, model_version="j%3"), imported=True, created_ms=30)
+    host = replace(version, key=replace(key, site=Site(Role.HOST, PartyId("10000"))), created_ms=5)
+    unready = replace(child, key=replace(key, model_version="j4"), ready=False)
+    with store.transaction() as tx:
+        for one in (version, child, imported, host, unready):
+            tx.models.put(one)
+        tx.models.put_component(component(key))
+        tx.models.put_component(component(child.key, "b", module="Step"))
+        tx.model_tags.create("good", "", now_ms=1)
+        tx.model_tags.create("best", "", now_ms=1)
+        tx.model_tags.attach("good", "j1", now_ms=1)
+        tx.model_tags.attach("best", "j1", now_ms=1)
+        tx.model_tags.attach("good", "j%3", now_ms=1)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("filters", "versions"),
+    [
+        ({}, ["j%3", "j2", "j1", "j1"]),
+        ({"text": "%"}, ["j%3"]),
+        ({"text": "arbiter-10000#"}, ["j%3", "j2", "j1", "j1"]),
+        ({"text": "nobody"}, []),
+        ({"role": Role.HOST}, ["j1"]),
+        ({"party_id": "9999"}, ["j%3", "j2", "j1"]),
+        ({"kind": ModelKind.TRAINED}, ["j1", "j1"]),
+        ({"kind": ModelKind.DEPLOYED}, ["j2"]),
+        ({"kind": ModelKind.IMPORTED}, ["j%3"]),
+        ({"module": "Step"}, ["j2"]),
+        ({"module": "HeteroLR", "role": Role.GUEST}, ["j1"]),
+        ({"tag": "good"}, ["j%3", "j1", "j1"]),
+        ({"tag": "none"}, []),
+        ({"model_id": "other"}, []),
+        ({"child_of": "j1"}, ["j2"]),
+        ({"child_of": "j"}, []),
+    ],
+)
+def test_lists_of_versions_are_filtered_and_counted(listed, filters, versions):
+    with listed.read() as tx:
+        which = ModelList(**filters)
+        assert [line.key.model_version for line in tx.model_lists.page(which)] == versions
+        assert tx.model_lists.count(which) == len(versions)
+
+
+def test_a_page_of_versions_is_a_part_of_the_list(listed):
+    with listed.read() as tx:
+        page = tx.model_lists.page(ModelList(limit=2, offset=1))
+    assert [line.key.model_version for line in page] == ["j2", "j1"]
+    assert page[0].parent_version == "j1"
+    assert (page[0].kind, page[1].kind) == (ModelKind.DEPLOYED, ModelKind.TRAINED)
+    assert page[1].size_bytes == 2**40
+    assert page[1].roles == {"guest": ["9999"], "host": ["10000"]}
+
+
+def test_a_row_of_a_list_says_what_the_version_says(listed, key):
+    with listed.read() as tx:
+        found = tx.models.get(key)
+        assert line_of(found) in tx.model_lists.page(ModelList())
+
+
+def test_tags_and_modules_of_lists_are_asked_for_at_once(listed):
+    with listed.read() as tx:
+        tags = tx.model_lists.tags(["j1", "j2", "j%3"])
+        assert tags == {"j1": ("best", "good"), "j%3": ("good",)}
+        assert tx.model_lists.tags([]) == {}
+        assert tx.model_lists.modules() == ["HeteroLR", "Step"]

@@ -165,3 +165,28 @@ def test_metrics_of_an_older_attempt_can_be_asked_for_and_all_be_dropped(store, 
         assert tx.tracking.metrics("j1", "a", make.guest) == []
         assert tx.tracking.drop_metrics("j1", None, make.host) == 0
         assert tx.tracking.drop_metrics("j1", None, make.guest) == 1
+
+
+def test_the_mark_of_an_attempts_metrics_grows_with_every_point_and_is_its_own(store, make):
+    key, other = make.task_key(version=1), make.task_key(version=2)
+    with store.transaction() as tx:
+        assert tx.tracking.metric_mark(key) == 0
+        tx.tracking.add_metric(key, Metric(namespace="n", name="m", points=((0, 1),)), now_ms=1)
+        first = tx.tracking.metric_mark(key)
+        assert first > 0
+        tx.tracking.add_metric(key, Metric(namespace="n", name="m", points=((1, 1),)), now_ms=2)
+        second = tx.tracking.metric_mark(key)
+        assert second > first
+        tx.tracking.add_metric(other, Metric(namespace="n", name="m", points=((0, 1),)), now_ms=3)
+        assert tx.tracking.metric_mark(key) == second
+        assert tx.tracking.metric_mark(make.task_key(version=3)) == 0
+
+
+def test_the_summary_of_an_older_attempt_can_be_asked_for(store, make):
+    with store.transaction() as tx:
+        assert tx.tracking.summary("j1", "a", make.guest) is None
+        for version in (1, 0):
+            tx.tracking.put_summary(make.task_key(version=version), {"of": version}, now_ms=1)
+        assert tx.tracking.summary("j1", "a", make.guest) == {"of": 1}
+        assert tx.tracking.summary("j1", "a", make.guest, version=0) == {"of": 0}
+        assert tx.tracking.summary("j1", "a", make.guest, version=7) is None

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from fedflow.base.errors import IllegalMove, StoreUnavailable
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.records import Metric, Reply
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 
@@ -19,7 +20,7 @@ class Oops(Exception):
 def test_an_exception_undoes_every_kind_of_write(store, make):
     key = make.task_key()
     with store.transaction() as tx:
-        tx.engines.put("local", 8, now_ms=1)
+        tx.engines.put(ENGINE, 8, now_ms=1)
         tx.jobs.add(make.job())
         tx.tasks.add([make.task(key)])
         tx.schedules.add(make.schedule())
@@ -31,9 +32,9 @@ def test_an_exception_undoes_every_kind_of_write(store, make):
         tx.tables.put(make.table())
     before = _everything(store, make)
     with pytest.raises(Oops), store.transaction() as tx:
-        tx.engines.put("local", 4, now_ms=2)
+        tx.engines.put(ENGINE, 4, now_ms=2)
         tx.engines.put("other", 4, now_ms=2)
-        tx.jobs.take_cores(make.job_key(), "local", now_ms=2)
+        tx.jobs.take_cores(make.job_key(), now_ms=2)
         tx.jobs.move(make.job_key(), JobEvent.STARTED, seen=JobStatus.WAITING, now_ms=2)
         tx.jobs.add(make.job("j9"))
         tx.tasks.set_launch(key, "launch", "token", seen=None, now_ms=2)
@@ -65,7 +66,7 @@ def _everything(store, make):
     with store.read() as tx:
         site = make.guest
         return (
-            tx.engines.get("local"), tx.engines.get("other"), tx.jobs.get(make.job_key()),
+            tx.engines.get(ENGINE), tx.engines.get("other"), tx.jobs.get(make.job_key()),
             tx.jobs.unfinished(), tx.tasks.get(make.task_key()), tx.tasks.live(),
             tx.schedules.get("j1"), tx.schedules.get("j2"), tx.schedules.active(),
             tx.outbox.heads("10000", now_ms=9999, skip=frozenset(), limit=9), tx.outbox.size(),
@@ -112,19 +113,19 @@ def test_a_second_transaction_inside_one_is_refused(store):
             with outer(), pytest.raises(RuntimeError, match="open already"), inner():
                 pass
     with store.transaction() as tx:
-        tx.engines.put("local", 1, now_ms=1)
+        tx.engines.put(ENGINE, 1, now_ms=1)
 
 
 def test_a_reading_transaction_refuses_to_write(store):
     with store.read() as tx, pytest.raises(RuntimeError, match="only reads"):
-        tx.engines.put("local", 1, now_ms=1)
+        tx.engines.put(ENGINE, 1, now_ms=1)
 
 
 def test_a_transaction_is_of_no_use_after_its_end(store):
     with store.transaction() as tx:
         pass
     with pytest.raises(RuntimeError, match="ended"):
-        tx.engines.put("local", 1, now_ms=1)
+        tx.engines.put(ENGINE, 1, now_ms=1)
 
 
 def test_a_closed_store_says_so(tmp_path):
@@ -214,7 +215,7 @@ def test_json_numbers_keep_their_value(store, make):
 
 def test_what_is_not_json_is_refused_and_nothing_is_stored(store, make):
     with pytest.raises(TypeError), store.transaction() as tx:
-        tx.engines.put("local", 1, now_ms=1)
+        tx.engines.put(ENGINE, 1, now_ms=1)
         tx.jobs.add(make.job(dsl={"x": object()}))
     with store.read() as tx:
-        assert tx.engines.get("local") is None
+        assert tx.engines.get(ENGINE) is None

@@ -8,6 +8,7 @@ from dataclasses import is_dataclass, replace
 import pytest
 
 from fedflow.base.errors import FedflowError
+from fedflow.domain.engines import SPARK, STANDALONE
 from fedflow.domain.history import EventFilter
 from fedflow.domain.records import (
     Handle,
@@ -57,10 +58,13 @@ class Script:
         status, task_status = rng.choice(list(JobStatus)), rng.choice(list(TaskStatus))
         launch = rng.choice(("l1", "l2"))
         choices = [
-            ("engines", "put", ("e", rng.randrange(8)), {"memory": rng.choice((0, 90)), **now}),
+            ("engines", "put", (rng.choice((STANDALONE, SPARK)), rng.randrange(8)),
+             {"memory": rng.choice((0, 90)), **now}),
             ("jobs", "add", (make.job(job_id, site, cores=rng.randrange(4),
-             memory=rng.choice((0, 40)), created_ms=self.now_ms, queued_ms=self.now_ms),), {}),
-            ("queue", "enter", (job_id, Amount(cores=rng.randrange(4), memory=rng.randrange(2))),
+             memory=rng.choice((0, 40)), engine=rng.choice((STANDALONE, SPARK)),
+             created_ms=self.now_ms, queued_ms=self.now_ms),), {}),
+            ("queue", "enter", (job_id, Amount(cores=rng.randrange(4), memory=rng.randrange(2),
+             spark=rng.randrange(3))),
              {"queued_ms": self.now_ms, "deadline_ms": self.now_ms + rng.randrange(9),
               "look_ms": self.now_ms + rng.randrange(9)}),
             ("queue", "look_later", (job_id, self.now_ms + rng.randrange(9)), {}),
@@ -70,12 +74,29 @@ class Script:
              {"seen": status, "reason": reason, **now}),
             ("jobs", "set_progress", (job, rng.randrange(100)), now),
             ("jobs", "set_description", (job, "text"), now),
+            ("jobs", "drop", (job_id,), {}),
+            ("tasks", "drop", (job_id,), {}),
+            ("schedules", "drop", (job_id,), {}),
+            ("tracking", "drop", (job_id,), {}),
+            ("tracking", "every_output", (job_id,), {}),
+            ("tracking", "count_metrics", (job_id,), {}),
+            ("job_tags", "add", (job_id, rng.choice("tu")), now),
+            ("job_tags", "remove", (job_id, rng.choice("tu")), {}),
+            ("job_tags", "drop", (job_id,), {}),
+            ("job_tags", "of", (JOBS,), {}),
+            ("job_tags", "all", (), {"limit": rng.randrange(1, 3)}),
+            ("job_lists", "page", (JobFilter(tag=rng.choice((None, "t")),
+             any_part=rng.choice((None, "j1", "u", "text", "999")),
+             order=Order(by=rng.choice(list(Sort)))),), {}),
+            ("job_lists", "progress", (JOBS,), {}),
+            ("job_lists", "counts", (self.now_ms - rng.randrange(9),), {}),
             ("jobs", "set_tag", (job, rng.choice(("", "submit_failed"))), now),
             ("jobs", "set_conf", (job, {"n": rng.randrange(9)}, {"timeout": 1}), now),
             ("jobs", "reopen", (job,), {"seen": status, "epoch": rng.randrange(3), "conf": {},
-             "parameters": {}, "cores": rng.randrange(4), "memory": rng.choice((0, 40)), **now}),
-            ("jobs", "take_cores", (job, "e"), now),
-            ("jobs", "return_cores", (job, "e"), now),
+             "parameters": {}, "cores": rng.randrange(4), "memory": rng.choice((0, 40)),
+             "engine": rng.choice((None, SPARK)), **now}),
+            ("jobs", "take_cores", (job,), now),
+            ("jobs", "return_cores", (job,), now),
             ("tasks", "add", ([make.task(key, created_ms=self.now_ms)],), {}),
             ("tasks", "move_party", (key, rng.choice(list(TaskEvent))),
              {"seen": task_status, "reason": reason, **now}),
@@ -171,6 +192,7 @@ def _queue(queue, now_ms):
         queue.oldest(limit=3),
         queue.first(Amount(cores=2, memory=9), now_ms, limit=3),
         queue.first(Amount(cores=9), now_ms, limit=3, offset=1),
+        queue.first(Amount(cores=2, memory=9, spark=1), now_ms, limit=3),
         queue.needing(JOBS[:2], ("10000", "x")),
         queue.under_way(),
         queue.denied(),
@@ -189,7 +211,7 @@ def _queue(queue, now_ms):
 
 def _everything(tx, make, now_ms):
     seen = {
-        "engine": tx.engines.get("e"),
+        "engines": [tx.engines.get(name) for name in (STANDALONE, SPARK)],
         "jobs": tx.jobs.find(JobFilter()),
         "open": tx.jobs.find(JobFilter(statuses=tuple(set(JobStatus) - JOB_FINAL), limit=3)),
         "shown": tx.jobs.find(JobFilter(refused=False)),
@@ -203,6 +225,7 @@ def _everything(tx, make, now_ms):
         "task_counts": [tx.tasks.count(TaskFilter(component=c)) for c in (None, *COMPONENTS)],
         "guests": tx.jobs.count(JobFilter(roles=(Role.GUEST,), limit=1)),
         "unfinished": tx.jobs.unfinished(),
+        "engines of jobs": tx.jobs.engines(JOBS[:2]),
         "tasks": tx.tasks.find(TaskFilter(all_versions=True)),
         "latest": tx.tasks.find(TaskFilter(statuses=(TaskStatus.RUNNING, TaskStatus.FAILED))),
         "live": tx.tasks.live(),

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from fedflow.app.commands import Incoming
-from fedflow.app.core import ENGINE, Core, Ports, build_core
+from fedflow.app.core import Core, Ports, build_core
 from fedflow.app.folders import Folders
 from fedflow.app.party.launcher import TaskLaunch, WorkerSettings
 from fedflow.app.party.processes import Processes
@@ -20,6 +20,8 @@ from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.errors import BadParameter, NoRoute, UnknownComponent
 from fedflow.base.ids import PartyId
+from fedflow.domain.engines import SPARK, OwnEngines
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.job_spec import ModuleInfo
 from fedflow.domain.planned_run import PlannedRun
 from fedflow.domain.records import (
@@ -34,6 +36,7 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.site import Role, Site
+from fedflow.domain.spark_options import SparkPlan, SparkSite
 from fedflow.store.memory import MemoryStore
 from fedflow.testing.blobs import MemoryBlobs
 from fedflow.wire import paths
@@ -207,6 +210,23 @@ class FakeWakeup:
         self.notify(job_id)
 
 
+class FakeApplications:
+    """Names of Spark applications that run, but no processes."""
+
+    def __init__(self) -> None:
+        self.planned: dict[JobKey, SparkPlan] = {}
+
+    def ensure(self, job: JobKey, plan: SparkPlan) -> Path:
+        self.planned[job] = plan
+        return Path("/spark") / job.job_id
+
+    def end(self, job: JobKey) -> None:
+        self.planned.pop(job, None)
+
+    def running(self) -> list[JobKey]:
+        return list(self.planned)
+
+
 class _Undo(Exception):
     """Undoes a transaction that only looked."""
 
@@ -227,6 +247,8 @@ class OneServer:
     wakeup: FakeWakeup = field(default_factory=FakeWakeup)
     timing: Timing = field(default_factory=Timing)
     servers: PartyServers = field(default_factory=OnlyServer)
+    engines: OwnEngines = field(default_factory=OwnEngines)
+    applications: FakeApplications = field(default_factory=FakeApplications)
     processes: Processes = field(init=False)
     changes: Changes = field(init=False)
     core: Core = field(init=False)
@@ -255,7 +277,9 @@ class OneServer:
             rng=Random(1),
             salt=1,
             servers=self.servers,
+            applications=self.applications if self.engines.spark else None,
         )
+        spark = SparkSite(master="local", nodes=1, tables_uri="/tables", wait_s=60)
         settings = WorkerSettings(
             server_socket=self.home / "server.sock",
             federation_socket=self.home / "federation.sock",
@@ -263,6 +287,7 @@ class OneServer:
             memory_bytes=None,
             receive_timeout_s=60,
             log_level="INFO",
+            spark=spark if self.engines.spark else None,
         )
         self.core = build_core(
             ports,
@@ -271,7 +296,15 @@ class OneServer:
             worker_settings=settings,
             host="here",
             changes=self.changes,
+            engines=self.engines,
         )
+
+    def get_a_cluster(self, cores: int = CORES, *, default: str = ENGINE) -> None:
+        """Begin anew with a Spark cluster."""
+        self.engines = OwnEngines(default=default, spark=True)
+        self.boot()
+        with self.store.transaction() as tx:
+            tx.engines.put(SPARK, cores, now_ms=self.clock.ms)
 
     def live(self) -> None:
         """From now on let the threads' work be done at once, whenever one is woken."""
@@ -339,9 +372,9 @@ class OneServer:
             raise _Undo
         return sorted(found, key=lambda c: c.number)
 
-    def free_cores(self) -> int:
+    def free_cores(self, engine_name: str = ENGINE) -> int:
         with self.store.read() as tx:
-            engine = tx.engines.get(ENGINE)
+            engine = tx.engines.get(engine_name)
         assert engine is not None
         return engine.remaining_cores
 

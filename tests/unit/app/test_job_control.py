@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedflow.app.core import ENGINE
+from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.tables import Tables
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.cleaning import Cleaning
@@ -24,6 +24,8 @@ from fedflow.base.errors import (
     NoRoute,
     ParametersRefused,
 )
+from fedflow.domain.engines import SPARK
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.history import EventFilter
 from fedflow.domain.records import (
     SUBMIT_FAILED,
@@ -88,6 +90,20 @@ def test_new_parameters_count_at_all_sites_for_the_next_rerun(alone: OneServer) 
     assert again == {GUEST: {"x": 1}, HOST: {"x": 3}}
 
 
+def test_a_rerun_with_other_parameters_may_go_to_the_other_engine(alone: OneServer) -> None:
+    alone.get_a_cluster()
+    job_id = finished(alone)
+    assert alone.job(job_id, HOST).engine == ENGINE
+    connect(alone)
+    changes: dict[str, Any] = {"role": {"host": {"0": {"computing_engine": "SPARK"}}}}
+    alone.core.parameter_updates.update(job_id, job_parameters=changes, component_parameters={})
+    assert alone.job(job_id, HOST).engine == ENGINE  # until it runs again
+    alone.core.reruns.rerun(job_id, force=True)
+    assert alone.job(job_id, HOST).engine == SPARK
+    assert alone.job(job_id, GUEST).engine == ENGINE
+    assert (CORES - alone.free_cores(), CORES - alone.free_cores(SPARK)) == (2, 2)
+
+
 def test_what_a_job_is_stays_whatever_parameters_say(alone: OneServer) -> None:
     job_id = finished(alone)
     connect(alone)
@@ -137,6 +153,7 @@ def cleaning(server: OneServer) -> Cleaning:
         store=server.store,
         folders=Folders(server.home),
         archives=LocalArchives(server.home / "tables"),
+        sources=AllowedFolders(()),
         clock=server.clock,
         own_party="0",
     )
@@ -238,16 +255,18 @@ def test_cleaning_the_queue_cancels_what_waits_and_nothing_else(alone: OneServer
 
 
 def resources(server: OneServer) -> Resources:
-    return Resources(store=server.store, wakeup=server.wakeup, clock=server.clock, engine=ENGINE)
+    return Resources(
+        store=server.store, wakeup=server.wakeup, clock=server.clock, engines=server.engines
+    )
 
 
 def test_the_engine_and_who_holds_its_cores(alone: OneServer) -> None:
     alone.live()
     job_id = alone.core.submissions.submit(dsl(), conf(cores=2)).job_id
-    engine, holding = resources(alone).query()
-    assert (engine.cores, engine.remaining_cores) == (CORES, CORES - 4)
-    assert {(j.key.job_id, j.key.site) for j in holding} == {(job_id, GUEST), (job_id, HOST)}
-    assert resources(alone).query(in_use=False, engine_name="standalone")[1] == []
+    use = resources(alone).query()
+    assert (use.engine.cores, use.engine.remaining_cores) == (CORES, CORES - 4)
+    assert {(j.key.job_id, j.key.site) for j in use.jobs} == {(job_id, GUEST), (job_id, HOST)}
+    assert resources(alone).query(in_use=False, engine_name="standalone").jobs == ()
     with pytest.raises(BadRequest, match="no engine 'EGGROLL'"):
         resources(alone).query(engine_name="eggroll")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedflow.app.commands import Incoming
-from fedflow.app.core import ENGINE, Core, Ports, build_core
+from fedflow.app.core import Core, Ports, build_core
 from fedflow.app.folders import Folders
 from fedflow.app.party.launcher import WorkerSettings
 from fedflow.app.party.processes import Processes
@@ -17,6 +17,7 @@ from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.errors import InvalidJobSpec, SubmitRefused
 from fedflow.base.ids import PartyId
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.job_spec import ModuleInfo
 from fedflow.domain.site import Role, Site
 from fedflow.store.memory import MemoryStore

@@ -16,6 +16,7 @@ from fedflow.base.errors import (
     ModelNotFound,
     SubmitRefused,
 )
+from fedflow.domain.own_conf import own_conf
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
@@ -95,7 +96,9 @@ def test_a_predict_job_runs_the_stored_dsl_with_both_confs(pair: Pair) -> None:
                 "threshold": 0.7,
             }
             row = job_row(job)
-            assert row["f_train_runtime_conf"] == child.train_conf
+            assert row["f_train_runtime_conf"] == own_conf(
+                child.train_conf, site, job.roles, is_initiator=job.is_initiator
+            )
             assert row["f_runtime_conf"]["job_parameters"]["common"]["job_type"] == "predict"
 
 

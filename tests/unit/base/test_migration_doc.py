@@ -124,6 +124,7 @@ def test_without_these_keys_and_with_an_engine_fates_file_is_good() -> None:
     }
     listen = ("host", "http_port", "grpc_port")
     values["fateflow"] = {key: FATE_1_11["fateflow"][key] for key in listen}
+    values["fate_on_spark"] = {}
     with pytest.raises(BadSetting, match="engine"):
         parse_settings(values)
     values["database"] = {**FATE_1_11["database"], "engine": "mysql"}

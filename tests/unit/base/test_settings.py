@@ -110,6 +110,14 @@ def test_whole_numbers_are_good_where_seconds_are_asked_for() -> None:
         ({"scheduling": {"lease_s": float("inf")}}, "scheduling.lease_s", "<="),
         ({"scheduling": {"lease_s": True}}, "scheduling.lease_s", "got `bool`"),
         ({"upload": {"allowed_folders": "/data"}}, "upload.allowed_folders", "got `str`"),
+        ({"storage": {"mysql_hosts": ["db"]}}, "storage.mysql_hosts", "not host:port"),
+        ({"storage": {"mysql_hosts": ["u:p@db:1"]}}, "storage.mysql_hosts", "not host:port"),
+        ({"storage": {"hive_hosts": ["http://db:1"]}}, "storage.hive_hosts", "not host:port"),
+        ({"storage": {"s3_buckets": ["bucket"]}}, "storage.s3_buckets", "not s3://"),
+        ({"storage": {"s3_buckets": ["http://u@h/b"]}}, "storage.s3_buckets", "not s3://"),
+        ({"storage": {"s3_buckets": ["s3://b/a/../c"]}}, "storage.s3_buckets", "not s3://"),
+        ({"storage": {"hdfs_folders": ["/a"]}}, "storage.hdfs_folders", "not hdfs://"),
+        ({"storage": {"allowed_folders": ["a"]}}, "storage.allowed_folders", "absolute"),
         ({"routes": ["10000"]}, "routes", "got `array`"),
         ({"routes": {"10000": "127.0.0.1"}}, "routes.10000", "not host:port"),
         ({"routes": {"10000": "127.0.0.1:0"}}, "routes.10000", "not host:port"),
@@ -120,6 +128,8 @@ def test_whole_numbers_are_good_where_seconds_are_asked_for() -> None:
         ({"tls": {"ca": "a.pem"}}, "tls.certificate", "together"),
         ({"tls": {"ca": "a.pem", "certificate": "b.pem"}}, "tls.key", "together"),
         ({"authentication": {"client": {"switch": True}}}, "authentication.client", "switch"),
+        ({"default_engines": {"computing": "spark"}}, "default_engines.computing", "no cluster"),
+        ({"default_engines": {"computing": "eggroll"}}, "default_engines.computing", "eggroll"),
     ],
 )
 def test_a_wrong_setting_is_named_by_its_path(
@@ -134,6 +144,18 @@ def test_a_wrong_setting_is_named_by_its_path(
 @pytest.mark.parametrize("address", ["127.0.0.1:9361", "host-1.example:1", "[::1]:65535"])
 def test_routes_may_be_names_and_addresses_of_both_kinds(address: str) -> None:
     assert parse_settings({"routes": {"10000": address}}).routes == {"10000": address}
+
+
+def test_places_of_storages_are_read() -> None:
+    given = {
+        "mysql_hosts": ["db:3306", "*.example.com:*", "[::1]:3306"],
+        "s3_buckets": ["s3://b", "s3://b/folder", "http://h:9000/b/x", "https://[::1]/b"],
+        "hdfs_folders": ["hdfs://nn:8020/a"],
+        "allowed_folders": ["/data"],
+    }
+    found = parse_settings({"storage": given}).storage
+    assert list(found.mysql_hosts) == given["mysql_hosts"]
+    assert list(found.s3_buckets) == given["s3_buckets"]
 
 
 def test_a_text_that_is_left_blank_is_the_default() -> None:

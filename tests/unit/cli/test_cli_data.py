@@ -224,3 +224,44 @@ def test_keys_in_the_environment_sign_requests(shell):
     shell.answer("/v1/server/version/get", {})
     shell("version", env={"FEDFLOW_APP_KEY": "k", "FEDFLOW_SECRET_KEY": "s"})
     assert "SIGNATURE" in shell.server.received[0].headers
+
+
+# --- connectors -----------------------------------------------------------------------------------
+
+
+def test_a_bound_table_shows_where_its_rows_are(shell):
+    row = {"exist": 1, "namespace": "n", "table_name": "t", "engine": "MYSQL"}
+    shell.answer("/v1/table/table_info", data={**row, "address": {"host": "h"}})
+    lines = shell("table", "info", "-n", "n", "-t", "t").stdout
+    assert "engine      MYSQL" in lines
+    assert '"host": "h"' in lines
+
+
+def test_connectors_are_stored_listed_shown_tried_and_deleted(shell, tmp_path):
+    conf = tmp_path / "c.json"
+    conf.write_text('{"connector_name": "c", "engine": "MYSQL", "connector_info": {}}')
+    shell.answer("/v1/table/connector/create")
+    assert "stored" in shell("connector", "create", "-c", str(conf)).stdout
+    rows = [{"connector_name": "c", "engine": "MYSQL", "created": 5}]
+    shell.answer("/v1/table/connector/list", data=rows)
+    assert "MYSQL" in shell("connector", "list").stdout
+    assert shell.json("connector", "list")[0]["name"] == "c"
+    shell.answer("/v1/table/connector/query", data={"connector_name": "c"})
+    assert shell.json("connector", "show", "c") == {"connector_name": "c"}
+    shell.answer("/v1/table/connector/test", data={"columns": ["id", "x"]})
+    assert "id, x" in shell("connector", "test", "c").stdout
+    shell("connector", "test", "c", "-c", str(conf))
+    shell.answer("/v1/table/connector/delete")
+    assert shell("connector", "delete", "c", text="n\n").exit_code == 130
+    assert shell("connector", "delete", "c", "--yes").exit_code == 0
+
+
+def test_tables_are_listed_by_the_page(shell):
+    row = {"namespace": "n", "table_name": "[t]", "count": 3, "origin": "upload", "enable": False}
+    shell.answer("/v1/table/list/all", data={"count": 41, "tables": [row]})
+    lines = shell("table", "list", "-s", "t", "-l", "20", "--page", "2").stdout.splitlines()
+    assert any("[t]" in line and line.rstrip().endswith("no") for line in lines)
+    assert any("of 41" in line for line in lines)
+    assert shell.server.bodies("/v1/table/list/all") == [{"part": "t", "limit": 20, "offset": 20}]
+    shell.answer("/v1/table/list/all", data={"count": 0, "tables": []})
+    assert "no such tables" in shell("table", "list", "-n", "none").stdout

@@ -337,3 +337,50 @@ def test_a_download_is_unpacked(server, client, tmp_path):
     assert file.read_bytes() == b"id\n"
     assert server.received[0].method == "GET"
     assert server.received[0].json["limit"] == -1
+
+
+def test_connectors_are_listed_tried_and_deleted(server, client):
+    row = {"connector_name": "c", "engine": "MYSQL", "created": 5, "new": 1}
+    server.answers["/v1/table/connector/list"] = Answer(data=[row])
+    (found,) = client.tables.connectors()
+    assert (found.name, found.engine, found.created_ms) == ("c", "MYSQL", 5)
+    server.answers["/v1/table/connector/test"] = Answer(data={"columns": ["id", "x"]})
+    assert client.tables.test_connector("c", {"name": "t"}) == ["id", "x"]
+    (body,) = server.bodies("/v1/table/connector/test")
+    assert body == {"connector_name": "c", "address": {"name": "t"}}
+    server.answers["/v1/table/connector/delete"] = Answer()
+    client.tables.delete_connector("c")
+    assert server.bodies("/v1/table/connector/delete") == [{"connector_name": "c"}]
+
+
+def test_a_bound_table_tells_its_engine_and_address(server, client):
+    row = {"exist": 1, "namespace": "n", "table_name": "t", "engine": "MYSQL"}
+    address = {"host": "h", "connector_name": "c"}
+    server.answers["/v1/table/table_info"] = Answer(data={**row, "address": address})
+    found = client.tables.info("n", "t")
+    assert (found.engine, found.address) == ("MYSQL", address)
+
+
+def test_a_job_is_deleted_and_tagged(server, client):
+    row = {
+        "job_id": "7", "tasks": 4, "tables": [{"namespace": "n", "name": "t", "rows": 3}],
+        "models": [{"model_id": "m", "model_version": "7", "kept": "it was loaded for serving"}],
+        "a_member_of_a_newer_server": True,
+    }  # fmt: skip
+    server.answers["/v1/job/delete"] = Answer(data=row)
+    server.answers["/v1/job/tag/add"] = Answer(data={"tags": ["a"]})
+    server.answers["/v1/job/tag/list"] = Answer(data={"tags": [{"name": "a", "job_count": 2}]})
+    found = client.delete("7", preview=True)
+    assert (found.tasks, found.tables[0].rows, found.models[0].kept[:6]) == (4, 3, "it was")
+    assert client.job_tags.add("7", "a") == ["a"]
+    assert [(t.name, t.job_count) for t in client.job_tags.all()] == [("a", 2)]
+
+
+def test_tables_are_listed_with_how_many_there_are(server, client):
+    row = {"namespace": "n", "table_name": "t", "count": 3, "enable": False, "created": 5, "new": 1}
+    server.answers["/v1/table/list/all"] = Answer(data={"count": 7, "tables": [row]})
+    found = client.tables.listed("part", namespace="n", limit=1, offset=2)
+    (table,) = found.tables
+    assert (found.count, table.name, table.enabled, table.created_ms) == (7, "t", False, 5)
+    (body,) = server.bodies("/v1/table/list/all")
+    assert body == {"part": "part", "limit": 1, "offset": 2, "namespace": "n"}

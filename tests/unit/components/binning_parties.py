@@ -14,7 +14,7 @@ import pyarrow as pa
 from fedflow.base.errors import FedflowError, PeerFailed
 from fedflow.components.binning.feature_binning import HeteroFeatureBinning
 from fedflow.domain.site import Role, Site
-from fedflow.sdk import Inputs, Model, Outputs, TableKind, TableSchema
+from fedflow.sdk import Inputs, Model, Outputs, TableKind, TableSchema, Workers
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, outputs_of, run_component
@@ -70,6 +70,7 @@ def results(
     federation: LocalFederation | None = None,
     only: Sequence[Site] | None = None,
     cores: int = 1,
+    workers: Mapping[Site, Workers] | None = None,
     **common: Any,
 ) -> dict[Site, RunResult]:
     """Run it; `common` are parameters of all parties, `params` of one, over these."""
@@ -89,6 +90,7 @@ def results(
         federation=federation,
         only=only,
         cores=cores,
+        workers=workers,
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedflow.base.errors import FedflowError
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.domain.site import Role, Site
-from fedflow.sdk import Checkpoints, Inputs, Model, TableKind, TableSchema
+from fedflow.sdk import Checkpoints, Inputs, Model, TableKind, TableSchema, Workers
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.oracle import OracleRun
@@ -137,6 +137,7 @@ def run(
     models: Mapping[Site, Model] | None = None,
     per_site: Mapping[Site, Mapping[str, Any]] | None = None,
     federation: LocalFederation | None = None,
+    workers: Mapping[Site, Workers] | None = None,
     cls: type[Any] = HeteroLR,
     timeout_s: float = 50.0,
     also: tuple[Site, ...] = (),
@@ -168,6 +169,7 @@ def run(
         params={s: {**base, **params, **(per_site or {}).get(s, {})} for s in sites},
         inputs=inputs,
         federation=federation,
+        workers=workers,
         task_version=task_version,
         checkpoints=checkpoints,
         timeout_s=timeout_s,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedflow.components.sshe.component import HeteroSSHELR
 from fedflow.domain.site import Site
-from fedflow.sdk import Checkpoints, Inputs, Model
+from fedflow.sdk import Checkpoints, Inputs, Model, Workers
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.oracle import OracleRun
@@ -46,6 +46,7 @@ def run(
     models: Mapping[Site, Model] | None = None,
     per_site: Mapping[Site, Mapping[str, Any]] | None = None,
     federation: LocalFederation | None = None,
+    workers: Mapping[Site, Workers] | None = None,
     task_version: int = 0,
     checkpoints: Mapping[Site, Checkpoints] | None = None,
     **params: Any,
@@ -70,6 +71,7 @@ def run(
         params={s: {**BASE, **params, **(per_site or {}).get(s, {})} for s in sites},
         inputs=inputs,
         federation=federation,
+        workers=workers,
         task_version=task_version,
         checkpoints=checkpoints,
     )

@@ -25,10 +25,14 @@ from fedflow.components.binning.splitting import (
 )
 from fedflow.components.binning.statistics import against_rest, counts_per_bin, statistics_of
 from fedflow.components.binning.sums import HostSums, Layout, encrypt_labels, open_sums
-from fedflow.components.crypto.bucket_products import BucketProducts
+from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
 from fedflow.components.crypto.paillier import PrivateKey
+from fedflow.compute.local import LocalWorkers
+from fedflow.sdk import Workers
 from fedflow.testing.memory_tables import MemoryTableStore
+from fedflow.testing.workers import PicklingWorkers
 
+HERE = LocalWorkers(1)
 NAN = float("nan")
 
 
@@ -234,10 +238,9 @@ def test_bucket_products_do_not_depend_on_how_columns_are_grouped(rows: int) -> 
     factors = [mpz(int(f)) for f in generator.integers(2, 2**60, 50)]
     whole = BucketProducts(sizes, modulus, rows=rows)
     whole.add(factors[:20], buckets[:20])
-    for number in range(whole.passes):
-        found = whole.partial(number, factors[20:], buckets[20:])
-        assert len(found) <= whole.most_cells
-        whole.merge(number, found)
+    rest = BucketProducts(sizes, modulus, rows=rows)
+    rest.add(factors[20:], buckets[20:])
+    whole.merge(rest.products())
     for column, products in enumerate(whole.products()):
         expected = [mpz(1)] * sizes[column]
         for bucket, factor in zip(buckets[:, column].tolist(), factors, strict=True):
@@ -246,31 +249,31 @@ def test_bucket_products_do_not_depend_on_how_columns_are_grouped(rows: int) -> 
 
 
 def test_many_rows_let_columns_share_a_pass() -> None:
-    modulus = mpz(1009)
-    assert BucketProducts((10,) * 6, modulus, rows=100_000).passes == 2
-    assert BucketProducts((10,) * 6, modulus, rows=20).passes == 6
-    assert BucketProducts((1000, 1000), modulus, rows=10_000).passes == 2
-    wide = BucketProducts((10,) * 300, modulus, rows=10**6)
-    assert wide.passes == 100  # groups of four would take too much memory
+    assert passes_of((10,) * 6, rows=100_000) == 2
+    assert passes_of((10,) * 6, rows=20) == 6
+    assert passes_of((1000, 1000), rows=10_000) == 2
+    assert passes_of((10,) * 300, rows=10**6) == 100  # groups of four would take too much memory
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    "workers", [HERE, LocalWorkers(2), PicklingWorkers()], ids=["one", "two", "pickled"]
+)
 @pytest.mark.parametrize("classes", [2, 5])
 def test_sums_are_those_of_the_plain_labels(
-    processes: int, classes: int, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+    workers: Workers, classes: int, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedflow.components.binning.sums.ROWS_PER_BLOCK", 700)
-    monkeypatch.setattr("fedflow.components.processes.FORK_FROM", 10)
+    monkeypatch.setattr("fedflow.compute.forked.FORK_FROM", 10)
     generator = np.random.default_rng(2)
     rows, sizes = 1500, (3, 2)
     labels = generator.integers(0, classes, rows)
     bins = np.column_stack([generator.integers(0, size, rows) for size in sizes])
     layout = Layout(rows=rows, classes=classes)
-    host = HostSums(key.public, sizes, layout)
+    host = HostSums(key.public, sizes, layout, workers)
     assert [tag for tag, _ in layout.blocks()] == ["0", "1", "2"]
     for _, part in layout.blocks():
-        payload = encrypt_labels(key.public, labels[part], layout, processes=processes)
-        host.add(payload, bins[part], processes=processes)
+        payload = encrypt_labels(key.public, labels[part], layout, workers)
+        host.add(payload, bins[part])
     totals = np.bincount(labels, minlength=classes)
     found = open_sums(key, host.message(), sizes=sizes, totals=totals, sender="host")
     for column, size in enumerate(sizes):
@@ -280,9 +283,9 @@ def test_sums_are_those_of_the_plain_labels(
 
 def test_sums_are_blinded_before_they_leave(key: PrivateKey) -> None:
     layout = Layout(rows=2, classes=2)
-    host = HostSums(key.public, (2,), layout)
-    payload = encrypt_labels(key.public, np.array([0, 1]), layout, processes=1)
-    host.add(payload, np.array([[0], [1]]), processes=1)
+    host = HostSums(key.public, (2,), layout, HERE)
+    payload = encrypt_labels(key.public, np.array([0, 1]), layout, HERE)
+    host.add(payload, np.array([[0], [1]]))
     messages = {host.message(), host.message()}
     assert len(messages) == 2
     first, second = key.public.from_bytes(payload, count=2)
@@ -290,11 +293,30 @@ def test_sums_are_blinded_before_they_leave(key: PrivateKey) -> None:
     assert packed not in messages
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_label_that_is_no_ciphertext_is_refused(
+    processes: int, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedflow.compute.forked.FORK_FROM", 0)
+    layout = Layout(rows=3, classes=2)
+    body = key.public.body([*key.public.encrypt([1, 0]), key.public.modulus])
+    host = HostSums(key.public, (2,), layout, LocalWorkers(processes))
+
+    def served() -> None:
+        host.add(key.public.message(body), np.array([[0], [1], [1]]))
+        host.message()
+
+    with pytest.raises(CodecError, match="out of range"):
+        served()
+    with pytest.raises(CodecError, match="3 ciphertexts where 2 were due"):
+        host.add(key.public.message(body), np.array([[0], [1]]))
+
+
 def test_sums_that_do_not_hold_every_row_once_are_refused(key: PrivateKey) -> None:
     layout = Layout(rows=4, classes=2)
-    host = HostSums(key.public, (2,), layout)
-    payload = encrypt_labels(key.public, np.array([0, 1, 1, 0]), layout, processes=1)
-    host.add(payload, np.array([[0], [1], [1], [1]]), processes=1)
+    host = HostSums(key.public, (2,), layout, HERE)
+    payload = encrypt_labels(key.public, np.array([0, 1, 1, 0]), layout, HERE)
+    host.add(payload, np.array([[0], [1], [1], [1]]))
     message = host.message()
     with pytest.raises(CodecError, match="every row once"):
         open_sums(key, message, sizes=(2,), totals=np.array([3, 1]), sender="host")

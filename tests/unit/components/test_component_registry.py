@@ -131,10 +131,11 @@ def test_a_name_that_is_taken_stays_with_the_first() -> None:
 
 def test_what_a_zygote_imports_has_no_server_library_and_no_thread_of_its_own() -> None:
     code = (
-        "import json, os, sys, fedflow.worker.zygote\n"
+        "import json, os, sys, fedflow.worker.run, fedflow.worker.zygote\n"
         "from fedflow.components.registry import load_registry\n"
         "load_registry()\n"
-        "heavy = {'grpc', 'flask', 'peewee', 'sklearn', 'pandas', 'scipy', 'asyncio'}\n"
+        "heavy = {'grpc', 'flask', 'peewee', 'sklearn', 'pandas', 'scipy', 'asyncio', 'pymysql',\n"
+        "         'pyspark', 'pyarrow.fs', 'pyarrow.parquet'}\n"
         "others = [open(f'/proc/self/task/{t}/comm').read().strip()\n"
         "          for t in os.listdir('/proc/self/task') if int(t) != os.getpid()]\n"
         "print(json.dumps([sorted(heavy & set(sys.modules)), others]))\n"

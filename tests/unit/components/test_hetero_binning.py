@@ -16,6 +16,7 @@ from fedflow.domain.woe import extract_woe, merge_woe
 from fedflow.sdk import Model, check_params
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import outputs_of
+from fedflow.testing.workers import PicklingWorkers
 from tests.unit.components.binning_parties import (
     GUEST,
     HOST,
@@ -428,10 +429,14 @@ def test_small_bins_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert any("fewer than 5 rows" in record.getMessage() for record in caplog.records)
 
 
-def test_two_processes_give_the_same_as_one(
+def test_other_workers_give_the_same_as_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedflow.components.processes.FORK_FROM", 10)
+    monkeypatch.setattr("fedflow.compute.forked.FORK_FROM", 10)
     one = run(small(), tmp_path / "1")
     two = run(small(), tmp_path / "2", cores=2)
     assert model_of(one[GUEST]) == model_of(two[GUEST])
+    far = {site: PicklingWorkers() for site in (GUEST, HOST)}
+    three = run(small(), tmp_path / "3", workers=far)
+    assert model_of(one[GUEST]) == model_of(three[GUEST])
+    assert max(call.pickled_bytes for each in far.values() for call in each.calls) < 4_096

@@ -15,6 +15,7 @@ from fedflow.components.psi.blind_rsa import SigningKey
 from fedflow.components.psi.blind_rsa_sides import RsaFinder
 from fedflow.components.psi.ecdh import CurveCipher
 from fedflow.components.psi.prime_group import PrimeGroupCipher
+from fedflow.compute.local import LocalWorkers
 from fedflow.sdk import PeerFailed, Site
 from fedflow.testing.federation import LocalFederation, SiteFederation
 from tests.unit.components.intersection_parties import (
@@ -26,8 +27,8 @@ from tests.unit.components.intersection_parties import (
 )
 
 IDS = ["1", "2"]
-POINTS = CurveCipher().blind_ids(pa.array(IDS), b"d").tobytes()
-ELEMENTS = PrimeGroupCipher().blind_ids(pa.array(IDS), b"d").tobytes()
+POINTS = CurveCipher(LocalWorkers(1)).blind_ids(pa.array(IDS), b"d").tobytes()
+ELEMENTS = PrimeGroupCipher(LocalWorkers(1)).blind_ids(pa.array(IDS), b"d").tobytes()
 KEY = SigningKey.generate(1024)
 DH: dict[str, Any] = {"intersect_method": "dh"}
 RSA: dict[str, Any] = {"intersect_method": "rsa", "rsa_params": {"key_length": 1024}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,20 @@ def test_a_left_join_keeps_all_rows_of_the_guest(tmp_path: Path) -> None:
         "sid": ["g1", "g2", "g3", "g4", "g5"],
         "id": ["b", "a", "b", None, "c"],
         "at": [1.0, 3.0, 1.0, 0.0, 0.0],
+    }
+
+
+def test_zeros_of_a_left_join_leave_missing_cells_of_other_rows(tmp_path: Path) -> None:
+    host = tables()[HOST]
+    cells = pa.array([7.0, None, 8.0, None])
+    rows = host.read().drop_columns(["at"]).append_column("absent", cells)
+    schema = replace(host.schema, columns=("absent",))
+    given = {GUEST: tables()[GUEST], HOST: MemoryTableStore().add(rows, schema=schema)}
+    results = run((GUEST, HOST), tmp_path, given=given, join_method="left_join")
+    assert table_out(results, HOST) == {
+        "sid": ["g1", "g2", "g3", "g4", "g5"],
+        "id": ["b", "a", "b", None, "c"],
+        "absent": [None, None, None, 0.0, 7.0],
     }
 
 

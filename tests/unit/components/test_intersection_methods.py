@@ -9,15 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.components import processes
 from fedflow.components.psi.hashing import is_available
 from fedflow.components.psi.params import IntersectionParams
 from fedflow.components.waiting import PATIENCE_S
+from fedflow.compute import forked as processes
 from fedflow.sdk import BadParameter, NoCommonIds, Site, TableKind, TableSchema, check_params
 from fedflow.testing.federation import LocalFederation, SiteFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import outputs_of
 from fedflow.testing.tables import local_store
+from fedflow.testing.workers import PicklingWorkers
 from tests.unit.components.intersection_parties import (
     GUEST,
     HOST,
@@ -143,6 +144,16 @@ def test_several_processes_find_the_same(
     ids = {GUEST: IDS[GUEST], HOST: IDS[HOST]}
     results = intersect(ids, tmp_path, params=METHODS[method], cores=2)
     assert ids_out(results, HOST) == common(HOST)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_that_are_far_away_find_the_same(method: str, tmp_path: Path) -> None:
+    far = PicklingWorkers()
+    ids = {GUEST: IDS[GUEST], HOST: IDS[HOST]}
+    workers = {GUEST: far, HOST: PicklingWorkers(block_rows=1)}
+    results = intersect(ids, tmp_path, params=METHODS[method], workers=workers)
+    assert ids_out(results, HOST) == common(HOST)
+    assert max(call.pickled_bytes for call in far.calls) < 4_096
 
 
 @pytest.mark.skipif(not is_available("sm3"), reason="OpenSSL without sm3")

@@ -10,6 +10,12 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import BadData, CodecError, Diverged
+from fedflow.components.crypto.encrypted_rows import (
+    IntegerRows,
+    column_sums,
+    encrypt_integers,
+    encrypt_numbers,
+)
 from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.instances.alignment import ids_digest
@@ -17,7 +23,6 @@ from fedflow.components.instances.predictions import sigmoid
 from fedflow.components.linear import arithmetic
 from fedflow.components.linear.arithmetic import (
     Scales,
-    dot,
     encode_features,
     open_sums,
     pack_sums,
@@ -27,8 +32,10 @@ from fedflow.components.linear.families import LOGISTIC
 from fedflow.components.linear.params import BatchOrder, HeteroLRParams
 from fedflow.components.linear.session import receive_flag
 from fedflow.components.linear.share import WeightShare
-from fedflow.sdk import check_params
+from fedflow.compute.local import LocalWorkers
+from fedflow.sdk import Workers, check_params
 from fedflow.testing.federation import LocalFederation
+from fedflow.testing.workers import PicklingWorkers
 from tests.unit.components.hetero_lr_parties import ARBITER, HOST
 
 
@@ -206,16 +213,48 @@ def test_a_column_that_is_too_large_is_named_with_its_count() -> None:
             encode_features(heavy, fixed=fixed, columns=("b",))
 
 
-def test_long_messages_are_worked_on_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedflow.components.linear.arithmetic.ROWS_PER_BLOCK", 7)
+WORKERS = [LocalWorkers(1), LocalWorkers(2), PicklingWorkers(block_rows=6)]
+
+
+@pytest.mark.parametrize("workers", WORKERS, ids=["one", "two", "blocks"])
+def test_long_messages_are_worked_on_in_blocks(
+    monkeypatch: pytest.MonkeyPatch, workers: Workers
+) -> None:
+    monkeypatch.setattr("fedflow.components.crypto.encrypted_rows.ROWS_PER_BLOCK", 7)
     key = PrivateKey.generate(256)
-    values = list(range(-10, 10))
-    payload = key.public.to_bytes(key.public.encrypt(values))
+    values = np.arange(-10, 10)
+    payload = encrypt_integers(workers, key.public, values)
     matrix = np.arange(40, dtype=np.int64).reshape(20, 2)
-    found = key.decrypt(dot(key.public, payload, matrix, with_total=True))
-    assert found == [*(np.array(values) @ matrix).tolist(), sum(values)]
-    with pytest.raises(CodecError):
-        dot(key.public, payload, matrix[:19])
+    for placed in (IntegerRows.of(matrix), IntegerRows.of(matrix, workers)):
+        sums = column_sums(workers, key.public, payload, placed, with_total=True)
+        assert key.decrypt(sums) == [*(values @ matrix).tolist(), sum(values)]
+        with pytest.raises(CodecError, match="20 ciphertexts where 19 were due"):
+            column_sums(workers, key.public, payload, placed.select(slice(0, 19)))
+    chosen = np.array([7, 3, 19])
+    part = encrypt_integers(workers, key.public, values[chosen])
+    more, kept = np.array([5, 6, 7]), np.array([True, False, True])
+    sums = column_sums(workers, key.public, part, placed.select(chosen), more=more, kept=kept)
+    expected = values[chosen] @ np.where(kept[:, None], np.c_[matrix[chosen], more], 0)
+    assert key.decrypt(sums) == expected.tolist()
+
+
+@pytest.mark.parametrize("workers", WORKERS, ids=["one", "two", "blocks"])
+def test_sums_of_no_rows_are_zero_and_bad_ciphertexts_are_refused(workers: Workers) -> None:
+    key = PrivateKey.generate(256)
+    empty = IntegerRows.of(np.empty((0, 2), dtype=np.int64))
+    sums = column_sums(workers, key.public, key.public.to_bytes([]), empty, with_total=True)
+    assert key.decrypt(sums) == [0, 0, 0]
+    bad = key.public.message(bytes(key.public.width))
+    with pytest.raises(CodecError, match="out of range"):
+        column_sums(workers, key.public, bad, IntegerRows.of(np.ones((1, 1), dtype=np.int64)))
+
+
+def test_numbers_are_encrypted_at_their_scale_however_large() -> None:
+    key = PrivateKey.generate(256)
+    values = np.array([0.0, -1.5, 2.0**29 + 0.25, 1e-9])
+    payload = encrypt_numbers(PicklingWorkers(), key.public, values, scale=46)
+    found = key.decrypt(key.public.from_bytes(payload, count=4))
+    assert found == [0, -3 << 45, (1 << 75) + (1 << 44), round(1e-9 * 2**46)]
 
 
 # --- rows -----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import struct
 
 import numpy as np
@@ -281,3 +282,39 @@ def test_fixed_point_refuses_what_it_cannot_hold(bad: float) -> None:
         fixed.encode_products([bad], factors=2, limit_bits=10, what="sums")
     with pytest.raises(ValueError, match="int64"):
         fixed.encode(np.zeros(1), limit_bits=40, what="values")
+
+
+# --- on its way to other machines -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blinding", Blinding)
+def test_a_key_is_sent_without_its_tables_and_kept_by_who_gets_it(blinding: Blinding) -> None:
+    key = PUBLIC.with_blinding(blinding)
+    encrypted([1], key=key)
+    list(key.encrypt([1], to_owner=True))
+    sent = pickle.dumps(key)
+    assert len(sent) < 300
+    got = pickle.loads(sent)
+    assert (got.n, got.blinding) == (key.n, blinding)
+    assert pickle.loads(sent) is got  # so its tables are built once
+    assert KEY.decrypt(got.encrypt([5, -5])) == [5, -5]
+    if blinding is Blinding.TABLE:
+        assert got._to_peer._rows != key._to_peer._rows  # it draws bases of its own
+
+
+def test_rows_of_a_message_are_checked_where_they_are_read() -> None:
+    message = PUBLIC.to_bytes(encrypted([1, 2, 3]))
+    rows = PUBLIC.rows_of(message, count=3)
+    assert rows.shape == (3, PUBLIC.width)
+    assert KEY.decrypt(PUBLIC.read_rows(rows[1:])) == [2, 3]
+    assert PUBLIC.message(PUBLIC.body(PUBLIC.read_rows(rows))) == message
+    with pytest.raises(CodecError, match="2 were due"):
+        PUBLIC.rows_of(message, count=2)
+    damaged = rows.copy()
+    damaged[2] = 0xFF
+    assert len(PUBLIC.read_rows(damaged[:2])) == 2
+    with pytest.raises(CodecError, match="out of range"):
+        PUBLIC.read_rows(damaged)
+    damaged[2] = 0
+    with pytest.raises(CodecError, match="out of range"):
+        PUBLIC.read_rows(damaged)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import BadData
+from fedflow.components.instances import predictions
 from fedflow.components.instances.predictions import write_predictions, write_values
 from fedflow.components.instances.reading import read_instances
 from fedflow.sdk import Context, Outputs, Params, component
@@ -82,3 +83,13 @@ def test_labels_of_several_tables_become_numbers_of_one_type(party: Party) -> No
     ]
     assert rows_of(party.run(Values, *tables))["label"] == [1.0, 2.0, 0.5, 1.5]
     assert rows_of(party.run(Values, tables[0]))["label"] == [1, 2]
+
+
+def test_predictions_of_several_blocks_are_in_the_order_of_the_rows(
+    party: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = party.table({"id": list("abcde"), "y": [0, 1, 0, 1, 1], "x": [1.0] * 5})
+    whole = rows_of(party.run(Classes, table))
+    monkeypatch.setattr(predictions, "BLOCK_ROWS", 2)
+    assert rows_of(party.run(Classes, table)) == whole
+    assert whole["id"] == list("abcde")

@@ -11,7 +11,6 @@ import pytest
 from gmpy2 import mpz
 
 from fedflow.base.errors import CodecError, ComponentFailed
-from fedflow.components import processes
 from fedflow.components.crypto.modulus import parse_modulus
 from fedflow.components.psi.blind_rsa import (
     EXPONENT,
@@ -22,24 +21,27 @@ from fedflow.components.psi.blind_rsa import (
     parse_numbers,
 )
 from fedflow.components.psi.hashing import domain_of, spread
+from fedflow.compute import forked
+from fedflow.compute.local import LocalWorkers
 
 KEY = SigningKey.generate(1024)
 IDS = pa.array(["1", "Zoë", "3"])
 
 
-def names(n: mpz = KEY.n, *, processes: int = 1, final: str = "sha256") -> Names:
-    return Names(
-        n=n, domain=b"d", hash_method="sha256", final_hash_method=final, processes=processes
-    )
+HERE = LocalWorkers(1)
+
+
+def names(n: mpz = KEY.n, *, final: str = "sha256") -> Names:
+    return Names(n=n, domain=b"d", hash_method="sha256", final_hash_method=final)
 
 
 @pytest.mark.parametrize("final", ["sha256", "md5", "sha1", "sha512"])
 def test_asker_and_signer_find_the_same_names(final: str) -> None:
     seed, here = new_seed(), names(final=final)
-    signed = KEY.sign(here.ask(IDS, seed), here)
-    found = here.names_of(IDS, signed, seed)
+    signed = KEY.sign(here.ask(IDS, seed, HERE), here, HERE)
+    found = here.names_of(IDS, signed, seed, HERE)
     assert found.shape == (3, hashlib.new(final).digest_size)
-    assert found.tobytes() == KEY.names_of(IDS, here).tobytes()
+    assert found.tobytes() == KEY.names_of(IDS, here, HERE).tobytes()
 
 
 def test_a_name_is_the_hash_of_a_signature_of_a_full_domain_hash() -> None:
@@ -49,41 +51,41 @@ def test_a_name_is_the_hash_of_a_signature_of_a_full_domain_hash() -> None:
     signature = pow(hashed, private, int(KEY.n)).to_bytes(128, "big")
     prefix = domain_of("fedflow-psi-name") + b"d"
     expected = hashlib.sha256(prefix + signature).digest()
-    assert KEY.names_of(pa.array(["1"]), names()).tobytes() == expected
+    assert KEY.names_of(pa.array(["1"]), names(), HERE).tobytes() == expected
 
 
 def test_the_signer_sees_other_numbers_each_time_that_tell_no_guess() -> None:
     here = names()
-    one, other = here.ask(IDS, new_seed()), here.ask(IDS, new_seed())
+    one, other = here.ask(IDS, new_seed(), HERE), here.ask(IDS, new_seed(), HERE)
     assert one.tobytes() != other.tobytes()
     hashes = here.hashes(["1"])
-    blinding = parse_numbers(KEY.sign(one[:1], here), below=KEY.n)[0]
-    r = blinding * gmpy2.invert(KEY._roots(hashes)[0], KEY.n) % KEY.n
+    blinding = parse_numbers(KEY.sign(one[:1], here, HERE), below=KEY.n)[0]
+    r = blinding * gmpy2.invert(KEY.roots(hashes)[0], KEY.n) % KEY.n
     assert r.bit_length() > 900  # short ones would let the signer test guesses
 
 
 def test_a_wrong_signature_is_refused() -> None:
     seed, here = new_seed(), names()
-    signed = KEY.sign(here.ask(IDS, seed), here)
+    signed = KEY.sign(here.ask(IDS, seed, HERE), here, HERE)
     with pytest.raises(CodecError, match="signature"):
-        here.names_of(IDS, signed[::-1].copy(), seed)
+        here.names_of(IDS, signed[::-1].copy(), seed, HERE)
     zeros = np.zeros_like(signed)
     with pytest.raises(CodecError, match="modulus"):
-        here.names_of(IDS, zeros, seed)
+        here.names_of(IDS, zeros, seed, HERE)
 
 
 @pytest.mark.parametrize("number", [0, 1, KEY.n - 1, KEY.n, KEY.n + 5])
 def test_the_signer_refuses_numbers_that_are_no_questions(number: int) -> None:
     asked = np.frombuffer(int(number).to_bytes(128, "big"), np.uint8)[None]
     with pytest.raises(CodecError, match="modulus"):
-        KEY.sign(asked, names())
+        KEY.sign(asked, names(), HERE)
 
 
 def test_a_miscomputed_signature_never_leaves() -> None:
     key = SigningKey.from_text(KEY.text())
     key._d_p += 2
     with pytest.raises(ComponentFailed):
-        key.sign(names().ask(IDS, new_seed()), names())
+        key.sign(names().ask(IDS, new_seed(), HERE), names(), HERE)
 
 
 def test_a_key_is_proven_to_hide_what_is_asked() -> None:
@@ -98,7 +100,7 @@ def test_a_key_that_would_tell_its_owner_of_the_ids_is_refused() -> None:
         cofactor = gmpy2.next_prime(cofactor)
     n = p * KEY.q
     here = names(n)
-    asked = [parse_numbers(here.ask(IDS, new_seed()), below=n) for _ in range(2)]
+    asked = [parse_numbers(here.ask(IDS, new_seed(), HERE), below=n) for _ in range(2)]
     told = [[gmpy2.powmod(x, (p - 1) // EXPONENT, p) for x in numbers] for numbers in asked]
     assert told[0] == told[1]
     numbers = [gmpy2.powmod(int(root, 16), 1, n) for root in KEY.proof()]
@@ -142,11 +144,12 @@ def test_a_weak_modulus_is_refused(text: object) -> None:
 
 
 def test_several_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "FORK_FROM", 10)
+    monkeypatch.setattr(forked, "FORK_FROM", 10)
     ids = pa.array([f"id-{i}" for i in range(60)])
-    seed, alone, forked = new_seed(), names(), names(processes=3)
-    asked = forked.ask(ids, seed)
-    assert asked.tobytes() == alone.ask(ids, seed).tobytes()
-    signed = KEY.sign(asked, forked)
-    assert signed.tobytes() == KEY.sign(asked, alone).tobytes()
-    assert forked.names_of(ids, signed, seed).tobytes() == KEY.names_of(ids, alone).tobytes()
+    seed, here, three = new_seed(), names(), LocalWorkers(3)
+    asked = here.ask(ids, seed, three)
+    assert asked.tobytes() == here.ask(ids, seed, HERE).tobytes()
+    signed = KEY.sign(asked, here, three)
+    assert signed.tobytes() == KEY.sign(asked, here, HERE).tobytes()
+    found = here.names_of(ids, signed, seed, three)
+    assert found.tobytes() == KEY.names_of(ids, here, HERE).tobytes()

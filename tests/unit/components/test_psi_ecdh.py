@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import CodecError, ComponentFailed
-from fedflow.components import processes
+from fedflow.base.errors import CodecError
 from fedflow.components.psi.curve import POINT_BYTES
 from fedflow.components.psi.ecdh import CurveCipher
 from fedflow.components.psi.elements import (
@@ -21,6 +16,8 @@ from fedflow.components.psi.elements import (
     parse_elements,
     secret_order,
 )
+from fedflow.compute import forked as processes
+from fedflow.compute.local import LocalWorkers
 
 P = 2**255 - 19
 SMALL_ORDER = [
@@ -36,7 +33,7 @@ SECRET = bytes(range(32)).hex()
 
 
 def parse(value: object, *, count: int) -> Elements:
-    return CurveCipher().parse(value, count=count)
+    return CurveCipher(LocalWorkers(1)).parse(value, count=count)
 
 
 def encode(number: int) -> bytes:
@@ -45,19 +42,20 @@ def encode(number: int) -> bytes:
 
 def test_two_parties_reach_the_same_value_for_the_same_id() -> None:
     ids = pa.array(["7", "8", "Zoë"])
-    a, b = CurveCipher(), CurveCipher()
+    a, b = CurveCipher(LocalWorkers(1)), CurveCipher(LocalWorkers(1))
     one = b.blind_elements(a.blind_ids(ids, b"d"))
     other = a.blind_elements(b.blind_ids(ids, b"d"))
     assert one.shape == (3, POINT_BYTES)
     assert one.tobytes() == other.tobytes()
     assert (
-        CurveCipher().blind_ids(ids, b"d").tobytes() != CurveCipher().blind_ids(ids, b"d").tobytes()
+        CurveCipher(LocalWorkers(1)).blind_ids(ids, b"d").tobytes()
+        != CurveCipher(LocalWorkers(1)).blind_ids(ids, b"d").tobytes()
     )
 
 
 def test_another_domain_gives_other_points() -> None:
     ids = pa.array(["7"])
-    blinder = CurveCipher(secret=SECRET)
+    blinder = CurveCipher(LocalWorkers(1), secret=SECRET)
     assert blinder.blind_ids(ids, b"d").tobytes() != blinder.blind_ids(ids, b"e").tobytes()
 
 
@@ -65,68 +63,31 @@ def test_several_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(processes, "FORK_FROM", 10)
     ids = pa.array([f"id-{i}" for i in range(1001)])
     done: list[float] = []
-    alone = CurveCipher(secret=SECRET).blind_ids(ids, b"d")
-    forked = CurveCipher(secret=SECRET, processes=3).blind_ids(ids, b"d", progress=done.append)
+    alone = CurveCipher(LocalWorkers(1), secret=SECRET).blind_ids(ids, b"d")
+    forked = CurveCipher(LocalWorkers(3), secret=SECRET).blind_ids(ids, b"d", progress=done.append)
     assert forked.tobytes() == alone.tobytes()
     assert done[-1] == 1.0
-    twice = CurveCipher(secret=SECRET, processes=3).blind_elements(forked)
-    assert twice.tobytes() == CurveCipher(secret=SECRET).blind_elements(alone).tobytes()
+    twice = CurveCipher(LocalWorkers(3), secret=SECRET).blind_elements(forked)
+    assert (
+        twice.tobytes()
+        == CurveCipher(LocalWorkers(1), secret=SECRET).blind_elements(alone).tobytes()
+    )
 
 
 def test_a_bad_point_in_a_forked_share_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "FORK_FROM", 10)
-    points = CurveCipher().blind_ids(pa.array(map(str, range(100))), b"d").copy()
+    points = CurveCipher(LocalWorkers(1)).blind_ids(pa.array(map(str, range(100))), b"d").copy()
     points[90] = 0
     with pytest.raises(CodecError):
-        CurveCipher(processes=2).blind_elements(points)
-
-
-def test_a_worker_that_dies_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "FORK_FROM", 10)
-
-    def work(start: int, stop: int, out: memoryview) -> None:
-        if start:
-            raise SystemExit(7)
-
-    with pytest.raises(ComponentFailed, match="7"):
-        processes.fill_rows(20, 32, work, processes=2, progress=lambda done: None)
-
-
-def test_a_worker_without_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "FORK_FROM", 10)
-
-    def work(start: int, stop: int, out: memoryview) -> None:
-        if start:
-            raise MemoryError
-
-    with pytest.raises(MemoryError):
-        processes.fill_rows(100, 32, work, processes=2, progress=lambda done: None)
-
-
-def test_a_worker_that_is_stuck_is_replaced(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(processes, "FORK_FROM", 10)
-    monkeypatch.setattr(processes, "STALL_S", 0.1)
-    here = os.getpid()
-
-    def work(start: int, stop: int, out: memoryview) -> None:
-        if os.getpid() != here:
-            threading.Event().wait()
-        out[:] = bytes([start]) * len(out)
-
-    points = processes.fill_rows(30, 32, work, processes=3, progress=lambda done: None)
-    assert points[:, 0].tolist() == [0] * 10 + [10] * 10 + [20] * 10
-    assert caplog.text.count("is stuck") == 2
-    assert not multiprocessing.active_children()
+        CurveCipher(LocalWorkers(2)).blind_elements(points)
 
 
 @pytest.mark.parametrize("number", SMALL_ORDER)
 def test_a_point_of_small_order_is_refused(number: int) -> None:
-    good = CurveCipher().blind_ids(pa.array(["1", "2"]), b"d").tobytes()
+    good = CurveCipher(LocalWorkers(1)).blind_ids(pa.array(["1", "2"]), b"d").tobytes()
     points = parse(good + encode(number), count=3)
     with pytest.raises(CodecError):
-        CurveCipher().blind_elements(points)
+        CurveCipher(LocalWorkers(1)).blind_elements(points)
 
 
 @pytest.mark.parametrize("number", [P, P + 1, P + 18, 2**255, 2**255 + 9, 2**256 - 1])
@@ -147,33 +108,19 @@ def test_another_length_or_type_is_refused(value: object) -> None:
 
 def test_another_hash_gives_other_points() -> None:
     ids = pa.array(["7"])
-    one = CurveCipher(secret=SECRET, hash_method="sha256").blind_ids(ids, b"d")
-    other = CurveCipher(secret=SECRET, hash_method="sha512").blind_ids(ids, b"d")
+    one = CurveCipher(LocalWorkers(1), secret=SECRET, hash_method="sha256").blind_ids(ids, b"d")
+    other = CurveCipher(LocalWorkers(1), secret=SECRET, hash_method="sha512").blind_ids(ids, b"d")
     assert one.tobytes() != other.tobytes()
 
 
 def test_no_ids_give_no_rows_and_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[float] = []
-    nothing = CurveCipher().blind_ids(pa.array([], pa.string()), b"d", progress=done.append)
+    nothing = CurveCipher(LocalWorkers(1)).blind_ids(
+        pa.array([], pa.string()), b"d", progress=done.append
+    )
     assert nothing.shape == (0, POINT_BYTES)
     assert done == [1.0]
     assert parse_elements(b"", count=0, width=7).shape == (0, 7)
-
-
-def test_dear_rows_are_spread_earlier_and_reported_more_often(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(processes, "FORK_FROM", 100)
-    here = os.getpid()
-    done: list[float] = []
-
-    def work(start: int, stop: int, out: memoryview) -> None:
-        out[:] = bytes([os.getpid() == here]) * (stop - start)
-
-    made = processes.fill_rows(20, 1, work, processes=2, progress=done.append, cost=4_096)
-    assert made[:, 0].tolist() == [1] * 10 + [0] * 10
-    assert len(done) == 10
-    assert processes.fill_rows(20, 1, work, processes=2, progress=done.append).sum() == 20
 
 
 def test_repeated_points_are_refused() -> None:
@@ -183,7 +130,7 @@ def test_repeated_points_are_refused() -> None:
 
 
 def test_points_are_sent_in_an_order_that_only_their_values_decide() -> None:
-    points = CurveCipher().blind_ids(pa.array(map(str, range(100))), b"d")
+    points = CurveCipher(LocalWorkers(1)).blind_ids(pa.array(map(str, range(100))), b"d")
     order = secret_order(points)
     assert sorted(order.tolist()) == list(range(100))
     assert points[order].tobytes() == points[::-1][secret_order(points[::-1])].tobytes()

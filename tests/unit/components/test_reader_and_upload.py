@@ -10,13 +10,21 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fedflow.base.errors import BadData, BadParameter, NotSupportedYet, TableExists, TableNotFound
+from fedflow.base.errors import (
+    BadData,
+    BadParameter,
+    BoundTableChanged,
+    NotSupportedYet,
+    TableExists,
+    TableNotFound,
+)
 from fedflow.components.features.data_transform import DataTransform
 from fedflow.components.io.download import Download, DownloadParams
 from fedflow.components.io.reader import Reader, ReaderParams
 from fedflow.components.io.upload import Upload, UploadParams
 from fedflow.components.io.writer import Writer, WriterParams
 from fedflow.domain.site import Role, Site
+from fedflow.domain.storages import Bound, Connection, LocalFiles, PathFile, bound_to_json
 from fedflow.sdk import (
     Inputs,
     Table,
@@ -293,7 +301,7 @@ def test_reader_copies_a_bound_file(tmp_path: Path) -> None:
     assert table.read().to_pydict() == {"id": ["1", "3"], "x": ["2", "4"]}
     shown = read.metrics["reader_namespace", "reader_name"].meta
     assert (shown["namespace"], shown["table_name"], shown["count"]) == ("n", "b", 2)
-    assert shown["partitions"] == 3
+    assert (shown["partitions"], shown["storage_engine"]) == (3, "PATH")
 
 
 def test_reader_copies_a_bound_parquet_file(tmp_path: Path) -> None:
@@ -336,15 +344,17 @@ def test_a_bound_file_that_has_changed_fails_the_reader(tmp_path: Path, text: st
     catalog.register(bound(source))
     store = local_store(tmp_path / "tables", catalog=catalog)
     read = run(Reader, store, tmp_path, GUEST, table={"namespace": "n", "name": "b"})
-    assert isinstance(read.error, BadData)
+    assert isinstance(read.error, BadData | BoundTableChanged)
     assert list((tmp_path / "tables").iterdir()) == []
 
 
-def test_a_bound_file_that_became_a_link_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("storage", [True, False])
+def test_a_bound_file_that_became_a_link_is_not_read(tmp_path: Path, storage: bool) -> None:
     link = tmp_path / "link.csv"
     link.symlink_to(GUEST_CSV)
     catalog = MemoryCatalog()
-    catalog.register(bound(link))
+    place = bound_to_json(Bound(address=PathFile(path=str(link)))) if storage else None
+    catalog.register(bound(link, storage=place))
     store = local_store(tmp_path / "tables", catalog=catalog)
     read = run(Reader, store, tmp_path, GUEST, table={"namespace": "n", "name": "b"})
     assert isinstance(read.error, BadData)
@@ -423,6 +433,29 @@ def test_an_unknown_table_is_neither_written_nor_downloaded(
     assert isinstance(run(Writer, store, tmp_path, LOCAL, **given).error, TableNotFound)
     memory = MemoryTableStore()
     assert isinstance(run(Writer, memory, tmp_path, LOCAL, **given).error, NotSupportedYet)
+    del given["output_name"]
+    given |= {"storage_engine": "LOCALFS", "address": {"path": "/x"}}
+    assert isinstance(run(Writer, memory, tmp_path, LOCAL, **given).error, NotSupportedYet)
+
+
+def test_a_table_is_written_to_another_storage(tmp_path: Path) -> None:
+    catalog = MemoryCatalog()
+    store = local_store(tmp_path / "tables", catalog=catalog)
+    upload(store, tmp_path)
+    place = {"path": str(tmp_path / "out"), "format": "parquet"}
+    given = {
+        "namespace": "experiment", "table_name": "guest", "storage_engine": "LOCALFS",
+        "address": place,
+    }  # fmt: skip
+    assert isinstance(run(Writer, store, tmp_path, LOCAL, **given).error, BadData), "not told where"
+    catalog.put_target(Connection(address=LocalFiles(path=place["path"])))
+    result = run(Writer, store, tmp_path, LOCAL, **given)
+    assert result.outputs is not None, result.error
+    assert result.outputs.summary == {"count": 569, "storage_engine": "LOCALFS"}
+    assert result.metrics["writer", "data_access"].points == [("count", 569)]
+    written = parquet.read_table(tmp_path / "out")
+    assert written.equals(store.open("experiment", "guest").read())
+    assert isinstance(run(Writer, store, tmp_path, LOCAL, **given).error, TableExists)
 
 
 @pytest.mark.parametrize("kind", [DownloadParams, WriterParams])

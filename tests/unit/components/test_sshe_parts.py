@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import pytest
 from gmpy2 import mpz
 
 from fedflow.base.errors import BadParameter, CodecError, NotEncodable
+from fedflow.components.crypto.encrypted_rows import IntegerRows
 from fedflow.components.crypto.fixed_point import scaled
-from fedflow.components.crypto.packed_rows import packed_rows
-from fedflow.components.crypto.paillier import PrivateKey, unpack
+from fedflow.components.crypto.packed_rows import PackedMatrix, PowerTables, packed_products
+from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.components.sshe import matmul
 from fedflow.components.sshe.params import HeteroSSHELinRParams, HeteroSSHELRParams
 from fedflow.components.sshe.session import Batches
@@ -37,9 +38,11 @@ from fedflow.components.sshe.shares import (
     to_bytes,
     vector_matrix,
 )
-from fedflow.sdk import PlannedRun, check_params
+from fedflow.compute.local import LocalWorkers
+from fedflow.sdk import PlannedRun, Workers, check_params
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import RunResult
+from fedflow.testing.workers import PicklingWorkers
 from tests.unit.components.hetero_lr_parties import GUEST, HOST, HOST_2, first_error, small
 from tests.unit.components.sshe_parties import HIDDEN, SITES, run
 
@@ -149,9 +152,9 @@ def test_a_scaled_factor_is_rounded_once(value: float, bits: int) -> None:
 # --- products under encryption --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("window", [None, 2, 3, 5, 8])
+@pytest.mark.parametrize("window", [2, 3, 5, 8])
 @pytest.mark.parametrize("slots", [1, 3])
-def test_packed_rows_are_exact(window: int | None, slots: int) -> None:
+def test_packed_rows_are_exact(window: int, slots: int) -> None:
     generator = np.random.default_rng(1)
     matrix = generator.integers(-(1 << 27), 1 << 27, size=(11, 3))
     matrix[0] = [-(1 << 27), (1 << 27) - 1, 0]
@@ -159,7 +162,15 @@ def test_packed_rows_are_exact(window: int | None, slots: int) -> None:
     numbers = random_ring(3)
     public = KEY.public
     vector = list(public.encrypt(int(v) for v in numbers))
-    packed = packed_rows(vector, matrix, public.modulus, slot_bits=330, slots=slots, window=window)
+    tables = PowerTables(
+        ciphertexts=tuple(vector),
+        modulus=public.modulus,
+        slot_bits=330,
+        slots=slots,
+        bits=28,
+        window=window,
+    )
+    packed = tables.multiply(matrix)
     assert len(packed) == -(-11 // slots)
     found = unpack(KEY.decrypt(packed), 330, slots=slots, count=11)
     assert found == (matrix.astype(object) @ numbers).tolist()
@@ -167,57 +178,151 @@ def test_packed_rows_are_exact(window: int | None, slots: int) -> None:
 
 def test_packed_rows_refuse_what_does_not_fit() -> None:
     matrix = np.ones((2, 2), dtype=np.int64)
+
+    def tables(columns: int, window: int = 3) -> PowerTables:
+        return PowerTables(
+            ciphertexts=(mpz(3),) * columns,
+            modulus=mpz(35),
+            slot_bits=8,
+            slots=2,
+            bits=1,
+            window=window,
+        )
+
     with pytest.raises(ValueError, match="1 ciphertexts"):
-        packed_rows([mpz(3)], matrix, mpz(35), slot_bits=8, slots=1)
+        tables(1).multiply(matrix)
     with pytest.raises(ValueError, match="13 bits"):
-        packed_rows([mpz(3)] * 2, matrix, mpz(35), slot_bits=8, slots=1, window=13)
+        tables(2, window=13)
     with pytest.raises(ValueError, match="2\\*\\*62"):
-        packed_rows([mpz(3)] * 2, matrix << 62, mpz(35), slot_bits=8, slots=1)
-    assert packed_rows([], matrix[:, :0], mpz(35), slot_bits=8, slots=2) == [1]
+        PackedMatrix.of(matrix << 62, slots=1)
+    assert tables(0).multiply(matrix[:, :0]) == [1]
 
 
-Product = Callable[[bytes, Any], tuple[bytes, Any]]
+@pytest.mark.parametrize("table_bytes", [1, 64 << 20])
+@pytest.mark.parametrize("rows", [1, 10, 12])
+def test_columns_in_several_passes_give_the_same_packed_rows(
+    monkeypatch: pytest.MonkeyPatch, table_bytes: int, rows: int
+) -> None:
+    monkeypatch.setattr("fedflow.components.crypto.packed_rows._TABLE_BYTES", table_bytes)
+    matrix = np.random.default_rng(6).integers(-(1 << 20), 1 << 20, size=(rows, 4))
+    numbers, public = random_ring(4), KEY.public
+    workers = PicklingWorkers(block_rows=3)
+    found = packed_products(
+        workers,
+        public,
+        list(public.encrypt(int(v) for v in numbers)),
+        PackedMatrix.of(matrix, slots=3),
+        slot_bits=330,
+        finish=partial(written, public),
+        width=public.width,
+        products=0.0,
+    )
+    packed = public.from_bytes(public.message_of(found), count=-(-rows // 3))
+    opened = unpack(KEY.decrypt(packed), 330, slots=3, count=rows)
+    assert opened == (matrix.astype(object) @ numbers).tolist()
+    assert len(workers.calls) == (4 if table_bytes == 1 else 1)
 
 
+def written(key: PublicKey, packed: list[Any], used: list[int]) -> bytes:
+    assert len(packed) == len(used)
+    return key.body(packed)
+
+
+WORKERS = [LocalWorkers(1), PicklingWorkers(block_rows=2)]
+
+
+@pytest.mark.parametrize("workers", WORKERS, ids=["here", "blocks"])
 @pytest.mark.parametrize("kind", ["rows", "columns", "elements", "vector"])
-def test_masked_products_are_shares_of_the_product(kind: str) -> None:
+def test_masked_products_are_shares_of_the_product(kind: str, workers: Workers) -> None:
     public = KEY.public
-    matrix = np.random.default_rng(2).integers(-(1 << 30), 1 << 30, size=(9, 4))
-    numbers = random_ring({"rows": 4, "columns": 9, "elements": 9, "vector": 9}[kind])
-    payload = matmul.encrypt(KEY, numbers)
+    matrix = np.random.default_rng(2).integers(-(1 << 30), 1 << 30, size=(10, 4))
+    numbers = random_ring({"rows": 4, "columns": 10, "elements": 10, "vector": 10}[kind])
+    payload = matmul.encrypt(workers, KEY, numbers)
     if kind == "rows":
-        message, own = matmul.row_products(public, payload, matrix)
+        packed = PackedMatrix.of(matrix, slots=3)
+        message, own = matmul.row_products(workers, public, payload, packed)
         expected = matrix.astype(object) @ numbers
     elif kind == "columns":
-        message, own = matmul.column_products(public, payload, matrix)
+        integers = IntegerRows.of(matrix)
+        message, own = matmul.column_products(workers, public, payload, integers)
         expected = numbers @ matrix.astype(object)
     elif kind == "elements":
-        message, own = matmul.element_products(public, payload, matrix[:, 0])
+        message, own = matmul.element_products(workers, public, payload, matrix[:, 0])
         expected = numbers * matrix[:, 0].astype(object)
     else:
-        ciphertexts = [int(c) for c in public.from_bytes(payload, count=9)]
+        ciphertexts = [int(c) for c in public.from_bytes(payload, count=10)]
         message, own = matmul.mask_vector(public, ciphertexts)
         expected = numbers
-    opened = matmul.open_products(KEY, message, count=len(expected))
+    opened = matmul.open_products(workers, KEY, message, count=len(expected))
     assert center(opened + own).tolist() == center(expected).tolist()
     assert not set(opened.tolist()) & set(expected.tolist())
 
 
-def test_inner_products_of_ring_elements_are_shared() -> None:
+@pytest.mark.parametrize("workers", WORKERS, ids=["here", "blocks"])
+def test_inner_products_of_ring_elements_are_shared(workers: Workers) -> None:
     left, right, more = random_ring(6), random_ring(6), random_ring(2)
-    parts = [(matmul.encrypt(KEY, left), right), (matmul.encrypt(KEY, more), more)]
-    message, own = matmul.inner_product(KEY.public, parts)
+    right[:3] = [-(1 << 191), (1 << 191) - 1, -1]
+    parts = [
+        (matmul.encrypt(workers, KEY, left), right),
+        (matmul.encrypt(workers, KEY, more), more),
+    ]
+    message, own = matmul.inner_product(workers, KEY.public, parts)
     total = inner(left, right) + inner(more, more)
     assert centered(matmul.open_inner(KEY, message) + own) == centered(total)
 
 
+@pytest.mark.parametrize("workers", WORKERS, ids=["here", "blocks"])
+def test_own_products_are_those_of_the_ring(workers: Workers) -> None:
+    matrix = np.random.default_rng(3).integers(-(1 << 43), 1 << 43, size=(7, 4))
+    vector, other, integers = random_ring(4), random_ring(7), IntegerRows.of(matrix, workers)
+    rows = matmul.own_row_products(workers, integers, vector)
+    assert rows.tolist() == matrix_vector(matrix, vector).tolist()
+    columns = matmul.own_column_products(workers, other, integers)
+    assert columns.tolist() == vector_matrix(other, matrix).tolist()
+
+
+@pytest.mark.parametrize("size", [4, 5, 6, 14])
+def test_batches_find_their_rows_although_groups_are_filled(size: int) -> None:
+    matrix = np.arange(28, dtype=np.int64).reshape(14, 2)
+    batches = Batches(rows=14, size=size)
+    encoded = matmul.EncodedMatrix(matrix, batches, slots=3, packed=True, workers=PicklingWorkers())
+    for rows in batches.slices():
+        batch = encoded.batch(rows)
+        assert local(batch.columns.rows).tolist() == matrix[rows].tolist()
+        assert batch.packed is not None
+        groups = local(batch.packed.groups)
+        count = rows.stop - rows.start
+        assert (groups.shape, batch.packed.rows) == ((-(-count // 3), 6), count)
+        assert groups.reshape(-1, 2)[:count].tolist() == matrix[rows].tolist()
+        assert not groups.reshape(-1, 2)[count:].any()
+
+
+def local(rows: Any) -> Any:
+    return rows if isinstance(rows, np.ndarray) else rows.local()
+
+
+def test_products_that_another_party_falsified_are_refused() -> None:
+    public = KEY.public
+    bad = public.message(bytes(public.width * 4))
+    for workers in WORKERS:
+        with pytest.raises(CodecError, match="out of range"):
+            matmul.open_products(workers, KEY, bad, count=12)
+        with pytest.raises(CodecError, match="out of range"):
+            matmul.element_products(workers, public, bad, np.ones(4, dtype=np.int64))
+        with pytest.raises(CodecError, match="out of range"):
+            matmul.column_products(
+                workers, public, bad, IntegerRows.of(np.ones((4, 1), dtype=np.int64))
+            )
+        with pytest.raises(CodecError, match="4 ciphertexts where 5 were due"):
+            matmul.open_products(workers, KEY, bad, count=13)
+
+
 def test_masks_hide_the_product_and_change_each_time() -> None:
     matrix = np.ones((3, 1), dtype=np.int64)
-    payload = matmul.encrypt(KEY, ring([5]))
-    opened = [
-        matmul.open_products(KEY, matmul.row_products(KEY.public, payload, matrix)[0], count=3)
-        for _ in range(2)
-    ]
+    workers, packed = LocalWorkers(1), PackedMatrix.of(matrix, slots=3)
+    payload = matmul.encrypt(workers, KEY, ring([5]))
+    messages = [matmul.row_products(workers, KEY.public, payload, packed)[0] for _ in range(2)]
+    opened = [matmul.open_products(workers, KEY, message, count=3) for message in messages]
     numbers = [int(v) for part in opened for v in part]
     assert len(set(numbers)) == 6
     assert all(abs(v) > 1 << 100 for v in numbers)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflow.base.ids import PartyId
-from fedflow.domain.lists import fits_job, job_page
+from fedflow.domain.lists import fits_job, job_page, main_share
 from fedflow.domain.records import JobFilter, JobKey, JobRecord, Order, Sort
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus
@@ -69,3 +69,14 @@ def test_a_partner_is_another_party_of_the_job() -> None:
     assert fits_job(JobFilter(partner_part="2"), job)
     assert not fits_job(JobFilter(partner_part="1"), job)
     assert not fits_job(JobFilter(partner_part="203"), job)
+
+
+def test_a_job_stands_for_its_initiators_share_else_for_one_with_data() -> None:
+    arbiter, host, guest = (
+        make("a", Site(role, PartyId("1")), 0, None, None)
+        for role in (Role.ARBITER, Role.HOST, Role.GUEST)
+    )
+    elsewhere = Site(Role.GUEST, PartyId("2"))
+    shares = [replace(share, initiator=elsewhere) for share in (arbiter, host)]
+    assert main_share(shares).key.site.role is Role.HOST
+    assert main_share([replace(guest, initiator=elsewhere), arbiter]) == arbiter

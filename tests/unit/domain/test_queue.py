@@ -26,7 +26,9 @@ def job(job_id: str, cores: int = 1, *, age_ms: int = 0, **more: object) -> Wait
 def turn(*jobs: Waiting, free: int, memory: int = 0) -> tuple[list[str], str | None]:
     ordered = in_order(jobs, NOW_MS, starving_after_ms=STARVES_MS)
     found = choose(ordered, Amount(cores=free, memory=memory), NOW_MS, starving_after_ms=STARVES_MS)
-    return list(found.go), found.reserved_for.job_id if found.reserved_for else None
+    reserved = [one.job_id for one in found.reserved]
+    assert len(reserved) <= 1  # there is one engine
+    return list(found.go), reserved[0] if reserved else None
 
 
 def test_greater_priority_goes_first_and_age_decides_among_equals() -> None:
@@ -105,6 +107,102 @@ waiting = st.builds(
 )
 
 
+# --- two engines ----------------------------------------------------------------------------------
+
+
+def two(*jobs: Waiting, cores: int, spark: int) -> tuple[list[str], list[str]]:
+    ordered = in_order(jobs, NOW_MS, starving_after_ms=STARVES_MS)
+    free = Amount(cores=cores, spark=spark)
+    found = choose(ordered, free, NOW_MS, starving_after_ms=STARVES_MS)
+    return list(found.go), [one.job_id for one in found.reserved]
+
+
+def on_spark(job_id: str, cores: int, **more: int) -> Waiting:
+    return job(job_id, need=Amount(spark=cores), **more)  # type: ignore[arg-type]
+
+
+def test_a_full_cluster_keeps_no_job_from_the_machine() -> None:
+    jobs = [on_spark("big", 9, age_ms=9), job("here", 2), on_spark("small", 1)]
+    assert two(*jobs, cores=2, spark=4) == (["here", "small"], [])
+
+
+def test_each_engine_keeps_what_comes_free_for_the_first_that_starves_for_it() -> None:
+    starving = STARVES_MS + 9
+    jobs = [
+        on_spark("spark 1", 8, age_ms=starving),
+        on_spark("spark 2", 8, age_ms=starving - 1),
+        job("here 1", 8, age_ms=starving - 2),
+        job("here 2", 8, age_ms=starving - 3),
+        on_spark("late on spark", 1),
+        job("late here", 1),
+    ]
+    going, reserved = two(*jobs, cores=4, spark=4)
+    assert reserved == ["spark 1", "here 1"]
+    assert going == ["spark 1", "here 1"]
+
+
+def test_a_starving_job_on_the_cluster_keeps_nothing_of_the_machine() -> None:
+    jobs = [on_spark("starving", 8, age_ms=STARVES_MS + 1), job("here", 4)]
+    assert two(*jobs, cores=4, spark=4) == (["starving", "here"], ["starving"])
+
+
+def test_a_job_that_waits_for_both_engines_keeps_both() -> None:
+    both = job("both", need=Amount(cores=2, spark=8), age_ms=STARVES_MS + 1)
+    jobs = [both, job("here", 3), job("small", 2), on_spark("there", 1)]
+    assert two(*jobs, cores=4, spark=4) == (["both", "small"], ["both"])
+
+
+def test_a_claim_keeps_only_its_own_engine_from_others() -> None:
+    claim = on_spark("claim", 8, age_ms=STARVES_MS + 1)
+    free = Amount(cores=4, spark=4)
+    asks = {"starving_after_ms": STARVES_MS}
+    assert goes_first(job("here", 4), [claim], free, NOW_MS, **asks) is None
+    assert goes_first(on_spark("there", 1), [claim], free, NOW_MS, **asks) == claim
+
+
+needs = st.builds(Amount, cores=st.integers(0, 6), memory=st.just(0), spark=st.integers(0, 6))
+mixed = st.builds(
+    lambda one, need: replace(one, need=need),
+    st.builds(
+        job,
+        st.uuids().map(str),
+        age_ms=st.integers(0, 2 * STARVES_MS),
+        priority=st.integers(-1000, 1000),
+        ours=st.booleans(),
+        ask_ms=st.sampled_from([0, NOW_MS, NOW_MS + 1]),
+    ),
+    needs,
+)
+
+
+@given(st.lists(mixed, max_size=12), needs)
+def test_no_engine_gives_more_than_is_free_nor_has_two_reservations(
+    jobs: list[Waiting], free: Amount
+) -> None:
+    ordered = in_order(jobs, NOW_MS, starving_after_ms=STARVES_MS)
+    found = choose(ordered, free, NOW_MS, starving_after_ms=STARVES_MS)
+    reserved = {one.job_id for one in found.reserved}
+    going = [j for j in jobs if j.job_id in found.go and j.job_id not in reserved]
+    assert sum((j.need for j in going), Amount()).fits(free)
+    for engine in ("STANDALONE", "SPARK"):
+        keeping = [one for one in found.reserved if one.need.of(engine) != Amount()]
+        assert len(keeping) <= 1
+    alone = {
+        engine: choose(
+            [replace(j, need=j.need.of(engine).on(engine)) for j in ordered if is_of(j, engine)],
+            free, NOW_MS, starving_after_ms=STARVES_MS,
+        )
+        for engine in ("STANDALONE", "SPARK")
+    }  # fmt: skip
+    if all(is_of(j, "STANDALONE") != is_of(j, "SPARK") for j in jobs):
+        each = {job_id for turn_ in alone.values() for job_id in turn_.go}
+        assert set(found.go) == each  # engines that no job needs together do not meet
+
+
+def is_of(one: Waiting, engine: str) -> bool:
+    return one.need.of(engine) != Amount()
+
+
 @given(st.lists(waiting, max_size=12), st.integers(-2, 20))
 def test_the_turn_never_gives_more_than_is_free_and_never_to_who_may_not_ask(
     jobs: list[Waiting], free: int
@@ -112,7 +210,7 @@ def test_the_turn_never_gives_more_than_is_free_and_never_to_who_may_not_ask(
     ordered = in_order(jobs, NOW_MS, starving_after_ms=STARVES_MS)
     found = choose(ordered, Amount(cores=free), NOW_MS, starving_after_ms=STARVES_MS)
     by_id = {j.job_id: j for j in jobs}
-    reserved = found.reserved_for.job_id if found.reserved_for else None
+    reserved = found.reserved[0].job_id if found.reserved else None
     going = [by_id[job_id] for job_id in found.go if job_id != reserved]
     assert sum(j.need.cores for j in going) <= max(0, free)
     assert all(j.ours and j.ask_ms <= NOW_MS for j in going)

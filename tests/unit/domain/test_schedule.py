@@ -625,7 +625,7 @@ def test_the_errors_that_are_tried_again_can_be_named(
     assert isinstance(action, RetryTask if again else EndJob)
 
 
-@pytest.mark.parametrize("code", ["ServerRestarted", "ServerLost", "PeerFailed"])
+@pytest.mark.parametrize("code", ["ServerRestarted", "ServerLost", "PeerFailed", "SparkLost"])
 def test_a_failure_of_a_server_is_tried_again_at_no_cost(code: str) -> None:
     lost = failed(code, retries_left=0, infrastructure_left=1)
     assert decide(view(tasks={"a": lost}), NOW_MS) == [

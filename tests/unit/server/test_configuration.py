@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
+from fedflow.app.folders import Folders
 from fedflow.base.errors import BadSetting, ListenerNotSafe
 from fedflow.base.settings import Settings
-from fedflow.server.adapters import timing_of
+from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.server.adapters import (
+    applications_of,
+    engines_of,
+    register_engines,
+    timing_of,
+    web_settings,
+)
 from fedflow.server.configuration import load_settings
+from fedflow.store.memory import MemoryStore
 
 TLS = {"ca": "ca.pem", "certificate": "c.pem", "key": "k.pem"}
 KEYS = {"client": {"switch": True, "http_app_key": "a", "http_secret_key": "s"}}
@@ -133,6 +142,16 @@ def test_loopback_needs_no_protection(host: str) -> None:
         ),
         ({"fateflow": {"host": "::", "grpc_host": "::1"}}, "The REST API", "authentication"),
         ({"fateflow": {"host": "127.0.0.1.example"}}, "The gRPC server", "TLS"),
+        (
+            {
+                "fateflow": {"host": "0.0.0.0", "http_behind_tls_proxy": True},
+                "tls": TLS,
+                "authentication": KEYS,
+                "board": {"sign_in": False},
+            },
+            "The board",
+            "board.sign_in",
+        ),
     ],
 )
 def test_a_listener_that_others_could_reach_unprotected_is_refused(
@@ -151,7 +170,67 @@ def test_protected_listeners_are_good() -> None:
     assert load(fateflow={"grpc_host": "0.0.0.0"}, tls=TLS).fateflow.host == "127.0.0.1"
 
 
+@pytest.mark.parametrize(
+    ("sign_in", "switch", "asks"),
+    [(None, False, False), (None, True, True), (True, False, True), (False, True, False)],
+)
+def test_people_sign_in_as_clients_do_unless_the_conf_says_else(
+    sign_in: bool | None, switch: bool, asks: bool
+) -> None:
+    client = {**KEYS["client"], "switch": switch}
+    settings = load(board={"sign_in": sign_in}, authentication={"client": client})
+    board = web_settings(settings).board
+    assert board is not None
+    assert board.asks is asks
+
+
+@pytest.mark.parametrize("name", ["", "a b", "http://board.example", "board.example:80", "*"])
+def test_what_is_no_host_is_no_name_of_the_board(name: str) -> None:
+    with pytest.raises(BadSetting, match=r"board\.host_names"):
+        load(board={"host_names": [name]})
+
+
 def test_seconds_of_the_settings_become_the_times_of_scheduling() -> None:
     timing = timing_of(load(scheduling={"lease_s": 8, "heartbeat_s": 0.25, "stop_grace_s": 1}))
     assert (timing.lease_ms, timing.heartbeat_ms, timing.stop_grace_s) == (8_000, 250, 1.0)
     assert timing_of(Settings()).lease_ms == 60_000
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def test_a_server_has_its_machine_and_the_cluster_that_the_conf_names() -> None:
+    cluster = {"spark": {"master": "spark://h:7077", "cores_per_node": 5, "nodes": 3}}
+    assert engines_of(load()) == OwnEngines()
+    assert engines_of(load(fate_on_spark=cluster)) == OwnEngines(spark=True)
+    by_default = load(fate_on_spark=cluster, default_engines={"computing": "spark"})
+    assert engines_of(by_default) == OwnEngines(default=SPARK, spark=True)
+
+
+def test_a_cluster_that_the_conf_does_not_name_any_more_has_no_cores() -> None:
+    store = MemoryStore()
+    cluster = {"spark": {"master": "spark://h:7077", "cores_per_node": 5, "nodes": 3}}
+
+    def cores(**conf: Any) -> dict[str, int | None]:
+        register_engines(load(**conf), store, 1)
+        with store.read() as tx:
+            found = {name: tx.engines.get(name) for name in (STANDALONE, SPARK)}
+        return {name: engine.cores if engine else None for name, engine in found.items()}
+
+    assert cores() == {STANDALONE: 20, SPARK: None}
+    assert cores(fate_on_spark=cluster) == {STANDALONE: 20, SPARK: 15}
+    assert cores() == {STANDALONE: 20, SPARK: 0}
+
+
+def test_what_applications_left_is_removed_when_the_conf_names_no_cluster_any_more(
+    tmp_path: Path,
+) -> None:
+    folders = Folders(tmp_path)
+    assert applications_of(load(), folders) is None
+    left = folders.spark / "202611220001-guest-9999.1"
+    left.mkdir(parents=True)
+    applications = applications_of(load(), folders)
+    assert applications is not None
+    applications.open()
+    applications.close()
+    assert not left.exists()

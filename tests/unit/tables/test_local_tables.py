@@ -15,8 +15,9 @@ from pyarrow import ipc
 
 from fedflow.base.errors import BadData, BadTableName, DiskFull, TableExists, TableNotFound
 from fedflow.sdk import TableKind, TableSchema
-from fedflow.tables import local_table
+from fedflow.tables import local_table, stored_table
 from fedflow.tables.catalog import TableEntry, entry_from_json
+from fedflow.tables.far_rows import FarRows
 from fedflow.tables.local import LocalTableStore
 from fedflow.testing.tables import MemoryCatalog, local_store
 
@@ -103,7 +104,7 @@ def test_a_table_cannot_be_seen_before_it_is_complete(
 def test_what_a_killed_writer_left_is_swept(store: LocalTableStore, tmp_path: Path) -> None:
     store.create(SCHEMA).write(rows(5))
     kept = write(store)
-    assert store.sweep() == 1
+    FarRows(tmp_path / "tables").sweep(older_than_ms=1 << 50)
     assert files(tmp_path) == [tmp_path / "tables" / kept.address / "rows.arrow"]
 
 
@@ -303,3 +304,55 @@ def test_reading_copies_nothing_into_memory(store: LocalTableStore) -> None:
     whole, part = table.read(), table.read(("b", "id"))
     assert pa.total_allocated_bytes() - before < 9000
     assert (part.column_names, whole.num_rows) == (["b", "id"], 9000)
+
+
+@pytest.mark.parametrize("at_a_time", [1, 1 << 23])
+def test_columns_are_mapped_some_at_a_time(
+    tmp_path: Path, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_table, "MAPPED_CELLS", at_a_time)
+    names = tuple(f"x{i}" for i in range(7))
+    schema = TableSchema(kind=TableKind.INSTANCES, id="id", columns=names)
+    for cores in (1, 3):
+        store = local_store(tmp_path / f"{cores}", cores=cores)
+        with store.create(schema) as writer:
+            cells = {name: [float(i), -1.0] for i, name in enumerate(names)}
+            writer.write(pa.table({"id": ["a", "b"], **cells}))
+            table = writer.close()
+        found = list(table.map_columns(lambda name, column: (name, column[0].as_py()), names[::-1]))
+        assert found == [(f"x{i}", float(i)) for i in reversed(range(7))]
+
+
+def test_threads_end_with_the_iterators_that_use_them(tmp_path: Path) -> None:
+    store = local_store(tmp_path / "tables", cores=2)
+    with store.create(SCHEMA) as writer:
+        for _ in range(9):
+            writer.write(rows(3))
+        table = writer.close()
+    blocks = table.fold_blocks(lambda batch: batch.num_rows)
+    columns = table.map_columns(lambda name, column: len(column), ["id", "x"])
+    assert (next(blocks), next(columns)) == (3, 27)
+    assert any(t.name.startswith(("blocks", "columns")) for t in threading.enumerate())
+    blocks.close()  # type: ignore[attr-defined]
+    columns.close()  # type: ignore[attr-defined]
+    assert not any(t.name.startswith(("blocks", "columns")) for t in threading.enumerate())
+
+
+def test_a_taken_id_may_not_be_missing(store: LocalTableStore) -> None:
+    table = store.table_of(write(store, 3))
+    with pytest.raises(BadData, match="an id is null"):
+        table.take(np.array([0, -1]))
+
+
+def test_whoever_asks_is_told_how_far_a_pass_is(tmp_path: Path) -> None:
+    store = local_store(tmp_path / "tables")
+    with store.create(SCHEMA) as writer:
+        for count in (1, 3):
+            writer.write(rows(count))
+        table = writer.close()
+    told: list[float] = []
+    table.map_blocks(lambda batch: batch, schema=SCHEMA, progress=told.append)
+    assert told == [0.25, 1.0]
+    told.clear()
+    table.take(np.array([3, 0]), progress=told.append)
+    assert told == [0.0, 1.0]

@@ -50,6 +50,8 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
+from fedflow.domain.storages import Connection, MysqlRows, Secrets
+from fedflow.domain.table_lists import TableFilter, fits_table, table_page
 from fedflow.testing.providers import MemoryProviders
 from fedflow.web.relay import Relay
 from tests.unit.web.applications import app_over
@@ -151,7 +153,9 @@ class FakeServices:
         self.data = SimpleNamespace(
             uploads=_Uploads(self), bindings=_Bindings(self), transfers=_Transfers(self),
             provenance=_Provenance(), table_schemas=_TableSchemas(self), tables=_Tables(self),
-            table_details=_TableDetails(self),
+            table_details=_TableDetails(self), table_pages=_TablePages(self),
+            connectors=_Connectors(self),
+            worker_storages=_WorkerStorages(self),
         )  # fmt: skip
         self.info = self.modules = self
         self.administration = SimpleNamespace(providers=_providers(self))
@@ -344,12 +348,42 @@ class _Bindings:
         self._all.note("bind", given)
         return make_table(namespace=given.namespace, name=given.name)
 
-    def put_connector(self, name: str, engine: str, info: Mapping[str, Any]) -> None:
+    def try_connector(self, name: str, address: Mapping[str, Any]) -> list[str]:
+        self._all.note("try_connector", name, dict(address))
+        return ["id", "x"]
+
+
+class _Connectors:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def put(self, name: str, engine: str, info: Mapping[str, Any]) -> None:
         self._all.note("put_connector", name, engine, dict(info))
 
-    def connector(self, name: str) -> Connector:
+    def all(self) -> list[Connector]:
+        return [Connector(name="c", engine="MYSQL", info={}, created_ms=1)]
+
+    def delete(self, name: str) -> None:
+        self._all.note("delete_connector", name)
+
+    def get(self, name: str) -> Connector:
         info = {"host": "h", "port": 3306, "user": "root", "passwd": "pw", "db": "u:p@h"}
         return Connector(name=name, engine="MYSQL", info=info, created_ms=1)
+
+
+class _WorkerStorages:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def connection(self, key: TaskKey, token: str, namespace: str, name: str) -> Connection:
+        self._all.note("connection", key, token, namespace, name)
+        address = MysqlRows(host="h", db="d", name="t")
+        return Connection(address=address, secrets=Secrets(user="u", password="pw"))
+
+    def target(self, key: TaskKey, token: str) -> Connection:
+        self._all.note("target", key, token)
+        address = MysqlRows(host="h", db="d", name="new")
+        return Connection(address=address, secrets=Secrets(user="u", password="pw"))
 
 
 class _Transfers:
@@ -387,6 +421,16 @@ class _TableDetails:
         maker = OutputTable(key=key, data_name="data", position=0, namespace="exp", name="g")
         column = ColumnFacts(name="y", kind="number", count=3, missing=0, mean=0.5)
         return Details(table=table, maker=maker, columns=[column])
+
+
+class _TablePages:
+    def __init__(self, all_: FakeServices) -> None:
+        self._all = all_
+
+    def listed(self, which: TableFilter) -> tuple[list[TableRecord], int]:
+        self._all.note("listed", which)
+        fit = [t for t in self._all.tables_known.values() if fits_table(which, t)]
+        return table_page(fit, which), len(fit)
 
 
 class _TableSchemas:

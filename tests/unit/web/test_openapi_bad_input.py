@@ -165,6 +165,9 @@ def check_refusal(answer: TestResponse, one: Operation, *, error: str) -> str:
     assert body is not None
     assert body["error"]["name"] == error
     assert body["error"]["hint"]
+    if one.route.style is Style.BOARD:
+        assert (answer.status_code, body["code"]) == (200, 10008)
+        return str(body["msg"])
     if one.route.style is Style.STATUS:
         assert (answer.status_code, body["retcode"]) == (400, 400)
     else:
@@ -273,8 +276,11 @@ def signatures(one: Operation, now_ms: int) -> dict[str, dict[str, str]]:
 
 def check_unsigned(answer: TestResponse, one: Operation) -> None:
     assert answer.json is not None
-    assert answer.json["retcode"] == 109
     assert answer.json["error"]["name"] == "NotAuthenticated"
+    if one.route.style is Style.BOARD:
+        assert (answer.status_code, answer.json["code"]) == (200, 10015)
+        return
+    assert answer.json["retcode"] == 109
     assert answer.json["retmsg"].startswith("The request is not authenticated: ")
     assert answer.status_code == (401 if one.route.style is Style.STATUS else 200)
 

@@ -14,6 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from fedflow import __version__
+from fedflow.app.administration.accounts import Accounts
 from fedflow.app.administration.administration import Administration
 from fedflow.app.administration.info import Info, Place
 from fedflow.app.administration.keys import Keys
@@ -25,7 +26,9 @@ from fedflow.app.administration.servers import Servers
 from fedflow.app.administration.templates import Templates
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.job_files import JobFiles
+from fedflow.app.jobs.job_logs import JobLogs
 from fedflow.app.jobs.log_files import LogFiles
+from fedflow.app.jobs.log_index import LogIndexes
 from fedflow.app.scheduling.circuits import CheckedParties, Circuits
 from fedflow.app.scheduling.leadership import Leadership
 from fedflow.app.scheduling.preflight import Preflight
@@ -33,6 +36,7 @@ from fedflow.app.timing import Timing
 from fedflow.base.errors import BadSetting, PartyUnreachable
 from fedflow.base.examples import examples_folder
 from fedflow.domain.administration import RegisteredServer
+from fedflow.domain.engines import OwnEngines
 from fedflow.domain.job_spec import ModuleInfo
 from fedflow.domain.records import Reply
 from fedflow.domain.servers import Instance
@@ -40,6 +44,7 @@ from fedflow.domain.site import Role, Site
 from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.store.memory import MemoryStore
 from fedflow.testing.providers import MemoryProviders
+from fedflow.web.passwords import ScryptPasswords
 from tests.unit.web.applications import app_over
 from tests.unit.web.conftest import JOB_ID, FixedClock, make_job
 
@@ -127,18 +132,27 @@ class OnePlace:
         with self.store.transaction() as tx:
             tx.jobs.add(make_job())
         info = Info(
-            store=self.store, engine="E", executor_ready=lambda: True, place=PLACE, clock=clock
+            store=self.store,
+            engines=OwnEngines(),
+            executor_ready=lambda: True,
+            place=PLACE,
+            clock=clock,
         )
         self.permissions = Permissions(
             store=self.store, catalog=catalog, clock=clock, rules=PermissionRules(switch=True)
         )
         administration = Administration(
+            accounts=Accounts(
+                store=self.store, passwords=ScryptPasswords(), clock=clock, idle_ms=4_000,
+                longest_ms=12_000,
+            ),
             permissions=self.permissions,
             keys=Keys(
                 store=self.store, signer=RsaSiteKeys(folders.site_key), parties=parties,
                 own_party="9999", clock=clock,
             ),
-            logs=LogFiles(store=self.store, folders=folders),
+            logs=LogFiles(store=self.store, folders=folders, indexes=LogIndexes()),
+            job_logs=JobLogs(store=self.store, folders=folders, indexes=LogIndexes()),
             providers=Providers(
                 catalog, folders=MEMORY, book=MEMORY, host=MEMORY, clock=clock
             ),

@@ -174,8 +174,17 @@ def test_a_download_is_a_job(client: FlaskClient, services: Any) -> None:
 def test_a_second_name_is_given_by_a_job(client: FlaskClient, services: Any) -> None:
     ask = {"namespace": "exp", "table_name": "g", "output_namespace": "o", "output_name": 7}
     assert client.post("/v1/data/writer", json=ask).json["jobId"] == JOB_ID
-    more = {"output_namespace": "o", "output_name": "7", "storage_engine": None, "drop": False}
-    assert services.calls == [("write", "exp", "g", more)]
+    more = {"output_namespace": "o", "output_name": "7", "storage_engine": None, "address": None}
+    assert services.calls == [("write", "exp", "g", {**more, "drop": False})]
+
+
+def test_a_place_in_another_storage_is_written_by_a_job(client: FlaskClient, services: Any) -> None:
+    place = {"storage_engine": "MYSQL", "address": {"connector_name": "c", "name": "new"}}
+    ask = {"namespace": "exp", "table_name": "g", **place}
+    assert client.post("/v1/data/writer", json=ask).json["jobId"] == JOB_ID
+    names = {"output_namespace": None, "output_name": None, "drop": False}
+    assert services.calls == [("write", "exp", "g", {**names, **place})]
+    assert client.post("/v1/data/writer", json={**ask, "address": 7}).json["retcode"] == 101
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -235,7 +244,7 @@ def test_table_info_tells_all_of_a_table(client: FlaskClient, services: Any) -> 
         "table_name": "g", "namespace": "exp", "exist": 1, "count": 3, "partition": 4,
         "schema": {"header": ["x0"], "sid": "id", "label_name": "y", "meta": {"with_label": True}},
         "enable": False, "origin": "table_bind", "extend_sid": True,
-        "address": {"path": "/data/g.csv"}, "created": 1,
+        "engine": "PATH", "address": {"path": "/data/g.csv"}, "created": 1,
         "made_by": {
             "job_id": JOB_ID, "component_name": "upload_0", "task_version": 0, "role": "guest",
             "party_id": "9999", "data_name": "data",
@@ -287,6 +296,19 @@ def test_binding_takes_what_the_sdk_sends(client: FlaskClient, services: Any, wo
     assert (given.engine, given.drop, given.head, given.id_delimiter) == ("PATH", True, True, ",")
     body = client.post(f"/v1/table/{word}", json={}).json
     assert "engine,address,namespace,name;" in body["retmsg"]
+
+
+def test_connectors_are_listed_tried_and_deleted(client: FlaskClient, services: Any) -> None:
+    listed = client.post("/v1/table/connector/list", json={}).json["data"]
+    assert listed == [{"connector_name": "c", "engine": "MYSQL", "created": 1}]
+    ask = {"connector_name": "c", "address": {"db": "d", "name": "t"}}
+    tried = client.post("/v1/table/connector/test", json=ask).json["data"]
+    assert tried == {"columns": ["id", "x"]}
+    assert services.calls[-1] == ("try_connector", "c", {"db": "d", "name": "t"})
+    assert (
+        client.post("/v1/table/connector/delete", json={"connector_name": "c"}).json["retcode"] == 0
+    )
+    assert services.calls[-1] == ("delete_connector", "c")
 
 
 def test_a_connector_is_shown_without_credentials(client: FlaskClient, services: Any) -> None:
@@ -463,3 +485,28 @@ def test_modules_are_described_to_people_and_to_fate(client: FlaskClient) -> Non
     assert known["heterolr"]["alias"] == ["HeteroLR", "lr"]
     assert client.post("/v1/component/LR/get").json["data"] == known["heterolr"]
     assert "data" not in client.post("/v1/component/no/get").json
+
+
+# --- list of tables -------------------------------------------------------------------------------
+
+
+def test_tables_are_listed_with_how_many_fit(client: FlaskClient, services: Any) -> None:
+    services.tables_known["exp", "h"] = make_table(name="h", disabled=True, created_ms=2)
+    answer = client.post("/v1/table/list/all", json={"limit": 1, "part": "exp"}).json
+    assert answer["data"]["count"] == 2
+    (row,) = answer["data"]["tables"]
+    assert row == {
+        "table_name": "h", "namespace": "exp", "count": 3, "columns": 3, "partition": 4,
+        "origin": "upload", "engine": "STANDALONE", "enable": False, "created": 2,
+    }  # fmt: skip
+    only = client.post(
+        "/v1/table/list/all", json={"disabled": "false", "origin": ["upload"], "order": "name"}
+    ).json
+    assert [one["table_name"] for one in only["data"]["tables"]] == ["g"]
+
+
+@pytest.mark.parametrize(
+    "body", [{"limit": 1001}, {"limit": -1}, {"offset": -1}, {"order": "x"}, {"offset": 10**12}]
+)
+def test_a_list_that_cannot_be_made_is_refused(client: FlaskClient, body: dict[str, Any]) -> None:
+    assert client.post("/v1/table/list/all", json=body).json["retcode"] == 101

@@ -261,6 +261,26 @@ def test_an_executor_asks_for_tables(client: FlaskClient, services: Any) -> None
     assert client.post(path, json={}, headers=TOKEN).json["retcode"] == 101
 
 
+def test_credentials_are_given_to_executors_over_the_unix_socket_only(
+    client: FlaskClient, services: Any
+) -> None:
+    path = PREFIX + task_path("table_connection", TASK)
+    ask = {"namespace": "exp", "table_name": "g"}
+    over_tcp = client.post(path, json=ask, headers=TOKEN)
+    assert over_tcp.json["retcode"] != 0
+    assert services.calls == []
+    local = {"REMOTE_ADDR": "localhost"}
+    data = client.post(path, json=ask, headers=TOKEN, environ_overrides=local).json["data"]
+    assert data["secrets"] == {"user": "u", "password": "pw"}
+    assert data["address"]["engine"] == "MYSQL"
+    assert services.calls == [("connection", TASK, "t", "exp", "g")]
+    path = PREFIX + task_path("table_target", TASK)
+    assert client.post(path, json={}, headers=TOKEN).json["retcode"] != 0
+    data = client.post(path, json={}, headers=TOKEN, environ_overrides=local).json["data"]
+    assert data["address"]["name"] == "new"
+    assert services.calls[1:] == [("target", TASK, "t")]
+
+
 def test_an_executor_saves_metrics(client: FlaskClient, services: Any) -> None:
     path = PREFIX + task_path("metric_save", TASK)
     client.post(path, json={"metrics": []}, headers=TOKEN)

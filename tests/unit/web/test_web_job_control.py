@@ -9,7 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from fedflow.app.jobs.cleaning import Cleaned
-from fedflow.app.jobs.resources import Returned
+from fedflow.app.jobs.resources import ResourceUse, Returned
 from fedflow.app.scheduling.parameter_updates import ChangedParameters, Sections
 from fedflow.base.errors import (
     BadSteps,
@@ -69,7 +69,9 @@ class Control:
 
     def query(self, *, in_use: bool = True, engine_name: str | None = None) -> Any:
         self._note("query", in_use, engine_name)
-        return Engine(name="STANDALONE", cores=20, remaining_cores=16), [make_job(cores=4)]
+        engine = Engine(name="STANDALONE", cores=20, remaining_cores=16)
+        spark = Engine(name="SPARK", cores=8, remaining_cores=8)
+        return ResourceUse(engine=engine, engines=(engine, spark), jobs=(make_job(cores=4),))
 
     def give_back(self, job_id: str) -> list[Returned]:
         self._note("give_back", job_id)
@@ -162,10 +164,10 @@ def test_a_report_without_rows_is_an_argument_error(
     assert post(client, "/job/report", {"job_id": JOB_ID})["retcode"] == 101
 
 
-def test_a_jobs_page_has_fates_form_with_a_port(client: FlaskClient, control: Control) -> None:
+def test_a_jobs_page_is_one_of_the_board_with_a_port(client: FlaskClient, control: Control) -> None:
     where = {"job_id": JOB_ID, "role": "guest", "party_id": 9999}
     body = post(client, "/job/url/get", where)
-    page = f"/index.html#/dashboard?job_id={JOB_ID}&role=guest&party_id=9999"
+    page = f"/board/jobs/{JOB_ID}/guest/9999"
     assert body["data"] == {"board_url": [f"http://localhost:80{page}"]}
     answer = client.post("/v1/job/url/get", json=where, base_url="http://127.0.0.1:9380")
     assert answer.json["data"] == {"board_url": [f"http://127.0.0.1:9380{page}"]}
@@ -176,8 +178,13 @@ def test_a_jobs_page_has_fates_form_with_a_port(client: FlaskClient, control: Co
 def test_the_cores_and_who_holds_them(client: FlaskClient, control: Control) -> None:
     body = post(client, "/resource/query", {"unknown": 1})
     assert body["data"]["use_resource_job"] == [
-        {"job_id": JOB_ID, "role": "guest", "party_id": "9999", "core": 4, "memory": 0}
-    ]
+        {
+            "job_id": JOB_ID, "role": "guest", "party_id": "9999", "core": 4, "memory": 0,
+            "engine": "STANDALONE",
+        }
+    ]  # fmt: skip
+    entrances = [(e["f_engine_name"], e["f_engine_entrance"]) for e in body["data"]["engines"]]
+    assert entrances == [("STANDALONE", "fate_on_standalone"), ("SPARK", "fate_on_spark")]
     engine = body["data"]["computing_engine_resource"]
     assert (engine["f_engine_name"], engine["f_cores"], engine["f_remaining_cores"]) == (
         "STANDALONE", 20, 16,

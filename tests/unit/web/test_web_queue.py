@@ -54,6 +54,7 @@ def test_the_queue_tells_of_each_job_what_it_waits_for(
                 "starving": True,
                 "cores": 4,
                 "memory": 5,
+                "spark_cores": 0,
                 "reason": {
                     "code": "NotEnoughResources", "message": "waits", "site": "guest-9999",
                 },

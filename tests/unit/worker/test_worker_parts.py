@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from fedflow.base.errors import (
+    BoundTableRefused,
     FedflowError,
     LaunchRefused,
     ServerNotReachable,
@@ -22,6 +24,7 @@ from fedflow.base.errors import (
 from fedflow.sdk.table import TableKind, TableSchema
 from fedflow.tables.catalog import Origin, TableEntry
 from fedflow.testing.executors import write_launch
+from fedflow.wire.envelope import failure
 from fedflow.worker.catalog import WorkerCatalog, entry_of, table_of
 from fedflow.worker.exit_codes import ExitCode, explain
 from fedflow.worker.logs import LevelFiles, mask, traceback_of
@@ -264,6 +267,26 @@ def test_a_failing_server_is_not_taken_for_a_missing_table(
         catalog.find("n", "a")
 
 
+def test_what_the_server_says_of_a_storage_arrives_as_its_own_error(
+    catalog: WorkerCatalog, link: RecordingLink
+) -> None:
+    told = BoundTableRefused(namespace="n", name="a", reason="its files are not there")
+    refused = failure(told)
+    link.error = ServerRefused(
+        command="table_connection", retcode=101, reason=refused["retmsg"], error=refused["error"]
+    )
+    with pytest.raises(BoundTableRefused) as info:
+        catalog.connection(entry("n", "a"))
+    assert (info.value.message, info.value.hint) == (told.message, told.hint)
+    assert pickle.loads(pickle.dumps(info.value)).message == told.message
+    with pytest.raises(BoundTableRefused):
+        catalog.target()
+    for error in ({}, {"name": "Unheard"}, {"name": "InvalidJobSpec"}, {"name": ["x"]}):
+        link.error = ServerRefused(command="c", retcode=100, reason="no", error=error)
+        with pytest.raises(ServerRefused, match="no"):
+            catalog.target()
+
+
 def test_a_description_travels_both_ways() -> None:
     assert entry_of(table_of(entry("n", "ü"))) == entry("n", "ü")
 
@@ -344,6 +367,18 @@ def test_tracebacks_are_bounded_and_name_no_local_folder() -> None:
         "<python>/lib/a.py ~/b",
         "<fedflow>/.venv/lib/a.py ~/b",
     }
+
+
+def test_a_worker_leaves_no_core_with_what_it_was_told(tmp_path: Path) -> None:
+    code = f"""
+import resource, sys
+from pathlib import Path
+from fedflow.worker.process import become_worker
+become_worker(log_dir=Path({str(tmp_path)!r}), work_dir=Path({str(tmp_path)!r}))
+Path("found").write_text(str(resource.getrlimit(resource.RLIMIT_CORE)[0]))
+"""
+    subprocess.run([sys.executable, "-c", code], timeout=50, check=True, capture_output=True)
+    assert (tmp_path / "found").read_text() == "0"
 
 
 def test_arrow_has_its_threads_when_their_stacks_would_not_fit_into_the_limit() -> None:

@@ -44,3 +44,21 @@ def test_the_archive_has_jobs_with_their_data_and_conf_files() -> None:
 def test_an_installation_without_examples_has_nothing_to_send() -> None:
     with pytest.raises(NoData):
         members(Templates(examples=None, clock=FakeClock()))
+
+
+def test_example_jobs_are_named_and_given_as_texts() -> None:
+    templates = Templates(examples=examples_folder(), clock=FakeClock())
+    assert {"hetero_lr", "scorecard"} <= set(templates.jobs())
+    dsl, conf = templates.job("hetero_lr")
+    assert "components" in json.loads(dsl)
+    assert "initiator" in json.loads(conf)
+    for name in ("nothing", "../hetero_lr", "data"):
+        with pytest.raises(NoData):
+            templates.job(name)
+
+
+def test_an_installation_without_examples_has_no_example_jobs() -> None:
+    templates = Templates(examples=None, clock=FakeClock())
+    assert templates.jobs() == []
+    with pytest.raises(NoData):
+        templates.job("hetero_lr")

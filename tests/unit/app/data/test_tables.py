@@ -11,7 +11,9 @@ from msgspec import to_builtins
 
 from fedflow.app.administration.permissions import PermissionRules
 from fedflow.app.data.allowed_folders import AllowedFolders
+from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.data.bindings import Binding, Bindings
+from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.provenance import Provenance, Source
 from fedflow.app.data.table_details import TableDetails
 from fedflow.app.data.table_schemas import TableSchemas
@@ -21,9 +23,9 @@ from fedflow.app.folders import Folders
 from fedflow.base.errors import (
     BadData,
     BadRequest,
+    BadStorage,
     BadTableName,
     ColumnsFixed,
-    ConnectorNotFound,
     FileNotAllowed,
     InvalidJobSpec,
     JobNotFound,
@@ -41,7 +43,10 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.records import ColumnFacts, OutputTable, TableRecord, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus
+from fedflow.domain.storage_places import Places
+from fedflow.domain.storages import Connection
 from fedflow.domain.table_names import REPLACED
+from fedflow.store.connector_key import KeyFile
 from fedflow.wire.fields import table_schema_row
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl, table
 
@@ -79,8 +84,9 @@ def folders(alone: OneServer) -> Folders:
 def tables(alone: OneServer, folders: Folders, archives: NoArchives) -> Tables:
     alone.live()
     return Tables(
-        store=alone.store, folders=folders, archives=archives, clock=alone.clock, own_party="0"
-    )
+        store=alone.store, folders=folders, archives=archives,
+        sources=AllowedFolders((folders.home / "data",)), clock=alone.clock, own_party="0",
+    )  # fmt: skip
 
 
 def put(alone: OneServer, folders: Folders, name: str, **changes: Any) -> Path:
@@ -356,6 +362,24 @@ def test_only_a_table_that_is_there_is_packed(
     assert [t.name for t in archives.packed] == ["t"]
 
 
+def test_a_bound_file_that_is_not_allowed_any_more_is_not_packed(
+    alone: OneServer, folders: Folders, tables: Tables, archives: NoArchives, tmp_path: Path
+) -> None:
+    data = folders.home / "data"
+    data.mkdir()
+    (data / "in.csv").write_text("id\n1\n")
+    (data / "link.csv").symlink_to("/etc/passwd")
+    put(alone, folders, "in", engine="PATH", source=str(data.resolve() / "in.csv"))
+    put(alone, folders, "link", engine="PATH", source=str(data.resolve() / "link.csv"))
+    put(alone, folders, "out", engine="PATH", source=str(tmp_path / "out.csv"))
+    with (tmp_path / "x").open("wb") as target:
+        tables.write_archive("n", "in", target, head=True)
+        for name in ("link", "out"):
+            with pytest.raises(FileNotAllowed):
+                tables.write_archive("n", name, target, head=True)
+    assert [t.name for t in archives.packed] == ["in"]
+
+
 # --- provenance -----------------------------------------------------------------------------------
 
 
@@ -490,6 +514,13 @@ class Files:
         return {"kind": "raw", "id": "id", "columns": ["x", "y"]}, (("1", "2", "3"),)
 
 
+class NoStorages:
+    """Nothing may be looked at."""
+
+    def look(self, connection: Connection, **_how: Any) -> Any:
+        raise AssertionError("a storage was looked at")
+
+
 @pytest.fixture
 def files() -> Files:
     return Files()
@@ -512,6 +543,13 @@ def bindings(
         folders=folders,
         sources=AllowedFolders((csv.parent,)),
         files=files,
+        looks=NoStorages(),
+        connectors=Connectors(
+            store=alone.store,
+            sealer=KeyFile(folders.connector_key),
+            allowed=AllowedStorages(folders=AllowedFolders((csv.parent,)), places=Places()),
+            clock=alone.clock,
+        ),
         clock=alone.clock,
         new_address=lambda: "f" * 32,
         own_party="0",
@@ -535,7 +573,8 @@ def test_a_file_is_bound_without_being_read(
     ((path, how),) = files.looked
     assert path == csv
     assert how == {
-        "head": True, "id_delimiter": ";", "makes_ids": False, "names": None, "whole": False
+        "head": True, "id_delimiter": ";", "makes_ids": False, "names": None, "whole": False,
+        "id_column": None, "features": None,
     }  # fmt: skip
 
 
@@ -574,7 +613,7 @@ def test_rows_of_a_stored_table_get_a_second_name(
         ({"address": {"path": 7}}, BadRequest),
         ({"address": {"path": "/etc/passwd"}}, FileNotAllowed),
         ({"address": {"path": "../x"}}, FileNotAllowed),
-        ({"engine": "MYSQL"}, NotSupportedYet),
+        ({"engine": "MYSQL"}, BadStorage),
         ({"engine": "EGGROLL"}, NotSupportedYet),
         ({"engine": "nonsense"}, BadRequest),
         ({"engine": "STANDALONE"}, BadRequest),
@@ -587,9 +626,11 @@ def test_rows_of_a_stored_table_get_a_second_name(
         ({"with_meta": True, "meta": {"data_type": "complex"}}, BadRequest),
         ({"with_meta": True, "meta": {"with_label": True, "label_name": ""}}, BadRequest),
         ({"with_meta": True, "meta": {"other": 1}}, BadRequest),
-        ({"id_column": "x"}, NotSupportedYet),
-        ({"feature_column": "y,x"}, NotSupportedYet),
+        ({"id_column": "x", "extend_sid": True}, BadRequest),
+        ({"id_column": "x", "with_meta": True, "meta": {"input_format": "tag"}}, BadRequest),
         ({"head": False, "schema": {"header": 7}}, BadRequest),
+        ({"head": False, "schema": {"header": "x,y"}, "id_column": "x"}, BadRequest),
+        ({"head": False, "feature_column": "x0"}, BadRequest),
     ],
 )
 def test_a_wrong_binding_is_refused_and_leaves_nothing(
@@ -600,8 +641,18 @@ def test_a_wrong_binding_is_refused_and_leaves_nothing(
     assert get(alone, "n", "b") is None
 
 
-def test_columns_that_are_named_as_they_stand_are_accepted(bindings: Bindings, csv: Path) -> None:
-    bindings.bind(binding(csv, id_column="id", feature_column="x, y"))
+def test_columns_of_a_bound_file_are_chosen_by_name(
+    alone: OneServer, bindings: Bindings, files: Files, csv: Path
+) -> None:
+    bindings.bind(binding(csv, id_column="y", feature_column="x, id"))
+    how = files.looked[-1][1]
+    assert (how["id_column"], how["features"]) == ("y", ("x", "id"))
+    found = get(alone, "n", "b")
+    assert found is not None
+    assert found.storage == {
+        "address": {"engine": "PATH", "path": str(csv)}, "connector": None,
+        "id_column": "y", "feature_columns": ["x", "id"],
+    }  # fmt: skip
 
 
 def test_a_bound_file_without_a_head_takes_given_names(
@@ -625,17 +676,6 @@ def test_a_bound_file_keeps_what_is_said_of_it(
     tags = {"input_format": "tag", "delimiter": ";"}
     bindings.bind(binding(csv, with_meta=True, meta=tags, head=False, drop=True))
     assert files.looked[-1][1]["whole"] is True
-
-
-def test_connectors_are_kept_whole(bindings: Bindings) -> None:
-    bindings.put_connector("c", "mysql", {"host": "h", "passwd": "p"})
-    found = bindings.connector("c")
-    assert (found.engine, found.info) == ("MYSQL", {"host": "h", "passwd": "p"})
-    with pytest.raises(ConnectorNotFound):
-        bindings.connector("d")
-    for name in ("", "x" * 101):
-        with pytest.raises(BadRequest):
-            bindings.put_connector(name, "MYSQL", {})
 
 
 # --- schemas --------------------------------------------------------------------------------------

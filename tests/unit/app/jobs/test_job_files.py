@@ -9,7 +9,7 @@ import pytest
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.job_files import READABLE, JobFiles
 from fedflow.base.errors import BadRequest, FileNotAllowed, JobNotFound
-from tests.unit.app.fakes import HOST, OneServer
+from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl
 
 
 @pytest.fixture
@@ -65,3 +65,18 @@ def test_a_share_of_a_job_is_found_at_its_site_only(host: OneServer, files: JobF
     assert files.job("1", HOST).key.site == HOST
     with pytest.raises(JobNotFound):
         files.job("2", HOST)
+
+
+def test_a_job_is_given_as_it_was_submitted_or_as_it_was_stored(
+    guest: OneServer,
+) -> None:
+    own = JobFiles(store=guest.store, folders=Folders(guest.home))
+    job_id = guest.core.submissions.begin(dsl(), conf())[0]
+    guest.work()
+    job = own.job(job_id, GUEST)
+    assert own.submitted(job) == (job.dsl, job.conf)
+    folder = Folders(guest.home).job_files(job_id)
+    put(folder / "submitted_dsl.json", '{"old": 1}')
+    assert own.submitted(job) == (job.dsl, job.conf)
+    put(folder / "submitted_runtime_conf.json", '{"form": 1}')
+    assert own.submitted(job) == ({"old": 1}, {"form": 1})

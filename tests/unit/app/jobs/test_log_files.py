@@ -8,7 +8,9 @@ import pytest
 
 from fedflow.app.folders import Folders
 from fedflow.app.jobs import log_files
-from fedflow.app.jobs.log_files import LogFiles, LogName, mask_addresses
+from fedflow.app.jobs.log_files import LogFiles, LogName
+from fedflow.app.jobs.log_index import LogIndexes
+from fedflow.app.jobs.log_text import MASK, mask_addresses
 from fedflow.base.errors import BadRequest, FedflowError, JobNotFound
 from tests.unit.app.fakes import OneServer
 
@@ -16,7 +18,7 @@ from tests.unit.app.fakes import OneServer
 @pytest.fixture
 def logs(host: OneServer) -> LogFiles:
     host.create("1")
-    return LogFiles(store=host.store, folders=Folders(host.home))
+    return LogFiles(store=host.store, folders=Folders(host.home), indexes=LogIndexes())
 
 
 def write(home: Path, name: str, content: str) -> None:
@@ -121,4 +123,4 @@ def test_one_call_gives_a_bounded_number_of_lines_and_bytes(
     ],
 )  # fmt: skip
 def test_addresses_are_masked_and_times_are_not(text: str, shown: str) -> None:
-    assert mask_addresses(text) == shown.replace("X", log_files.MASK)
+    assert mask_addresses(text) == shown.replace("X", MASK)

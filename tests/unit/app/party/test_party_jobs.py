@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.app.core import ENGINE
 from fedflow.app.party.party_jobs import UNUSED_MS
 from fedflow.base.errors import (
     BadRequest,
@@ -20,6 +19,7 @@ from fedflow.base.errors import (
     TaskNotFound,
     WrongSite,
 )
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.queue import CLAIM_MS
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Site
@@ -442,7 +442,7 @@ def test_a_start_takes_cores_that_were_returned_meanwhile_or_is_refused(host: On
     host.create()
     host.ask("job_apply", KEY)
     with host.store.transaction() as tx:
-        tx.jobs.return_cores(KEY, ENGINE, now_ms=1)
+        tx.jobs.return_cores(KEY, now_ms=1)
     with host.store.transaction() as tx:
         tx.engines.put(ENGINE, 1, now_ms=1)
     refused = host.ask("job_start", KEY)

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedflow.app.core import ENGINE
 from fedflow.base.errors import (
     BadRequest,
     BadSteps,
@@ -18,6 +17,7 @@ from fedflow.base.errors import (
     RerunRefused,
     WrongSite,
 )
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus

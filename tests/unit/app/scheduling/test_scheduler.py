@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedflow.app.core import ENGINE
+from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.records import Command, CommandKind, Reply
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobStatus

@@ -1,0 +1,61 @@
+"""Jobs as lists show them: without their documents, which are long. And tags: short words that
+people of one server give to jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fedflow.domain.records import JobKey
+from fedflow.domain.schedule import Reason
+from fedflow.domain.site import Site
+from fedflow.domain.states import JobStatus
+
+MAX_TAG: Final = 50  #: characters of a tag
+MAX_TAGS: Final = 20  #: tags of a job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobLine:
+    """One site's share of a job, as a list shows it."""
+
+    key: JobKey
+    initiator: Site
+    status: JobStatus
+    epoch: int
+    roles: Mapping[str, list[str]]
+    created_ms: int
+    updated_ms: int
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    progress: int = 0  #: percent of the tasks that ended
+    reason: Reason | None = None
+    description: str = ""  #: notes of people
+    user: str = ""
+    refused: bool = False  #: it was submitted in vain
+    tags: tuple[str, ...] = ()
+
+    @property
+    def is_initiator(self) -> bool:
+        return self.initiator == self.key.site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatusCount:
+    """How many jobs, not shares, have a status."""
+
+    status: JobStatus
+    count: int
+
+
+def tag_problem(name: str) -> str | None:
+    """Return what is wrong with the name of a tag, None if it is one."""
+    if not 1 <= len(name) <= MAX_TAG:
+        return f"a tag has 1 to {MAX_TAG} characters"
+    if name != name.strip():
+        return "a tag neither begins nor ends with a blank"
+    if any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in name):
+        return "a tag has no control characters"
+    return None

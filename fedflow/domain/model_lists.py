@@ -1,0 +1,108 @@
+"""Lists of model versions: what fits, and what a row of a list says. Newest first, as in the store.
+
+A row leaves out DSL and confs, which are long; `ModelVersion` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fedflow.domain.models import ModelKey, ModelVersion
+from fedflow.domain.site import Role, Site
+
+
+class ModelKind(StrEnum):
+    """Where a version comes from."""
+
+    TRAINED = "trained"
+    DEPLOYED = "deployed"
+    IMPORTED = "imported"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelList:
+    """Which versions that can be used to list, and which page of them; None and "" mean any."""
+
+    text: str = ""  #: a part of the model id or version
+    role: Role | None = None
+    party_id: str | None = None
+    kind: ModelKind | None = None
+    module: str = ""  #: of one of its components
+    tag: str = ""
+    model_id: str = ""
+    child_of: str = ""  #: the version that it was deployed from
+    limit: int = 50
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelLine:
+    """One site's share of a version, as a list shows it."""
+
+    key: ModelKey
+    job_id: str
+    roles: Mapping[str, Sequence[str]]
+    initiator: Site
+    parent: bool
+    parent_version: str  #: of a deployed version: what it was deployed from
+    imported: bool
+    size_bytes: int
+    created_ms: int
+
+    @property
+    def kind(self) -> ModelKind:
+        """Return where it comes from; an imported one that is deployed counts as imported."""
+        return kind_of(parent=self.parent, imported=self.imported)
+
+
+def kind_of(*, parent: bool, imported: bool) -> ModelKind:
+    """Return the kind of a version."""
+    if imported:
+        return ModelKind.IMPORTED
+    return ModelKind.TRAINED if parent else ModelKind.DEPLOYED
+
+
+def line_of(version: ModelVersion) -> ModelLine:
+    """Return the row of a version."""
+    return ModelLine(
+        key=version.key,
+        job_id=version.job_id,
+        roles=version.roles,
+        initiator=version.initiator,
+        parent=version.parent,
+        parent_version=parent_version(version.parent_info),
+        imported=version.imported,
+        size_bytes=version.size_bytes,
+        created_ms=version.created_ms,
+    )
+
+
+def parent_version(parent_info: object) -> str:
+    """Return the version that a deployed version comes from, "" for any other."""
+    found = parent_info.get("parent_model_version") if isinstance(parent_info, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def fits_model(
+    which: ModelList, version: ModelVersion, *, modules: Sequence[str], tags: Sequence[str]
+) -> bool:
+    """Tell whether a version is one of those asked for, whatever the page.
+
+    Args:
+        modules: Modules of its components that wrote models.
+        tags: Names of its tags.
+    """
+    key = version.key
+    return (
+        version.ready
+        and (not which.text or which.text in key.model_id or which.text in key.model_version)
+        and (which.role is None or key.site.role is which.role)
+        and (which.party_id is None or key.site.party_id == which.party_id)
+        and (which.kind is None or line_of(version).kind is which.kind)
+        and (not which.module or which.module in modules)
+        and (not which.tag or which.tag in tags)
+        and (not which.model_id or key.model_id == which.model_id)
+        and (not which.child_of or line_of(version).parent_version == which.child_of)
+    )

@@ -1,0 +1,75 @@
+"""`/board/queue`: the engines of this server, who holds their cores, who waits for them and why."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flask import Response, current_app, request, url_for
+
+from fedflow.domain.accounts import AccountRole
+from fedflow.web.board.access import act
+from fedflow.web.board.language import t
+from fedflow.web.board.page import board_blueprint, came_from, fragment, page, redirect_to
+from fedflow.web.board.places import site_url
+from fedflow.web.board.shapes import queue as shapes
+from fedflow.web.board.shapes.paging import Page, number_of
+from fedflow.web.board.shared_look import SharedLook
+from fedflow.web.current import services
+
+board_queue = board_blueprint("board_queue", "/queue")
+
+SIZE: Final = 50  #: waiting jobs of one page
+GUESTS: Final = 50  #: waiting shares of other parties' jobs that are listed
+HELD: Final = 200  #: shares with cores that are listed
+
+
+@board_queue.get("")
+def queue() -> Response:
+    """Show the queue."""
+    return page("queue.html", title=t("Queue and resources"), nav="queue", **_values())
+
+
+@board_queue.get("/now")
+def now() -> Response:
+    """Return what changes of the page."""
+    shared: SharedLook = current_app.extensions.setdefault("board_queue", SharedLook())
+    number = number_of(request.args.get("page", ""))
+    tag, values = shared.get(number, lambda: _tagged(number))
+    return fragment("queue_now.html", tag=tag, **values)
+
+
+@act(board_queue, "/return/<job_id>", role=AccountRole.OPERATOR)
+def give_back(job_id: str) -> Response:
+    """Give back the cores of an ended job that none of its processes uses any more."""
+    done = services().resources.give_back(job_id)
+    if any(one.returned for one in done):
+        message, kind = t("The cores of job {job_id} were given back.", job_id=job_id), "ok"
+    else:
+        message = t("Job {job_id} keeps its cores: a process of it runs.", job_id=job_id)
+        kind = "bad"
+    return redirect_to(came_from(url_for("board_queue.queue")), message=message, kind=kind)
+
+
+def _tagged(number: int) -> tuple[str, dict[str, Any]]:
+    values = _values(number)
+    return repr(sorted(values.items())), values
+
+
+def _values(number: int | None = None) -> dict[str, Any]:
+    number = number or number_of(request.args.get("page", ""))
+    use = services().resources.query()
+    places, count = services().queue.page(limit=SIZE, offset=(number - 1) * SIZE)
+    last = Page(number=number, size=SIZE, count=count).last
+    if number > last:  # others have gone since
+        return _values(last)
+    guests = services().resources.asked_for(limit=GUESTS + 1)
+    return {
+        "engines": shapes.engine_rows(use.engines),
+        "holders": shapes.holders(use.jobs)[:HELD],
+        "held_count": len(use.jobs),
+        "waiters": shapes.waiters(places),
+        "pages": Page(number=number, size=SIZE, count=count),
+        "guests": shapes.guests(guests[:GUESTS]),
+        "more_guests": len(guests) > GUESTS,
+        "job_page": site_url,
+    }

@@ -1,0 +1,133 @@
+"""The kinds of sections of a model's page: values that templates draw.
+
+Texts that a person wrote or that came from another party are plain `str` cells; nothing here is
+markup. A `Table` holds all its rows: `slices` cuts what one page shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dropped:
+    """A value that is struck out: its column did not pass."""
+
+    value: float | str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """A text that leads to this page with other choices."""
+
+    text: str
+    choices: Mapping[str, str]
+
+
+Cell = str | int | float | bool | None | Dropped | Link
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    title: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """A few named values."""
+
+    kind: ClassVar[str] = "facts"
+    title: str
+    pairs: Sequence[tuple[str, Cell]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Rows that can be sorted, searched, paged and downloaded; `id` names it in the address."""
+
+    kind: ClassVar[str] = "table"
+    id: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What else this page can show: `name` is the parameter of the address."""
+
+    kind: ClassVar[str] = "choice"
+    name: str
+    label: str
+    options: Sequence[tuple[str, str]]  #: value, text
+    chosen: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bars:
+    """Values by name as horizontal bars, from the greatest; a table beside it has all of them."""
+
+    kind: ClassVar[str] = "bars"
+    title: str
+    bars: Sequence[tuple[str, float]]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Groups:
+    """Per bin: stacked or side-by-side bars, with an optional line over them.
+
+    `series` are (name, value per bin); `line` has another scale of its own.
+    """
+
+    kind: ClassVar[str] = "groups"
+    title: str
+    bins: Sequence[str]
+    series: Sequence[tuple[str, Sequence[float | None]]]
+    stacked: bool = False
+    line: tuple[str, Sequence[float | None]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeatMap:
+    """A matrix of values from -1 to 1; `id` names it in the address of its data."""
+
+    kind: ClassVar[str] = "heatmap"
+    id: str
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """A sentence."""
+
+    kind: ClassVar[str] = "notice"
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tree:
+    """A JSON value."""
+
+    kind: ClassVar[str] = "tree"
+    title: str
+    value: Any
+
+
+Section = Facts | Table | Choice | Bars | Groups | HeatMap | Notice | Tree
+
+
+def plain(cell: Cell) -> str | int | float | bool | None:
+    """Return what a cell says, without how it is shown."""
+    if isinstance(cell, Dropped):
+        return cell.value
+    return cell.text if isinstance(cell, Link) else cell

@@ -1,0 +1,119 @@
+"""What the pages of other parties show: how each can be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fedflow.app.administration.neighbours import Neighbour
+from fedflow.app.administration.servers import ListedServer
+from fedflow.domain.circuit import CircuitState
+from fedflow.domain.records import JobRecord
+from fedflow.domain.site import Site
+
+ERROR = 1000  #: characters of an error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartyRow:
+    """One other party. Times in ms since the epoch, None: never."""
+
+    party_id: str
+    address: str | None
+    state: str  #: closed, open, half_open, or none if it was never called
+    since_ms: int | None
+    failures: int
+    heard_ms: int | None
+    failed_ms: int | None
+    error: str
+    waiting: int
+    next_try_ms: int | None
+    round_trip_ms: int | None
+    protocol: int | None
+    version: str
+
+
+def row(one: Neighbour) -> PartyRow:
+    """Return how a party stands."""
+    circuit = one.circuit
+    called = circuit.answered_ms is not None or circuit.failed_ms is not None
+    is_new = not called and circuit.state is CircuitState.CLOSED
+    trip = circuit.round_trip_ms
+    return PartyRow(
+        party_id=one.party_id,
+        address=one.address,
+        state="none" if is_new else circuit.state.value,
+        since_ms=circuit.since_ms,
+        failures=circuit.failures,
+        heard_ms=circuit.answered_ms,
+        failed_ms=circuit.failed_ms,
+        error=circuit.error[:ERROR],
+        waiting=one.waiting,
+        next_try_ms=circuit.next_try_ms,
+        round_trip_ms=None if trip is None else max(1, round(trip)),
+        protocol=one.protocol,
+        version=circuit.speaks.product if circuit.speaks else "",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerRow:
+    """One server of this party."""
+
+    instance_id: str
+    http: str
+    grpc: str
+    version: str
+    state: str
+    leads: bool
+    is_this: bool
+    started_ms: int
+    executors: int
+
+
+def server_rows(found: Iterable[ListedServer]) -> list[ServerRow]:
+    """Return the servers of this party; what changes with every beat is left out."""
+    return [
+        ServerRow(
+            instance_id=one.instance_id,
+            http=one.http,
+            grpc=one.grpc,
+            version=one.version,
+            state=one.state,
+            leads=one.leads,
+            is_this=one.is_this,
+            started_ms=one.started_ms,
+            executors=one.executors,
+        )
+        for one in found
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartyJob:
+    """A job in which a party takes part, as one of the own sites has it."""
+
+    job_id: str
+    own: Site
+    theirs: tuple[str, ...]  #: roles of the party
+    status: str
+    created_ms: int
+    initiator: Site
+
+
+def jobs_with(found: Iterable[JobRecord], party_id: str, *, limit: int) -> list[PartyJob]:
+    """Return the jobs in which exactly this party takes part, one entry per job."""
+    kept: dict[str, PartyJob] = {}
+    for job in found:
+        roles = tuple(role for role, ids in job.roles.items() if party_id in ids)
+        if not roles or job.key.job_id in kept:
+            continue
+        kept[job.key.job_id] = PartyJob(
+            job_id=job.key.job_id,
+            own=job.key.site,
+            theirs=roles,
+            status=job.status.value,
+            created_ms=job.created_ms,
+            initiator=job.initiator,
+        )
+    return list(kept.values())[:limit]

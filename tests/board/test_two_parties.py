@@ -1,0 +1,100 @@
+"""The board of a guest while its host is there, is killed, and comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl
+from tests.board.places import Visitor
+from tests.e2e.servers import HOST_ID, QUICK, Pair, two_parties
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.browser]
+expect.set_options(timeout=30_000)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with two_parties(tmp_path_factory.mktemp("pair"), settings=QUICK) as pair:
+        pair.wait_connected()
+        yield pair
+
+
+def call(page: Page) -> None:
+    page.get_by_role("button", name="Call now").click()
+    page.wait_for_load_state()
+
+
+def test_a_party_that_is_killed_and_comes_back_is_seen_without_loading_the_page_again(
+    visit: Callable[..., Visitor], pair: Pair
+) -> None:
+    visitor = visit(pair.guest)
+    live = visitor.open("/board/parties")
+    row = live.locator(f"#party-{HOST_ID}")
+    expect(row).to_contain_text("reachable")
+    expect(row).to_contain_text("fedflow")
+    expect(row).to_contain_text("ms")
+    asking = visitor.open(f"/board/parties/{HOST_ID}")
+    call(asking)
+    expect(asking.get_by_text("and its call back arrived")).to_be_visible()
+
+    pair.host.kill()
+    call(asking)
+    expect(asking.locator(".message.bad")).to_contain_text(f"cannot reach {HOST_ID}")
+    expect(row).to_contain_text("not reachable")
+    expect(asking.locator("#party-facts")).to_contain_text("not reachable")
+
+    pair.host.start().wait_ready()
+    pair.wait_connected()
+    expect(row).not_to_contain_text("not reachable")
+    expect(asking.locator("#party-facts")).not_to_contain_text("not reachable")
+
+
+def test_how_a_party_stands_is_seen_though_nobody_calls_it(
+    visit: Callable[..., Visitor], pair: Pair
+) -> None:
+    row = visit(pair.guest).open("/board/parties").locator(f"#party-{HOST_ID}")
+    pair.host.kill()
+    expect(row).to_contain_text("not reachable")
+    pair.host.start()
+    expect(row).not_to_contain_text("not reachable")
+    pair.host.wait_ready()
+    pair.wait_connected()
+
+
+def test_the_parties_are_asked_before_a_job_is_submitted(
+    visit: Callable[..., Visitor], pair: Pair
+) -> None:
+    person = Person(pair.guest.url)
+    well = person.send(empty_dsl(), empty_conf(), do="ask").text
+    assert "can be reached, can call back, and has the modules" in well
+    pair.host.kill()
+    page = visit(pair.guest).open("/board/submit")
+    page.get_by_label("DSL", exact=True).fill(json.dumps(empty_dsl()))
+    page.get_by_label("Runtime conf").fill(json.dumps(empty_conf()))
+    page.get_by_role("button", name="Check with the parties").click()
+    expect(page.locator(".hops")).to_contain_text(f"cannot reach {HOST_ID}")
+    lost = person.send(empty_dsl(), empty_conf())
+    assert lost.status_code != 303
+    assert "PartiesNotReady" in lost.text
+    assert f"cannot reach {HOST_ID}" in lost.text
+    pair.host.start().wait_ready()
+    pair.wait_connected()
+    page.get_by_role("button", name="Check with the parties").click()
+    expect(page.locator(".hops")).to_contain_text("can be reached")
+
+
+def test_a_job_of_another_party_cannot_be_copied_at_the_host(pair: Pair) -> None:
+    guest, host = Person(pair.guest.url), Person(pair.host.url)
+    sent = guest.send(empty_dsl(("only",)), empty_conf())
+    assert sent.status_code == 303, sent.text
+    job_id = sent.headers["Location"].split("/")[3]
+    pair.ends(job_id)
+    assert "at another server" in host.get(f"/board/submit?from={job_id}").text
+    assert "This is a copy of job" in guest.get(f"/board/submit?from={job_id}").text
+    assert job_id in host.get("/board/parties/9999").text
+    foreign = host.send(empty_dsl(), empty_conf(), do="check").text
+    assert "this server does not host the initiator" in foreign

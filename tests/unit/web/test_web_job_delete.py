@@ -1,0 +1,73 @@
+"""`/v1/job/delete` and `/v1/job/tag` over the use cases themselves and a store in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from fedflow.app.jobs.job_tags import JobTags
+from fedflow.domain.states import JobStatus
+from fedflow.store.memory import MemoryStore
+from tests.unit.app.fakes import FakeClock
+from tests.unit.app.jobs.test_deleting import JOB, OTHER, World
+from tests.unit.web.applications import app_over
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(MemoryStore(), tmp_path)
+
+
+@pytest.fixture
+def client(world: World) -> FlaskClient:
+    tags = JobTags(store=world.store, clock=FakeClock())
+    return app_over(SimpleNamespace(deletions=world.deletions, job_tags=tags)).test_client()
+
+
+def call(client: FlaskClient, what: str, **body: Any) -> Any:
+    answer = client.post(f"/v1/job/{what}", json=body)
+    assert answer.status_code == 200
+    return answer.json
+
+
+def test_a_preview_and_a_delete_say_the_same(world: World, client: FlaskClient) -> None:
+    world.ran()
+    seen = call(client, "delete", job_id=JOB, preview=1)
+    assert world.left() != []
+    done = call(client, "delete", job_id=JOB)
+    assert seen["data"] == done["data"]
+    assert world.left() == []
+    data = done["data"]
+    assert (data["sites"], data["partners"], data["tags"]) == (["guest-9999"], ["10000"], ["red"])
+    assert [t["rows"] for t in data["tables"]] == [3, 3]
+    assert [(m["model_version"], m["kept"]) for m in data["models"]] == [(JOB, "")]
+    assert call(client, "delete", job_id=JOB)["retcode"] == 102
+
+
+def test_a_running_job_is_refused_with_a_name_for_programs(
+    world: World, client: FlaskClient
+) -> None:
+    world.job(status=JobStatus.RUNNING)
+    answer = call(client, "delete", job_id=JOB)
+    assert (answer["retcode"], answer["error"]["name"]) == (103, "DeleteRefused")
+
+
+def test_tags_are_given_listed_and_taken(world: World, client: FlaskClient) -> None:
+    world.job(JOB)
+    world.job(OTHER)
+    assert call(client, "tag/add", job_id=JOB, tag_name="b")["data"] == {"tags": ["b"]}
+    assert call(client, "tag/add", job_id=JOB, tag_name="a")["data"] == {"tags": ["a", "b"]}
+    assert call(client, "tag/add", job_id=OTHER, tag_name="b")["data"] == {"tags": ["b"]}
+    assert call(client, "tag/list")["data"]["tags"] == [
+        {"name": "b", "job_count": 2},
+        {"name": "a", "job_count": 1},
+    ]
+    assert call(client, "tag/query", job_id=JOB)["data"] == {"tags": ["a", "b"]}
+    assert call(client, "tag/remove", job_id=JOB, tag_name="a")["data"] == {"tags": ["b"]}
+    assert call(client, "tag/query", job_id="x")["retcode"] == 102
+    assert call(client, "tag/add", job_id=JOB, tag_name=" ")["retcode"] == 101
+    assert call(client, "tag/add", job_id=JOB)["retcode"] == 101
