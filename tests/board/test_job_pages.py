@@ -110,6 +110,7 @@ def test_an_unchanged_job_costs_a_304_and_a_change_a_new_answer(
     changed = get(seeded, live, visit, **{"If-None-Match": before.headers["ETag"]})
     assert changed.status_code == 200
     wait_for_end(seeded, job_id)
+    wait_until(lambda: get(seeded, live, visit).status_code == STOP_POLLING, CALL_S)
     after = get(seeded, live, visit, **{"If-None-Match": before.headers["ETag"]})
     assert after.status_code == STOP_POLLING
     assert states_of(after.text)["of"]["empty_1"]["s"] == "success"

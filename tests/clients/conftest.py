@@ -81,7 +81,9 @@ class Deployment:
         return job_id
 
 
-@pytest.fixture(scope="session", params=["standalone", "federated"])
+@pytest.fixture(
+    scope="session", params=[pytest.param("standalone", marks=pytest.mark.heavy), "federated"]
+)
 def deployment(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:

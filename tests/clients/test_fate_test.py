@@ -39,7 +39,9 @@ services:
 """
 
 
-@pytest.fixture(scope="module", params=["standalone", "federated"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("standalone", marks=pytest.mark.heavy), "federated"]
+)
 def bench(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:
@@ -218,7 +220,12 @@ _SAME_PARTIES = {"model migrate"}  #: the check migrates a model to the parties 
 
 @pytest.mark.parametrize(
     ("bench", "door"),
-    [("federated", "rest"), ("federated", "sdk"), ("federated", "cli"), ("standalone", "rest")],
+    [
+        ("federated", "rest"),
+        pytest.param("federated", "sdk", marks=pytest.mark.heavy),
+        ("federated", "cli"),
+        pytest.param("standalone", "rest", marks=pytest.mark.heavy),
+    ],
     indirect=["bench"],
 )
 def test_the_flow_tests_pass_but_for_what_fate_changed(bench: Deployment, door: str) -> None:

@@ -40,6 +40,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 LEASE_S = 20
 STAGES = ("submit", "reader_0", "intersection_0", "hetero_lr_0")
+QUICK_PLACES = {("guest", "submit"), ("host", "intersection_0"), ("guest", "hetero_lr_0")}
+PLACES = [
+    pytest.param(
+        which, stage, id=f"{which}-{stage}",
+        marks=[] if (which, stage) in QUICK_PLACES else [pytest.mark.heavy],
+    )
+    for which in ("guest", "host")
+    for stage in STAGES
+]  # fmt: skip
 SETTINGS = {
     **QUICK,
     "FEDFLOW__SCHEDULING__LEASE_S": str(LEASE_S),
@@ -113,8 +122,7 @@ def agreed(pair: Pair, job_id: str, *, within_s: float = 45.0) -> JobStatusView:
 # --- servers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("which", ["guest", "host"])
+@pytest.mark.parametrize(("which", "stage"), PLACES)
 def test_the_parties_agree_after_a_server_was_killed_and_started_again(
     pair: Pair, which: str, stage: str
 ) -> None:
@@ -267,8 +275,7 @@ def zygote_of(party: Party) -> psutil.Process:
 # --- stops, peers that are away -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("which", ["guest", "host"])
+@pytest.mark.parametrize(("which", "stage"), PLACES)
 def test_a_job_is_canceled_everywhere_from_either_party(pair: Pair, which: str, stage: str) -> None:
     job_id = submit(pair, iterations=100)  # so that it does not end by itself before
     wait_stage(pair, job_id, stage, GUEST if which == "guest" else HOST)

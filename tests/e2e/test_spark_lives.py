@@ -84,6 +84,7 @@ def test_the_tasks_of_a_job_share_one_application_that_ends_with_the_job(pair: P
     assert (logs / "spark.log").read_text().count("connects.") == 3
 
 
+@pytest.mark.heavy
 def test_a_stopped_job_leaves_no_driver(pair: Pair) -> None:
     job_id = submit(pair, 120.0)
     wait_at_work(pair, job_id, "empty_0")
@@ -100,6 +101,7 @@ def test_a_job_that_is_stopped_before_its_driver_is_up_leaves_none(pair: Pair) -
     wait_for(lambda: not drivers(pair), "the end of the driver", within_s=10)
 
 
+@pytest.mark.heavy
 def test_a_killed_server_finds_application_and_task_again(pair: Pair) -> None:
     job_id = submit(pair, 15.0, 0.0)
     wait_at_work(pair, job_id, "empty_0")
@@ -120,6 +122,7 @@ def test_a_job_that_ended_while_its_server_was_away_leaves_no_driver(pair: Pair)
     wait_for(lambda: not drivers(pair), "the end of the driver", within_s=15)
 
 
+@pytest.mark.heavy
 def test_a_job_whose_application_is_killed_goes_on_with_a_new_one(pair: Pair) -> None:
     job_id = submit(pair, 5.0, 0.0)
     wait_at_work(pair, job_id, "empty_0")

@@ -285,6 +285,7 @@ def test_a_task_of_a_killed_application_fails_and_the_next_gets_a_new_one(house:
     assert "counted 1000" in run(again, "count")
 
 
+@pytest.mark.heavy
 def test_a_driver_that_dies_is_told_to_its_tasks(house: House) -> None:
     application = house.applications.ensure(JOB, plan())
     with started(application, "hold") as task:
@@ -296,6 +297,7 @@ def test_a_driver_that_dies_is_told_to_its_tasks(house: House) -> None:
     assert told.startswith("error SparkLost")
 
 
+@pytest.mark.heavy
 def test_an_application_that_nobody_uses_ends_by_itself(tmp_path: Path) -> None:
     house = House(tmp_path, replace(SETTINGS, idle_timeout_s=0.5))
     try:
@@ -310,6 +312,7 @@ def test_an_application_that_nobody_uses_ends_by_itself(tmp_path: Path) -> None:
         house.close()
 
 
+@pytest.mark.heavy
 def test_an_application_that_no_server_knows_any_more_ends_by_itself(house: House) -> None:
     application = house.applications.ensure(JOB, plan())
     wait_until((application / GATEWAY).exists, START_S)
@@ -318,6 +321,7 @@ def test_an_application_that_no_server_knows_any_more_ends_by_itself(house: Hous
     wait_until(lambda: not living(processes), 20)
 
 
+@pytest.mark.heavy
 def test_the_next_server_adopts_an_application_and_forgets_dead_ones(tmp_path: Path) -> None:
     before = House(tmp_path)
     application = before.applications.ensure(JOB, plan())
@@ -398,6 +402,7 @@ def test_a_master_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_a_master_that_says_nothing_is_not_waited_for_any_longer_than_set(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
@@ -421,6 +426,7 @@ def test_a_property_that_spark_refuses_is_said(tmp_path: Path) -> None:
     assert "memory" in sentence.lower() or "heap" in sentence.lower()
 
 
+@pytest.mark.heavy
 def test_workers_without_python_are_told_of(tmp_path: Path) -> None:
     settings = replace(SETTINGS, python="/nowhere/python3")
     name, sentence = failed_start(tmp_path, settings, plan())
@@ -447,6 +453,7 @@ def test_a_share_takes_no_more_executors_than_it_has_cores(
         house.close()
 
 
+@pytest.mark.heavy
 def test_a_task_waits_for_executors_with_a_reason_and_not_for_ever(
     tmp_path: Path, spark_cluster: SparkCluster
 ) -> None:

@@ -57,6 +57,7 @@ def living(pids: list[int]) -> list[int]:
     ]
 
 
+@pytest.mark.heavy
 def test_a_program_runs_on_the_workers_and_its_executors_end_with_it(
     spark_cluster: SparkCluster,
 ) -> None:

@@ -438,6 +438,7 @@ def test_queries_and_unknown_tables_of_hive_are_refused(store: SparkTableStore) 
 # --- a real cluster -------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_a_worker_killed_in_mid_table_costs_a_retry_and_no_row(
     spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:

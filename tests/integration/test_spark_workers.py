@@ -28,7 +28,7 @@ from tests.storage_servers import s3_server
 from tests.unit.components import binning_parties, intersection_parties
 from tests.unit.components.intersection_parties import GUEST, HOST, SMALL_KEYS, intersect
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.timeout(300)]
 
 PROGRAM = Path(__file__).with_name("spark_workers_program.py")
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,6 @@ def len_of(rows: range) -> bytes:
     return b"%d" % len(rows)
 
 
-@pytest.mark.heavy
 def test_a_lost_worker_costs_a_repeat_of_its_blocks(
     spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
