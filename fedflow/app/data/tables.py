@@ -101,7 +101,8 @@ class Tables:
     def drop_outputs(
         self, job_id: str, *, site: Site | None = None, component: str | None = None
     ) -> list[TableRecord]:
-        """Forget the tables that a job made here, those of its caches included, and return them.
+        """Forget the tables that a job made here in any attempt, those of its caches included, and
+        return them.
 
         Tables that it only read stay, and so do outputs that another job took over. A job that has
         not ended keeps the rows until then. Raises: JobNotFound.
@@ -169,8 +170,13 @@ class Tables:
     def _outputs(
         self, tx: Tx, job_id: str, site: Site | None, component: str | None
     ) -> list[OutputTable]:
+        """Return the outputs of all attempts. Raises: JobNotFound."""
         sites = self._sites(tx, job_id, site)
-        return [o for where in sites for o in tx.tracking.outputs(job_id, component, where)]
+        return [
+            output
+            for output in tx.tracking.every_output(job_id)
+            if output.key.site in sites and component in (None, output.key.component)
+        ]
 
     def _sites(self, tx: Tx, job_id: str, site: Site | None) -> list[Site]:
         """Return the sites of a job here, or the one that is asked for. Raises: JobNotFound."""

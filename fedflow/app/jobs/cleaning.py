@@ -88,8 +88,13 @@ class Cleaning:
     def _left(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
         """Return the outputs of a job that are still there because other jobs use them."""
         with self._store.read() as tx:
-            outputs = tx.tracking.outputs(job_id, component, site)
-            return [o for o in outputs if tx.tables.get(o.namespace, o.name) is not None]
+            return [
+                output
+                for output in tx.tracking.every_output(job_id)
+                if output.key.site == site
+                and component in (None, output.key.component)
+                and tx.tables.get(output.namespace, output.name) is not None
+            ]
 
     def clean_queue(self) -> dict[str, int]:
         """Cancel the jobs that this server initiated and that wait; return FATE's code for each: 0,

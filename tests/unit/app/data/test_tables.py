@@ -113,9 +113,11 @@ def submit(alone: OneServer, *names: str, **components: Any) -> str:
     return job.job_id
 
 
-def made(alone: OneServer, job_id: str, component: str, name: str, site: Site = GUEST) -> None:
-    """Let a component of a job have made, or read, table `n.<name>`."""
-    key = TaskKey(job_id=job_id, component=component, version=0, site=site)
+def made(
+    alone: OneServer, job_id: str, component: str, name: str, site: Site = GUEST, version: int = 0
+) -> None:
+    """Let an attempt of a component have made, or read, table `n.<name>`."""
+    key = TaskKey(job_id=job_id, component=component, version=version, site=site)
     output = OutputTable(key=key, data_name="data", position=0, namespace="n", name=name)
     with alone.store.transaction() as tx:
         tx.tracking.put_output(output, now_ms=alone.clock.ms)
@@ -207,6 +209,20 @@ def test_outputs_of_a_job_are_dropped_but_not_what_it_read(
     assert read.exists()
     with pytest.raises(JobNotFound):
         tables.drop_outputs("none")
+
+
+def test_outputs_of_every_attempt_are_dropped(
+    alone: OneServer, folders: Folders, tables: Tables
+) -> None:
+    put(alone, folders, "t")
+    job_id = submit(alone, "t", r=READER, a=STEP)
+    outs = []
+    for version, name in enumerate(("first", "second")):
+        outs.append(put(alone, folders, name, origin="output"))
+        made(alone, job_id, "a", name, version=version)
+    end(alone, job_id)
+    assert [t.name for t in tables.drop_outputs(job_id)] == ["first", "second"]
+    assert [out.exists() for out in outs] == [False, False]
 
 
 def test_an_output_that_another_job_took_over_stays_with_the_first_ones_outputs(
