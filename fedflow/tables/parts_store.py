@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
@@ -37,6 +36,7 @@ from fedflow.tables.preview import Preview
 from fedflow.tables.row_checks import RowCheck
 from fedflow.tables.statistics_file import write_facts
 from fedflow.tables.stored_table import StoredTable
+from fedflow.tables.unfinished import UnfinishedTable
 from fedflow.tables.writer import BATCH_ROWS, Place, Written, on_disk
 
 PART_BYTES: Final = 128 << 20  #: of rows in memory: a larger part is followed by another
@@ -167,7 +167,7 @@ class PartsTableStore(LocalTableStore):
         return preview.rows
 
 
-class PartsTableWriter:
+class PartsTableWriter(UnfinishedTable[StoredTable]):
     """Writes one new table; satisfies `fedflow.sdk.TableWriter`. There is no folder before rows."""
 
     def __init__(
@@ -178,6 +178,7 @@ class PartsTableWriter:
         place: Place,
         keep: Callable[..., StoredTable],
     ) -> None:
+        super().__init__()
         self._new_folder = folder
         self._schema = schema
         self._place = place
@@ -188,22 +189,16 @@ class PartsTableWriter:
         self._where = f"table {place.namespace}.{place.name}"
         self._check = RowCheck(schema, where=self._where)
         self._preview = Preview(schema)
-        self._gone = False
-        self._table: StoredTable | None = None
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows. Raises: BadData: as `LocalTableWriter`. DiskFull. ValueError: closed."""
-        if self._gone or self._table is not None:
-            raise ValueError("the table is closed")
+        self._require_open()
         rows = self._check.checked(batch)
-        try:
+        with self._cleanly():
             self._open_part().write(rows.slice(0, 0))  # it learns the types, also of no rows
             for piece in rows.to_batches(max_chunksize=BATCH_ROWS):
                 self._preview.look(piece)
                 self._write(piece)
-        except BaseException:
-            self.discard()
-            raise
 
     def _write(self, piece: pa.RecordBatch) -> None:
         part = self._open_part()
@@ -212,47 +207,18 @@ class PartsTableWriter:
             self._parts.append(part.close())
             self._part = None
 
-    def close(self) -> StoredTable:
-        """Finish and return the table; a second call returns it again."""
-        if self._gone:
-            raise ValueError("the table is closed")
-        if self._table is None:
-            try:
-                folder = self._folder_of_rows()
-                if self._part is not None or not self._parts:
-                    self._parts.append(self._open_part().close())
-                    self._part = None
-            except BaseException:
-                self.discard()
-                raise
-            self._table = self._keep(
-                folder, self._place, self._schema, self._parts, preview=self._preview
-            )
-        return self._table
+    def _finish(self) -> StoredTable:
+        folder = self._folder_of_rows()
+        if self._part is not None or not self._parts:
+            self._parts.append(self._open_part().close())
+            self._part = None
+        return self._keep(folder, self._place, self._schema, self._parts, preview=self._preview)
 
-    def discard(self) -> None:
-        """Remove what was written, unless the table is complete."""
-        if self._table is not None or self._gone:
-            return
-        self._gone = True
+    def _remove(self) -> None:
         if self._part is not None:
             self._part.discard()
         if self._folder is not None:
             self._folder.discard()
-
-    def __enter__(self) -> PartsTableWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if kind is None and not self._gone:
-            self.close()
-        else:
-            self.discard()
 
     def _folder_of_rows(self) -> NewFolder:
         if self._folder is None:

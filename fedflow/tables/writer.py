@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -19,15 +18,14 @@ from fedflow.app.data.row_folders import NEW
 from fedflow.base.errors import DiskFull
 from fedflow.base.ids import new_request_id
 from fedflow.base.reading import decode_as
-from fedflow.sdk.table import Table, TableSchema
+from fedflow.sdk.table import TableSchema
 from fedflow.tables.catalog import Origin
 from fedflow.tables.preview import Preview
 from fedflow.tables.row_checks import RowCheck, empty_types
 from fedflow.tables.statistics import Statistics
 from fedflow.tables.statistics_file import write_facts
+from fedflow.tables.unfinished import T, UnfinishedTable
 from fedflow.tables.unique import Rows
-
-T = TypeVar("T", bound=Table)
 
 BATCH_ROWS = 65_536
 META = b"fedflow"  #: key of the table's schema in the Arrow schema
@@ -59,12 +57,10 @@ class Written:
     preview: tuple[tuple[str, ...], ...]
 
 
-class LocalTableWriter(Generic[T]):
+class LocalTableWriter(UnfinishedTable[T]):
     """Writes one new table; satisfies `fedflow.sdk.TableWriter`.
 
-    The columns' types are those of the first batch. Nothing of the table can be seen before
-    `close`. Leaving the `with` block by an error, or a file or catalog that fails, removes what was
-    written; without a `with` block `discard` does.
+    The columns' types are those of the first batch.
     """
 
     def __init__(
@@ -75,6 +71,7 @@ class LocalTableWriter(Generic[T]):
         place: Place,
         keep: Callable[[Place, TableSchema, Written], T],
     ) -> None:
+        super().__init__()
         self._schema = schema
         self._place = place
         self._keep = keep
@@ -86,8 +83,6 @@ class LocalTableWriter(Generic[T]):
         self._preview = Preview(schema)
         self._statistics = Statistics(schema)
         self._sealed = False
-        self._gone = False
-        self._table: T | None = None
 
     @property
     def count(self) -> int:
@@ -114,8 +109,7 @@ class LocalTableWriter(Generic[T]):
 
     def seal(self) -> None:
         """Finish the file; no rows can be added, and `ids_at` can be asked. Raises: DiskFull."""
-        if self._gone:
-            raise ValueError("the table is closed")
+        self._require_open()
         if self._sealed:
             return
         if self._writer is None:
@@ -138,40 +132,15 @@ class LocalTableWriter(Generic[T]):
                 yield from zip(here.tolist(), ids.take(pa.array(here - start)).to_pylist())
                 start += len(ids)
 
-    def close(self) -> T:
-        """Finish and return the table; a second call returns it again.
+    def _finish(self) -> T:
+        self.seal()
+        written = Written(folder=self._folder, count=self._count, preview=self._preview.rows)
+        return self._keep(self._place, self._schema, written)
 
-        Raises: TableExists: another writer took the name meanwhile. DiskFull.
-        """
-        if self._table is None:
-            self.seal()
-            written = Written(folder=self._folder, count=self._count, preview=self._preview.rows)
-            with self._cleanly():
-                self._table = self._keep(self._place, self._schema, written)
-        return self._table
-
-    def discard(self) -> None:
-        """Remove what was written, unless the table is complete."""
-        if self._table is not None or self._gone:
-            return
-        self._gone = True
+    def _remove(self) -> None:
         if self._sink is not None and not self._sink.closed:
             self._sink.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> LocalTableWriter[T]:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        if kind is None and not self._gone:
-            self.close()
-        else:
-            self.discard()
 
     def _begin(self, schema: pa.Schema) -> None:
         stored = schema.with_metadata({META: schema_json(self._schema)})
@@ -179,14 +148,6 @@ class LocalTableWriter(Generic[T]):
             self._folder.mkdir(mode=0o700)
             self._sink = pa.OSFile(str(self._folder / ROWS_FILE), "wb")
             self._writer = ipc.new_file(self._sink, stored)
-
-    @contextmanager
-    def _cleanly(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.discard()
-            raise
 
 
 def schema_json(schema: TableSchema) -> bytes:
