@@ -29,10 +29,15 @@ from parties import Party, chain, wait_for
 from playwright.sync_api import Browser, Page, sync_playwright
 from queries import _chain_s, _fill, _start
 
+from fedflow.store.connect import open_sqlite
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.board import seeds
+from tests.board.component_seeds import evaluation, losses
 from tests.board.places import WIDE, browser_program
 
 COMPONENTS = 300
+COMPARED = 5
 VIEWERS = 20
 LOOK_S = 20.0
 KIB = 1024.0
@@ -48,6 +53,7 @@ def main() -> None:
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fedflow-bench-")))
         _fill(home, {}, options.jobs)
+        compared = _put_compared(home)
         party = _start(home, {})
         stack.callback(party.close)
         party.wait_ready()
@@ -60,6 +66,7 @@ def main() -> None:
             *_first_view(browser, party, done, runs=options.runs),
             *_drawing(browser, party, wide, runs=options.runs),
             _list(browser, party, runs=options.runs),
+            _compare(party, compared, runs=options.runs),
             *_open_pages(party),
             *_scheduling(party),
         ]
@@ -138,6 +145,39 @@ def _list(browser: Browser, party: Party, *, runs: int) -> Figure:
         took.append(time.perf_counter() - began_s)
     context.close()
     return Figure(what="list of jobs", unit="s", values=took)
+
+
+def _compare(party: Party, path: str, *, runs: int) -> Figure:
+    """Return how long the page that compares five jobs takes, over HTTP."""
+    took = []
+    for _ in range(runs):
+        began_s = time.perf_counter()
+        requests.get(party.client.address + path, timeout=60).raise_for_status()
+        took.append(time.perf_counter() - began_s)
+    what = f"compare {COMPARED} jobs of {COMPONENTS} components"
+    return Figure(what=what, unit="s", values=took, budget=1.0)
+
+
+def _put_compared(home: Path) -> str:
+    """Put jobs of which a third of the components trained a model and a third evaluated one;
+    return the path that compares them.
+    """
+    store = open_sqlite(home / "fedflow.sqlite")
+    modules = ("HeteroLR", "Evaluation", "Empty")
+    components = {f"c_{i}": (modules[i % 3], [f"c_{i - 1}"][: i % 3]) for i in range(COMPONENTS)}
+    made = []
+    for number in range(COMPARED):
+        job = seeds.job(number, dsl=seeds.dsl(components))
+        tasks = [seeds.task(job, name, module) for name, (module, _) in components.items()]
+        seeds.put(store, job, *tasks)
+        for task in tasks:
+            if task.module == "HeteroLR":
+                seeds.put_metrics(store, task, losses())
+            elif task.module == "Evaluation":
+                seeds.put_metrics(store, task, *evaluation(2.0 + number / 10))
+        made.append(f"job={job.key.job_id}")
+    store.close()
+    return f"/board/compare?{'&'.join(made)}"
 
 
 # --- a server whose pages are open ----------------------------------------------------------------

@@ -578,6 +578,18 @@ class Tracking(Protocol):
         were first written.
         """
 
+    def metric_types(self, keys: Collection[TaskKey]) -> dict[TaskKey, set[str]]:
+        """Return which types of metrics (`metric_type` in the meta) some attempts have; those
+        without any are left out.
+        """
+
+    def metrics_of(
+        self, keys: Collection[TaskKey], types: Collection[str]
+    ) -> dict[TaskKey, list[Metric]]:
+        """Return the metrics of some attempts that have one of some types, in the order of
+        `metrics`; attempts without any are left out.
+        """
+
     def metric_mark(self, key: TaskKey) -> int:
         """Return a number that grows with every point of an attempt that is added, 0 without."""
 
@@ -603,8 +615,15 @@ class Tracking(Protocol):
     def move_table(self, job_id: str, *, old: tuple[str, str], new: tuple[str, str]) -> None:
         """Let the outputs of a job that were table `old` (namespace, name) be table `new`."""
 
-    def outputs(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
-        """Return the output tables of the latest attempts, by component and position."""
+    def outputs(
+        self, job_id: str, component: str | None, site: Site, *, version: int | None = None
+    ) -> list[OutputTable]:
+        """Return the output tables by component and position: of each component's latest attempt
+        that has any, or of one attempt.
+        """
+
+    def output_versions(self, job_id: str, component: str, site: Site) -> list[int]:
+        """Return the attempts that have output tables, the latest one last."""
 
     def put_summary(self, key: TaskKey, summary: Any, *, now_ms: int) -> None: ...
 
@@ -615,7 +634,13 @@ class Tracking(Protocol):
 
     def put_model(self, model: StoredModel, *, now_ms: int) -> None: ...
 
-    def model(self, job_id: str, component: str, site: Site) -> StoredModel | None: ...
+    def model(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> StoredModel | None:
+        """Return the model share of an attempt, by default the latest that has one."""
+
+    def model_versions(self, job_id: str, component: str, site: Site) -> list[int]:
+        """Return the attempts that have a model share, the latest one last."""
 
 
 class Tables(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,25 @@ class MemoryTracking:
             return []
         return list(attempts.get(max(attempts) if version is None else version, {}).values())
 
+    def metric_types(self, keys: Collection[TaskKey]) -> dict[TaskKey, set[str]]:
+        found: dict[TaskKey, set[str]] = {}
+        for key in keys:
+            for metric in self._metrics.get(_share(key), {}).get(key.version, {}).values():
+                kind = metric.meta.get("metric_type")
+                if isinstance(kind, str):
+                    found.setdefault(key, set()).add(kind)
+        return found
+
+    def metrics_of(
+        self, keys: Collection[TaskKey], types: Collection[str]
+    ) -> dict[TaskKey, list[Metric]]:
+        found: dict[TaskKey, list[Metric]] = {}
+        for key in keys:
+            for metric in self._metrics.get(_share(key), {}).get(key.version, {}).values():
+                if metric.meta.get("metric_type") in tuple(types):
+                    found.setdefault(key, []).append(metric)
+        return found
+
     def metric_mark(self, key: TaskKey) -> int:
         found = self._metrics.get(_share(key), {}).get(key.version, {})
         return sum(len(metric.points) for metric in found.values())
@@ -85,7 +105,9 @@ class MemoryTracking:
         self._journal.put(outputs, (key.component, key.version, output.data_name), output)
         self._journal.put(self._output_times, (key, output.data_name), now_ms)
 
-    def outputs(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
+    def outputs(
+        self, job_id: str, component: str | None, site: Site, *, version: int | None = None
+    ) -> list[OutputTable]:
         found = [
             o
             for o in self._outputs.get((job_id, site), {}).values()
@@ -93,10 +115,18 @@ class MemoryTracking:
         ]
         latest: dict[str, int] = {}
         for o in found:
-            version = o.key.version
-            latest[o.key.component] = max(version, latest.get(o.key.component, version))
-        current = [o for o in found if o.key.version == latest[o.key.component]]
+            known = latest.get(o.key.component, o.key.version)
+            latest[o.key.component] = max(o.key.version, known)
+        current = [
+            o
+            for o in found
+            if o.key.version == (latest[o.key.component] if version is None else version)
+        ]
         return sorted(current, key=lambda o: (o.key.component, o.position, o.data_name))
+
+    def output_versions(self, job_id: str, component: str, site: Site) -> list[int]:
+        outputs = self._outputs.get((job_id, site), {})
+        return sorted({o.key.version for o in outputs.values() if o.key.component == component})
 
     def every_output(self, job_id: str) -> list[OutputTable]:
         found = [
@@ -138,9 +168,14 @@ class MemoryTracking:
         stored = replace(model, meta=plain(model.meta), param=plain(model.param))
         self._journal.put(attempts, model.key.version, stored)
 
-    def model(self, job_id: str, component: str, site: Site) -> StoredModel | None:
-        attempts = self._models.get((job_id, component, site))
-        return attempts[max(attempts)] if attempts else None
+    def model(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> StoredModel | None:
+        attempts = self._models.get((job_id, component, site), {})
+        return attempts.get(max(attempts, default=0) if version is None else version)
+
+    def model_versions(self, job_id: str, component: str, site: Site) -> list[int]:
+        return sorted(self._models.get((job_id, component, site), {}))
 
     def _written(self, output: OutputTable) -> tuple[int, str, str, int, str, str, str]:
         key, name = output.key, output.data_name

@@ -3,24 +3,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import Metric, OutputTable, StoredModel, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.store.codec import from_json, to_json
-from fedflow.store.session import Session, Value
+from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import MetricRow, ModelShareRow, OutputRow, SummaryRow
 
 _TABLES: Final = (
     "t_tracking_metric", "t_tracking_output_data_info", "t_component_summary", "t_model_share",
 )  # fmt: skip
+_AT_ONCE: Final = 256  #: values of a list that one statement names
 _META: Final = 0
 _POINT: Final = 1
 _ATTEMPT: Final = (
     "f_job_id = ? AND f_task_id = ? AND f_task_version = ? AND f_role = ? AND f_party_id = ?"
 )
+_LATEST_OUTPUT: Final = (
+    "NOT EXISTS (SELECT 1 FROM t_tracking_output_data_info AS newer "
+    "WHERE newer.f_job_id = o.f_job_id AND newer.f_task_id = o.f_task_id "
+    "AND newer.f_role = o.f_role AND newer.f_party_id = o.f_party_id "
+    "AND newer.f_task_version > o.f_task_version)"
+)
 _SHARE: Final = "f_job_id = ? AND f_task_id = ? AND f_role = ? AND f_party_id = ?"
+
+_Metric = tuple[TaskKey, str, str]  #: of which attempt, its namespace, its name
 
 
 class SqlTracking:
@@ -84,6 +94,60 @@ class SqlTracking:
             for m, meta in metas.items()
         ]
 
+    def metric_types(self, keys: Collection[TaskKey]) -> dict[TaskKey, set[str]]:
+        found: dict[TaskKey, set[str]] = {}
+        for (key, _, _), meta in self._metas(keys):
+            kind = meta.get("metric_type")
+            if isinstance(kind, str):
+                found.setdefault(key, set()).add(kind)
+        return found
+
+    def metrics_of(
+        self, keys: Collection[TaskKey], types: Collection[str]
+    ) -> dict[TaskKey, list[Metric]]:
+        wanted = tuple(types)  # a stored type may be anything, also what no set can look for
+        metas = {m: meta for m, meta in self._metas(keys) if meta.get("metric_type") in wanted}
+        points: dict[_Metric, list[tuple[Any, Any]]] = {m: [] for m in metas}
+        having = {key for key, _, _ in metas}
+        for names in _slices(sorted({name for _, _, name in metas})):
+            named = f"AND {one_of('f_metric_name', len(names))} "
+            for metric, x, y in self._metric_rows(having, _POINT, named, names):
+                if metric in points:
+                    points[metric].append((from_json(x), from_json(y)))
+        found: dict[TaskKey, list[Metric]] = {}
+        for (key, namespace, name), meta in metas.items():
+            written = tuple(points[key, namespace, name])
+            found.setdefault(key, []).append(
+                Metric(namespace=namespace, name=name, points=written, meta=meta)
+            )
+        return found
+
+    def _metas(self, keys: Collection[TaskKey]) -> Iterator[tuple[_Metric, dict[str, Any]]]:
+        """Return the metrics of some attempts, each with its meta."""
+        for metric, _, meta in self._metric_rows(keys, _META):
+            yield metric, from_json(meta)
+
+    def _metric_rows(
+        self, keys: Collection[TaskKey], kind: int, more: str = "", values: Sequence[Value] = ()
+    ) -> Iterator[tuple[_Metric, str, str]]:
+        """Return key and value of rows of one `f_type`, those of an attempt in the order of their
+        writing.
+        """
+        runs: dict[tuple[str, int, Site], dict[str, TaskKey]] = {}
+        for key in keys:
+            runs.setdefault((key.job_id, key.version, key.site), {})[key.task_id] = key
+        for (job_id, version, site), tasks in runs.items():
+            for ids in _slices(list(tasks)):
+                found = self._session.rows(
+                    "SELECT f_task_id, f_metric_namespace, f_metric_name, f_key, f_value "
+                    f"FROM t_tracking_metric WHERE {one_of('f_task_id', len(ids))} "
+                    "AND f_job_id = ? AND f_task_version = ? AND f_role = ? AND f_party_id = ? "
+                    f"AND f_type = ? {more}ORDER BY f_id",
+                    (*ids, job_id, version, site.role.value, site.party_id, kind, *values),
+                )
+                for task_id, namespace, name, x, y in found:
+                    yield (tasks[task_id], namespace, name), x, y
+
     def metric_mark(self, key: TaskKey) -> int:
         found = self._session.row(
             f"SELECT f_id FROM t_tracking_metric WHERE {_ATTEMPT} AND f_type = ? "
@@ -125,32 +189,36 @@ class SqlTracking:
         }
         self._session.replace(OutputRow, row)
 
-    def outputs(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
+    def outputs(
+        self, job_id: str, component: str | None, site: Site, *, version: int | None = None
+    ) -> list[OutputTable]:
         one = "" if component is None else "AND o.f_component_name = ? "
         values: list[Value] = [job_id, site.role.value, site.party_id]
         if component is not None:
             values.append(component)
+        if version is not None:
+            values.append(version)
         found = self._session.rows(
             "SELECT f_component_name, f_task_version, f_data_name, f_position, "
             "f_table_namespace, f_table_name FROM t_tracking_output_data_info AS o "
             f"WHERE f_job_id = ? AND f_role = ? AND f_party_id = ? {one}"
-            "AND NOT EXISTS (SELECT 1 FROM t_tracking_output_data_info AS newer "
-            "WHERE newer.f_job_id = o.f_job_id AND newer.f_task_id = o.f_task_id "
-            "AND newer.f_role = o.f_role AND newer.f_party_id = o.f_party_id "
-            "AND newer.f_task_version > o.f_task_version) "
+            f"AND {_LATEST_OUTPUT if version is None else 'f_task_version = ?'} "
             "ORDER BY f_component_name, f_position, f_data_name",
             values,
         )
         return [
             OutputTable(
-                key=TaskKey(job_id=job_id, component=produced_by, version=version, site=site),
+                key=TaskKey(job_id=job_id, component=produced_by, version=attempt, site=site),
                 data_name=data_name,
                 position=position,
                 namespace=namespace,
                 name=name,
             )
-            for produced_by, version, data_name, position, namespace, name in found
+            for produced_by, attempt, data_name, position, namespace, name in found
         ]
+
+    def output_versions(self, job_id: str, component: str, site: Site) -> list[int]:
+        return self._versions("t_tracking_output_data_info", job_id, component, site)
 
     def every_output(self, job_id: str) -> list[OutputTable]:
         return self._outputs_where("f_job_id = ?", (job_id,))
@@ -220,23 +288,48 @@ class SqlTracking:
         }
         self._session.replace(ModelShareRow, row)
 
-    def model(self, job_id: str, component: str, site: Site) -> StoredModel | None:
+    def model(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> StoredModel | None:
+        share = _share(job_id, component, site)
+        one = "" if version is None else "AND f_task_version = ? "
         found = self._session.row(
             "SELECT f_task_version, f_model_alias, f_meta_name, f_param_name, f_meta, f_param "
-            f"FROM t_model_share WHERE {_SHARE} ORDER BY f_task_version DESC LIMIT 1",
-            _share(job_id, component, site),
+            f"FROM t_model_share WHERE {_SHARE} {one}ORDER BY f_task_version DESC LIMIT 1",
+            share if version is None else (*share, version),
         )
         if found is None:
             return None
-        version, alias, meta_name, param_name, meta, param = found
+        attempt, alias, meta_name, param_name, meta, param = found
         return StoredModel(
-            key=TaskKey(job_id=job_id, component=component, version=version, site=site),
+            key=TaskKey(job_id=job_id, component=component, version=attempt, site=site),
             alias=alias,
             meta_name=meta_name,
             param_name=param_name,
             meta=from_json(meta),
             param=from_json(param),
         )
+
+    def model_versions(self, job_id: str, component: str, site: Site) -> list[int]:
+        return self._versions("t_model_share", job_id, component, site)
+
+    def _versions(self, table: str, job_id: str, component: str, site: Site) -> list[int]:
+        """Return the attempts of a share that have rows in a table, the latest one last."""
+        found = self._session.rows(
+            f"SELECT DISTINCT f_task_version FROM {table} WHERE {_SHARE} ORDER BY f_task_version",
+            _share(job_id, component, site),
+        )
+        return [int(version) for (version,) in found]
+
+
+def _slices(values: Sequence[str]) -> Iterator[list[str]]:
+    """Return values in lists of at most `_AT_ONCE`. The last one of a list is repeated: so there
+    are few lengths, and few texts of statements.
+    """
+    for start in range(0, len(values), _AT_ONCE):
+        some = list(values[start : start + _AT_ONCE])
+        length = 1 << (len(some) - 1).bit_length()
+        yield some + some[-1:] * (length - len(some))
 
 
 def _share(job_id: str, component: str, site: Site) -> tuple[str, str, str, str]:

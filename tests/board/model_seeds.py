@@ -53,6 +53,24 @@ def add_share(
     put_metrics(place.store, own, *metrics)
 
 
+def add_attempts(place: Place, number: int, storing: Mapping[int, float], count: int) -> None:
+    """Put a job of the guest with one component that ran `count` times; some attempts stored a
+    model with this weight.
+    """
+    of = job(number, dsl=dsl({COMPONENT: ("HeteroLR", ())}))
+    first = task(of, COMPONENT, "HeteroLR")
+    tasks = [replace(first, key=replace(first.key, version=version)) for version in range(count)]
+    put(place.store, of, *tasks)
+    with place.store.transaction() as tx:
+        for version, weight in storing.items():
+            stored = StoredModel(
+                key=tasks[version].key, alias="model", meta_name="Meta",
+                param_name="HeteroLogisticRegressionParam", meta={},
+                param={"weight": {"x0": weight}, "header": ["x0"], "intercept": 0.0},
+            )  # fmt: skip
+            tx.tracking.put_model(stored, now_ms=START_MS)
+
+
 def model_path(number: int, site: Site, tab: str = "model", component: str = COMPONENT) -> str:
     """Return the path of a component's tab."""
     return (
@@ -86,10 +104,10 @@ def stored_table(
 
 def put_output(
     place: Place, number: int, site: Site, table: TableRecord, *, data_name: str = "data",
-    component: str = "dataio_0", position: int = 0,
+    component: str = "dataio_0", position: int = 0, version: int = 0,
 ) -> None:  # fmt: skip
-    """Let a table be an output of a component of a job."""
-    key = TaskKey(job_id=job_id(number), component=component, version=0, site=site)
+    """Let a table be an output of an attempt of a component of a job."""
+    key = TaskKey(job_id=job_id(number), component=component, version=version, site=site)
     output = OutputTable(
         key=key, data_name=data_name, position=position, namespace=table.namespace, name=table.name
     )

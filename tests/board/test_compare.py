@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import requests
 from playwright.sync_api import Page, expect
 
 from fedflow.domain.records import JobKey, JobRecord
+from fedflow.store.session import Session
 from tests.board import seeds
 from tests.board.component_seeds import metric, put_trained
 from tests.board.places import NARROW, Place, Visitor, check_fits
@@ -71,6 +73,51 @@ def test_curves_of_all_jobs_are_in_one_chart_and_its_file(
     assert csv.content.count(b"\r\n") == 6 * 101 + 1
     durations = address(three, "component=", "key=durations").replace("compare?", "compare/view?")
     assert get(seeded, durations).json()["categories"] == ["reader_0", "lr_0", "evaluation_0"]
+
+
+def test_many_components_cost_a_few_statements(
+    seeded: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"c_{i}" for i in range(40)]
+    made = [
+        seeds.job(230 + i, dsl=seeds.dsl(dict.fromkeys(names, ("Evaluation", ()))))
+        for i in range(5)
+    ]
+    for i, job in enumerate(made):
+        tasks = [seeds.task(job, name, "Evaluation") for name in names]
+        seeds.put(seeded.store, job, *tasks)
+        for task in tasks:
+            score = metric("EVALUATION_SUMMARY", "lr_0", ("auc", 0.5 + i / 100))
+            seeds.put_metrics(seeded.store, task, score, metric("LOSS", "loss", (0, 1), (1, 2)))
+    asked: list[str] = []
+    ask = Session.rows
+
+    def counted(self: Session, sql: str, *values: Any, **options: Any) -> Any:
+        asked.append(sql)
+        return ask(self, sql, *values, **options)
+
+    monkeypatch.setattr(Session, "rows", counted)
+    text = get(seeded, address(made)).text
+    assert text.count('class="best"') == len(names)
+    assert "c_39" in text
+    reads = [sql for sql in asked if "t_tracking_metric" in sql]
+    assert len(reads) < len(names) * 2
+
+
+def test_curves_of_many_components_come_in_pages(seeded: Place) -> None:
+    made = []
+    for i in range(2):
+        job = seeds.job(240 + i, dsl=seeds.dsl({f"lr_{n}": ("HeteroLR", ()) for n in range(7)}))
+        tasks = [seeds.task(job, f"lr_{n}", "HeteroLR") for n in range(7)]
+        seeds.put(seeded.store, job, *tasks)
+        for task in tasks[1:]:
+            seeds.put_metrics(seeded.store, task, metric("LOSS", "loss", (0, 1), (1, 2)))
+        made.append(job)
+    first = get(seeded, address(made)).text
+    assert [n for n in range(7) if f'id="view-lr_{n}-loss"' in first] == [1, 2, 3, 4, 5]
+    assert "1 to 5 of 6" in first
+    second = get(seeded, address(made, "curves=2")).text
+    assert [n for n in range(7) if f'id="view-lr_{n}-loss"' in second] == [6]
 
 
 def test_a_changed_graph_is_told(seeded: Place, three: list[JobRecord]) -> None:

@@ -17,6 +17,7 @@ from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
 from fedflow.testing.executors import wait_until
+from fedflow.web.board import metric_pace
 from tests.board import seeds
 from tests.board.component_seeds import address, losses, metric, put_trained
 from tests.board.job_seeds import submit
@@ -195,6 +196,26 @@ def test_the_live_part_is_sent_once_and_again_when_there_are_more_points(seeded:
     assert marks[0][1] != marks[1][1]
     drawn = get(seeded, address(task, "metrics/view?key=loss")).json()
     assert drawn["series"][0]["x"] == [0, 1, 2, 3]
+
+
+def test_views_of_many_points_stay_for_a_while(
+    seeded: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metric_pace, "CHEAP", 1)
+    monkeypatch.setattr(metric_pace, "POINTS_PER_S", 0.001)
+    job = seeds.job(120)
+    task = seeds.task(
+        job, "lr_0", "HeteroLR", status=TaskStatus.RUNNING, party_status=TaskStatus.RUNNING,
+        ended_ms=None,
+    )  # fmt: skip
+    seeds.put(seeded.store, job, task)
+    seeds.put_metrics(seeded.store, task, losses(3))
+    path = address(task, "metrics/view?key=loss")
+    assert get(seeded, path).json()["series"][0]["x"] == [0, 1, 2]
+    seeds.put_metrics(seeded.store, task, metric("LOSS", "loss", (3, 0.1)))
+    assert get(seeded, path).json()["series"][0]["x"] == [0, 1, 2]
+    monkeypatch.undo()
+    assert get(seeded, path).json()["series"][0]["x"] == [0, 1, 2, 3]
 
 
 def test_polling_ends_with_the_component(

@@ -11,13 +11,20 @@ from playwright.sync_api import Page, expect
 
 from fedflow.domain.records import TableRecord
 from tests.board import real_models
-from tests.board.model_seeds import add_share, model_path, put_model, put_output, stored_table
+from tests.board.model_seeds import (
+    add_attempts,
+    add_share,
+    model_path,
+    put_model,
+    put_output,
+    stored_table,
+)
 from tests.board.places import NARROW, WIDE, Place, Visitor, check_fits
 from tests.board.real_models import GUEST, GUEST_MARK, HOST
 from tests.board.seeds import HOSTILE, job, put, task
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
-WEIGHTS, BINS, MAP, STEPS, SELECTION, HOSTILE_BINS, PSI = range(400, 407)
+WEIGHTS, BINS, MAP, STEPS, SELECTION, HOSTILE_BINS, PSI, ATTEMPTS = range(400, 408)
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +174,28 @@ def test_model_pages_are_accessible_and_fit_a_phone(
     visitor.sized(NARROW)
     check_fits(page)
     axe(page)
+
+
+def test_another_attempt_is_chosen_by_keyboard_and_named_in_both_languages(
+    models: Place, visitor: Visitor, visit: Callable[..., Visitor], axe: Callable[[Page], None]
+) -> None:
+    add_attempts(models, ATTEMPTS, {i: 0.5 + i / 64 for i in range(12)}, count=14)
+    path = model_path(ATTEMPTS, GUEST)
+    page = visitor.open(path)
+    choice = page.get_by_role("navigation", name="Attempts that stored a model")
+    expect(choice.locator("[aria-current=true]")).to_contain_text("Attempt 11")
+    choice.get_by_role("link", name="Attempt 3").press("Enter")
+    expect(page.get_by_text("This is the model of attempt 3.")).to_be_visible()
+    expect(page.get_by_role("cell", name="0.546875").first).to_be_visible()
+    assert page.url.endswith(f"{path}?attempt=3")
+    axe(page)
+    visitor.sized(NARROW)
+    check_fits(page)
+    axe(page)
+    page = visit(models, locale="zh-CN").open(f"{path}?attempt=12")
+    expect(page.get_by_text("第 12 次尝试在本站点没有存储模型。")).to_be_visible()
+    page.get_by_role("navigation", name="存储了模型的尝试").get_by_role("link").last.click()
+    expect(page.get_by_text("这是第 0 次尝试的模型。")).to_be_visible()
 
 
 def test_models_are_read_in_the_dark_and_in_chinese(

@@ -12,7 +12,7 @@ import requests
 
 from fedflow.domain.site import Site
 from tests.board import real_models
-from tests.board.model_seeds import add_share, model_path, put_model
+from tests.board.model_seeds import add_attempts, add_share, model_path, put_model
 from tests.board.places import Place
 from tests.board.real_models import ARBITER, EVERY, GUEST, GUEST_MARK, HOST, HOST_MARK
 from tests.board.seeds import CHAIN, HOSTILE, dsl, job, put, task
@@ -192,3 +192,42 @@ def test_twenty_thousand_weights_are_one_short_page(seeded: Place) -> None:
     assert answer.text.count("<tr>") < 40
     assert "feature_19999" in answer.text
     assert len(answer.text) < 100_000
+
+
+def test_the_model_of_each_attempt_is_shown_and_named(seeded: Place) -> None:
+    number = 190
+    add_attempts(seeded, number, {0: 0.125, 2: 0.375}, count=4)
+    path = model_path(number, GUEST)
+    latest = get(seeded, path).text
+    assert "This is the model of attempt 2, the latest one that stored a model." in latest
+    assert "0.375" in latest
+    assert "0.125" not in latest
+    choice = latest.split('aria-label="Attempts that stored a model"')[1].split("</nav>")[0]
+    assert re.findall(r'href="([^"]+)"( aria-current="true")?', choice) == [
+        (f"{path}?attempt=2", ' aria-current="true"'), (f"{path}?attempt=0", ""),
+    ]  # fmt: skip
+    first = get(seeded, f"{path}?attempt=0").text
+    assert "This is the model of attempt 0." in first
+    assert "0.125" in first
+    assert "0.375" not in first
+    assert f"{model_path(number, GUEST, 'model.json')}?attempt=0" in first
+    for attempt, weight in ((0, 0.125), (2, 0.375)):
+        answer = get(seeded, f"{model_path(number, GUEST, 'model.json')}?attempt={attempt}")
+        assert answer.json()["param"]["weight"] == {"x0": weight}
+    none = get(seeded, f"{path}?attempt=1").text
+    assert "Attempt 1 stored no model at this site." in none
+    assert "0.125" not in none
+    assert "0.375" not in none
+    assert 'aria-label="Attempts that stored a model"' in none
+    assert get(seeded, f"{model_path(number, GUEST, 'model.json')}?attempt=1").status_code == 404
+
+
+def test_one_attempt_that_stored_a_model_needs_no_choice(seeded: Place) -> None:
+    add_attempts(seeded, 191, {0: 0.125}, count=1)
+    add_attempts(seeded, 192, {1: 0.25}, count=2)
+    alone = get(seeded, model_path(191, GUEST)).text
+    retried = get(seeded, model_path(192, GUEST)).text
+    for text in (alone, retried):
+        assert "Attempts that stored a model" not in text
+    assert "This is the model" not in alone
+    assert "This is the model of attempt 1." in retried

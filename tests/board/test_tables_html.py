@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tarfile
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -280,3 +281,37 @@ def test_the_page_of_a_site_shows_its_own_rows_only(
     assert "row0000" not in client.page(model_path(4, GUEST, "data", "dataio_0"))
     foreign = Site(HOST.role, HOST.party_id)
     assert client.get(model_path(4, foreign, "data", "dataio_0")).status_code == 404
+
+
+def test_the_tables_of_each_attempt_are_shown_and_downloaded(seeded: Place) -> None:
+    number = 95
+    of = job(number)
+    first = task(of, "dataio_0", "DataTransform")
+    tasks = [replace(first, key=replace(first.key, version=version)) for version in range(3)]
+    put(seeded.store, of, *tasks)
+    for version in (0, 1):
+        rows = {"uid": [f"attempt{version}row{i}" for i in range(3)], "a": [1.0, 2.0, 3.0]}
+        made = stored_table(seeded, f"attempt_{version}", "data", rows)
+        put_output(seeded, number, GUEST, made, version=version)
+    path = model_path(number, GUEST, "data", "dataio_0")
+    client = Client(seeded)
+    latest = client.page(path)
+    assert "These are the tables of attempt 1, the latest one that stored any." in latest
+    assert "attempt1row0" in latest
+    assert "attempt0row0" not in latest
+    assert "flow component output-data" in latest
+    choice = latest.split('aria-label="Attempts that stored tables"')[1].split("</nav>")[0]
+    assert re.findall(r'href="([^"]+)"', choice) == [f"{path}?attempt=1", f"{path}?attempt=0"]
+    earlier = client.page(path, attempt="0")
+    assert "These are the tables of attempt 0." in earlier
+    assert "attempt0row0" in earlier
+    assert "attempt1row0" not in earlier
+    assert "flow component output-data" not in earlier  # it would fetch those of attempt 1
+    for attempt in (0, 1):
+        answer = client.get(f"{path}/download", attempt=str(attempt))
+        with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+            text = archive.extractfile("data.csv").read().decode()  # type: ignore[union-attr]
+        assert f"attempt{attempt}row2" in text
+    none = client.get(f"{path}/download", attempt="2")
+    assert "attempt1row0" in client.page(path, attempt="2")  # the latest one needs no name
+    assert none.status_code == 200

@@ -6,11 +6,9 @@ are sites of one server.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 from fedflow.app.jobs.explain import Explanations
 from fedflow.app.jobs.jobs import Jobs, refused_share
@@ -28,9 +26,6 @@ from fedflow.domain.states import JOB_FINAL
 
 _SLOT_MS: Final = 10_000
 """How long what depends on the time (who is silent, the queue) may be shown as it was."""
-_KEPT: Final = 32  #: views of jobs that are kept for the next viewer
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +74,6 @@ class SiteJobs:
         self._jobs = jobs
         self._explanations = explanations
         self._clock = clock
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
 
     def mark(self, job_id: str) -> str:
         """Return a text that is another one once something of a job's progress changed here.
@@ -176,22 +169,6 @@ class SiteJobs:
         if not is_initiator:
             which = replace(which, roles=(site.role,), party_id=site.party_id)
         return self._jobs.tasks(which), events
-
-    def kept(self, key: tuple[str, ...], make: Callable[[], _T]) -> _T:
-        """Return what `make` gave for a key before, if that is kept still.
-
-        The key names all that the value depends on, such as a `mark`.
-        """
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return cast(_T, self._kept[key])
-        made = make()
-        with self._lock:
-            self._kept[key] = made
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return made
 
     def _tasks(self, job_id: str, site: Site | None, order: tuple[str, ...]) -> list[TaskRecord]:
         which = TaskFilter(job_id=job_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import IO, Any
 
 from fedflow.app.ports import Archives, ParameterBook, Store
@@ -68,6 +69,20 @@ class Tracking:
         with self._store.read() as tx:
             return tx.tracking.metrics(job_id, component, site, version=version)
 
+    def metric_types(self, keys: Collection[TaskKey]) -> dict[TaskKey, set[str]]:
+        """Return which types of metrics some attempts have; those without any are left out."""
+        with self._store.read() as tx:
+            return tx.tracking.metric_types(keys)
+
+    def metrics_of(
+        self, keys: Collection[TaskKey], types: Collection[str]
+    ) -> dict[TaskKey, list[Metric]]:
+        """Return the metrics of some attempts that have one of some types, with their points;
+        attempts without any are left out.
+        """
+        with self._store.read() as tx:
+            return tx.tracking.metrics_of(keys, types)
+
     def marks(self, key: TaskKey) -> tuple[int, str]:
         """Return a number that grows with every metric point of an attempt that is added, and a
         text that is another one once a share of its job changed.
@@ -76,18 +91,29 @@ class Tracking:
             return tx.tracking.metric_mark(key), tx.jobs.mark(key.job_id)
 
     def outputs(
-        self, job_id: str, component: str, site: Site
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
     ) -> list[tuple[OutputTable, TableRecord | None]]:
-        """Return the output tables in order, each with its description if it still exists."""
+        """Return the output tables of an attempt, by default the latest that has any, in order,
+        each with its description if it still exists.
+        """
         with self._store.read() as tx:
-            found = tx.tracking.outputs(job_id, component, site)
+            found = tx.tracking.outputs(job_id, component, site, version=version)
             return [(o, tx.tables.get(o.namespace, o.name)) for o in found]
 
+    def output_versions(self, job_id: str, component: str, site: Site) -> list[int]:
+        """Return the attempts that have output tables, the latest one last."""
+        with self._store.read() as tx:
+            return tx.tracking.output_versions(job_id, component, site)
+
     def write_archive(
-        self, job_id: str, component: str, site: Site, target: IO[bytes], *, limit: int, head: bool
-    ) -> None:
-        """Write the output tables as tar.gz; `limit` rows of each, -1 for all. Raises: NoData."""
-        tables = {o.data_name: t for o, t in self.outputs(job_id, component, site) if t is not None}
+        self, job_id: str, component: str, site: Site, target: IO[bytes], *, limit: int,
+        head: bool, version: int | None = None,
+    ) -> None:  # fmt: skip
+        """Write the output tables of an attempt, by default the latest that has any, as tar.gz;
+        `limit` rows of each, -1 for all. Raises: NoData.
+        """
+        outputs = self.outputs(job_id, component, site, version=version)
+        tables = {o.data_name: t for o, t in outputs if t is not None}
         if not tables:
             raise NoData(reason=f"{component} of job {job_id} has no output table at {site}")
         modified_ms = max(t.created_ms for t in tables.values())
@@ -102,10 +128,19 @@ class Tracking:
         with self._store.read() as tx:
             return tx.tracking.summary(job_id, component, site, version=version)
 
-    def model(self, job_id: str, component: str, site: Site) -> StoredModel | None:
-        """Return the model share, None if there is none."""
+    def model(
+        self, job_id: str, component: str, site: Site, *, version: int | None = None
+    ) -> StoredModel | None:
+        """Return the model share of an attempt, by default the latest that has one; None: there is
+        none.
+        """
         with self._store.read() as tx:
-            return tx.tracking.model(job_id, component, site)
+            return tx.tracking.model(job_id, component, site, version=version)
+
+    def model_versions(self, job_id: str, component: str, site: Site) -> list[int]:
+        """Return the attempts that have a model share, the latest one last."""
+        with self._store.read() as tx:
+            return tx.tracking.model_versions(job_id, component, site)
 
     def parameters(self, job_id: str, component: str, site: Site) -> dict[str, Any]:
         """Return the module, and under FATE's name all parameters with which this site ran it.

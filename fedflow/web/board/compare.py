@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -21,14 +21,18 @@ from fedflow.web.board.page import board_blueprint, json_answer, page
 from fedflow.web.board.places import component_url, share_at, site_named, site_url
 from fedflow.web.board.shapes.charts import Chart
 from fedflow.web.board.shapes.comparing import (
+    OVERLAID,
+    SCORES,
     differences,
     duration_chart,
     overlaid,
     score_grid,
+    unlike,
 )
 from fedflow.web.board.shapes.flattening import flat
 from fedflow.web.board.shapes.masking import masked
 from fedflow.web.board.shapes.metric_files import view_csv
+from fedflow.web.board.shapes.paging import page_of
 from fedflow.web.board.shapes.slugs import slug
 from fedflow.web.current import services
 
@@ -36,7 +40,8 @@ board_compare = board_blueprint("board_compare", "/compare")
 
 MOST_JOBS: Final = 5
 MOST_ROWS: Final = 500  #: of a table of differences
-MOST_CHARTS: Final = 30
+CURVED_AT_ONCE: Final = 5  #: components whose curves are on one page
+MOST_CHARTS: Final = 30  #: of them
 MOST_COMPONENTS: Final = 400  #: of a job
 
 LABELS: Final = ("A", "B", "C", "D", "E")
@@ -114,8 +119,7 @@ def _chart() -> Chart:
     labels = _labels(found)
     if key == "durations":
         return duration_chart(labels, [one.durations() for one in found], t)
-    metrics = [_metrics(one, component) for one in found]
-    charts = overlaid(labels, metrics, t) if found else []
+    charts = overlaid(labels, _curves(found, component), t)
     chosen = next((chart for chart in charts if chart.key == key), None)
     if chosen is None:
         raise NoData(reason="these jobs have no such curves")
@@ -163,25 +167,35 @@ def _share(text: str) -> JobRecord:
 
 def _comparison(found: list[Compared], *, shows_all: bool) -> dict[str, Any]:
     labels = _labels(found)
+    keys = [task.key for one in found for task in one.tasks.values()]
+    scores = services().tracking.metrics_of(keys, SCORES)
+    types = services().tracking.metric_types(keys)
+    has_curves = {key.component for key, has in types.items() if not has.isdisjoint(OVERLAID)}
     components = list(dict.fromkeys(name for one in found for name in one.tasks))
-    metrics = [{name: _metrics(one, name) for name in one.tasks} for one in found]
+    curved = [name for name in components if name in has_curves]
+    curves = page_of(request.args.get("curves"), size=CURVED_AT_ONCE, count=len(curved))
     drawn = (
         (name, chart)
-        for name in components
-        for chart in overlaid(labels, [of.get(name, []) for of in metrics], t)
+        for name in curved[curves.offset : curves.last_entry]
+        for chart in overlaid(labels, _curves(found, name), t)
     )
     charts = list(islice(drawn, MOST_CHARTS + 1))
+    by_component = [
+        {name: scores.get(task.key, []) for name, task in one.tasks.items()} for one in found
+    ]
+    durations = [one.durations() for one in found]
     return {
         "labels": labels,
         "roles": {one.site.role for one in found},
-        "scores": score_grid(labels, metrics, t),
-        "parameters": _rows([_parameters(one) for one in found], shows_all=shows_all),
+        "scores": score_grid(labels, by_component, t),
+        "parameters": _rows(_parameters(found, shows_all=shows_all), shows_all=shows_all),
         "settings": _rows(
             [flat(masked(one.job.parameters)) for one in found], shows_all=shows_all
         ),
-        "graph": _rows([_graph(one.job) for one in found], shows_all=shows_all),
-        "durations": duration_chart(labels, [one.durations() for one in found], t),
-        "times": [(name, [one.durations().get(name) for one in found]) for name in components],
+        "graph": _rows(_graphs(found, shows_all=shows_all), shows_all=shows_all),
+        "durations": duration_chart(labels, durations, t),
+        "times": [(name, [of.get(name) for of in durations]) for name in components],
+        "curves": curves,
         "charts": charts[:MOST_CHARTS],
         "has_more_charts": len(charts) > MOST_CHARTS,
         "chart_address": _chart_address,
@@ -196,26 +210,48 @@ def _rows(values: Sequence[dict[str, Any]], *, shows_all: bool) -> list[Any]:
     return [one for one in differences(values) if shows_all or one.differs]
 
 
-def _parameters(one: Compared) -> dict[str, Any]:
-    """Return component.parameter -> value, as this site got them, secrets hidden."""
-    found: dict[str, Any] = {}
-    for name, task in one.tasks.items():
-        values, _ = own_parameters(task)
-        found |= {f"{name}.{path}" if path else name: v for path, v in flat(values).items()}
-    return found
+def _parameters(found: Sequence[Compared], *, shows_all: bool) -> list[dict[str, Any]]:
+    """Return component.parameter -> value of each job, as its site got them, secrets hidden."""
+    given = [
+        {name: [task.module, task.parameters] for name, task in one.tasks.items()} for one in found
+    ]
+    shown = _shown(given, shows_all=shows_all)
+    return [
+        _flat_members({n: own_parameters(task)[0] for n, task in one.tasks.items() if n in shown})
+        for one in found
+    ]
+
+
+def _graphs(found: Sequence[Compared], *, shows_all: bool) -> list[dict[str, Any]]:
+    """Return component.place -> value of each job's DSL."""
+    graphs = [_graph(one.job) for one in found]
+    shown = _shown(graphs, shows_all=shows_all)
+    return [_flat_members({n: v for n, v in graph.items() if n in shown}) for graph in graphs]
 
 
 def _graph(job: JobRecord) -> dict[str, Any]:
-    dsl = job.dsl if isinstance(job.dsl, dict) else {}
-    return flat(dsl.get("components", {}))
+    components = job.dsl.get("components") if isinstance(job.dsl, dict) else None
+    return components if isinstance(components, dict) else {}
 
 
-def _metrics(one: Compared, component: str) -> list[Metric]:
-    task = one.tasks.get(component)
-    if task is None:
-        return []
-    key = task.key
-    return services().tracking.metrics(key.job_id, component, key.site, version=key.version)
+def _shown(named: Sequence[Mapping[str, Any]], *, shows_all: bool) -> set[str]:
+    """Return the members to look into: those that are alike in all jobs have no differences."""
+    return set().union(*named) if shows_all else unlike(named)
+
+
+def _flat_members(named: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        f"{name}.{path}" if path else name: value
+        for name, member in named.items()
+        for path, value in flat(member).items()
+    }
+
+
+def _curves(found: Sequence[Compared], component: str) -> list[list[Metric]]:
+    """Return the curves of one component in each job."""
+    tasks = [one.tasks.get(component) for one in found]
+    metrics = services().tracking.metrics_of([task.key for task in tasks if task], OVERLAID)
+    return [metrics.get(task.key, []) if task else [] for task in tasks]
 
 
 def _chart_address(component: str, key: str, *, csv: bool = False) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 
 from flask import Response, request
 
+from fedflow.base.errors import NoData
 from fedflow.domain.accounts import AccountRole
 from fedflow.domain.records import OutputTable, TableRecord
 from fedflow.web import downloads
@@ -16,8 +17,10 @@ from fedflow.web.board.access import need
 from fedflow.web.board.component_pages import (
     PREFIX,
     ComponentPlace,
+    StoredAttempts,
     component_page,
     component_place,
+    stored_attempts,
 )
 from fedflow.web.board.page import board_blueprint
 from fedflow.web.board.shapes.table_rows import Part, part_of, shown_cell
@@ -42,31 +45,36 @@ class RowsShown:
 def data(job_id: str, role: str, party_id: str, component: str) -> Response:
     """Return the page; `?output=` names one of several tables."""
     place = component_place(job_id, role, party_id, component)
-    found = services().tracking.outputs(place.job.job_id, place.component, place.job.site)
+    stored = _attempts(place)
+    found = _outputs(place, stored)
     names = [output.data_name for output, _ in found]
     asked = request.args.get("output", "")
     chosen = asked if asked in names else (names[0] if names else "")
     output, table = next(((o, t) for o, t in found if o.data_name == chosen), (None, None))
     return component_page(
-        "component_data.html", place, tab="data", names=names, chosen=chosen, output=output,
+        "component_data.html", place, tab="data", names=names, chosen=chosen, stored=stored,
         data=None if table is None else rows_shown(table, request.args.to_dict()),
-        command=_command(place, output), of_attempt=_attempt(place, output),
+        command=_command(place) if output is not None and stored.is_newest else "",
     )  # fmt: skip
 
 
 @board_component_data.get("/data/download")
 def data_download(job_id: str, role: str, party_id: str, component: str) -> Response:
-    """Return all output tables as tar.gz. Raises: NoData, RoleNeeded."""
+    """Return all output tables of the attempt as tar.gz. Raises: NoData, RoleNeeded."""
     need(AccountRole.OPERATOR)
     place = component_place(job_id, role, party_id, component)
     site = place.job.site
+    version = _attempts(place).shown
+    if version is None:
+        raise NoData(reason=f"{component[:100]} has no output table of this attempt")
     name = downloads.file_word(place.component)
     return downloads.made(
         lambda content: services().tracking.write_archive(
-            place.job.job_id, place.component, site, content, limit=_ALL, head=True
+            place.job.job_id, place.component, site, content,
+            limit=_ALL, head=True, version=version,
         ),
         f"job_{place.job.job_id}_{name}_{site.role.value}_{site.party_id}_output_data.tar.gz",
-    )
+    )  # fmt: skip
 
 
 def rows_shown(table: TableRecord, asked: Mapping[str, str]) -> RowsShown:
@@ -83,18 +91,26 @@ def rows_shown(table: TableRecord, asked: Mapping[str, str]) -> RowsShown:
     )
 
 
-def _command(place: ComponentPlace, output: OutputTable | None) -> str:
-    """Return the command line that fetches the data, empty if there are none."""
-    if output is None:
-        return ""
+def _attempts(place: ComponentPlace) -> StoredAttempts:
+    """Return which attempts stored tables."""
+    found = services().tracking.output_versions(place.job.job_id, place.component, place.job.site)
+    return stored_attempts(place, found)
+
+
+def _outputs(
+    place: ComponentPlace, stored: StoredAttempts
+) -> list[tuple[OutputTable, TableRecord | None]]:
+    if stored.shown is None:
+        return []
+    return services().tracking.outputs(
+        place.job.job_id, place.component, place.job.site, version=stored.shown
+    )
+
+
+def _command(place: ComponentPlace) -> str:
+    """Return the command line that fetches the newest tables."""
     site = place.job.site
     return (
         f"flow component output-data -j {place.job.job_id} -cpn {shlex.quote(place.component)}"
         f" -r {site.role.value} -p {site.party_id} -o ./output"
     )
-
-
-def _attempt(place: ComponentPlace, output: OutputTable | None) -> int | None:
-    """Return of which attempt the tables are, if it is not the one that is shown."""
-    other = output is not None and output.key.version != place.task.key.version
-    return output.key.version if output is not None and other else None

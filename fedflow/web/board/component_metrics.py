@@ -8,7 +8,8 @@ from typing import Final, cast
 from flask import Response, current_app, request
 
 from fedflow.base.errors import NoData
-from fedflow.domain.records import Metric, TaskRecord
+from fedflow.domain.records import TaskKey, TaskRecord
+from fedflow.domain.states import TaskStatus
 from fedflow.web.answers import download
 from fedflow.web.board.component_pages import (
     PREFIX,
@@ -16,10 +17,11 @@ from fedflow.web.board.component_pages import (
     component_page,
     component_place,
 )
-from fedflow.web.board.kept_views import KeptViews
 from fedflow.web.board.language import language, t
+from fedflow.web.board.metric_pace import MetricPace
 from fedflow.web.board.page import board_blueprint, fragment, json_answer, unchanged
 from fedflow.web.board.places import site_named
+from fedflow.web.board.recent import RecentOfApp
 from fedflow.web.board.shapes.charts import Chart, Group, Steps
 from fedflow.web.board.shapes.metric_files import report, view_csv
 from fedflow.web.board.shapes.metric_groups import find_view, metric_groups
@@ -32,6 +34,10 @@ board_component_metrics = board_blueprint("board_component_metrics", PREFIX)
 
 ROWS_SHOWN: Final = 200  #: of a table on the page; the files have all
 POINTS_SHOWN: Final = 100  #: of a series in the table beside a chart
+
+_VIEWS: Final = RecentOfApp[tuple[TaskKey, TaskStatus, int, str], tuple[Group, ...]](
+    name="metric_views", limit=8
+)
 
 
 @board_component_metrics.get("/metrics")
@@ -47,7 +53,7 @@ def live(job_id: str, role: str, party_id: str, component: str) -> Response:
     """Return the body of the tab."""
     task = _task(job_id, role, party_id, component)
     mark, of_job = services().tracking.marks(task.key)
-    mark = _views().patient(task, mark)
+    mark = _pace().mark_shown(task, mark)
     tag = f"{request.full_path}|{task.key}|{task.party_status}|{mark}|{of_job}"
     known = unchanged(tag)
     if known is not None:
@@ -68,7 +74,7 @@ def _task(job_id: str, role: str, party_id: str, component: str) -> TaskRecord:
 def view_json(job_id: str, role: str, party_id: str, component: str) -> Response:
     """Return what a drawing reads, `?key=` names it. Raises: NoData."""
     place = component_place(job_id, role, party_id, component)
-    mark = _views().patient(place.task, _newest(place))
+    mark = _pace().mark_shown(place.task, _newest(place))
     tag = f"{request.full_path}|{place.task.key}|{place.task.party_status}|{mark}"
     known = unchanged(tag)
     if known is not None:
@@ -122,10 +128,9 @@ def _summary(place: ComponentPlace) -> object:
     )  # fmt: skip
 
 
-def _views() -> KeptViews:
-    """Return what this application keeps."""
-    kept = current_app.extensions.setdefault("board_kept_views", KeptViews())
-    return cast(KeptViews, kept)
+def _pace() -> MetricPace:
+    """Return the pace of this application."""
+    return cast(MetricPace, current_app.extensions.setdefault("board_metric_pace", MetricPace()))
 
 
 def _newest(place: ComponentPlace) -> int:
@@ -144,13 +149,14 @@ def _body(place: ComponentPlace, mark: int) -> dict[str, object]:
 
 def _groups(place: ComponentPlace, mark: int) -> tuple[Group, ...]:
     """Return the views of the attempt."""
-    key = place.task.key
+    task, key = place.task, place.task.key
 
-    def read() -> list[Metric]:
-        return services().tracking.metrics(
+    def make() -> tuple[Group, ...]:
+        found = services().tracking.metrics(
             key.job_id, key.component, key.site, version=key.version
         )  # fmt: skip
+        groups = metric_groups(found, t)
+        _pace().note(task, mark, points=sum(len(metric.points) for metric in found))
+        return groups
 
-    return _views().get(
-        place.task, mark, language(), read, lambda metrics: metric_groups(metrics, t)
-    )
+    return _VIEWS.get((key, task.party_status, mark, language()), make)

@@ -14,8 +14,10 @@ from fedflow.web.answers import download
 from fedflow.web.board.component_pages import (
     PREFIX,
     ComponentPlace,
+    StoredAttempts,
     component_page,
     component_place,
+    stored_attempts,
 )
 from fedflow.web.board.page import board_blueprint, json_answer
 from fedflow.web.board.shapes.models.registry import sections_of
@@ -40,12 +42,9 @@ def model(job_id: str, role: str, party_id: str, component: str) -> Response:
     place = component_place(job_id, role, party_id, component)
     stored = _stored(place)
     asked = request.args.to_dict()
-    is_other = stored is not None and stored.key.version != place.task.key.version
     return component_page(
-        "component_model.html", place, tab="model", stored=stored,
-        shown=shown(_sections(place, stored), asked),
-        of_attempt=stored.key.version if stored is not None and is_other else None,
-        has_files=_has_files(place, stored),
+        "component_model.html", place, tab="model", stored=_attempts(place),
+        shown=shown(_sections(place, stored), asked), has_files=_has_files(place, stored),
     )  # fmt: skip
 
 
@@ -95,17 +94,31 @@ def model_file(job_id: str, role: str, party_id: str, component: str) -> Respons
     return _file(text, place, "model.json", mimetype="application/json")
 
 
+def _attempts(place: ComponentPlace) -> StoredAttempts:
+    """Return which attempts stored a model."""
+    found = services().tracking.model_versions(place.job.job_id, place.component, place.job.site)
+    return stored_attempts(place, found)
+
+
 def _stored(place: ComponentPlace) -> StoredModel | None:
-    return services().tracking.model(place.job.job_id, place.component, place.job.site)
+    version = _attempts(place).shown
+    if version is None:
+        return None
+    return services().tracking.model(
+        place.job.job_id, place.component, place.job.site, version=version
+    )
 
 
 def _sections(place: ComponentPlace, stored: StoredModel | None) -> list[Section]:
     """Return all that this site may see; without a model at most the steps of its training."""
+    attempt = place.task.key if stored is None else stored.key
     choices, role = request.args.to_dict(), place.job.site.role
     found: list[Section] = []
     if stored is not None:
         found += sections_of(role, stored.param_name, stored.param, stored.meta, choices)
-    metrics = services().tracking.metrics(place.job.job_id, place.component, place.job.site)
+    metrics = services().tracking.metrics(
+        attempt.job_id, attempt.component, attempt.site, version=attempt.version
+    )
     return [*found, *stepwise(role, metrics, choices)]
 
 

@@ -7,6 +7,7 @@ the tab to `TABS`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,6 +60,11 @@ class ComponentPlace:
         asked = {"attempt": self.attempt, **query}
         return component_url(self.job.job_id, self.job.site, self.component, tab, **asked)
 
+    def attempt_url(self, tab: str, version: int) -> str:
+        """Return the address of a tab for an attempt."""
+        asked = None if version == self.attempts[-1].key.version else version
+        return component_url(self.job.job_id, self.job.site, self.component, tab, attempt=asked)
+
     @property
     def own_sites(self) -> list[Site]:
         """Return the sites of this server at which the component runs, this one among them."""
@@ -69,6 +75,33 @@ class ComponentPlace:
     def at(self, site: Site, tab: str = "") -> str:
         """Return the address of a tab for another site of this server."""
         return component_url(self.job.job_id, site, self.component, tab)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredAttempts:
+    """Which attempts stored what a tab shows, the latest one last, and which one it shows."""
+
+    choices: tuple[TaskRecord, ...]
+    shown: int | None  #: None: the attempt that is asked for stored nothing
+    is_asked: bool  #: it is the one that the head of the page is about
+
+    @property
+    def is_newest(self) -> bool:
+        """Tell whether no later attempt stored anything."""
+        return bool(self.choices) and self.shown == self.choices[-1].key.version
+
+
+def stored_attempts(place: ComponentPlace, versions: Collection[int]) -> StoredAttempts:
+    """Return which of the attempts that stored something is shown: the one that the address names;
+    if it names none, the latest of them.
+    """
+    choices = tuple(task for task in place.attempts if task.key.version in versions)
+    asked = place.task.key.version
+    found = [task.key.version for task in choices]
+    shown = asked if asked in found else None
+    if shown is None and place.is_latest and found:
+        shown = found[-1]
+    return StoredAttempts(choices=choices, shown=shown, is_asked=shown == asked)
 
 
 def component_place(job_id: str, role: str, party_id: str, component: str) -> ComponentPlace:

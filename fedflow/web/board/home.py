@@ -14,6 +14,7 @@ from fedflow.web.board import site_roles
 from fedflow.web.board.language import t
 from fedflow.web.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.web.board.places import site_url
+from fedflow.web.board.server_words import told
 from fedflow.web.board.shapes import home as shape
 from fedflow.web.current import services
 
@@ -64,7 +65,7 @@ def _party(one: Neighbour) -> shape.SilentParty:
 
 def _reason_of(line: JobLine) -> str:
     if line.reason is not None:
-        return line.reason.message
+        return told(line.reason.message, line.reason.code)
     if line.status in (JobStatus.FAILED, JobStatus.TIMEOUT):
         return t("The initiator knows why.")
     return t("It waits for its initiator.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from flask import Response, render_template
 from markupsafe import Markup
@@ -21,6 +21,8 @@ from fedflow.web.board.page import (
     unchanged,
 )
 from fedflow.web.board.places import site_named, site_url
+from fedflow.web.board.recent import RecentOfApp
+from fedflow.web.board.server_words import told
 from fedflow.web.board.shapes import dag, job_head
 from fedflow.web.board.statuses import KINDS, SHAPES
 from fedflow.web.current import services
@@ -29,6 +31,11 @@ from fedflow.wire import envelope
 board_job = board_blueprint("board_job", "/jobs")
 
 _PLACE = "/<job_id>/<role>/<party_id>"
+
+_ROWS: Final = RecentOfApp[tuple[str, str, str], tuple[SiteJob, list[dag.Row]]](
+    name="job_rows", limit=16
+)
+_TABLES: Final = RecentOfApp[tuple[str, str, str, str], Markup](name="job_tables", limit=16)
 
 
 @board_job.get("/<job_id>")
@@ -73,10 +80,9 @@ def _tag(site: Site, mark: str) -> str:
 
 def _live_values(frame: JobFrame, mark: str) -> dict[str, Any]:
     """Return what `board/job_live.html` shows. Viewers who look at the same share it."""
-    at = services().site_jobs
     key = (frame.job_id, frame.site.key, mark)
-    seen, rows = at.kept(("rows", *key), lambda: _seen(frame))
-    drawn = at.kept(("table", *key, language()), lambda: _table(frame, rows))
+    seen, rows = _ROWS.get(key, lambda: _seen(frame))
+    drawn = _TABLES.get((*key, language()), lambda: _table(frame, rows))
     head = job_head.head(seen, services().info.now_ms())
     return {
         "seen": seen,
@@ -109,7 +115,7 @@ def _modules(seen: SiteJob) -> dict[str, str]:
 
 def _table(frame: JobFrame, rows: list[dag.Row]) -> Markup:
     """Return the graph and the table of components: the dear part, the same for all viewers."""
-    states = envelope.encode(dag.states(rows)).decode()
+    states = envelope.encode(dag.states(rows, told)).decode()
     text = render_template("board/job_components.html", frame=frame, rows=rows, states=states)
     return Markup(text)  # noqa: S704  # the template escapes
 

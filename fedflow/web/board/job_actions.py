@@ -9,7 +9,7 @@ from flask import Response, request
 from fedflow.base.errors import BadRequest
 from fedflow.domain.accounts import AccountRole
 from fedflow.web.board import access, site_roles
-from fedflow.web.board.access import act
+from fedflow.web.board.forms import act
 from fedflow.web.board.language import t
 from fedflow.web.board.page import board_blueprint, came_from, page, redirect_to
 from fedflow.web.current import services

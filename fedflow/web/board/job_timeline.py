@@ -16,6 +16,7 @@ from fedflow.web.board.job_frame import PREFIX, JobFrame, job_frame
 from fedflow.web.board.language import t
 from fedflow.web.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.web.board.places import site_named
+from fedflow.web.board.recent import RecentOfApp
 from fedflow.web.board.shapes import timeline
 from fedflow.web.board.shapes.attempts import Attempt, Epoch, attempts, epochs
 from fedflow.web.board.shapes.paging import Page, number_of, whole
@@ -25,6 +26,10 @@ board_job_timeline = board_blueprint("board_job_timeline", PREFIX)
 
 SITES: Final = "site"
 COMPONENTS: Final = "component"
+
+_ATTEMPTS: Final = RecentOfApp[tuple[str, str, str], tuple[list[Attempt], list[Epoch]]](
+    name="job_attempts", limit=16
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,8 +89,8 @@ def live(job_id: str, role: str, party_id: str) -> Response:
 
 def _values(frame: JobFrame, asked: _Asked) -> dict[str, Any]:
     at = services().site_jobs
-    mark = at.mark(frame.job_id)
-    found, runs = at.kept(("attempts", frame.job_id, frame.site.key, mark), lambda: _read(frame))
+    key = (frame.job_id, frame.site.key, at.mark(frame.job_id))
+    found, runs = _ATTEMPTS.get(key, lambda: _read(frame))
     sites = sorted({a.site for a in found}, key=lambda s: s.order)
     shown = [a for a in found if asked.site in ("", a.site.key)]
     order = at.order(frame.job)

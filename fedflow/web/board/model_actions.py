@@ -8,7 +8,7 @@ from fedflow.app.models.deployment import Deployed, DeployRequest
 from fedflow.base.errors import BadRequest
 from fedflow.domain.accounts import AccountRole
 from fedflow.domain.models import ModelKey, StepChoice
-from fedflow.web.board.access import act
+from fedflow.web.board.forms import act
 from fedflow.web.board.language import t
 from fedflow.web.board.model_places import model_id_of_path, site_of_query, version_url
 from fedflow.web.board.page import board_blueprint, came_from, redirect_to

@@ -14,12 +14,22 @@ from flask import Blueprint, Flask, Response, flash, redirect, render_template, 
 from jinja2 import StrictUndefined
 from werkzeug.exceptions import HTTPException
 
-from fedflow.base.errors import BadRequest, FedflowError, FormRefused, NotSignedIn, RouteNotFound
-from fedflow.web.board import access, statuses
+from fedflow.base.errors import (
+    BadRequest,
+    FedflowError,
+    FormRefused,
+    HostRefused,
+    NotAuthenticated,
+    NotSignedIn,
+    RoleNeeded,
+    RouteNotFound,
+)
+from fedflow.web.board import access, forms, statuses
 from fedflow.web.board.assets import asset_url
 from fedflow.web.board.formats import FILTERS
 from fedflow.web.board.language import LANGUAGES, catalogue, language, t
 from fedflow.web.board.navigation import entries
+from fedflow.web.board.server_words import hint_of, message_of, told
 from fedflow.web.board.trees import tree
 from fedflow.wire import envelope
 
@@ -34,6 +44,8 @@ THEME_COOKIE: Final = "ff_theme"
 THEMES: Final = ("auto", "light", "dark")
 
 _PACKED_FROM: Final = 1024  #: smaller answers are sent as they are, bytes
+_REFUSALS: Final = (NotAuthenticated, NotSignedIn, RoleNeeded, FormRefused, HostRefused)
+"""Errors that are shown as pages of their own, since the page before may not be seen either."""
 
 
 def board_blueprint(name: str, prefix: str = "", *, is_open: bool = False) -> Blueprint:
@@ -62,11 +74,11 @@ def prepare(app: Flask) -> None:
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SECURE=access.has_tls(app),
     )
-    app.jinja_env.filters.update(FILTERS, tree=tree)
+    app.jinja_env.filters.update(FILTERS, tree=tree, told=told)
     app.jinja_env.undefined = StrictUndefined
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals.update(
-        asset=asset_url, t=t, may=access.may, csrf=access.csrf_field, languages=LANGUAGES,
+        asset=asset_url, t=t, may=access.may, csrf=forms.csrf_field, languages=LANGUAGES,
         with_query=with_query, with_choices=with_choices, query_but=query_but,
         status_kind=statuses.kind, status_shape=statuses.SHAPES.__getitem__,
         status_word=statuses.word,
@@ -179,27 +191,37 @@ def _refused(exc: FedflowError) -> Response:
         return error_json(exc)
     if isinstance(exc, NotSignedIn):
         return _sign_in_first()
-    if isinstance(exc, FormRefused) and access.may_send_again():
-        kept = access.keep_form(came_from("/board/"))
+    if isinstance(exc, FormRefused) and forms.may_send_again():
+        kept = forms.keep_form(came_from("/board/"))
         if kept is not None:
             return send_again(kept, status=403)
-    if request.method == "POST" and not isinstance(exc, access.REFUSALS):
+    if request.method == "POST" and not isinstance(exc, _REFUSALS):
         url = came_from("/board/")
-        return redirect_to(url, message=f"{exc.message} {exc.hint}", kind="bad")
+        return redirect_to(url, message=f"{message_of(exc)} {hint_of(exc)}", kind="bad")
     return error_page(exc)
 
 
 def _sign_in_first() -> Response:
     """Return the way to the sign-in page, and from there back; a form is kept until then."""
-    if request.method == "POST" and access.is_own_page():
-        kept = access.keep_form(came_from("/board/"))
-        values = access.to_sign_in(kept=kept, has_ended=True)
-        return page("sign_in.html", title=t("Sign in"), status=401, **values)
+    if request.method == "POST" and forms.is_own_page():
+        kept = forms.keep_form(came_from("/board/"))
+        return sign_in_page(status=401, kept=kept, has_ended=True)
     here = request.full_path.removesuffix("?") if request.method == "GET" else "/board/"
     return redirect_to(f"/board/sign-in?{urlencode({'next': here})}")
 
 
-def send_again(kept: access.KeptForm, *, status: int = 200) -> Response:
+def sign_in_page(
+    *, status: int = 200, next_url: str = "", name: str = "", error: FedflowError | None = None,
+    kept: forms.KeptForm | None = None, has_ended: bool = False,
+) -> Response:  # fmt: skip
+    """Return the page on which people sign in; a form that is `kept` is sent after that."""
+    return page(
+        "sign_in.html", title=t("Sign in"), status=status, has_accounts=access.accounts().exist(),
+        next_url=next_url, name=name, error=error, kept=kept, has_ended=has_ended,
+    )  # fmt: skip
+
+
+def send_again(kept: forms.KeptForm, *, status: int = 200) -> Response:
     """Return the page that shows a form that was not done, and asks whether to send it now; 403: it
     came with the token of an earlier session.
     """
@@ -217,7 +239,8 @@ def error_page(exc: FedflowError) -> Response:
 
 def error_json(exc: FedflowError) -> Response:
     """Return an error for a script."""
-    answer = json_answer({"error": envelope.error_member(exc), "message": exc.message})
+    member = {**envelope.error_member(exc), "hint": hint_of(exc)}
+    answer = json_answer({"error": member, "message": message_of(exc)})
     answer.status_code = _status(exc)
     return answer
 
@@ -278,7 +301,7 @@ def _may_pack(answer: Response) -> bool:
 
 def _etag(tag: str) -> str:
     """Return the tag in the form of the header; who looks and how belongs to the content."""
-    seen = f"{tag}\0{language()}\0{access.seen_as()}\0{asset_url('board.js')}"
+    seen = f"{tag}\0{language()}\0{forms.seen_as()}\0{asset_url('board.js')}"
     return hashlib.sha256(seen.encode()).hexdigest()[:24]
 
 

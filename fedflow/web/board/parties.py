@@ -9,10 +9,11 @@ from flask import Response, url_for
 from fedflow.app.administration.neighbours import Neighbours
 from fedflow.domain.accounts import AccountRole
 from fedflow.domain.records import JobFilter
-from fedflow.web.board.access import act
+from fedflow.web.board.forms import act
 from fedflow.web.board.language import t
 from fedflow.web.board.page import board_blueprint, fragment, page, redirect_to
 from fedflow.web.board.places import site_url
+from fedflow.web.board.server_words import told
 from fedflow.web.board.shapes import parties as shapes
 from fedflow.web.current import services
 
@@ -66,7 +67,7 @@ def call(party_id: str) -> Response:
     found, broken = _neighbours().ping(party_id)
     url = url_for("board_parties.party", party_id=party_id)
     if broken:
-        return redirect_to(url, message=" ".join(broken)[:1000], kind="bad")
+        return redirect_to(url, message=" ".join(told(one, "Hop") for one in broken), kind="bad")
     trip = shapes.row(found).round_trip_ms
     if trip is None:
         message = t("Party {party} answered, and its call back arrived.", party=party_id)

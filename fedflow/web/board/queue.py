@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flask import Response, current_app, request, url_for
+from flask import Response, request, url_for
 
 from fedflow.domain.accounts import AccountRole
-from fedflow.web.board.access import act
+from fedflow.web.board.forms import act
 from fedflow.web.board.language import t
 from fedflow.web.board.page import board_blueprint, came_from, fragment, page, redirect_to
 from fedflow.web.board.places import site_url
+from fedflow.web.board.recent import RecentOfApp
 from fedflow.web.board.shapes import queue as shapes
 from fedflow.web.board.shapes.paging import Page, number_of
-from fedflow.web.board.shared_look import SharedLook
 from fedflow.web.current import services
 
 board_queue = board_blueprint("board_queue", "/queue")
@@ -21,6 +21,9 @@ board_queue = board_blueprint("board_queue", "/queue")
 SIZE: Final = 50  #: waiting jobs of one page
 GUESTS: Final = 50  #: waiting shares of other parties' jobs that are listed
 HELD: Final = 200  #: shares with cores that are listed
+FRESH_S: Final = 1.5  #: less than the pause between two looks of one page, seconds
+
+_NOW: Final = RecentOfApp[int, tuple[str, dict[str, Any]]](name="queue", limit=32, fresh_s=FRESH_S)
 
 
 @board_queue.get("")
@@ -32,9 +35,8 @@ def queue() -> Response:
 @board_queue.get("/now")
 def now() -> Response:
     """Return what changes of the page."""
-    shared: SharedLook = current_app.extensions.setdefault("board_queue", SharedLook())
     number = number_of(request.args.get("page", ""))
-    tag, values = shared.get(number, lambda: _tagged(number))
+    tag, values = _NOW.get(number, lambda: _tagged(number))
     return fragment("queue_now.html", tag=tag, **values)
 
 

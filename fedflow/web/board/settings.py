@@ -7,6 +7,7 @@ from flask import Response, request
 from fedflow.base.errors import BadAccount
 from fedflow.domain.accounts import SHORTEST_PASSWORD, Account, AccountRole, role_of
 from fedflow.web.board import access, roles
+from fedflow.web.board.forms import act
 from fedflow.web.board.language import t
 from fedflow.web.board.page import board_blueprint, fragment, page, redirect_to
 from fedflow.web.board.shapes.health import parts_of
@@ -54,7 +55,7 @@ def health() -> Response:
     return fragment("settings_health.html", tag=tag, ready=ready, health=parts)
 
 
-@access.act(board_settings, "/reload", role=AccountRole.ADMIN)
+@act(board_settings, "/reload", role=AccountRole.ADMIN)
 def reload() -> Response:
     """Read the conf again."""
     services().administration.reload()
@@ -65,7 +66,7 @@ def reload() -> Response:
 # --- accounts -------------------------------------------------------------------------------------
 
 
-@access.act(board_settings, "/accounts/add", role=AccountRole.ADMIN)
+@act(board_settings, "/accounts/add", role=AccountRole.ADMIN)
 def add_account() -> Response:
     """Make an account."""
     name = request.form.get("name", "").strip()
@@ -74,7 +75,7 @@ def add_account() -> Response:
     return _done(t("{name} has an account now.", name=name))
 
 
-@access.act(board_settings, "/accounts/role", role=AccountRole.ADMIN)
+@act(board_settings, "/accounts/role", role=AccountRole.ADMIN)
 def set_role() -> Response:
     """Give another account another role."""
     name = _other(t("An admin cannot change the own role: another one does that."))
@@ -83,7 +84,7 @@ def set_role() -> Response:
     return _done(t("{name} has the role {role} now.", name=name, role=roles.word(role)))
 
 
-@access.act(board_settings, "/accounts/password", role=AccountRole.ADMIN)
+@act(board_settings, "/accounts/password", role=AccountRole.ADMIN)
 def set_password() -> Response:
     """Set the password of another account."""
     name = _other(t("Change your own password on the page of your account."))
@@ -91,7 +92,7 @@ def set_password() -> Response:
     return _done(t("{name} has a new password, and was signed out everywhere.", name=name))
 
 
-@access.act(board_settings, "/accounts/sign-out", role=AccountRole.ADMIN)
+@act(board_settings, "/accounts/sign-out", role=AccountRole.ADMIN)
 def sign_out_account() -> Response:
     """End all sessions of an account."""
     name = request.form.get("name", "")
@@ -99,7 +100,7 @@ def sign_out_account() -> Response:
     return _done(t("{name} was signed out: {n} sessions ended.", name=name, n=ended))
 
 
-@access.act(board_settings, "/accounts/remove", role=AccountRole.ADMIN)
+@act(board_settings, "/accounts/remove", role=AccountRole.ADMIN)
 def remove_account() -> Response:
     """Remove another account."""
     name = _other(t("An admin cannot remove the own account: another one does that."))

@@ -7,9 +7,9 @@ from flask import Response, request
 from fedflow.app.administration.accounts import NewSession
 from fedflow.base.errors import BadAccount, FedflowError, RouteNotFound, SignInLater, SignInRefused
 from fedflow.domain.accounts import SHORTEST_PASSWORD, AccountRole
-from fedflow.web.board import access, roles
+from fedflow.web.board import access, forms, roles
 from fedflow.web.board.language import t
-from fedflow.web.board.page import board_blueprint, page, redirect_to, send_again
+from fedflow.web.board.page import board_blueprint, page, redirect_to, send_again, sign_in_page
 
 board_sign_in = board_blueprint("board_sign_in", "/sign-in", is_open=True)
 board_account = board_blueprint("board_account", "/account")
@@ -19,38 +19,32 @@ board_account = board_blueprint("board_account", "/account")
 def show() -> Response:
     """Show the form; who is signed in, or need not be, goes on."""
     access.check_host()
-    next_url = access.local_url(request.args.get("next", ""))
+    next_url = forms.local_url(request.args.get("next", ""))
     if access.viewer().is_known:
         return redirect_to(next_url)
-    return _form(200, next_url=next_url)
+    return sign_in_page(next_url=next_url)
 
 
 @board_sign_in.post("")
 def sign_in() -> Response:
     """Begin a session and go on to the page that was wanted, or send the form that was kept."""
-    access.check_form()
+    forms.check_form()
     if not access.asks():
         return redirect_to("/board/")
-    name, next_url = request.form.get("name", ""), access.local_url(request.form.get("next", ""))
-    kept = access.kept_form()
+    name, next_url = request.form.get("name", ""), forms.local_url(request.form.get("next", ""))
+    kept = forms.kept_form()
     try:
         new = access.accounts().sign_in(
             name, request.form.get("password", ""), address=access.address()
         )
     except (SignInRefused, SignInLater) as exc:
-        return _form(exc.http, next_url=next_url, name=name, error=exc, kept=kept)
+        return sign_in_page(
+            status=exc.http, next_url=next_url, name=name[:100], error=exc, kept=kept
+        )
     if kept is None:
         return access.begin(redirect_to(next_url), new)
     access.become(new)
     return access.begin(send_again(kept), new)
-
-
-def _form(
-    status: int, *, next_url: str, name: str = "", error: FedflowError | None = None,
-    kept: access.KeptForm | None = None,
-) -> Response:  # fmt: skip
-    values = access.to_sign_in(next_url=next_url, name=name, error=error, kept=kept)
-    return page("sign_in.html", title=t("Sign in"), status=status, **values)
 
 
 # --- one's own account ----------------------------------------------------------------------------
@@ -62,13 +56,13 @@ def account() -> Response:
     return _account()
 
 
-@access.act(board_account, "/sign-out", role=AccountRole.VIEWER)
+@forms.act(board_account, "/sign-out", role=AccountRole.VIEWER)
 def sign_out() -> Response:
     """End this session."""
     return access.end(redirect_to("/board/sign-in", message=t("You are signed out.")))
 
 
-@access.act(board_account, "/sign-out-everywhere", role=AccountRole.VIEWER)
+@forms.act(board_account, "/sign-out-everywhere", role=AccountRole.VIEWER)
 def sign_out_everywhere() -> Response:
     """End all sessions of the viewer."""
     name = _own_name()
@@ -77,7 +71,7 @@ def sign_out_everywhere() -> Response:
     return access.end(redirect_to("/board/sign-in", message=message))
 
 
-@access.act(board_account, "/password", role=AccountRole.VIEWER)
+@forms.act(board_account, "/password", role=AccountRole.VIEWER)
 def change_password() -> Response:
     """Change the viewer's password; all sessions end but this one, which begins anew."""
     name, given = _own_name(), request.form

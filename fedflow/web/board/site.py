@@ -8,7 +8,7 @@ from flask import Response, request
 
 from fedflow.base.errors import FormRefused, RouteNotFound
 from fedflow.web.board import assets
-from fedflow.web.board.access import is_own_page
+from fedflow.web.board.forms import is_own_page
 from fedflow.web.board.language import COOKIE, LANGUAGES
 from fedflow.web.board.page import (
     THEME_COOKIE,

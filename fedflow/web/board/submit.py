@@ -9,9 +9,10 @@ from flask import Response, request
 from fedflow.base.errors import FedflowError, IdempotencyKeyReused
 from fedflow.domain.accounts import AccountRole
 from fedflow.web.board import drafts, findings
-from fedflow.web.board.access import act, may
+from fedflow.web.board.access import may
 from fedflow.web.board.drafts import Draft
 from fedflow.web.board.findings import SHOWN, Findings
+from fedflow.web.board.forms import act
 from fedflow.web.board.language import t
 from fedflow.web.board.page import board_blueprint, fragment, json_answer, page, redirect_to
 from fedflow.web.board.places import site_url

@@ -11,13 +11,8 @@ from fedflow.base.errors import MissingArgument, NotSignedIn
 from fedflow.domain.accounts import AccountRole
 from fedflow.domain.table_names import NAME_LIMIT
 from fedflow.web import downloads
-from fedflow.web.board.access import (
-    CSRF_FIELD,
-    act,
-    check_form,
-    need,
-    viewer,
-)
+from fedflow.web.board.access import need, viewer
+from fedflow.web.board.forms import CSRF_FIELD, act, check_form
 from fedflow.web.board.language import t
 from fedflow.web.board.page import board_blueprint, is_scripted, json_answer, page, redirect_to
 from fedflow.web.board.places import site_url

@@ -190,3 +190,76 @@ def test_the_summary_of_an_older_attempt_can_be_asked_for(store, make):
         assert tx.tracking.summary("j1", "a", make.guest) == {"of": 1}
         assert tx.tracking.summary("j1", "a", make.guest, version=0) == {"of": 0}
         assert tx.tracking.summary("j1", "a", make.guest, version=7) is None
+
+
+def test_metrics_of_some_types_are_those_of_the_attempts_that_are_asked_for(store, make):
+    def put(tx, key, name, kind, *points):
+        metric = Metric(namespace="n", name=name, points=points, meta={"metric_type": kind})
+        tx.tracking.add_metric(key, metric, now_ms=1)
+
+    first, again = make.task_key("a", 0), make.task_key("a", 1)
+    other, hosts = make.task_key("b", 0), make.task_key("a", 1, site=make.host)
+    elsewhere = make.task_key("a", 1, job_id="j2")
+    with store.transaction() as tx:
+        put(tx, first, "loss", "LOSS", (0, 0.9))
+        put(tx, again, "score", "SUMMARY", ("auc", 0.7))
+        put(tx, again, "loss", "LOSS", (0, 0.8))
+        put(tx, other, "roc", "ROC", (0, 0))
+        put(tx, other, "untyped", ["no", "type"])
+        put(tx, hosts, "loss", "LOSS", (0, 0.6))
+        put(tx, elsewhere, "score", "SUMMARY", ("auc", 0.5))
+        put(tx, again, "loss", "LOSS", (1, 0.7))
+        put(tx, again, "late", "SUMMARY", ("ks", 0.3))
+    asked = [again, other, elsewhere, make.task_key("none")]
+    with store.read() as tx:
+        assert tx.tracking.metric_types(asked) == {
+            again: {"SUMMARY", "LOSS"}, other: {"ROC"}, elsewhere: {"SUMMARY"},
+        }  # fmt: skip
+        found = tx.tracking.metrics_of(asked, ("SUMMARY",))
+        assert {key: [(m.name, m.points) for m in of] for key, of in found.items()} == {
+            again: [("score", (("auc", 0.7),)), ("late", (("ks", 0.3),))],
+            elsewhere: [("score", (("auc", 0.5),))],
+        }
+        losses = tx.tracking.metrics_of([again], {"LOSS"})
+        assert losses == {again: [tx.tracking.metrics("j1", "a", make.guest)[1]]}
+        assert losses[again][0].points == ((0, 0.8), (1, 0.7))
+        assert tx.tracking.metrics_of(asked, ()) == {}
+        assert tx.tracking.metrics_of([], ("LOSS",)) == tx.tracking.metric_types([]) == {}
+
+
+def test_metrics_of_many_attempts_with_many_names_are_found(store, make):
+    keys = [make.task_key(f"c{i}") for i in range(450)]
+    with store.transaction() as tx:
+        for i, key in enumerate(keys):
+            metric = Metric(
+                namespace="n", name=f"m{i}", points=((0, i),), meta={"metric_type": "LOSS"}
+            )
+            tx.tracking.add_metric(key, metric, now_ms=1)
+    with store.read() as tx:
+        found = tx.tracking.metrics_of(keys, ("LOSS",))
+        assert {key: [m.points for m in of] for key, of in found.items()} == {
+            key: [((0, i),)] for i, key in enumerate(keys)
+        }
+
+
+def test_outputs_and_models_of_an_older_attempt_can_be_asked_for(store, make):
+    with store.transaction() as tx:
+        for version in (2, 0):
+            key = make.task_key(version=version)
+            tx.tracking.put_output(make.output(key, f"data{version}", 0), now_ms=1)
+            tx.tracking.put_model(make.model(key, param={"of": version}), now_ms=1)
+        tx.tracking.put_output(make.output(make.task_key("b", 7), "data", 0), now_ms=1)
+        tx.tracking.put_model(make.model(make.task_key(version=7, site=make.host)), now_ms=1)
+    with store.read() as tx:
+        tracking = tx.tracking
+        assert tracking.output_versions("j1", "a", make.guest) == [0, 2]
+        assert tracking.model_versions("j1", "a", make.guest) == [0, 2]
+        assert tracking.output_versions("j1", "none", make.guest) == []
+        assert tracking.model_versions("j1", "none", make.guest) == []
+        for version, name in ((None, "data2"), (0, "data0"), (2, "data2")):
+            found = tracking.outputs("j1", "a", make.guest, version=version)
+            assert [o.data_name for o in found] == [name]
+        assert tracking.outputs("j1", "a", make.guest, version=1) == []
+        for version, of in ((None, 2), (0, 0), (2, 2)):
+            assert tracking.model("j1", "a", make.guest, version=version).param == {"of": of}
+        assert tracking.model("j1", "a", make.guest, version=1) is None

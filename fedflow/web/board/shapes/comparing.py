@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,6 +60,16 @@ def differences(flat: Sequence[Mapping[str, Any]]) -> list[Difference]:
     return [
         Difference(path=path, values=tuple(one.get(path, ABSENT) for one in flat)) for path in paths
     ]
+
+
+def unlike(jobs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the members that are not written alike in all jobs: only these can differ."""
+    names = {name for job in jobs for name in job}
+    written = [
+        {name: json.dumps(value, sort_keys=True, default=repr) for name, value in job.items()}
+        for job in jobs
+    ]
+    return {name for name in names if len({of.get(name) for of in written}) > 1}
 
 
 def _equal(one: Any, other: Any) -> bool:

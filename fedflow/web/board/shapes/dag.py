@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
@@ -247,9 +247,14 @@ def _why(
     return "", "", ""
 
 
-def states(found: Sequence[Row]) -> dict[str, Any]:
+def _as_written(message: str, _code: str) -> str:
+    return message
+
+
+def states(found: Sequence[Row], told: Callable[[str, str], str] = _as_written) -> dict[str, Any]:
     """Return how components stand, for the drawing: sites once, and per component its status,
-    progress, attempt and `[site's place, status, progress]` of each share.
+    progress, attempt and `[site's place, status, progress]` of each share. `told` puts the sentence
+    that is said with a code into the viewer's language.
     """
     sites: dict[Site, int] = {}
     for row in found:
@@ -264,7 +269,7 @@ def states(found: Sequence[Row]) -> dict[str, Any]:
                 "v": row.attempt,
                 "parts": [[sites[p.site], p.status, round(p.progress, 3)] for p in row.parts],
                 **({"held": [sites[s] for s in row.held_by]} if row.held_by else {}),
-                **({"why": f"{row.code}: {row.message[:160]}"} if row.code else {}),
+                **({"why": f"{row.code}: {told(row.message, row.code)[:160]}"} if row.code else {}),
             }
             for row in found
         },

@@ -104,18 +104,6 @@ def test_a_paused_job_may_be_continued_and_an_ended_one_may_not(alone: OneServer
     assert (seen.is_stopped, seen.is_final) == (False, True)
 
 
-def test_what_many_look_at_is_made_once(alone: OneServer) -> None:
-    made: list[str] = []
-
-    def make() -> str:
-        made.append("made")
-        return "view"
-
-    for key in (("j", "1"), ("j", "1"), ("j", "2")):
-        assert alone.core.site_jobs.kept(key, make) == "view"
-    assert made == ["made", "made"]
-
-
 def test_a_site_whose_initiator_is_elsewhere_has_its_own_share(host: OneServer) -> None:
     job_id = host.create().job_id
     seen = host.core.site_jobs.at(job_id, HOST)

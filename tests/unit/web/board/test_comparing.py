@@ -14,6 +14,7 @@ from fedflow.web.board.shapes.comparing import (
     duration_chart,
     overlaid,
     score_grid,
+    unlike,
 )
 from fedflow.web.board.shapes.flattening import flat
 from fedflow.web.board.shapes.masking import is_secret, masked
@@ -41,6 +42,15 @@ def test_a_difference_tells_null_from_what_is_not_there_and_true_from_one() -> N
     assert not missing.has(1)
     assert missing.is_changed(1)
     assert not missing.is_changed(0)
+
+
+def test_members_that_are_written_alike_in_all_jobs_need_no_look() -> None:
+    jobs = [
+        {"same": {"a": 1, "b": [1]}, "kind": True, "only": 1, "deep": [{"x": None}]},
+        {"same": {"b": [1], "a": 1}, "kind": 1, "deep": [{"x": 0}]},
+    ]
+    assert unlike(jobs) == {"kind", "only", "deep"}
+    assert unlike([jobs[0], jobs[0], jobs[0]]) == set()
 
 
 def test_paths_come_in_the_order_in_which_jobs_have_them() -> None:
