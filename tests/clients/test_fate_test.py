@@ -223,7 +223,7 @@ _SAME_PARTIES = {"model migrate"}  #: the check migrates a model to the parties 
     [
         ("federated", "rest"),
         pytest.param("federated", "sdk", marks=pytest.mark.heavy),
-        ("federated", "cli"),
+        pytest.param("federated", "cli", marks=pytest.mark.heavy),
         pytest.param("standalone", "rest", marks=pytest.mark.heavy),
     ],
     indirect=["bench"],

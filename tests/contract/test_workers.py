@@ -56,7 +56,12 @@ class PlainFolder:
 
 @pytest.fixture(
     scope="module",
-    params=["one", "two", "pickled", pytest.param("spark", marks=pytest.mark.spark)],
+    params=[
+        "one",
+        "two",
+        "pickled",
+        pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.heavy]),
+    ],
 )
 def engine(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

@@ -154,6 +154,7 @@ def test_a_job_that_exchanges_nothing_survives_the_death_of_any_server(pair: Pai
     assert agreed(pair, job_id).succeeded
 
 
+@pytest.mark.heavy
 def test_a_standalone_server_ends_its_job_after_it_was_killed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_host_that_stays_away_is_given_up_and_agrees_when_it_returns(pair: Pai
     assert agreed(pair, job_id).reason.code == "PartyUnreachable"
 
 
+@pytest.mark.heavy
 def test_a_host_ends_a_job_whose_initiator_stays_away(pair: Pair) -> None:
     job_id = pair.guest.client.submit(*empty_job({"sleep_s": 600.0})).job_id
     wait_stage(pair, job_id, "empty_0", GUEST)

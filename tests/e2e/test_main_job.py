@@ -59,7 +59,7 @@ class Done:
     params=[
         "federated",
         "standalone",
-        pytest.param("mysql at both", marks=pytest.mark.mysql),
+        pytest.param("mysql at both", marks=[pytest.mark.mysql, pytest.mark.heavy]),
         pytest.param("mysql at the host", marks=pytest.mark.mysql),
     ],
 )

@@ -195,6 +195,7 @@ def test_a_drained_leader_keeps_its_tasks_and_another_one_starts_the_next(three:
     assert own(leader).state == "up"
 
 
+@pytest.mark.heavy
 def test_a_rolling_restart_loses_no_job(three: Trio) -> None:
     stop, jobs, refused = threading.Event(), [], []
 
@@ -251,6 +252,7 @@ def test_another_server_takes_over_within_15_s_when_the_leader_is_killed(three: 
     assert {r.state for r in listed(follower)} == {"up", "lost"}
 
 
+@pytest.mark.heavy
 def test_a_leader_that_stood_still_writes_nothing_when_it_goes_on(three: Trio) -> None:
     leader, follower = three.leader(), three.follower()
     job_id = leader.client.submit(*empty_job({"sleep_s": 2.0}, {}, {}, auto_retries=2)).job_id

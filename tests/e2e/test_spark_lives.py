@@ -14,7 +14,12 @@ from fedflow.wire.spark_application import GATEWAY, PROCESS, ProcessFile
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import QUICK, Pair, standalone, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.heavy,
+    pytest.mark.timeout(300),
+]
 
 SETTINGS = {
     **QUICK,
@@ -84,7 +89,6 @@ def test_the_tasks_of_a_job_share_one_application_that_ends_with_the_job(pair: P
     assert (logs / "spark.log").read_text().count("connects.") == 3
 
 
-@pytest.mark.heavy
 def test_a_stopped_job_leaves_no_driver(pair: Pair) -> None:
     job_id = submit(pair, 120.0)
     wait_at_work(pair, job_id, "empty_0")
@@ -101,7 +105,6 @@ def test_a_job_that_is_stopped_before_its_driver_is_up_leaves_none(pair: Pair) -
     wait_for(lambda: not drivers(pair), "the end of the driver", within_s=10)
 
 
-@pytest.mark.heavy
 def test_a_killed_server_finds_application_and_task_again(pair: Pair) -> None:
     job_id = submit(pair, 15.0, 0.0)
     wait_at_work(pair, job_id, "empty_0")
@@ -113,7 +116,6 @@ def test_a_killed_server_finds_application_and_task_again(pair: Pair) -> None:
     assert (logs / "spark.log").read_text().count("The application is ready.") == 1
 
 
-@pytest.mark.heavy
 def test_a_job_that_ended_while_its_server_was_away_leaves_no_driver(pair: Pair) -> None:
     job_id = submit(pair, 2.0)
     wait_at_work(pair, job_id, "empty_0")
@@ -122,7 +124,6 @@ def test_a_job_that_ended_while_its_server_was_away_leaves_no_driver(pair: Pair)
     wait_for(lambda: not drivers(pair), "the end of the driver", within_s=15)
 
 
-@pytest.mark.heavy
 def test_a_job_whose_application_is_killed_goes_on_with_a_new_one(pair: Pair) -> None:
     job_id = submit(pair, 5.0, 0.0)
     wait_at_work(pair, job_id, "empty_0")

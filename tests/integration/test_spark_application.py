@@ -250,6 +250,7 @@ def test_a_gateway_that_others_can_read_is_not_used(warm: Path) -> None:
 # --- ends -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_the_end_of_a_share_leaves_no_driver_and_no_folder(house: House) -> None:
     application = house.applications.ensure(JOB, plan())
     assert "counted 1000" in run(application, "count")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,12 @@ def compared(find: Callable[[AllWorkers], Floats], *sites: Site, atol: float = 0
 
 
 @pytest.mark.usefixtures("forking")
-@pytest.mark.parametrize("kind", LINEAR)
+def first_of(kinds: Iterable[str]) -> list[Any]:
+    """Return the kinds as parameters of a test; all but the first one only with `--heavy`."""
+    return [pytest.param(k, marks=[pytest.mark.heavy] if i else []) for i, k in enumerate(kinds)]
+
+
+@pytest.mark.parametrize("kind", first_of(LINEAR))
 def test_a_linear_model_does_not_depend_on_who_computes(kind: str, tmp_path: Path) -> None:
     cls, data, params = LINEAR[kind]
     sites = tuple(data.tables)
@@ -112,7 +117,7 @@ def test_a_linear_model_does_not_depend_on_who_computes(kind: str, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("forking")
-@pytest.mark.parametrize("kind", SHARES)
+@pytest.mark.parametrize("kind", first_of(SHARES))
 def test_a_model_in_shares_does_not_depend_on_who_computes(kind: str, tmp_path: Path) -> None:
     data, params = SHARES[kind]
 
