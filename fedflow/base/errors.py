@@ -36,9 +36,13 @@ class FedflowError(Exception):
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
-        template = (type(self).__doc__ or "").strip().splitlines()[0]
-        self.message = template.format(**fields)
+        self.message = self.template().format(**fields)
         super().__init__(self.message)
+
+    @classmethod
+    def template(cls) -> str:
+        """Return the sentence of all errors of this class, with its fields in braces."""
+        return (cls.__doc__ or "").strip().splitlines()[0]
 
     @classmethod
     def repeated(cls, message: str) -> Self:

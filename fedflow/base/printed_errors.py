@@ -29,9 +29,8 @@ def printed_error(text: str) -> FedflowError | None:
 
 
 def _fields(kind: type[FedflowError], message: str) -> dict[str, str] | None:
-    template = (kind.__doc__ or "").strip().splitlines()[0]
     pattern, seen = "", set()
-    for literal, name, _, _ in Formatter().parse(template):
+    for literal, name, _, _ in Formatter().parse(kind.template()):
         pattern += re.escape(literal)
         if name is None:
             continue

@@ -344,5 +344,6 @@ def _error_schemas() -> dict[str, Json]:
 
 
 def _error_row(kind: type[FedflowError]) -> Json:
-    message = (kind.__doc__ or "").strip().splitlines()[0]
-    return {"code": kind.code, "retcode": kind.retcode, "http": kind.http, "message": message}
+    return {
+        "code": kind.code, "retcode": kind.retcode, "http": kind.http, "message": kind.template(),
+    }  # fmt: skip

@@ -129,7 +129,7 @@ def _follow_on_text() -> re.Pattern[str]:
     parts = []
     for kind in all_errors():
         if kind.__name__ in FOLLOW_ON:
-            template = (kind.__doc__ or "").strip().splitlines()[0].rstrip(".")
+            template = kind.template().rstrip(".")
             fixed = [piece.strip() for piece in re.split(r"\{[^}]*\}", template)]
             parts.append(".{1,80}?".join(re.escape(piece) for piece in fixed if piece[2:])[:200])
     return re.compile("|".join(parts))

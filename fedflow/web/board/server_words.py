@@ -46,14 +46,9 @@ def sentences(name: str) -> Sentences | None:
         texts = errors.get(kind.__name__)
         if texts is not None:
             of_code = known.setdefault(kind.__name__, {})
-            of_code[english(kind)] = texts["message"]
+            of_code[kind.template()] = texts["message"]
             of_code[kind.hint] = texts["hint"]
     return Sentences(known)
-
-
-def english(kind: type[FedflowError]) -> str:
-    """Return the sentence of an error's class, with its fields in braces."""
-    return (kind.__doc__ or "").strip().splitlines()[0]
 
 
 @functools.cache

@@ -17,7 +17,6 @@ from fedflow.domain import explain
 from fedflow.web.board.language import LANGUAGES
 from fedflow.web.board.server_words import (
     catalogue,
-    english,
     hint_of,
     message_of,
     sentences,
@@ -70,7 +69,7 @@ def test_every_error_has_a_translation(language: str) -> None:
 def test_translations_of_an_error_have_its_fields(kind: type[FedflowError]) -> None:
     for language in OTHERS:
         texts = catalogue(language, "errors")[kind.__name__]
-        assert holes(texts["message"]) == holes(english(kind))
+        assert holes(texts["message"]) == holes(kind.template())
         assert holes(texts["hint"]) == holes(kind.hint)
 
 
@@ -111,7 +110,7 @@ def sample(kind: type[FedflowError]) -> tuple[FedflowError, list[str]]:
         return kind([problem]), [str(problem)]
     fields: dict[str, Any] = {}
     values = []
-    for place, (_, name, form, conversion) in enumerate(Formatter().parse(english(kind))):
+    for place, (_, name, form, conversion) in enumerate(Formatter().parse(kind.template())):
         if name is None:
             continue
         value: Any = 7.5 + place if form else f"<b>{name}</b> '{{x}}' & {place}"
