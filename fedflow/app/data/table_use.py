@@ -7,7 +7,7 @@ them under another name until they have ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from fedflow.app.data import row_folders
 from fedflow.app.folders import Folders
 from fedflow.app.ports import Tx
 from fedflow.base.errors import BadParameter, TableDisabled, TableNotFound
-from fedflow.domain.records import JobFilter, TableRecord, TaskFilter, TaskRecord
+from fedflow.domain.records import JobFilter, OutputTable, TableRecord, TaskFilter, TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.storages import hidden_connector, is_bound
 from fedflow.domain.table_names import REPLACED
@@ -64,6 +64,17 @@ def output_of(
             if output.data_name == data_name:
                 return tx.tables.get(output.namespace, output.name)
     return None
+
+
+def every_output_of(
+    tx: Tx, job_id: str, *, sites: Collection[Site], component: str | None
+) -> list[OutputTable]:
+    """Return what a job, or one component of it, gave out at some sites, in all attempts."""
+    return [
+        output
+        for output in tx.tracking.every_output(job_id)
+        if output.key.site in sites and component in (None, output.key.component)
+    ]
 
 
 def users(tx: Tx, namespace: str, name: str) -> list[str]:

@@ -7,13 +7,19 @@ from typing import IO, Any
 
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.caches import drop_caches
-from fedflow.app.data.table_use import drop_kept, has_kept, make_way, remove_rows
+from fedflow.app.data.table_use import (
+    drop_kept,
+    every_output_of,
+    has_kept,
+    make_way,
+    remove_rows,
+)
 from fedflow.app.folders import Folders
 from fedflow.app.ports import Archives, Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors import FileNotAllowed, JobNotFound, NoData, TableNotFound
 from fedflow.domain.caches import CacheFilter
-from fedflow.domain.records import JobFilter, JobRecord, OutputTable, TableRecord, TaskFilter
+from fedflow.domain.records import JobFilter, JobRecord, TableRecord, TaskFilter
 from fedflow.domain.site import Site
 
 _MOST = 100_000  #: tables that one request disables
@@ -110,14 +116,15 @@ class Tables:
         dropped: list[TableRecord] = []
         free: list[TableRecord] = []
         with self._store.transaction() as tx:
-            for output in self._outputs(tx, job_id, site, component):
+            sites = self._sites(tx, job_id, site)
+            for output in every_output_of(tx, job_id, sites=sites, component=component):
                 table = tx.tables.get(output.namespace, output.name)
                 if table is None or table.origin not in _MADE or _is_shared(tx, table, job_id):
                     continue
                 dropped.append(table)
                 if make_way(tx, table, now_ms=self._clock.now_ms()):
                     free.append(table)
-            for where in self._sites(tx, job_id, site):
+            for where in sites:
                 which = CacheFilter(site=where, job_id=job_id, component=component)
                 kept = drop_caches(tx, which)
                 dropped += kept
@@ -166,17 +173,6 @@ class Tables:
             with suppress(TableNotFound):  # somebody else was faster
                 dropped.append(self.drop(table.namespace, table.name))
         return dropped
-
-    def _outputs(
-        self, tx: Tx, job_id: str, site: Site | None, component: str | None
-    ) -> list[OutputTable]:
-        """Return the outputs of all attempts. Raises: JobNotFound."""
-        sites = self._sites(tx, job_id, site)
-        return [
-            output
-            for output in tx.tracking.every_output(job_id)
-            if output.key.site in sites and component in (None, output.key.component)
-        ]
 
     def _sites(self, tx: Tx, job_id: str, site: Site | None) -> list[Site]:
         """Return the sites of a job here, or the one that is asked for. Raises: JobNotFound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedflow.app.data.table_use import every_output_of
 from fedflow.app.data.tables import Tables
 from fedflow.app.ports import Store, Wakeup
 from fedflow.base.clock import Clock
@@ -88,13 +89,8 @@ class Cleaning:
     def _left(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
         """Return the outputs of a job that are still there because other jobs use them."""
         with self._store.read() as tx:
-            return [
-                output
-                for output in tx.tracking.every_output(job_id)
-                if output.key.site == site
-                and component in (None, output.key.component)
-                and tx.tables.get(output.namespace, output.name) is not None
-            ]
+            outputs = every_output_of(tx, job_id, sites=[site], component=component)
+            return [o for o in outputs if tx.tables.get(o.namespace, o.name) is not None]
 
     def clean_queue(self) -> dict[str, int]:
         """Cancel the jobs that this server initiated and that wait; return FATE's code for each: 0,
