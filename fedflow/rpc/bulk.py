@@ -18,7 +18,7 @@ from fedflow.federation.messages import (
 )
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob, read_at
-from fedflow.rpc.streams import BROKEN, Watchdog, was_canceled
+from fedflow.rpc.streams import BROKEN, Watchdog
 
 BULK = "/fedflow.v1.DataPlane/Bulk"
 
@@ -63,10 +63,10 @@ class Upload:
         try:
             async with self._watchdog:
                 await self._converse()
-        except asyncio.CancelledError:
-            if was_canceled():
+        except ConnectionError:
+            if self._error is None:
                 raise
-            raise self._error or ConnectionError("the stream broke") from None
+            raise self._error from None
         finally:
             if self._writer is not None:
                 self._writer.cancel()

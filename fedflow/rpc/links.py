@@ -23,7 +23,6 @@ from fedflow.rpc.streams import (
     OpenChannel,
     Watchdog,
     refusal,
-    was_canceled,
 )
 
 logger = logging.getLogger(__name__)
@@ -124,12 +123,8 @@ class Link:
                             self._on_ack(message)
                     watchdog.heard(owes=self._owed())
                 code = await call.code()
-            if code.value[0]:
-                raise ConnectionError(f"{code.name}: {await call.details()}")
-        except asyncio.CancelledError:
-            if was_canceled():
-                raise
-            raise ConnectionError("the stream broke") from None
+                if code.value[0]:
+                    raise ConnectionError(f"{code.name}: {await call.details()}")
         finally:
             self._watchdog = None
             writer.cancel()

@@ -47,7 +47,8 @@ class Watchdog:
 
     gRPC's keep-alive does not see a peer that accepts bytes and stops reading; this does. It
     cancels what the conversation waits for, not only its call: a write to a connection that takes
-    no bytes goes on waiting after its call was canceled. Raises on exit: ConnectionError.
+    no bytes goes on waiting after its call was canceled. Raises on exit: ConnectionError, also when
+    the call was canceled and not the task.
     """
 
     def __init__(self, *, timeout_s: float) -> None:
@@ -83,9 +84,11 @@ class Watchdog:
         except TimeoutError:
             self.stalled = True
             raise ConnectionError("the peer does not answer") from None
+        if isinstance(error, asyncio.CancelledError) and not _is_canceled():
+            raise ConnectionError("the stream broke") from None
 
 
-def was_canceled() -> bool:
+def _is_canceled() -> bool:
     """Tell whether the running task is being canceled (else a CancelledError came from a call)."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
