@@ -45,6 +45,21 @@ def test_files_and_folders_are_unpacked_in_order(tmp_path):
     assert file.stat().st_mode & 0o7022 == 0
 
 
+def test_python_without_filters_of_archives_unpacks_too(tmp_path, monkeypatch):
+    for name in ("data_filter", "FilterError"):  # since 3.11.4
+        monkeypatch.delattr(tarfile, name, raising=False)
+    (file,) = unpack(_archive(tmp_path / "a.tgz", _member("a/b", b"hello")), tmp_path / "out")
+    assert file.read_bytes() == b"hello"
+
+
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadData, match="outside"):
+        unpack(_archive(tmp_path / "a.tgz", _member("a/b")), tmp_path / "out")
+    assert not (tmp_path / "elsewhere").exists()
+
+
 @pytest.mark.parametrize(
     "bad",
     [
