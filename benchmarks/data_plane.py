@@ -5,7 +5,7 @@
 Two servers and two executors are started as processes. Printed: big values with digests on both
 ends (median of the rounds after the first), memory that each server added, control calls (1 KiB,
 every 5 ms, from a fifth process to server B) idle and beside the big values, and small messages one
-way (half of an echo). Budget: design.md section 17.
+way (half of an echo). Budget: `docs/benchmarks.md`.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def forget_stored() -> None:
 def from_conf(path: Path) -> Stored:
     """Return address and keys of a `service_conf.yaml`; `local.<name>` beside it overrides it.
 
-    Raises: BadClientConf. Source: reference/flow-rest-api.md section 1.7.
+    Raises: BadClientConf. Source: docs/reference/rest.md#client-settings.
     """
     conf = _yaml(path)
     beside = path.with_name(f"local.{path.name}")

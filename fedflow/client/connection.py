@@ -172,7 +172,7 @@ class Connection:
     ) -> dict[str, Any]:
         """Send a file with its parameters as JSON in the query; return the envelope.
 
-        Source: reference/flow-rest-api.md section 1.6.
+        Source: docs/reference/rest.md#upload-and-download.
         """
         return self.send_form(f"{path}?{json_query(parameters)}", body, command=command)
 

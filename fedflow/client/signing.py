@@ -22,7 +22,7 @@ def signature(
     """Return the signature of a request: base64 of an HMAC-SHA1 over six lines.
 
     `target` is path and query exactly as sent. A multipart body is not signed; its parameters are
-    in the query. Source: reference/flow-rest-api.md section 1.4.
+    in the query. Source: docs/reference/rest.md#client-signature.
     """
     lines = (
         timestamp.encode("ascii"),

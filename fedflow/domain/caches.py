@@ -21,7 +21,7 @@ class TableName:
 class StoredCache:
     """One cache of one attempt at one site.
 
-    Source: FATE's DataCache, `reference/flow-semantics.md` section 7.8. `private` is fedflow's own.
+    Source: FATE's DataCache, `docs/reference/jobs.md#caches`. `private` is fedflow's own.
     """
 
     cache_key: str  #: a random id

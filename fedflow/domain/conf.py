@@ -1,11 +1,11 @@
 """Reading a runtime conf of version 2: from a submitted object to a `Conf` value.
 
-Source: `reference/flow-semantics.md` 2.1. FATE ignores an index, role or component name that does
-not exist; here it is a mistake, because the parameters below it would silently be lost. There are
-two exceptions. FATE's own toy job leaves out the index: a component name in its place counts for
-all parties of the role, with a warning. And the conf of a predict job carries the parameters of the
-training job, also of components that were not deployed.
-FATE has no class names for these mistakes, so `rule` is our own word.
+Source: `docs/reference/jobs.md#runtime-conf`. FATE ignores an index, role or component name that
+does not exist; here it is a mistake, because the parameters below it would silently be lost. There
+are two exceptions. FATE's own toy job leaves out the index: a component name in its place counts
+for all parties of the role, with a warning. And the conf of a predict job carries the parameters of
+the training job, also of components that were not deployed. FATE has no class names for these
+mistakes, so `rule` is our own word.
 """
 
 from __future__ import annotations

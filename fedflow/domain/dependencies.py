@@ -1,7 +1,7 @@
 """What a board needs to draw a job: which component takes what from which, in what order.
 
-Source: `reference/flow-semantics.md` 1.6. The order is that of `Dag`; its levels are the drawing's
-columns.
+Source: `docs/reference/jobs.md#dependency-answer`. The order is that of `Dag`; its levels are the
+drawing's columns.
 """
 
 from __future__ import annotations

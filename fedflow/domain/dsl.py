@@ -4,8 +4,8 @@ Version 2 is what jobs are made of; of version 1 only the references differ (`ar
 `formats` converts it. A predict DSL may name models of a deployed version, `pipeline.<component>.
 <model>`: they are no edges, whoever starts the component fetches them.
 
-Rules and the class names in `rule` are FATE's (`reference/flow-semantics.md` 1.3). Stricter here:
-unknown members and ports, names of model and cache outputs, repeated names and references are
+Rules and the class names in `rule` are FATE's (`docs/reference/jobs.md#validation-rules`). Stricter
+here: unknown members and ports, names of model and cache outputs, repeated names and references are
 mistakes as well; their rules are our own words (`UnknownMember`, `UnknownPort`, `DuplicateInput`,
 `DuplicateOutputName`, `RefFormatError`, `LimitExceeded`, and `NamingFormatError` for outputs).
 """

@@ -2,8 +2,8 @@
 
 They may if nothing that they depend on differs: module, inputs, outputs, provider, the parties that
 ran them and their parameters there, and, because their inputs are then equal too, every component
-before them is taken over as well. Source: `reference/flow-semantics.md` 1.11. FATE compares the
-parameters as written; here those that each site gets, so that `0|1` equals `0` and `1`.
+before them is taken over as well. Source: `docs/reference/jobs.md#reuse-of-results`. FATE compares
+the parameters as written; here those that each site gets, so that `0|1` equals `0` and `1`.
 """
 
 from __future__ import annotations

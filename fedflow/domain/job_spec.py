@@ -215,7 +215,7 @@ def model_id(spec: JobSpec) -> str:
 def model_id_of(roles: Mapping[str, Sequence[str]]) -> str:
     """Return the model id of these roles, `arbiter-10000#guest-9999#host-10000#model`.
 
-    Roles are sorted by name, party ids by number. Source: `reference/flow-semantics.md` section 0.
+    Roles are sorted by name, party ids by number. Source: `docs/reference/jobs.md#identifiers`.
     """
     parts = [
         f"{role}-{'_'.join(sorted(set(parties), key=int))}"
@@ -273,7 +273,7 @@ def _illegal_ports(ports: Collection[str], *, has_model: bool) -> Iterator[tuple
     """Yield (port, what is wrong) for combinations that no module can run.
 
     `eval_data` is validation data beside `train_data`, and test data without it.
-    Source: `reference/components.md` 2.1.
+    Source: `docs/reference/components.md#stages`.
     """
     trains = "train_data" in ports
     if "validate_data" in ports and not trains:
@@ -325,7 +325,7 @@ def _check_guard(known: Mapping[str, ModuleInfo], settings: Conf, *, report: Rep
     """Check that no guest is the arbiter, who could decrypt the hosts' values.
 
     Allowed is the demonstration in which one party is everything: each such party is a host too,
-    and there are no other hosts. Source: `reference/flow-semantics.md` 2.1, "Extra submit check".
+    and there are no other hosts. Source: `docs/reference/jobs.md#runtime-conf`.
     """
     guarded = sorted({m.module for m in known.values() if m.module.lower() in _GUARDED_MODULES})
     guests, hosts, arbiters = (

@@ -3,7 +3,7 @@
 What names a party in a stored model changes: roles, initiator and confs of the version, and inside
 component models the anonymous names of features and the objects that are kept by site. Other texts
 stay, also if they look alike: a column may be called `host_10000`.
-Source: `reference/flow-semantics.md` section 8.5 (`migrate`).
+Source: `docs/reference/models.md#migrate`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A model is named by `model_id` (its roles and parties) and `model_version` (the 
 or the id that a deploy gave). Each site keeps its own share: a `ModelVersion` with the job it came
 from, one `ModelComponent` per component that wrote a model, and `Checkpoint`s. A share's contents
 are two plain JSON objects, meta and param; a record holds their digests (`ModelPart`), the contents
-lie in content-addressed blobs. Source: `reference/flow-semantics.md` sections 6.5 and 8.
+lie in content-addressed blobs. Source: `docs/reference/models.md#identity`.
 """
 
 from __future__ import annotations

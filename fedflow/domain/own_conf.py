@@ -2,7 +2,8 @@
 
 A job's conf comes to every site as it was submitted, with the parameters of all parties. Pages and
 endpoints show a site that did not submit it only its own part, as FATE-Board shows a host its
-runtime conf. Stored confs have version 2. Source: `reference/board.md` sections 2.6 and 4.
+runtime conf. Stored confs have version 2. Source:
+`docs/reference/board.md#details-of-a-job`.
 """
 
 from __future__ import annotations

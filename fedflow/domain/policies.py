@@ -1,6 +1,6 @@
 """When a component may start, as its schedule policy says: `verdict(policy, ends)`.
 
-Source: `reference/flow-semantics.md` 3.11. What each policy waits for, and why `one_success` waits
+Source: `docs/reference/jobs.md#policies`. What each policy waits for, and why `one_success` waits
 for all: `docs/decisions/0014-when-components-run.md`.
 """
 

@@ -1,7 +1,7 @@
 """The runtime conf of a predict job: the training job's with the submitted one over it.
 
 Parameters for an index mean a party: where the parties of a role changed, the training job's index
-keys are rewritten, so that each party keeps its own. Source: `reference/flow-semantics.md` 2.7.
+keys are rewritten, so that each party keeps its own. Source: `docs/reference/jobs.md#predict-conf`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def predict_conf_template(
     """Return a conf for predicting with a deployed model, with a place for each Reader's table.
 
     Placeholders are numbered through, so that each can be found. Source:
-    `reference/flow-rest-api.md` 2.5, M3.
+    `docs/reference/rest.md#predict-conf`.
     """
     parameters = _without_own(_object(train_conf.get("job_parameters")))
     model = {"model_id": model_id, "model_version": model_version, "job_type": "predict"}

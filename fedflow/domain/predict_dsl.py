@@ -2,10 +2,9 @@
 
 A component that stays reads its own stored model (`pipeline.<component>.<model>`) and takes data on
 one port, `data` or `test_data`. A component that goes is bypassed: whoever took its output takes
-what it took itself. Source: `reference/flow-semantics.md` 1.7, with these differences: `eval_data`
-alone is data too; a list never names one reference twice; a cache that no
-component of the predict DSL makes is a mistake, and not left dangling; a component keeps its
-provider.
+what it took itself. Source: `docs/reference/jobs.md#predict-dsl`, with these differences:
+`eval_data` alone is data too; a list never names one reference twice; a cache that no component of
+the predict DSL makes is a mistake, and not left dangling; a component keeps its provider.
 """
 
 from __future__ import annotations

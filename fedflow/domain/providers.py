@@ -4,7 +4,7 @@ fedflow has the modules that come with it in one version; it answers to FATE's n
 (algorithms) and `fate_flow` (modules that move data, models and caches), and a version of these has
 no effect. Other providers are folders that were registered (`Manifest`), each in any number of
 versions; the one registered last is used where a job names none. A job runs with each site's own.
-Source: `reference/flow-semantics.md` section 1, rule 17, and section 7.1.
+Source: `docs/reference/jobs.md#validation-rules`, rule 17, and `docs/reference/jobs.md#providers`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which components of an ended job run again.
 
-Source: `reference/flow-semantics.md` 3.9, "Rerun by user". FATE runs one level of downstream again;
+Source: `docs/reference/jobs.md#rerun`. FATE runs one level of downstream again;
 here everything that depends on a new result does, so no component keeps a stale one.
 """
 

@@ -1,6 +1,6 @@
 """How many cores and how much memory a job and its tasks take at one site.
 
-Source: `reference/flow-semantics.md` 4.2 to 4.4. An arbiter holds keys and waits for the others, so
+Source: `docs/reference/jobs.md#resources`. An arbiter holds keys and waits for the others, so
 it is not counted (FATE's rule for its STANDALONE and EGGROLL engines), though its executor may use
 one core.
 """

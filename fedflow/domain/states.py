@@ -2,9 +2,9 @@
 
 A *job* is known at every site; only the initiator decides its status, the others follow. A *task*
 has a federated status (the initiator computes it from the parties) and at each site a party status
-(the site is its authority); both obey the same table. Names are FATE's (`reference/flow-
-semantics.md` section 3.1); the moves from waiting to an interrupted status are ours, so that a
-task that never ran can end.
+(the site is its authority); both obey the same table. Names are FATE's
+(`docs/reference/jobs.md#states`); the moves from waiting to an interrupted status are ours, so that
+a task that never ran can end.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def next_task_status(status: TaskStatus, event: TaskEvent) -> TaskStatus:
 def federated_status(party_statuses: Iterable[TaskStatus]) -> TaskStatus:
     """Return a task's status from those of its parties; `pass` counts as success.
 
-    Source: `reference/flow-semantics.md` section 3.4. Raises: ValueError: there is no party.
+    Source: `docs/reference/jobs.md#task-status`. Raises: ValueError: there is no party.
     """
     seen = {TaskStatus.SUCCESS if s is TaskStatus.PASS else s for s in party_statuses}
     if not seen:

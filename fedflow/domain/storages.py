@@ -4,7 +4,7 @@
 become an `Address` (never with credentials; it is stored and shown) and `Secrets` (stored only
 encrypted). Whoever reads the rows gets both in a `Connection`, as plain JSON (`connection_to_json`,
 `connection_from_json`), from its server at run time.
-Source: `reference/flow-semantics.md` section 10.5; S3 and `query` are fedflow's own.
+Source: `docs/reference/data-formats.md#storage-addresses`; S3 and `query` are fedflow's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What an upload with `with_meta` says of its rows, so that DataTransform need not be told.
 
-Source: reference/components.md section 4.2.
+Source: docs/reference/data-formats.md#upload.
 """
 
 from __future__ import annotations

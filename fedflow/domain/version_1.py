@@ -2,9 +2,10 @@
 
 Version 1 names its data in the conf (`role_parameters.<role>.args.data.<key>`), its job parameters
 are flat, and a parameter of a role is a list with one value per party. Source:
-`reference/flow-semantics.md` 1.3 (rules 4b, 14), 1.10, 2.2. A parameter that no component takes is
-found later, when the parameters are checked. Unlike FATE's conversion on deploy, this one also runs
-when a job is submitted, so that nothing behind it knows of version 1.
+`docs/reference/jobs.md#version-1` and `docs/reference/jobs.md#validation-rules` (4b, 14). A
+parameter that no component takes is found later, when the parameters are checked. Unlike FATE's
+conversion on deploy, this one also runs when a job is submitted, so that nothing behind it knows of
+version 1.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A guest learns the woe of its hosts' bins, under the anonymous names of their co
 does. What the guest extracts and gives to the host, out of band, is an object
 {anonymous column: {"woeArray": [woe per bin]}}, as FATE's `component/woe_array` has it. The models
 are FeatureBinningParam with the field names they are stored with.
-Source: `reference/components.md` sections 6.4 and 8.
+Source: `docs/reference/components.md#binning` and `docs/reference/models.md#binning-model`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The digest of a value: SHA-256 over the list of the SHA-256 of each MiB.
 
 So it can be computed by several threads, and a resumed transfer need not hash its beginning again.
-Source: reference/data-plane.md section 6.
+Source: docs/reference/numerics.md#digests.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Raw bytes handlers under `fedflow.v1.DataPlane`: `Messages` carries small values and notices of a
 pair of parties, `Bulk` one big value. Channels are opened by the caller's function, so routes and
-TLS are not known here. Bulk has a channel of its own. Source: reference/data-plane.md.
+TLS are not known here. Bulk has a channel of its own. Source:
+docs/reference/numerics.md#data-plane.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """This party's RSA pair in a file, and signatures with it. See `app/administration/keys.py`.
 
-Source of the scheme (RSA 2048, PKCS#1 v1.5, SHA-256, base64): `reference/flow-rest-api.md` section
-1.5.
+Source of the scheme (RSA 2048, PKCS#1 v1.5, SHA-256, base64):
+`docs/reference/rest.md#site-signature`.
 """
 
 from __future__ import annotations

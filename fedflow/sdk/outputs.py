@@ -17,7 +17,7 @@ class Model:
     """A trained model's share at one site: two plain JSON objects.
 
     `meta` repeats parameters, `param` holds what was learnt; the names end in `Meta` and `Param`
-    (`reference/components.md` section 8) and field names are snake_case.
+    (`docs/reference/models.md#fields`) and field names are snake_case.
     """
 
     meta_name: str

@@ -41,8 +41,8 @@ class TableSchema:
     label: str | None = None
     match_id: str | None = None
     weight: str | None = None
-    #: by which names other parties know the features, one per column (components.md section 4.3);
-    #: empty where that is not known
+    #: by which names other parties know the features, one per column; empty where that is not known
+    #: (docs/reference/data-formats.md#anonymous-names)
     anonymous: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

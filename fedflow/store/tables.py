@@ -1,6 +1,6 @@
 """Every table and column of the store, as peewee models.
 
-Names and keys are FATE's where FATE has the column (`reference/flow-semantics.md` section 6); the
+Names and keys are FATE's where FATE has the column (`docs/reference/jobs.md#stored-columns`); the
 others are ours and begin with `f_` too. Differences from FATE: one table for all days, party ids up
 to 64 characters, JSON instead of pickles, no `_date` twins of the `_time` columns. All `_time`
 columns are milliseconds since the epoch. The models say what the newest schema is; the steps in

@@ -51,7 +51,7 @@ class TableEntry:
     created_ms: int
     engine: str = STANDALONE
     source: str | None = None  #: absolute path of a bound file
-    #: where else the rows are, without credentials; see `tables/storages.py`. None: in `source`, or
+    #: where else the rows are, without credentials; see `domain/storages.py`. None: in `source`, or
     #: below the table root
     storage: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None  #: members of FATE's schema beyond the column names
@@ -65,7 +65,7 @@ class TableEntry:
     def fate_schema(self) -> dict[str, str]:
         """Return the schema in FATE's words: `header` (joined by the delimiter), `sid` and so on.
 
-        Source: reference/components.md section 4.2.
+        Source: docs/reference/data-formats.md#upload.
         """
         schema = self.schema
         if schema.kind is TableKind.RAW and not self.have_head:

@@ -66,7 +66,7 @@ def write_archive(
     pass through a temporary file, because a tar member begins with its size.
 
     Raises: NoData: no table has rows, or `limit` is 0. BadTableName: a name is no plain file name.
-    Source: reference/flow-rest-api.md section 2.4, K4.
+    Source: docs/reference/rest.md#download-of-outputs.
     """
     filled = {name: table for name, table in tables.items() if table.count and limit != 0}
     if not filled:

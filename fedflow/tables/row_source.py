@@ -1,6 +1,6 @@
 """Rows that become a table: what is the same for files, data sets and databases.
 
-Rules (reference/components.md section 4.1): one column is the sample id, cells are text without
+Rules (docs/reference/data-formats.md#rows): one column is the sample id, cells are text without
 line breaks. Rows in messages are counted from 1. No message repeats a cell.
 """
 

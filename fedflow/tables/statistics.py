@@ -14,7 +14,8 @@ from fedflow.domain.records import ColumnFacts
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.statistics_file import MAX_COLUMNS
 
-MISSING_TEXTS: Final = ("", "NULL", "null", "NA")  #: reference/components.md section 4.1
+MISSING_TEXTS: Final = ("", "NULL", "null", "NA")
+"""Source: docs/reference/data-formats.md#rows."""
 
 
 class Statistics:

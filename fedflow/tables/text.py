@@ -1,7 +1,7 @@
 """How the cells of a table look as text.
 
-Source: reference/components.md section 4.4: numbers as Python's `str` prints them, a missing label
-is `None`, the detail of a prediction is a Python dict with single quotes.
+Source: docs/reference/data-formats.md#text-of-outputs: numbers as Python's `str` prints them, a
+missing label is `None`, the detail of a prediction is a Python dict with single quotes.
 """
 
 from __future__ import annotations

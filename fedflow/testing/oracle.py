@@ -1,8 +1,8 @@
 """Linear models in the clear: the same updates on joined columns, which encrypted runs must equal.
 
 Independent of `components.linear`: numpy only, float64. With two classes labels are -1 and 1 and
-the sigmoid is linearised. Source: accuracy.md section 2; for `sqn` Byrd et al. 2016, algorithms 1
-and 2, with explicit matrices.
+the sigmoid is linearised. Source: docs/reference/numerics.md#linear-models; for `sqn` Byrd et al.
+2016, algorithms 1 and 2, with explicit matrices.
 """
 
 from __future__ import annotations

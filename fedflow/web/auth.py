@@ -1,7 +1,7 @@
 """Who may call: clients that sign, executors with a task token, parties through the relay.
 
 Each blueprint names its own check as `before_request`. Source of the client signature:
-`reference/flow-rest-api.md` section 1.4.
+`docs/reference/rest.md#client-signature`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A route declares its body as a subclass of `Body` (see `web/routes.py`); the sam
 requests and becomes the OpenAPI schema. FATE's clients are loose with types: a party id is a number
 or a text, a switch is true, 1 or "1". `Text`, `Whole`, `Flag` and `Words` take all of these.
 Members that a route does not know are ignored, a null counts as absent.
-Source: `reference/flow-rest-api.md` sections 1.1 and 1.3.
+Source: `docs/reference/rest.md#bodies-and-queries` and `docs/reference/rest.md#return-codes`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`/v1/checkpoint`: states of models while they were trained.
 
-Source: `reference/flow-rest-api.md` section 2.6.
+Source: `docs/reference/rest.md#components-and-checkpoints`.
 """
 
 from __future__ import annotations

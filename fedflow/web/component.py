@@ -1,6 +1,6 @@
 """`/v1/component`: the component modules of this server, and what their models are mended with.
 
-Source: `reference/flow-rest-api.md` section 2.6.
+Source: `docs/reference/rest.md#components-and-checkpoints`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`/v1/data`: files that become tables, and tables that become files. Each is a local job.
 
 A file is written to the spool folder while it arrives; the upload job reads it from there and
-deletes it. Source: `reference/flow-rest-api.md` sections 1.6 and 2.2.
+deletes it. Source: `docs/reference/rest.md#upload-and-download` and `docs/reference/rest.md#data`.
 """
 
 from __future__ import annotations

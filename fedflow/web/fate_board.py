@@ -2,7 +2,7 @@
 
 They answer `code`, `msg`, `data` with FATE-Board's codes. Its paths stand below one address of
 their own, because it and FATE Flow use the same ones below `/v1` for different answers. What is a
-websocket there is asked for here, message by message. Source: `reference/board.md` section 2.
+websocket there is asked for here, message by message. Source: `docs/reference/board.md#endpoints`.
 """
 
 from __future__ import annotations

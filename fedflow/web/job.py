@@ -1,6 +1,6 @@
 """`/v1/job`: submit, stop, notes, and how one job stands.
 
-Source: `reference/flow-rest-api.md` section 2.1. Lists and queries: `web/job_lists.py`; logs:
+Source: `docs/reference/rest.md#jobs`. Lists and queries: `web/job_lists.py`; logs:
 `web/job_logs.py`.
 """
 

@@ -1,6 +1,6 @@
 """`/v1/job`: running a job again, changing its parameters, tidying up, a job's report and page.
 
-Source: `reference/flow-rest-api.md` section 2.1.
+Source: `docs/reference/rest.md#jobs`.
 """
 
 from __future__ import annotations

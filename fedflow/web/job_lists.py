@@ -1,6 +1,6 @@
 """`/v1/job`: queries and lists of jobs and tasks.
 
-Source: `reference/flow-rest-api.md` sections 1.1 and 2.1.
+Source: `docs/reference/rest.md#bodies-and-queries` and `docs/reference/rest.md#jobs`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`/v1/model`: what models there are, and models to and from other servers.
 
 Deploy, migrate and their like are in `web/model_deploy.py`, tags in `web/model_tag.py`.
-Source: `reference/flow-rest-api.md` section 2.5.
+Source: `docs/reference/rest.md#models`.
 """
 
 from __future__ import annotations

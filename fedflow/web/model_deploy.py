@@ -1,6 +1,6 @@
 """`/v1/model`: deploy, predict DSL and conf, migrate, load and bind.
 
-Source: `reference/flow-rest-api.md` section 2.5.
+Source: `docs/reference/rest.md#models`.
 """
 
 from __future__ import annotations

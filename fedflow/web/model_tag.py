@@ -1,6 +1,6 @@
 """`/v1/model/tag` and `/v1/model/model_tag`: names that people give to versions of models.
 
-Source: `reference/flow-rest-api.md` section 2.5.
+Source: `docs/reference/rest.md#models`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routes about a DSL and a conf, not about what runs: dependencies, predict DSL, validation.
 
-Source: `reference/flow-rest-api.md` 2.1 (`dsl/generate`), 2.6 (`dag/dependency`, `validate`).
+Source: `docs/reference/rest.md#jobs`, `docs/reference/rest.md#components-and-checkpoints`.
 """
 
 from __future__ import annotations

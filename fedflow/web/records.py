@@ -1,7 +1,7 @@
 """The shapes of what routes answer, for their declarations: JOB and TASK records, tables, pages.
 
 Members that a record may have beside the named ones are FATE's and rarely read.
-Source: `reference/flow-rest-api.md` sections 1.8 and 2.
+Source: `docs/reference/rest.md#records`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`/v1/resource`: the cores of this server's engines.
 
-Source: `reference/flow-rest-api.md` section 2.7.
+Source: `docs/reference/rest.md#administration`.
 """
 
 from __future__ import annotations

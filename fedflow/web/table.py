@@ -1,4 +1,4 @@
-"""`/v1/table`: this party's data sets. Source: `reference/flow-rest-api.md` section 2.3.
+"""`/v1/table`: this party's data sets. Source: `docs/reference/rest.md#tables`.
 
 What is made of elsewhere, and where a table comes from: `web/table_sources.py`.
 """

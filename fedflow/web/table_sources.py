@@ -1,6 +1,6 @@
 """`/v1/table`: tables of other storages, where a table comes from, what its schema says.
 
-Source: `reference/flow-rest-api.md` section 2.3.
+Source: `docs/reference/rest.md#tables`.
 """
 
 from __future__ import annotations

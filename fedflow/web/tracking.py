@@ -1,4 +1,4 @@
-"""`/v1/tracking`: what runs produced. Source: `reference/flow-rest-api.md` section 2.4.
+"""`/v1/tracking`: what runs produced. Source: `docs/reference/rest.md#tracking`.
 
 `role` and `party_id` may be left out: the initiator's site is meant, or else any of this server.
 """

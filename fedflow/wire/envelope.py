@@ -3,7 +3,7 @@
 Members whose value is null are left out, because clients ask `"data" in result`. Errors come
 in two styles: in-band (HTTP 200, the retcode tells) and, on downloads, with an HTTP status that is
 the retcode.
-Source: `reference/flow-rest-api.md` sections 1.2 and 1.3.
+Source: `docs/reference/rest.md#envelope` and `docs/reference/rest.md#return-codes`.
 """
 
 from __future__ import annotations

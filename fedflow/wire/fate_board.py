@@ -1,7 +1,7 @@
 """FATE-Board's answers: its envelope and codes, and jobs, progress and logs in its members.
 
 Its programs read `code`, `msg` and `data`; names of a job record are `fJobId` and so on. Source:
-`reference/board.md` section 2, and the classes of FATE-Board 1.9 that are named there.
+`docs/reference/board.md#endpoints`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Stored values as FATE shows them: JOB and TASK records with `f_` names, tables, metrics.
 
-Source: `reference/flow-rest-api.md` section 1.8 and 2.3. Two facts of FATE's clients are kept here:
+Source: `docs/reference/rest.md#records` and `docs/reference/rest.md#tables`. Two facts of FATE's
+clients are kept here:
 a job that is `ready` is shown as `waiting` (the SDK raises on any other word), and party ids are
 text in `f_party_id` but numbers in `f_roles`.
 """
@@ -287,7 +288,7 @@ def table_schema_row(table: TableRecord) -> Row:
     """Return a table's schema in FATE's words: `header` (joined by the delimiter), `sid` etc.
 
     With `meta` the header is a list without the label.
-    Source: `reference/components.md` section 4.2.
+    Source: `docs/reference/data-formats.md#upload`.
     """
     more = table.extra if isinstance(table.extra, dict) else {}
     schema = table.schema if isinstance(table.schema, dict) else {}

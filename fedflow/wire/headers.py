@@ -1,7 +1,8 @@
 """Names of headers, in HTTP and inside a packet.
 
 Both spellings, `src_party_id` and `SRC-PARTY-ID`, mean the same.
-Source: `reference/flow-semantics.md` section 9.3, `reference/flow-rest-api.md` sections 1.4, 1.5.
+Source: `docs/reference/packets.md#headers`, `docs/reference/rest.md#client-signature`,
+`docs/reference/rest.md#site-signature`.
 """
 
 from __future__ import annotations

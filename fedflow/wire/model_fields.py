@@ -1,6 +1,7 @@
 """Models, their tags and checkpoints in the field names of FATE's clients.
 
-Source: `reference/flow-rest-api.md` sections 1.8, 2.5 and 2.6.
+Source: `docs/reference/rest.md#records`, `docs/reference/rest.md#models`,
+`docs/reference/rest.md#components-and-checkpoints`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Model objects as FATE's API shows them: fields in camelCase, keys of maps as they are.
 
-Source: `reference/components.md` section 8: the API answers with the JSON form of protobuf
+Source: `docs/reference/models.md#fields`: the API answers with the JSON form of protobuf
 messages, in which a field `loss_history` is `lossHistory` and `classes_` is `classes`. A map from
 columns (or labels, or nodes) to values keeps its keys, so a column called `mean_area` stays that.
 """

@@ -1,6 +1,6 @@
 """The packet of FATE's transport as a plain value: what its fields mean, without protobuf.
 
-`rpc/packets.py` turns it into bytes and back. Source: `reference/flow-semantics.md` section 9.2.
+`rpc/packets.py` turns it into bytes and back. Source: `docs/reference/packets.md#packet`.
 """
 
 from __future__ import annotations

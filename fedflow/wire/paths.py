@@ -1,8 +1,9 @@
 """The one table of commands between parties: name, path, and back.
 
 A path is given without the prefix `/v1`. HTTP and gRPC are two doors to this table; the relay opens
-nothing else to another party. Source of the paths: `reference/flow-rest-api.md` sections 2.10 and
-2.11; `heartbeat`, `info_common`, `preflight` and `job_rerun` are fedflow's own.
+nothing else to another party. Source of the paths:
+`docs/reference/rest.md#calls-between-servers`; `heartbeat`, `info_common`, `preflight` and
+`job_rerun` are fedflow's own.
 """
 
 from __future__ import annotations

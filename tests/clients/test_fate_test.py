@@ -211,7 +211,7 @@ flow_test_template:
   upload_conf_path: /flow_test/upload_conf.json
 """
 _ASKS_OF_1_6 = {"job list", "task list", "model  import"}
-"""Checks that want what FATE itself changed after 1.6; see `flow-rest-api.md` 5.4."""
+"""Checks that want what FATE itself changed after 1.6; see `docs/reference/rest.md#fate_test`."""
 _LATER = {"model load", "model bind"}  #: online serving
 _RUNNING = {"clean job"}  #: the check cleans a job that runs, which is refused
 _ONE_SERVER = {"job data view"}  #: a server of all parties shows the tables of all

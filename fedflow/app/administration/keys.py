@@ -2,7 +2,7 @@
 
 The own pair is made when it is first needed and lies in the home folder; its private half never
 leaves this server. With `authentication.site.switch` calls between parties are signed with it.
-Source: `reference/flow-rest-api.md` sections 1.5 and 2.7.
+Source: `docs/reference/rest.md#site-signature` and `docs/reference/rest.md#administration`.
 """
 
 from __future__ import annotations

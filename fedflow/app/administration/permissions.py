@@ -4,7 +4,7 @@ Nothing is checked unless `permission.switch` is on. Then, if `permission.compon
 `permission.dataset` is on too, another party's job may run or read here only what was granted to
 that party. Roles and commands (the form that FATE Flow had up to 1.8) restrict a party from the
 moment when the first role, or the first command, is granted to it. A party's own jobs always pass.
-Source: `reference/flow-rest-api.md` sections 1.5 and 2.7.
+Source: `docs/reference/rest.md#site-signature` and `docs/reference/rest.md#administration`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The component modules of this server as FATE shows them: providers with versions and components.
 
-Source: `reference/flow-rest-api.md` section 2.6, `reference/flow-semantics.md` section 7.1.
+Source: `docs/reference/rest.md#components-and-checkpoints`, `docs/reference/jobs.md#providers`.
 """
 
 from __future__ import annotations

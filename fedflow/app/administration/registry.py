@@ -2,7 +2,7 @@
 
 Anybody who may use the API can register a server or a service, so that others find it there. But
 this server itself calls only those that its conf lists below `servers`: else it would be an open
-proxy into the party's network. Source: `reference/flow-rest-api.md` sections 2.8 and 2.9.
+proxy into the party's network. Source: `docs/reference/rest.md#servers-and-services`.
 """
 
 from __future__ import annotations

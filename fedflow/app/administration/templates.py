@@ -1,7 +1,7 @@
 """Examples of what clients send, packed for `template/download`.
 
 `fate_examples/` has jobs and their data, `fateflow_examples/` has the conf files of other commands.
-Source: `reference/flow-rest-api.md` section 2.7.
+Source: `docs/reference/rest.md#administration`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A storage is looked at once, for its columns; a reader copies its rows when a job runs. What the
 administrator allows is checked both times.
-Source: `reference/flow-rest-api.md` section 2.3.
+Source: `docs/reference/rest.md#tables`.
 """
 
 from __future__ import annotations

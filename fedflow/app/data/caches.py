@@ -1,6 +1,6 @@
 """Caches that components keep for later jobs: stored with a task's end, handed to tasks as input.
 
-Source: `reference/flow-semantics.md` section 7.8 and 7.4.
+Source: `docs/reference/jobs.md#caches`.
 """
 
 from __future__ import annotations

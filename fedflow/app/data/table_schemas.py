@@ -1,7 +1,7 @@
 """Changes what FATE's schema of a table says beside the column names.
 
 The column names are those of the stored rows, so they stay.
-Source: `reference/flow-rest-api.md` section 2.3, `reference/components.md` section 4.3.
+Source: `docs/reference/rest.md#tables`, `docs/reference/data-formats.md#datatransform`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What can be said of a DSL and a conf without running them.
 
-Source: `reference/flow-semantics.md` 1.6, 1.7; `reference/flow-rest-api.md` 2.1, 2.6.
+Source: `docs/reference/jobs.md#dependency-answer`, `docs/reference/jobs.md#predict-dsl`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 FATE reads any path of its server; here only the files that a submit wrote below `jobs/` are given
 out. Beside them lie the executors' spec files, which hold secrets. Source:
-`reference/flow-rest-api.md` sections 2.7 and 2.11, trap 17.
+`docs/reference/rest.md#administration`.
 """
 
 from __future__ import annotations

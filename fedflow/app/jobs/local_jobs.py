@@ -1,6 +1,6 @@
 """Jobs of one component that the server starts for itself: role `local`, as in FATE.
 
-Source: `reference/flow-rest-api.md` section 2.2.
+Source: `docs/reference/rest.md#data`.
 """
 
 from __future__ import annotations

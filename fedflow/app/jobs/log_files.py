@@ -6,7 +6,7 @@
 | partyError, partyWarning, partyInfo, partyDebug | `<role>/<party>/ERROR.log` ... `DEBUG.log` |
 | componentInfo | `<role>/<party>/<component>/<latest attempt>/INFO.log` |
 
-Source: `reference/flow-rest-api.md` section 2.7.
+Source: `docs/reference/rest.md#administration`.
 """
 
 from __future__ import annotations

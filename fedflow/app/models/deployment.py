@@ -3,7 +3,7 @@
 The server of the initiator coordinates (`Deployment`); every site of the model's roles makes its
 own child (`DeployHere`) from the share that it has: the same component models, or checkpoints in
 their place, and the predict DSL. Both halves go by `app/models/model_changes.py`.
-Source: `reference/flow-semantics.md` sections 1.7 to 1.9 and 8.6.
+Source: `docs/reference/jobs.md#predict-dsl` and `docs/reference/models.md#deploy`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each executing site makes a share under the new ids (`MigrateHere`), which can then be exported and
 given to the new party. It goes by `app/models/model_changes.py`, as deploying does; a site does it
-for the model's initiator, or for its own server. Source: `reference/flow-rest-api.md` section 2.5.
+for the model's initiator, or for its own server. Source: `docs/reference/rest.md#models`.
 """
 
 from __future__ import annotations

@@ -347,7 +347,7 @@ def sites_of(roles: Mapping[str, Sequence[Any]]) -> tuple[Site, ...]:
 def told(replies: Mapping[Site, Reply]) -> dict[str, Any]:
     """Return every site's answer as FATE's clients read it: codes by role and party, and `detail`.
 
-    Source: `reference/flow-rest-api.md` section 2.5, M1.
+    Source: `docs/reference/rest.md#models`.
     """
     detail: dict[str, dict[str, Any]] = {}
     codes: dict[str, dict[str, int]] = {}

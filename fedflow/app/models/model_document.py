@@ -58,8 +58,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def path_of(stored: Stored, part: ModelPart) -> str:
-    """Return where an object lies in an archive. Source: FATE's folders, `reference/
-    flow-semantics.md` section 8.2.
+    """Return where an object lies in an archive.
+
+    Source: FATE's folders, `docs/reference/models.md#archive`.
     """
     if isinstance(stored, Checkpoint):
         step = f"{stored.step_index}#{stored.step_name}"

@@ -1,4 +1,4 @@
-"""Which stored model a `ModelLoader` means. Source: `reference/components.md` section 7.5."""
+"""Which stored model a `ModelLoader` means. Source: `docs/reference/components.md#loaders`."""
 
 from __future__ import annotations
 

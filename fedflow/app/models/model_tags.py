@@ -1,7 +1,6 @@
 """Tags: names that people give to versions of models.
 
-A tag is of a version as a whole, not of one site's share. Source: `reference/flow-rest-api.md`
-section 2.5.
+A tag is of a version as a whole, not of one site's share. Source: `docs/reference/rest.md#models`.
 """
 
 from __future__ import annotations

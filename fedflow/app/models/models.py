@@ -329,7 +329,7 @@ def version_in(tx: Tx, key: ModelKey) -> ModelVersion:
 def trained_key(job: JobRecord) -> ModelKey | None:
     """Return the version that a job trains at its site; None if it trains none there.
 
-    Source: `reference/flow-semantics.md` section 8.4.
+    Source: `docs/reference/models.md#when-a-model-is-stored`.
     """
     if job.key.site.role is Role.LOCAL or mode_of(job.conf) == "predict":
         return None

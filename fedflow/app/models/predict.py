@@ -3,7 +3,7 @@
 The initiator's share of the model gives DSL and training conf; the submitted conf lies over the
 latter, a submitted DSL counts for nothing. Every site takes component models from its own share,
 after it saw that the shares belong together, before anything starts.
-Source: `reference/flow-semantics.md` sections 2.7 and 8.7.
+Source: `docs/reference/jobs.md#predict-conf` and `docs/reference/models.md#deploy`.
 """
 
 from __future__ import annotations

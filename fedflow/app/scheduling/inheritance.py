@@ -2,7 +2,7 @@
 
 The initiator plans it at the submit; every site then gives its new tasks the results of the old
 ones, by reference: no table or model content is copied, and none is deleted while a job names it.
-Source: `reference/flow-semantics.md` 1.11 and 3.9. Where FATE silently runs a component whose
+Source: `docs/reference/jobs.md#reuse-of-results`. Where FATE silently runs a component whose
 results are gone at some site, here that site refuses the job and says which.
 """
 

@@ -1,6 +1,6 @@
 """The files that a submit writes for people and tools: what was asked for, beside the job.
 
-Layout below `jobs/<job>`: FATE's (`reference/flow-semantics.md` section 0). The store is the truth;
+Layout below `jobs/<job>`: FATE's (`docs/reference/jobs.md#files-of-a-job`). The store is the truth;
 nothing is ever read back from here to run a job.
 """
 

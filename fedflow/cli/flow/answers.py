@@ -1,6 +1,6 @@
 """What becomes of an answer: it is printed as FATE's client prints it, or its file is kept.
 
-Source: reference/flow-rest-api.md sections 1.6 and 3.
+Source: docs/reference/rest.md#upload-and-download and docs/reference/rest.md#the-flow-command.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every command of FATE's `flow` (fate_client 1.11.3) that is one request, as one table.
 
-Source: reference/flow-rest-api.md section 3, and the help texts of the client.
+Source: docs/reference/rest.md#the-flow-command, and the help texts of the client.
 """
 
 from __future__ import annotations

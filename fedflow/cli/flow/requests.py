@@ -1,6 +1,6 @@
 """What FATE's commands send: the content of the conf file, then each option that was given.
 
-Source: reference/flow-rest-api.md sections 1.7 and 3.
+Source: docs/reference/rest.md#client-settings and docs/reference/rest.md#the-flow-command.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`flow test toy`: adds two secret numbers between two parties, to see whether they can work.
 
-Source: reference/flow-rest-api.md section 3.
+Source: docs/reference/rest.md#the-flow-command.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The model of HeteroFeatureBinning: FeatureBinningMeta and FeatureBinningParam.
 
-Source: reference/components.md section 8. Of a host's columns the guest's model has statistics
+Source: docs/reference/models.md#binning-model. Of a host's columns the guest's model has statistics
 under anonymous names and no split points; the host's model has split points and no statistics.
 """
 

@@ -14,7 +14,7 @@ merged, so a pass may end before its aim. Which pair costs least:
 | `chi_square` | chi-square of bin against class in the pair |
 
 Sources: Kerber 1992, "ChiMerge: Discretization of Numeric Attributes" (merging upwards by
-chi-square); reference/components.md section 6.4 (measures and limits).
+chi-square); docs/reference/components.md#binning (measures and limits).
 """
 
 from __future__ import annotations

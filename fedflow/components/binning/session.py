@@ -17,7 +17,7 @@ a guest's table without labels in a run with a model). A host sees ciphertexts, 
 classes and, in optimal binning, which of its buckets belong together, which depends on the labels.
 The guest learns how many rows, and how many of each class, each bin of a host has; neither split
 points nor which rows.
-Source: FATE's protocol, reference/components.md section 6.4.
+Source: FATE's protocol, docs/reference/components.md#binning.
 """
 
 from __future__ import annotations

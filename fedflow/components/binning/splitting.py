@@ -2,7 +2,7 @@
 
 Split points s_0 < ... < s_k cut values into bins (-inf, s_0], (s_0, s_1], ..., (s_{k-1}, inf): the
 last point is the largest value seen and separates nothing. A missing value is in a further, last
-bin. Values are float64, missing ones NaN. Source: reference/components.md section 6.4.
+bin. Values are float64, missing ones NaN. Source: docs/reference/components.md#binning.
 """
 
 from __future__ import annotations

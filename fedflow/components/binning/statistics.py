@@ -2,8 +2,8 @@
 
 For bin b with e_b events of E and n_b others of N: woe_b = ln((e_b / E) / (n_b / N)) and
 iv_b = (e_b / E - n_b / N) * woe_b. If e_b or n_b is 0, both get the adjustment factor added before
-the division. A class without any row counts as one of one row. Source: reference/components.md
-section 6.4; Siddiqi 2006, "Credit Risk Scorecards", chapter 6.
+the division. A class without any row counts as one of one row. Source:
+docs/reference/components.md#binning; Siddiqi 2006, "Credit Risk Scorecards", chapter 6.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ few buckets share a pass: ciphertexts are multiplied into *cells*, one per combi
 buckets, and at the end cells into buckets. With n rows, g columns and c cells a column costs about
 (n + g c) / g products in place of n; columns are grouped so that this is small.
 
-Source: measured in reference/homomorphic.md section 7 (two features per pass).
+Source: measured in docs/reference/numerics.md#sums-of-ciphertexts-per-bin (two features per pass).
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-BUILT_IN = ("", "NULL", "null", "NA")  #: texts that mean missing (reference/components.md 4.1)
+#: texts that mean missing (docs/reference/data-formats.md#rows)
+BUILT_IN = ("", "NULL", "null", "NA")
 _INT64 = range(-(2**63), 2**63)
 
 

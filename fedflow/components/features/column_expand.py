@@ -30,7 +30,7 @@ Cell = str | int | float
 
 
 class ColumnExpandParams(Params, frozen=True, kw_only=True):
-    """Parameters of ColumnExpand; reference/components.md section 7.2."""
+    """Parameters of ColumnExpand; docs/reference/components.md#columnexpand."""
 
     append_header: list[str] | None = None  #: names of the new columns; none: rows stay as they are
     method: Literal["manual"] = "manual"  #: the values are given

@@ -1,6 +1,6 @@
 """Parameters of DataTransform and DataIO, with FATE's names (`delimitor`) and defaults.
 
-Source: reference/components.md section 4.3.
+Source: docs/reference/data-formats.md#datatransform.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which cells of raw rows hold ids beside the key, and which of these parties match rows by.
 
-Source: reference/components.md sections 4.2 (`id_list`, `id_range`), 4.3.
+Source: docs/reference/data-formats.md#upload (`id_list`, `id_range`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A format gives batches of text columns (tags: perhaps typed already) after the i
 the label, if there are any, and the features. Raw rows are those of `tables`: split at the upload's
 `id_delimiter`, or the id and one text.
 
-Source: reference/components.md sections 4.1, 4.3.
+Source: docs/reference/data-formats.md#rows and docs/reference/data-formats.md#datatransform.
 """
 
 from __future__ import annotations

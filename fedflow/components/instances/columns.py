@@ -12,7 +12,7 @@ ALL = -1  #: in place of a list of indexes: all features
 def anonymous_header(site: Site, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the names by which other parties know the features of `site`, in order.
 
-    Source: reference/components.md section 4.3.
+    Source: docs/reference/data-formats.md#anonymous-names.
     """
     return tuple(f"{site.role.value}_{site.party_id}_x{i}" for i in range(len(columns)))
 

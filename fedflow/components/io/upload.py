@@ -26,7 +26,7 @@ Switch = bool | Annotated[int, msgspec.Meta(ge=0)]  #: FATE's clients send 0 and
 
 
 class UploadParams(Params, frozen=True, kw_only=True):
-    """Parameters of Upload; reference/components.md section 4.2."""
+    """Parameters of Upload; docs/reference/data-formats.md#upload."""
 
     file: str  #: absolute path at this server; the upload route fills it in
     namespace: str  #: of the table

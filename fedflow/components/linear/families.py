@@ -10,8 +10,9 @@ mean(d * x) into updates. They differ in the residual d and the loss:
 | poisson | exp(z + log(exposure)) - y | mu - y (z + log(exposure)) | mu = exp(z + log(exposure)) |
 
 Logistic and linear are *quadratic*: d is linear in z and the loss is `loss_scale` * d**2 plus a
-constant (for logistic since y**2 = 1). Source: accuracy.md section 2; the linearised sigmoid after
-Hardy et al. 2017 (arXiv:1711.10677).
+constant (for logistic since y**2 = 1). Source:
+docs/reference/numerics.md#linear-models; the linearised sigmoid after Hardy et al. 2017
+(arXiv:1711.10677).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class _Rule(Protocol):
 class Optimizer:
     """Turns the gradient of all parties' weights into updates; keeps the moments between steps.
 
-    Source: FATE's update rules, in `accuracy.md` section 2.
+    Source: FATE's update rules, in `docs/reference/numerics.md#linear-models`.
     """
 
     def __init__(self, params: LinearParams) -> None:

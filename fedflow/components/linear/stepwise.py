@@ -16,7 +16,7 @@ other.
 | step_best | arbiter -> guest, host | {mask, loss, ic}: the best candidate of a step |
 
 A mask is a list of booleans, the host's columns first. The messages of candidate i of step k have
-the tags `stepwise_<k>_<i>.<tag>`. Source: components.md section 5.7.
+the tags `stepwise_<k>_<i>.<tag>`. Source: docs/reference/components.md#stepwise.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class LinearModel:
     def to_model(self, params: LinearParams) -> Model:
         """Return the model's objects.
 
-        Source: components.md section 8; `classes` (the label values) and, at the arbiter,
-        `optimizer_state` are fedflow's additions.
+        Source: docs/reference/models.md#linear-models; `classes` (the label values) and, at the
+        arbiter, `optimizer_state` are fedflow's additions.
         """
         family = params.family
         first = self.parts[0].share

@@ -50,7 +50,7 @@ def inflation_factors(matrix: Floats) -> Floats:
     """Return the variance inflation factor of each column: the inverse's diagonal.
 
     Directions with an eigenvalue below 1e-8 are left out, so columns that are sums of others have
-    finite factors. Source: reference/components.md section 6.9.
+    finite factors. Source: docs/reference/components.md#pearson.
     """
     eigenvalues, vectors = np.linalg.eigh(matrix)
     kept = eigenvalues >= SMALLEST_EIGENVALUE

@@ -111,7 +111,7 @@ def _scores(rows: Table, predictions: Table) -> NDArray[np.float64]:
 def _converted(
     params: PositiveUnlabeledParams, unlabelled: Flags, scores: NDArray[np.float64]
 ) -> Flags:
-    """Return which rows become positive. Source: components.md section 7.4."""
+    """Return which rows become positive. Source: docs/reference/components.md#positiveunlabeled."""
     strategy, threshold, rows = params.strategy.lower(), params.threshold, len(scores)
     if strategy == PROBABILITY:
         return unlabelled & (scores >= threshold)

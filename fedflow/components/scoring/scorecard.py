@@ -77,7 +77,10 @@ class Scorecard:
 
 
 def credit_scores(probabilities: Floats, params: ScorecardParams) -> Floats:
-    """Return the credit scores of probabilities, 0 to 1. Source: components.md section 7.4."""
+    """Return the credit scores of probabilities, 0 to 1.
+
+    Source: docs/reference/components.md#scorecard.
+    """
     with np.errstate(divide="ignore"):
         odds = np.log1p(-probabilities) - np.log(probabilities)
     scores = params.offset + params.factor / math.log(params.factor_base) * odds

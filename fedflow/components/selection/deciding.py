@@ -13,7 +13,7 @@ importances in vertical trees and correlations between parties are known to the 
 None of these is sent when no step is federated. A host learns which of its columns stay, so how
 they compare with each other and with thresholds that it knows from the job's parameters; it gets no
 value. The guest learns which columns the host's own filters have left so far.
-Source: reference/components.md section 6.5.
+Source: docs/reference/components.md#selection.
 """
 
 from __future__ import annotations

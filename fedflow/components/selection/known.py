@@ -1,6 +1,6 @@
 """What the models of other components say of columns: the isometric models.
 
-Source of the fields: reference/components.md section 8. Values of a host's columns stand in the
+Source of the fields: docs/reference/models.md#fields. Values of a host's columns stand in the
 guest's models under anonymous names.
 """
 

@@ -1,6 +1,6 @@
 """Parameters of HeteroFeatureSelection.
 
-Source: reference/components.md section 6.5.
+Source: docs/reference/components.md#selection.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def keep_uncorrelated(
         correlation: of two columns, 0 where it is unknown.
         threshold: columns are alike where |correlation| is above it.
 
-    Source: reference/components.md section 6.5.
+    Source: docs/reference/components.md#selection.
     """
     order = best_first(columns, goodness, take_high=True)
     own = [position for position, column in enumerate(order) if is_own(column)]

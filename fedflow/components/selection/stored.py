@@ -1,6 +1,7 @@
 """The model of HeteroFeatureSelection, and its summary.
 
-Source: reference/components.md sections 3.2 and 8; `pencentage_value_meta` is spelled so there.
+Source: docs/reference/components.md#metrics and docs/reference/models.md#selection-model;
+`pencentage_value_meta` is spelled so there.
 """
 
 from __future__ import annotations

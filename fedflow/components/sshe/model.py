@@ -4,7 +4,7 @@ With `encrypted_reveal_in_host` the host has its weights as ciphertexts under a 
 which the guest's model holds: numbers m with the weight m * 16**exponent. A checkpoint of hidden
 weights has `training_state` with shares and neither weights nor ciphertexts.
 
-Source: components.md sections 6.11 and 8.
+Source: docs/reference/components.md#sshe and docs/reference/models.md#linear-models.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Statistics of one column, exact.
 
-Source: reference/accuracy.md section 5. Variance is that of the population; a quantile `p%` is the
-data value of rank ceil(p / 100 * n), so the median of an even number of values is the lower one.
+Source: docs/reference/numerics.md#features. Variance is that of the population; a quantile `p%` is
+the data value of rank ceil(p / 100 * n), so the median of an even number of values is the lower
+one.
 """
 
 from __future__ import annotations

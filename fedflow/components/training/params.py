@@ -1,6 +1,6 @@
 """Parameter blocks that trainings of several kinds of model share, with FATE's names.
 
-Source: reference/components.md section 5.1.
+Source: docs/reference/components.md#common-parameters.
 """
 
 from __future__ import annotations

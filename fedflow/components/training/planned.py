@@ -1,6 +1,6 @@
 """Which roles and connected ports a training or prediction can have.
 
-Source: reference/components.md section 2.1.
+Source: docs/reference/components.md#stages.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The cookie of somebody who signed in holds the session's token: HttpOnly, and Secure behind a proxy
 with TLS. It is SameSite=Lax: links in mails and notebooks lead to pages, and no GET changes
-anything; what does is in `forms`. Docs: security.md, "The board".
+anything; what does is in `forms`. See `docs/security.md#the-board`.
 """
 
 from __future__ import annotations

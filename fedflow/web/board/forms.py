@@ -1,8 +1,8 @@
 """The board's forms: who may send them, which are this server's own, which are kept for later.
 
 What changes something is a POST with a token that is bound to a cookie (a MAC, with a fresh random
-part in every page, so that compressed pages do not tell it), from a page of this server. Docs:
-security.md, "The board".
+part in every page, so that compressed pages do not tell it), from a page of this server. See
+`docs/security.md#the-board`.
 """
 
 from __future__ import annotations

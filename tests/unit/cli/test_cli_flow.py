@@ -41,7 +41,7 @@ FATE = {
     "template": "download",
     "test": "min toy",
 }
-"""The commands of fate_client 1.11.3. Source: reference/flow-rest-api.md section 3."""
+"""The commands of fate_client 1.11.3. Source: docs/reference/rest.md#the-flow-command."""
 
 
 class Flow:

@@ -50,7 +50,7 @@ def rows_of(outputs: Any) -> pa.Table:
 
 
 def test_the_published_figures(tmp_path: Path) -> None:
-    """Source of the figures: reference/accuracy.md section 5."""
+    """Source of the figures: docs/reference/numerics.md#features."""
     federation = LocalFederation((GUEST, HOST))
     found = run(breast(), tmp_path, federation=federation)
     own, hosts = own_bins(found[GUEST]), host_bins(found[GUEST])

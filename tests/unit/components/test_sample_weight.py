@@ -132,7 +132,7 @@ def test_a_model_passes_rows_on_that_lack_what_it_needs(party: Party) -> None:
 
 
 def test_the_examples_classes_weigh_as_in_fate(party: Party) -> None:
-    """Source: reference/accuracy.md section 5."""
+    """Source: docs/reference/numerics.md#features."""
     y = np.loadtxt(EXAMPLE, delimiter=",", skiprows=1, usecols=1).astype(int)
     table = party.table({"id": [str(i) for i in range(len(y))], "y": y})
     model = party.run(SampleWeight, table, class_weight="balanced").model

@@ -23,7 +23,7 @@ def sign(
     path: str, body: bytes, *, now_ms: int, nonce: str = "n1", secret: str = "top secret",
     form: str = "", key_header: str = "APP-KEY", key: str = "app",
 ) -> dict[str, str]:  # fmt: skip
-    """Sign as reference/flow-rest-api.md section 1.4 says."""
+    """Sign as docs/reference/rest.md#client-signature says."""
     lines = [str(now_ms).encode(), nonce.encode(), key.encode(), path.encode(), body, form.encode()]
     mac = hmac.new(secret.encode(), b"\n".join(lines), hashlib.sha1).digest()
     return {
