@@ -13,9 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from figures import Figure, Machine, arguments, show
 from idle import memory
-from parties import Parties, chain, two_parties
-
-from fedflow.client.client import Client
+from parties import Client, Parties, chain, two_parties
 
 TASKS = 3
 CLIENTS = 16

@@ -42,6 +42,11 @@ def memory(parties: Parties) -> list[Figure]:
         Figure(what="server, PSS", unit="MiB", values=[m.pss for m in servers]),
         Figure(what="zygote, RSS", unit="MiB", values=[m.rss for m in zygotes]),
         Figure(what="zygote, PSS", unit="MiB", values=[m.pss for m in zygotes]),
+        Figure(
+            what="server and zygote, PSS",
+            unit="MiB",
+            values=[s.pss + z.pss for s, z in zip(servers, zygotes, strict=True)],
+        ),
     ]
 
 
