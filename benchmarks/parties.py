@@ -159,11 +159,11 @@ class Parties:
         """Return what the processes of both parties have used so far; call `settle` before."""
         servers = zygotes = executors = 0.0
         for party in self.all:
-            own, waited = _times(party.process.pid)
+            own, waited = cpu_times(party.process.pid)
             servers += own
             executors += waited
             for child in party.children():
-                own, waited = _times(child.pid)
+                own, waited = cpu_times(child.pid)
                 if "fedflow.worker.zygote" in _command(child) and child.ppid() == party.process.pid:
                     zygotes += own
                     executors += waited
@@ -288,7 +288,7 @@ def memory_of(pids: list[int]) -> Memory:
     return Memory(rss=rss / 1024, pss=pss / 1024, processes=alive)
 
 
-def _times(pid: int) -> tuple[float, float]:
+def cpu_times(pid: int) -> tuple[float, float]:
     """Return the CPU seconds of a process, and those of the children that it has waited for."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
