@@ -127,7 +127,7 @@ class NotSupportedYet(FedflowError):
     """{what} is not supported by this version of fedflow."""
 
     code, retcode, http = 1005, 100, 501
-    hint = "README.md, section 'What works', lists what this version can do."
+    hint = "docs/features.md lists what this version can do."
 
 
 class ClientError(FedflowError):
