@@ -85,11 +85,13 @@ def cells(text: str) -> Iterator[tuple[int, str]]:
 def sentences(text: str) -> Iterator[tuple[int, str]]:
     """Return the sentences of a page's prose and lists, each with the number of its block's line.
 
-    Inline code and the text of a link count as one word each, since they are read as a name.
+    Inline code counts as one word, since it is read as a name; of a link its text counts. Both may
+    begin a sentence.
     """
     for number, block in _blocks(text):
-        plain = _LINK.sub(lambda m: f" {m[1]} ", block)
-        plain = _CODE.sub(" code ", plain).replace("**", "")
+        plain = _CODE.sub("Code", block)
+        plain = _LINK.sub(lambda match: match[1][:1].upper() + match[1][1:], plain)
+        plain = plain.replace("**", "")
         start = 0
         for match in _END.finditer(plain):
             if not plain[: match.start()].endswith(_SHORT):
