@@ -94,7 +94,7 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
         plain = plain.replace("**", "")
         start = 0
         for match in _END.finditer(plain):
-            if not plain[: match.start()].endswith(_SHORT):
+            if plain[start : match.start()].split()[-1] not in _SHORT:
                 yield number, plain[start : match.start()].strip()
                 start = match.end()
         if plain[start:].strip():
