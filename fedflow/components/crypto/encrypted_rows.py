@@ -28,6 +28,7 @@ DECRYPTION_COST: Final = 70.0
 
 _PRODUCT_COST: Final = 0.12  #: of a product modulo n**2 with a key of 2048 bits, in `Workers`' unit
 _DIGIT_BITS: Final = 10  #: of an exponent, about what one product takes care of
+_SHORT: Final = 0.6  #: of a product's cost, if one factor is in short form
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,7 +62,7 @@ class IntegerRows:
     @property
     def products(self) -> float:
         """Return about how many products modulo n**2 a row costs."""
-        return 4 + self.columns * (1 + self.bits / _DIGIT_BITS)
+        return 4 + _SHORT * self.columns * (1 + self.bits / _DIGIT_BITS)
 
 
 def cost_of(key: PublicKey, products: float) -> float:
@@ -73,7 +74,7 @@ def blinding_products(key: PublicKey, *, to_owner: bool = False) -> float:
     """Return about how many products modulo n**2 a fresh blinding takes."""
     if key.blinding is Blinding.CONSERVATIVE:
         return 1.2 * key.bits
-    return key.bits / 4 + 42 if to_owner else key.bits / 16
+    return _SHORT * (key.bits / 4 + 42 if to_owner else key.bits / 16)
 
 
 # --- one ciphertext per row -----------------------------------------------------------------------

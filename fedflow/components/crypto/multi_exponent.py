@@ -1,12 +1,14 @@
-"""Products of powers: for each column x of an integer matrix, the product of c_i ** x_i modulo M.
+"""Products of powers: for each column x of an integer matrix, the product of c_i ** x_i mod n**2.
 
 Under an additively homomorphic scheme this is the encrypted inner product of the encrypted column
 c with x. Vertical models spend most of their time on it, so it is done for all columns at once:
 
 - Exponents are cut into signed digits of w bits, -2**(w-1) < d <= 2**(w-1). Negative digits use the
-  inverse of c_i; all inverses cost one modular inversion and three products per row.
+  inverse of c_i; all inverses cost one modular inversion and three products modulo n per row.
 - Per column and digit position, ciphertexts with the same |d| are multiplied into one bucket; the
   buckets are joined by running products: rows + 2**w products instead of rows * w.
+- What goes into buckets is in short form (`short_form.py`), which halves the cost of most products;
+  the lifts of a column are added up as integers.
 - w is chosen for the real data by counting products.
 
 Source: Pippenger 1976 (buckets); Montgomery 1987, section 10.3.1 (shared inversion).
@@ -15,12 +17,14 @@ Source: Pippenger 1976 (buckets); Montgomery 1987, section 10.3.1 (shared invers
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from operator import mul
 
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
+
+from fedflow.components.crypto.short_form import ShortFactors
 
 WINDOWS = range(2, 15)  #: digit widths, bits; a single bit leaves no room for a sign
 CELLS_PER_BLOCK = (
@@ -34,20 +38,20 @@ _ONE = mpz(1)
 def dot_columns(
     ciphertexts: Sequence[mpz],
     matrix: NDArray[np.int64],
-    modulus: mpz,
+    n: mpz,
     *,
     window: int | None = None,
 ) -> list[mpz]:
-    """Return for each column x of `matrix` the product of ciphertexts[i] ** x[i] modulo `modulus`.
+    """Return for each column x of `matrix` the product of ciphertexts[i] ** x[i] modulo n**2.
 
     Args:
-        ciphertexts: one per row, invertible modulo `modulus`.
+        ciphertexts: one per row, below n**2 and coprime to n.
         matrix: rows x columns, int64, every |x| < 2**62.
         window: digit width in bits, 2 to 14; None chooses the cheapest. The result does not
             depend on it.
 
     Raises: ValueError: the shapes or the window do not fit, or an exponent is too large.
-        ZeroDivisionError: a ciphertext is not invertible.
+        ZeroDivisionError: a ciphertext is not coprime to n.
     """
     rows, columns = matrix.shape
     if rows != len(ciphertexts):
@@ -58,15 +62,15 @@ def dot_columns(
     width = window or cheapest_window(matrix)
     if width not in WINDOWS:
         raise ValueError(f"digits cannot have {width} bits")
-    factors = [*ciphertexts, *_inverses(ciphertexts, modulus)]
+    factors = ShortFactors.of(ciphertexts, n)
     products: list[mpz] = []
     step = max(1, CELLS_PER_BLOCK // rows)
     for start in range(0, columns, step):
         block = np.ascontiguousarray(matrix[:, start : start + step].T)
         digits = signed_digits(block, width)
         products.extend(
-            _column(factors, [d[column] for d in digits], width, modulus)
-            for column in range(block.shape[0])
+            _column(factors, exponents, [d[column] for d in digits], width=width, n=n)
+            for column, exponents in enumerate(block)
         )
     return products
 
@@ -103,12 +107,16 @@ def cheapest_window(matrix: NDArray[np.int64]) -> int:
 
 
 def _products(window: int, longer: NDArray[np.int64], longest: NDArray[np.int64]) -> float:
-    """Return about how many products modulo M all columns need with digits of `window` bits."""
+    """Return the cost of all columns with digits of `window` bits, in products of a short factor.
+
+    A product of two numbers modulo n**2 costs two of these.
+    """
     total = 0.0
     for low in range(0, int(longest.max()) + 1, window):
         entries = longer[:, max(low, 1)] * (1.0 - 2.0**-window)
         buckets = np.where(entries > 0, 2.0 ** np.clip(longest - low, 0, window - 1), 0.0)
-        total += float(np.sum(entries + buckets))  # the first factor of a bucket costs nothing
+        # The first factor of a bucket costs nothing; joining costs two long products per bucket.
+        total += float(np.sum(entries + 3.0 * buckets))
     return total + float(longest.sum())
 
 
@@ -126,10 +134,16 @@ def signed_digits(block: NDArray[np.int64], width: int) -> list[NDArray[np.int64
 
 
 def _column(
-    factors: list[mpz], digits: Sequence[NDArray[np.int64]], width: int, modulus: mpz
+    factors: ShortFactors,
+    exponents: NDArray[np.int64],
+    digits: Sequence[NDArray[np.int64]],
+    *,
+    width: int,
+    n: mpz,
 ) -> mpz:
-    """Return one column's product; `factors` holds all ciphertexts, then all their inverses."""
-    rows = len(factors) // 2
+    """Return one column's product; `digits` are those of its `exponents`."""
+    modulus = n * n
+    rows = len(exponents)
     shift = 1 << width
     result = _ONE
     for digit in reversed(digits):
@@ -142,10 +156,30 @@ def _column(
         used[values < 0] += rows
         sizes = np.abs(values)
         joined = _join_buckets(
-            _fill_buckets(factors, used.tolist(), sizes.tolist(), modulus), modulus
+            _fill_buckets(factors.units, used.tolist(), sizes.tolist(), modulus), modulus
         )
         result = result * joined % modulus
-    return result
+    lift = _lift(factors, exponents, digits, width=width) % n
+    return result * (1 + n * lift) % modulus
+
+
+def _lift(
+    factors: ShortFactors,
+    exponents: NDArray[np.int64],
+    digits: Sequence[NDArray[np.int64]],
+    *,
+    width: int,
+) -> mpz:
+    """Return the sum of the lifts of all that a column's product has taken from `factors`.
+
+    With the digits above 0 making up a and those below 0 making up -b, x = a - b: a times the lift
+    k and b times -(k + t) are x k - b t.
+    """
+    negative = np.zeros(len(exponents), dtype=np.uint64)  # b can be above 2**63
+    for position, digit in enumerate(digits):
+        negative += np.maximum(-digit, 0).astype(np.uint64) << np.uint64(width * position)
+    lifts = sum(map(mul, exponents.tolist(), factors.lifts), start=mpz(0))
+    return lifts - sum(map(mul, negative.tolist(), factors.corrections), start=mpz(0))
 
 
 def _fill_buckets(factors: list[mpz], used: list[int], sizes: list[int], modulus: mpz) -> list[mpz]:
@@ -164,15 +198,3 @@ def _join_buckets(buckets: list[mpz], modulus: mpz) -> mpz:
             running = running * buckets[size] % modulus
         result = result * running % modulus
     return result
-
-
-def _inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:
-    """Return the inverses of all `numbers` with one inversion. Raises: ZeroDivisionError."""
-    prefixes = list(accumulate(numbers, lambda a, b: a * b % modulus))
-    inverse = gmpy2.invert(prefixes[-1], modulus)
-    inverses = [_ONE] * len(numbers)
-    for index in range(len(numbers) - 1, 0, -1):
-        inverses[index] = inverse * prefixes[index - 1] % modulus
-        inverse = inverse * numbers[index] % modulus
-    inverses[0] = inverse
-    return inverses

@@ -33,8 +33,9 @@ import functools
 import hashlib
 import secrets
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import repeat
 from typing import Final
 
 import gmpy2
@@ -104,23 +105,22 @@ class PublicKey:
 
         `to_owner` tells that the key owner will see them.
         """
-        n, modulus = self.n, self.modulus
-        for value, blinding in zip(values, self._blindings(to_owner=to_owner)):
-            yield (1 + n * value) * blinding % modulus
+        return self._encryption(to_owner=to_owner)(values)
 
     def prepare(self, *, to_owner: bool = False) -> None:
         """Build a table of blindings now, so that processes forked later share it."""
-        self._blindings(to_owner=to_owner)
+        self._encryption(to_owner=to_owner)
 
     def blind(self, ciphertexts: Iterable[mpz], *, to_owner: bool = False) -> Iterator[mpz]:
         """Yield each ciphertext with a new blinding, which hides how it was computed."""
-        modulus = self.modulus
-        for ciphertext, blinding in zip(ciphertexts, self._blindings(to_owner=to_owner)):
-            yield ciphertext * blinding % modulus
+        some, modulus = list(ciphertexts), self.modulus
+        zeros = self.encrypt(repeat(0, len(some)), to_owner=to_owner)
+        return (old * zero % modulus for old, zero in zip(some, zeros, strict=True))
 
-    def _blindings(self, *, to_owner: bool) -> Iterator[mpz]:
+    def _encryption(self, *, to_owner: bool) -> Callable[[Iterable[int]], Iterator[mpz]]:
+        """Return what makes fresh ciphertexts of plaintexts."""
         if self.blinding is Blinding.CONSERVATIVE:
-            return self._residues()
+            return self._encrypt_conservatively
         if to_owner:
             if self._to_owner is None:
                 self._to_owner = RandomPowers(
@@ -129,14 +129,15 @@ class PublicKey:
                     window=4,
                     extra_bases=_OWNER_EXTRA_BASES,
                 )
-            return self._to_owner.draw()
+            return self._to_owner.encrypt
         if self._to_peer is None:
             self._to_peer = RandomPowers(self, exponent_bits=(self.bits + 1) // 2, window=8)
-        return self._to_peer.draw()
+        return self._to_peer.encrypt
 
-    def _residues(self) -> Iterator[mpz]:
-        while True:
-            yield gmpy2.powmod(self.random_unit(), self.n, self.modulus)
+    def _encrypt_conservatively(self, values: Iterable[int]) -> Iterator[mpz]:
+        for value in values:
+            residue = gmpy2.powmod(self.random_unit(), self.n, self.modulus)
+            yield (1 + self.n * value) * residue % self.modulus
 
     def random_unit(self) -> mpz:
         """Return a uniform number below n that is coprime to n."""
@@ -169,7 +170,7 @@ class PublicKey:
 
         Raises: ValueError: the shapes do not fit, or some |x| reaches 2**62.
         """
-        return multi_exponent.dot_columns(ciphertexts, matrix, self.modulus)
+        return multi_exponent.dot_columns(ciphertexts, matrix, self.n)
 
     # --- packing ----------------------------------------------------------------------------------
 

@@ -1,63 +1,73 @@
-"""Random n-th residues for Paillier ciphertexts, from a table; why they are safe: `paillier.py`."""
+"""Random n-th residues for Paillier ciphertexts, from a table; why they are safe: `paillier.py`.
+
+The table is in short form (`short_form.py`): a residue is the product of units, one per digit, and
+the sum of their lifts goes into the plaintext's factor at no further cost.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import gmpy2
 from gmpy2 import mpz
 
+from fedflow.components.crypto.short_form import Short, powers
+
 if TYPE_CHECKING:
     from fedflow.components.crypto.paillier import PublicKey
 
 _ONE: Final = mpz(1)
+_TOGETHER: Final = 256  # numbers that are encrypted together
 
 
 class RandomPowers:
     """Random powers of an own random base h_s, from a table of all its digits' powers.
 
-    Each of the `extra_bases` independent random residues adds a digit of `window` bits.
+    A digit has `window` bits, at most 8. Each of the `extra_bases` independent random residues adds
+    a digit.
     """
 
     def __init__(
         self, key: PublicKey, *, exponent_bits: int, window: int, extra_bases: int = 0
     ) -> None:
-        x = key.random_unit()
-        base = gmpy2.powmod(-x * x % key.n, key.n, key.modulus)
-        self._modulus = key.modulus
+        self._n, self._modulus = key.n, key.modulus
         self._window = window
-        digits = (exponent_bits + 7) // 8 * 8 // window
-        self._bytes = (digits + extra_bases) * window // 8
-        self._rows = []
-        for _ in range(digits):
-            row = _powers(base, 1 << window, key.modulus)
-            self._rows.append(row)
-            base = row[-1] * base % key.modulus
+        self._digit_of_byte = bytes(byte % (1 << window) for byte in range(256))
+        self._units: list[list[mpz]] = []
+        self._lifts: list[list[mpz]] = []
+        x = key.random_unit()
+        base = self._residue(-x * x)
+        for _ in range(-(-exponent_bits // window)):
+            base = self._add(base).times(base, key.n)
         for _ in range(extra_bases):
-            residue = gmpy2.powmod(key.random_unit(), key.n, key.modulus)
-            self._rows.append(_powers(residue, 1 << window, key.modulus))
+            self._add(self._residue(key.random_unit()))
 
-    def draw(self) -> Iterator[mpz]:
-        """Yield independent random powers, without end."""
-        modulus, rows = self._modulus, self._rows
-        while True:
-            result = _ONE
-            for row, digit in zip(rows, self._digits(), strict=True):
-                result = result * row[digit] % modulus
-            yield result
+    def encrypt(self, values: Iterable[int]) -> Iterator[mpz]:
+        """Yield 1 + n * value, which is a plaintext's factor, times a random power, for each."""
+        rest = iter(values)
+        while some := list(islice(rest, _TOGETHER)):
+            yield from self._encrypt(some)
 
-    def _digits(self) -> Sequence[int]:
-        exponent = secrets.token_bytes(self._bytes)
-        if self._window == 8:
-            return exponent
-        return [digit for byte in exponent for digit in (byte & 15, byte >> 4)]
+    def _encrypt(self, values: list[int]) -> list[mpz]:
+        """Encrypt some values together, digit by digit: a digit's row stays in the cache."""
+        modulus, count = self._modulus, len(values)
+        products, lifts = [_ONE] * count, values
+        for row, more in zip(self._units, self._lifts, strict=True):
+            digits = secrets.token_bytes(count).translate(self._digit_of_byte)
+            products = [p * row[d] % modulus for p, d in zip(products, digits, strict=True)]
+            lifts = [k + more[d] for k, d in zip(lifts, digits, strict=True)]
+        factors = (1 + self._n * lift for lift in lifts)
+        return [f * p % modulus for f, p in zip(factors, products, strict=True)]
 
+    def _residue(self, unit: mpz) -> Short:
+        return Short.of(gmpy2.powmod(unit, self._n, self._modulus), self._n)
 
-def _powers(base: mpz, count: int, modulus: mpz) -> list[mpz]:
-    """Return base**0 to base**(count - 1)."""
-    powers = [_ONE]
-    for _ in range(count - 1):
-        powers.append(powers[-1] * base % modulus)
-    return powers
+    def _add(self, base: Short) -> Short:
+        """Enter the powers of `base` for all values of a digit and return the last one."""
+        row = powers(base, 1 << self._window, self._n)
+        self._units.append([power.unit for power in row])
+        self._lifts.append([power.lift for power in row])
+        return row[-1]

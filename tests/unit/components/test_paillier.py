@@ -16,6 +16,7 @@ from fedflow.base.errors import CodecError, NotEncodable
 from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.multi_exponent import cheapest_window, dot_columns
 from fedflow.components.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
+from fedflow.components.crypto.short_form import Short, ShortFactors
 
 P, Q = 1_000_003, 1_000_039  # both 3 modulo 4, gcd(P - 1, Q - 1) = 6
 KEY = PrivateKey.generate(512)  # short: for arithmetic, not for secrets
@@ -101,6 +102,46 @@ def test_an_owner_sees_no_coset_of_what_was_blinded(monkeypatch: pytest.MonkeyPa
     assert all(characters.count(c) > 50 for c in set(characters))
 
 
+@pytest.mark.parametrize("to_owner", [False, True])
+def test_no_blinding_is_used_twice(to_owner: bool) -> None:
+    zeros = list(PUBLIC.encrypt([0] * 600, to_owner=to_owner))  # more than are drawn together
+    assert len(set(zeros)) == 600
+    assert KEY.decrypt(zeros) == [0] * 600
+
+
+numbers_coprime_to_n = st.integers(1, int(PUBLIC.modulus) - 1).filter(
+    lambda c: math.gcd(c, int(PUBLIC.n)) == 1
+)
+
+
+@settings(deadline=None)
+@given(st.lists(numbers_coprime_to_n, min_size=2, max_size=2))
+def test_a_product_in_short_form_is_the_product(numbers: list[int]) -> None:
+    n = PUBLIC.n
+    left, right = (Short.of(mpz(number), n) for number in numbers)
+    found = left.times(right, n)
+    assert max(found.unit, found.lift, found.unit_inverse) < n
+    assert found.unit * found.unit_inverse % n == 1
+    assert found.unit * (1 + found.lift * n) % n**2 == numbers[0] * numbers[1] % n**2
+
+
+@settings(deadline=None)
+@given(st.lists(numbers_coprime_to_n, max_size=4))
+def test_numbers_and_their_inverses_have_a_short_form(numbers: list[int]) -> None:
+    n = PUBLIC.n
+    factors = ShortFactors.of([mpz(number) for number in numbers], n)
+    lifts = [*factors.lifts, *(-k - t for k, t in zip(factors.lifts, factors.corrections))]
+    found = [u * (1 + k * n) % n**2 for u, k in zip(factors.units, lifts, strict=True)]
+    assert found == [*numbers, *(pow(number, -1, int(n**2)) for number in numbers)]
+
+
+def test_a_number_that_shares_a_factor_with_n_has_no_short_form() -> None:
+    with pytest.raises(ZeroDivisionError):
+        Short.of(KEY._p * 5, PUBLIC.n)
+    with pytest.raises(ZeroDivisionError):
+        ShortFactors.of([mpz(2), KEY._p * 5], PUBLIC.n)
+
+
 matrices = st.integers(1, 12).flatmap(
     lambda rows: st.tuples(
         st.lists(st.integers(-(2**60), 2**60), min_size=rows, max_size=rows),
@@ -124,7 +165,7 @@ def test_dot_columns_equal_integer_dot_products(
 ) -> None:
     values, columns = case
     matrix = np.array(columns, dtype=np.int64).T
-    found = dot_columns(encrypted(values), matrix, PUBLIC.modulus, window=window)
+    found = dot_columns(encrypted(values), matrix, PUBLIC.n, window=window)
     expected = [sum(v * x for v, x in zip(values, column, strict=True)) for column in columns]
     assert KEY.decrypt(found) == expected
 
@@ -150,7 +191,7 @@ def test_dot_columns_of_edge_shapes() -> None:
     with pytest.raises(ValueError, match="3 rows"):
         PUBLIC.dot_columns(two, np.zeros((3, 1), dtype=np.int64))
     with pytest.raises(ValueError, match="digits"):
-        dot_columns(two, ones, PUBLIC.modulus, window=1)
+        dot_columns(two, ones, PUBLIC.n, window=1)
     with pytest.raises(ValueError, match="2\\*\\*62"):
         PUBLIC.dot_columns(two, np.array([[2**62], [0]], dtype=np.int64))
 
@@ -299,7 +340,7 @@ def test_a_key_is_sent_without_its_tables_and_kept_by_who_gets_it(blinding: Blin
     assert pickle.loads(sent) is got  # so its tables are built once
     assert KEY.decrypt(got.encrypt([5, -5])) == [5, -5]
     if blinding is Blinding.TABLE:
-        assert got._to_peer._rows != key._to_peer._rows  # it draws bases of its own
+        assert got._to_peer._units != key._to_peer._units  # it draws bases of its own
 
 
 def test_rows_of_a_message_are_checked_where_they_are_read() -> None:
