@@ -143,21 +143,19 @@ def column_sums(
     Args:
         payload: one ciphertext per row.
         more: one more column.
-        kept: which rows of the matrix count; None = all. The others are taken for zeros.
+        kept: which rows count; None = all. The others' ciphertexts are not read.
         with_total: the sum of all plaintexts follows as last entry.
 
     Not blinded. Raises: CodecError: the message is not one valid ciphertext per row.
     """
-    inputs: list[Rows] = [key.rows_of(payload, count=len(matrix.rows)), matrix.rows]
-    inputs += [column for column in (more, kept) if column is not None]
+    ciphertexts = key.rows_of(payload, count=len(matrix.rows))
+    if kept is not None:
+        ciphertexts, matrix = ciphertexts[kept], matrix.select(np.flatnonzero(kept))
+        more = None if more is None else more[kept]
+    inputs: list[Rows] = [ciphertexts, matrix.rows]
+    inputs += [] if more is None else [more]
     count = matrix.columns + (more is not None) + with_total
-    work = partial(
-        sums_of_block,
-        key,
-        has_more=more is not None,
-        has_kept=kept is not None,
-        with_total=with_total,
-    )
+    work = partial(sums_of_block, key, with_total=with_total)
     found = workers.fold_rows(
         work, inputs, most=count * key.width, cost=cost_of(key, matrix.products + with_total)
     )
@@ -168,21 +166,16 @@ def sums_of_block(
     key: PublicKey,
     rows: Bytes,
     matrix: Ints,
-    *rest: NDArray[np.generic],
-    has_more: bool = False,
-    has_kept: bool = False,
+    more: Ints | None = None,
+    *,
     with_total: bool = False,
 ) -> bytes:
     """Return the sums of a block of rows as `column_sums` wants them, `key.width` bytes each."""
-    others = list(rest)
-    more = others.pop(0) if has_more else None
-    kept = others.pop(0) if has_kept else None
 
     def block(part: slice) -> Ints:
-        chosen = matrix[part] if more is None else np.column_stack((matrix[part], more[part]))
-        return chosen if kept is None else np.where(kept[part, None], chosen, 0)
+        return matrix[part] if more is None else np.column_stack((matrix[part], more[part]))
 
-    count = matrix.shape[1] + has_more + with_total
+    count = matrix.shape[1] + (more is not None) + with_total
     sums = [mpz(1)] * count
     for part in parts_of(len(rows)):
         ciphertexts = key.read_rows(rows[part])

@@ -9,7 +9,7 @@ turns real numbers into integers.
 results keep a blinding that their inputs determine, so whatever leaves a party and depends on its
 data must go through `blind`. How the blinding is drawn:
 
-- `Blinding.CONSERVATIVE`: r**n for a uniform unit r. No further assumption, 14 times slower.
+- `Blinding.CONSERVATIVE`: r**n for a uniform unit r. No further assumption, 20 times slower.
 - `Blinding.TABLE` (default): h_s**e with h = -x**2 for an own random unit x, h_s = h**n, and e of
   half the key's length (Damgard, Jurik, Nielsen 2010). That half-length exponents do not help an
   attacker who cannot factor n is argued by Goldreich and Rosen 2003. Each process draws its own x:

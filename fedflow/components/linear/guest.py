@@ -139,10 +139,12 @@ class GuestTrainer(ABC):
             sums.insert(len(self.rows.data.columns), self.scaled_up(total))
         return sums
 
-    def sums_by(self, payload: object, column: Ints) -> mpz:
-        """Return the encrypted inner product of a message with one column."""
+    def sums_by(
+        self, payload: object, column: Ints, *, kept: NDArray[np.bool_] | None = None
+    ) -> mpz:
+        """Return the encrypted inner product of a message with one column; `kept` as above."""
         matrix = IntegerRows.of(column[:, None])
-        (total,) = column_sums(self.ctx.workers, self.key, payload, matrix)
+        (total,) = column_sums(self.ctx.workers, self.key, payload, matrix, kept=kept)
         return total
 
     def scaled_up(self, ciphertext: mpz) -> mpz:

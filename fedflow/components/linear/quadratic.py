@@ -4,7 +4,9 @@ Each party has a share of a row's residual: slope * z_h at a host, slope * z_g -
 guest. With one host, no sample weights and no decoys the *asynchronous* variant runs: guest and
 host encrypt at the same time, and each multiplies the other's encrypted part with its features; the
 own part is added in clear. Else the *central* variant: the guest adds up the hosts' encrypted parts
-and sends the encrypted residuals, blinded anew.
+and sends the encrypted residuals, blinded anew. What blinds them are encrypted zeros that the guest
+makes while the hosts encrypt: each is multiplied into one residual of one batch and nowhere else. A
+decoy's residual is such a zero by itself, which without the private key looks like any other.
 
 The loss is `loss_scale` / rows * sum(d**2 + loss_constant + norms / loss_scale), where d**2 is the
 guest's part squared, twice the product, and the host's part squared.
@@ -14,13 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from itertools import repeat
+from typing import Any, Final
 
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import encrypt_integers, encrypted
+from fedflow.components.crypto.encrypted_rows import (
+    IntegerRows,
+    column_sums,
+    encrypt_integers,
+    encrypted,
+)
 from fedflow.components.crypto.fixed_point import check_range
 from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.linear.arithmetic import (
@@ -40,6 +48,8 @@ from fedflow.components.linear.share import WeightShare
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context
 from fedflow.sdk.workers import Rows
+
+MOST_ZEROS: Final = 1 << 16  #: that are made ahead, which takes as much memory as the message
 
 
 class QuadraticGuest(GuestTrainer):
@@ -78,9 +88,10 @@ class QuadraticGuest(GuestTrainer):
         features = self.rows.data.features[rows]
         own_share = self.family.slope * along.scores(features)
         encoded = encode_share(own_share, fixed=self.scales.fixed)
+        zeros = self._zeros(len(encoded))
         forwards = wait_for_all(self.ctx, "host_sqn_forwards", self.hosts, tag=tag)
         batch = Batch(rows=rows, real=None)
-        changes = self._residuals(forwards, encoded, batch)
+        changes = self._residuals(forwards, encoded, batch, zeros=zeros)
         self.fed.send("forward_hess", changes, to=self.hosts, tag=tag)
         sums = self.sums_by_features(changes, rows)
         own = along.sums(features, None, rows=len(features))
@@ -96,21 +107,37 @@ class QuadraticGuest(GuestTrainer):
         return [*sums, self.key.add(cross, self._host_loss(batch, tag=tag))]
 
     def _central_sums(self, encoded: Ints, own: Floats, batch: Batch, *, tag: str) -> list[mpz]:
+        zeros = self._zeros(len(encoded))
         forwards = wait_for_all(self.ctx, "host_forward_dict", self.hosts, tag=tag)
-        residuals = self._residuals(forwards, encoded, batch)
+        residuals = self._residuals(forwards, encoded, batch, zeros=zeros)
         self.fed.send("fore_gradient", residuals, to=self.hosts, tag=tag)
         sums = self.sums_by_features(residuals, batch.rows, kept=batch.real)
         if self.info.with_loss:
             column = encode_loss_column(own, fixed=self.scales.fixed)
-            cross = self.sums_by(forwards[0], column)
+            cross = self.sums_by(forwards[0], column, kept=batch.real)
             loss = self.key.add(cross, self._host_loss(batch, tag=tag))
             sums.append(self.scaled_up(loss) if self.info.weighted else loss)
         return sums
 
-    def _residuals(self, forwards: Sequence[object], encoded: Ints, batch: Batch) -> bytes:
-        """Return the message of every row's encrypted, blinded residual; zero for a decoy."""
-        key, products = self.key, 4.0 * len(forwards)
-        inputs: list[Rows] = [key.rows_of(forward, count=len(encoded)) for forward in forwards]
+    def _zeros(self, rows: int) -> object:
+        """Return the message of zeros that will blind `rows` rows, made while the hosts encrypt.
+
+        A batch of many rows needs the memory for other things: None.
+        """
+        if rows > MOST_ZEROS:
+            return None
+        return encrypt_integers(self.ctx.workers, self.key, np.zeros(rows, dtype=np.int64))
+
+    def _residuals(
+        self, forwards: Sequence[object], encoded: Ints, batch: Batch, *, zeros: object
+    ) -> bytes:
+        """Return the message of every row's encrypted, blinded residual; zero for a decoy.
+
+        `zeros` are of `_zeros` and of no other message.
+        """
+        key, products = self.key, 2.0 + 2.0 * len(forwards)
+        parts = [*forwards] if zeros is None else [zeros, *forwards]
+        inputs: list[Rows] = [key.rows_of(part, count=len(encoded)) for part in parts]
         inputs.append(encoded)
         if self._weights is not None:
             products += 1.5 * (self.info.precision + WEIGHT_BITS)
@@ -121,8 +148,8 @@ class QuadraticGuest(GuestTrainer):
             _residuals_of_block,
             key,
             hosts=len(forwards),
+            has_zeros=zeros is not None,
             weighted=self._weights is not None,
-            masked=batch.real is not None,
         )
         return encrypted(self.ctx.workers, key, work, inputs, products=products)
 
@@ -132,7 +159,12 @@ class QuadraticGuest(GuestTrainer):
         payload = wait_for(self.ctx, "loss_intermediate", host, tag=tag)
         if batch.real is None:
             return self.key.from_bytes(payload, count=1)[0]
-        return self.sums_by(payload, np.append(batch.real, True).astype(np.int64))
+        kept = np.append(batch.real, True)
+        nothing = IntegerRows.of(np.empty((len(kept), 0), dtype=np.int64))
+        (total,) = column_sums(
+            self.ctx.workers, self.key, payload, nothing, kept=kept, with_total=True
+        )
+        return total
 
     def _own_loss(self, own_share: Floats, rows: int) -> float:
         """Return the batch's summed loss as far as the guest knows it alone; 0 shares of decoys."""
@@ -193,18 +225,29 @@ class QuadraticHost(HostTrainer):
 
 
 def _residuals_of_block(
-    key: PublicKey, *rows: NDArray[Any], hosts: int, weighted: bool, masked: bool
+    key: PublicKey, *rows: NDArray[Any], hosts: int, has_zeros: bool, weighted: bool
 ) -> bytes:
-    """Return the blinded residuals of rows: hosts' ciphertexts, own shares, [weights], [real]."""
-    parts = [key.read_rows(part) for part in rows[:hosts]]
-    more = [part.tolist() for part in rows[hosts:]]
-    sums = [key.total(row) for row in zip(*parts, strict=True)]
-    sums = [key.add_plain(total, own) for total, own in zip(sums, more.pop(0), strict=True)]
-    if weighted:
-        sums = [key.multiply_plain(s, w) for s, w in zip(sums, more.pop(0), strict=True)]
-    if masked:
-        sums = [total if real else mpz(1) for total, real in zip(sums, more.pop(0), strict=True)]
-    return key.body(key.blind(sums))
+    """Return the blinded residuals of rows.
+
+    The rows are [encrypted zeros], hosts' ciphertexts, own shares, [weights], [real]. A zero is a
+    blinding that the row has for itself alone: times what the row sums up to it is the residual, by
+    itself a decoy's.
+    """
+    count = has_zeros + hosts
+    parts = [key.read_rows(part) for part in rows[:count]]
+    own, *more = [part.tolist() for part in rows[count:]]
+    zeros = parts.pop(0) if has_zeros else [*key.encrypt([0] * len(own))]
+    weights = more.pop(0) if weighted else repeat(None)
+    real = more.pop(0) if more else repeat(True)
+    residuals = []
+    for zero, row, share, weight, is_real in zip(
+        zeros, zip(*parts, strict=True), own, weights, real
+    ):
+        total = key.add_plain(key.total(row), share)
+        if weight is not None:
+            total = key.multiply_plain(total, weight)
+        residuals.append(key.add(total, zero) if is_real else zero)
+    return key.body(residuals)
 
 
 def _squares_of_block(key: PublicKey, values: Ints) -> bytes:

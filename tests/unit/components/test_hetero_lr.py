@@ -22,6 +22,7 @@ from fedflow.base.errors import (
     FedflowError,
     PeerFailed,
 )
+from fedflow.components.linear import quadratic
 from fedflow.components.linear.params import HeteroLRParams
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Model, check_params
@@ -156,13 +157,34 @@ def test_sample_weights_equal_the_oracle(hosts: int, tmp_path: Path) -> None:
         assert_equals_oracle(results, expected)
 
 
-def test_hidden_batches_equal_the_oracle(tmp_path: Path) -> None:
-    data = small()
-    federation = LocalFederation((GUEST, HOST, ARBITER))
+class Sent(LocalFederation):
+    """Keeps the ciphertexts of every row that was sent."""
+
+    def __init__(self) -> None:
+        super().__init__((GUEST, HOST, ARBITER))
+        self.rows: list[bytes] = []
+
+    def _put(self, key: Any, value: Any, size: int) -> None:
+        super()._put(key, value, size)
+        if key.name in ("host_forward_dict", "fore_gradient", "loss_intermediate"):
+            width = 2 * 1024 // 8
+            body = value[len(value) % width :]  # without the header
+            self.rows += [body[i : i + width] for i in range(0, len(body), width)]
+
+
+@pytest.mark.parametrize("ahead", [0, 1000])
+def test_hidden_batches_equal_the_oracle(
+    ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quadratic, "MOST_ZEROS", ahead)
+    data, federation = small(), Sent()
     results = run(data, tmp_path, batch_size=12, masked_rate=1.0, federation=federation)
     settings = OracleSettings(iterations=3, batch_size=12)
     assert_equals_oracle(results, train_in_clear(data.features, data.labels, settings))
     assert federation.unread() == []
+    batches = 3 * math.ceil(40 / 12)
+    assert len(federation.rows) == batches * (24 + 24 + 25)
+    assert len(set(federation.rows)) == len(federation.rows)  # also those of decoys
 
 
 def test_fates_defaults_run_with_mini_batches(tmp_path: Path) -> None:
