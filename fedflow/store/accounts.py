@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedflow.domain.accounts import Account, AccountRole, AccountSession
 from fedflow.store.session import Found, Session
-from fedflow.store.tables import AccountRow, AccountSessionRow
+from fedflow.store.tables import ACCOUNT, ACCOUNT_SESSION
 
 _ACCOUNT = "SELECT f_name, f_role, f_password, f_create_time, f_update_time FROM t_account"
 _SESSION = "SELECT f_digest, f_name, f_address, f_create_time, f_seen_time FROM t_account_session"
@@ -20,7 +20,7 @@ class SqlAccounts:
 
     def add(self, account: Account) -> bool:
         return self._session.insert(
-            AccountRow,
+            ACCOUNT,
             {
                 "f_name": account.name,
                 "f_role": account.role.value,
@@ -51,7 +51,7 @@ class SqlAccounts:
 
     def put_session(self, session: AccountSession) -> None:
         self._session.replace(
-            AccountSessionRow,
+            ACCOUNT_SESSION,
             {
                 "f_digest": session.digest,
                 "f_name": session.name,

@@ -14,7 +14,7 @@ from fedflow.domain.administration import (
 )
 from fedflow.store.codec import from_json, to_json
 from fedflow.store.session import Found, Session
-from fedflow.store.tables import PermissionRow, ServerRow, ServiceRow, SiteKeyRow
+from fedflow.store.tables import PERMISSION, SERVER, SERVICE, SITE_KEY
 
 _PUBLIC: Final = "public"
 _ONE_GRANT: Final = (
@@ -34,7 +34,7 @@ class SqlPermissions:
 
     def add(self, grants: Sequence[Grant], *, now_ms: int) -> None:
         self._session.insert_many(
-            PermissionRow,
+            PERMISSION,
             (
                 {
                     "f_party_id": g.party_id,
@@ -83,7 +83,7 @@ class SqlSiteKeys:
 
     def put(self, key: SiteKey) -> None:
         self._session.replace(
-            SiteKeyRow,
+            SITE_KEY,
             {
                 "f_party_id": key.party_id,
                 "f_key_name": _PUBLIC,
@@ -115,7 +115,7 @@ class SqlRegistry:
 
     def put_server(self, server: RegisteredServer, *, now_ms: int) -> None:
         self._session.replace(
-            ServerRow,
+            SERVER,
             {
                 "f_server_name": server.name,
                 "f_host": server.host,
@@ -137,7 +137,7 @@ class SqlRegistry:
 
     def put_service(self, service: RegisteredService, *, now_ms: int) -> None:
         self._session.replace(
-            ServiceRow,
+            SERVICE,
             {
                 "f_server_name": service.server,
                 "f_service_name": service.name,

@@ -11,7 +11,7 @@ from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.store.codec import from_json, to_json
 from fedflow.store.session import Session, Value
-from fedflow.store.tables import CacheRow
+from fedflow.store.tables import CACHE
 
 _COLUMNS: Final = (
     "f_cache_key, f_job_id, f_component_name, f_task_version, f_role, f_party_id, f_cache_name, "
@@ -45,7 +45,7 @@ class SqlCaches:
             "f_same_as": cache.same_as,
             "f_create_time": cache.created_ms,
         }
-        self._session.replace(CacheRow, row)
+        self._session.replace(CACHE, row)
 
     def find(self, which: CacheFilter) -> list[StoredCache]:
         where, values = _conditions(which)

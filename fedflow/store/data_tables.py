@@ -11,16 +11,14 @@ from fedflow.domain.table_lists import TableFilter, TableOrder
 from fedflow.domain.table_names import REPLACED
 from fedflow.store.codec import from_json, to_json
 from fedflow.store.session import Found, Session, Value, one_of
-from fedflow.store.tables import ConnectorRow, TableRow
+from fedflow.store.tables import CONNECTOR, TABLE
 
-_FIELDS: Final = (
-    TableRow.f_namespace, TableRow.f_name, TableRow.f_address, TableRow.f_schema, TableRow.f_count,
-    TableRow.f_partitions, TableRow.f_origin, TableRow.f_create_time, TableRow.f_part_of_data,
-    TableRow.f_id_delimiter, TableRow.f_have_head, TableRow.f_extend_sid, TableRow.f_engine,
-    TableRow.f_source, TableRow.f_disable, TableRow.f_extra, TableRow.f_storage,
+_NAMES: Final = (
+    "f_namespace", "f_name", "f_address", "f_schema", "f_count", "f_partitions", "f_origin",
+    "f_create_time", "f_part_of_data", "f_id_delimiter", "f_have_head", "f_extend_sid", "f_engine",
+    "f_source", "f_disable", "f_extra", "f_storage",
 )  # fmt: skip
-_SELECT: Final = f"SELECT {', '.join(f.column_name for f in _FIELDS)} FROM t_storage_table_meta"  # noqa: S608
-_NAMES: Final = [str(f.column_name) for f in _FIELDS]
+_SELECT: Final = f"SELECT {', '.join(_NAMES)} FROM t_storage_table_meta"  # noqa: S608
 _PREVIEW: Final = _NAMES.index("f_part_of_data")  #: lists go without it: it is long
 _SELECT_BRIEF: Final = f"SELECT {', '.join(_NAMES[:_PREVIEW] + _NAMES[_PREVIEW + 1 :])}"
 _ORDERS: Final[Mapping[TableOrder, str]] = {
@@ -40,7 +38,7 @@ class SqlTables:
         self._session = session
 
     def put(self, record: TableRecord) -> None:
-        if not self._session.insert(TableRow, _row(record)):
+        if not self._session.insert(TABLE, _row(record)):
             raise TableExists(namespace=record.namespace, name=record.name)
 
     def get(self, namespace: str, name: str) -> TableRecord | None:
@@ -137,7 +135,7 @@ class SqlConnectors:
             "f_connector_info": to_json(connector.info),
             "f_create_time": connector.created_ms,
         }
-        self._session.replace(ConnectorRow, row)
+        self._session.replace(CONNECTOR, row)
 
     def get(self, name: str) -> Connector | None:
         found = self._session.row(

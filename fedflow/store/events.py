@@ -12,7 +12,7 @@ from fedflow.domain.site import Site
 from fedflow.store.codec import reason_from_text, reason_to_text, site_of
 from fedflow.store.recording import Recent
 from fedflow.store.session import Found, Session, Value, one_of
-from fedflow.store.tables import JobEventRow
+from fedflow.store.tables import JOB_EVENT
 
 _SUBJECTS: Final = {s.value: s for s in Subject}
 _SELECT: Final = (
@@ -61,7 +61,7 @@ def write_events(session: Session, recent: Recent) -> list[Event]:
     if not session.events:
         return []
     events = recent.news(session.events)
-    session.insert_many(JobEventRow, [_row(e) for e in events])
+    session.insert_many(JOB_EVENT, [_row(e) for e in events])
     for job_id in recent.long(events):
         _trim(session, job_id)
     return events

@@ -7,7 +7,7 @@ from typing import Final
 
 from fedflow.domain.servers import Instance, InstanceState
 from fedflow.store.session import Session, Value
-from fedflow.store.tables import InstanceRow
+from fedflow.store.tables import INSTANCE
 
 _COLUMNS: Final = (
     "f_host, f_http_address, f_grpc_address, f_version, f_shared_mark, f_secret, f_state, "
@@ -40,7 +40,7 @@ class SqlInstances:
             names = (name.strip() for name in _COLUMNS.split(","))
             row = dict(zip(names, values, strict=True))
             self._session.insert(
-                InstanceRow,
+                INSTANCE,
                 {"f_instance_id": instance.instance_id, "f_beat_time": now_ms, **row},
             )
         return now_ms

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fedflow.store.session import Session, one_of
-from fedflow.store.tables import JobTagRow
+from fedflow.store.tables import JOB_TAG
 
 
 class SqlJobTags:
@@ -19,7 +19,7 @@ class SqlJobTags:
 
     def add(self, job_id: str, name: str, *, now_ms: int) -> bool:
         return self._session.insert(
-            JobTagRow, {"f_job_id": job_id, "f_name": name, "f_create_time": now_ms}
+            JOB_TAG, {"f_job_id": job_id, "f_name": name, "f_create_time": now_ms}
         )
 
     def remove(self, job_id: str, name: str) -> bool:

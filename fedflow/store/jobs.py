@@ -36,7 +36,7 @@ from fedflow.store.codec import (
 )
 from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.session import Found, Session, Value, one_of
-from fedflow.store.tables import EngineRow, JobRow
+from fedflow.store.tables import ENGINE, JOB
 
 _ENGINE_TYPE: Final = "computing"
 _ANY: Final = 2**60  #: whoever needs none of a thing may go however little is left
@@ -74,7 +74,7 @@ class SqlJobs:
         self._session = session
 
     def add(self, record: JobRecord) -> None:
-        if self._session.insert(JobRow, _row(record)):
+        if self._session.insert(JOB, _row(record)):
             self._session.tell(recording.job_added(record))
 
     def get(self, key: JobKey) -> JobRecord | None:
@@ -331,7 +331,7 @@ class SqlEngines:
         )
         if not known:
             self._session.insert(
-                EngineRow,
+                ENGINE,
                 {
                     "f_engine_name": name,
                     "f_engine_type": _ENGINE_TYPE,

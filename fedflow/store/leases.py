@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedflow.domain.records import Lease
 from fedflow.store.session import Session, Value
-from fedflow.store.tables import LeaseRow
+from fedflow.store.tables import LEASE
 
 
 class SqlLeases:
@@ -35,7 +35,7 @@ class SqlLeases:
             ):
                 return None
         row: dict[str, Value] = {"f_name": name, "f_owner": owner, "f_expire_time": expires_ms}
-        return self.get(name) if self._session.insert(LeaseRow, row) else None
+        return self.get(name) if self._session.insert(LEASE, row) else None
 
     def get(self, name: str) -> Lease | None:
         found = self._session.row(

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors import SchemaTooNew
-from fedflow.store.migrations.steps import STEPS, Step
-from fedflow.store.schema import TIME, Schema, text
+from fedflow.store.schema import Schema
+from fedflow.store.tables import SCHEMA_VERSION, TABLES
 
 logger = logging.getLogger(__name__)
 
-_TABLE = "t_schema_version"
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One change of the schema; the schema's version is the number of the last step done.
+
+    `up` may be run on a database that has the change already: a new one has all of it from the
+    first step on.
+    """
+
+    number: int
+    name: str
+    up: Callable[[Schema], None]
+
+
+def _all_tables(schema: Schema) -> None:
+    for table in TABLES:
+        schema.table(table)
+
+
+#: a released schema changes by a further step only, beside the change of the declaration
+STEPS: Final[tuple[Step, ...]] = (Step(number=1, name="tables", up=_all_tables),)
 
 
 def migrate(schema: Schema, clock: Clock, *, steps: Sequence[Step] = STEPS) -> int:
@@ -27,8 +49,7 @@ def migrate(schema: Schema, clock: Clock, *, steps: Sequence[Step] = STEPS) -> i
         found = _version(schema)
         if found > newest:
             raise SchemaTooNew(found=found, known=newest)
-        columns = {"f_version": "INTEGER NOT NULL", "f_name": text(100), "f_apply_time": TIME}
-        schema.table(_TABLE, columns, key=("f_version",))
+        schema.table(SCHEMA_VERSION)
         for step in steps:
             if step.number > found:
                 step.up(schema)
@@ -43,6 +64,6 @@ def migrate(schema: Schema, clock: Clock, *, steps: Sequence[Step] = STEPS) -> i
 
 def _version(schema: Schema) -> int:
     """Return the number of the last step done, 0 for an empty database."""
-    if not schema.columns(_TABLE):
+    if not schema.columns(SCHEMA_VERSION.name):
         return 0
     return int(schema.run("SELECT COALESCE(MAX(f_version), 0) FROM t_schema_version", ())[0][0])

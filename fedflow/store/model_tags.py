@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fedflow.domain.models import ModelTag
 from fedflow.store.session import Session, Value
-from fedflow.store.tables import ModelTagRow, TagRow
+from fedflow.store.tables import MODEL_TAG, TAG
 
 _TAG: Final = (
     "SELECT f_name, f_desc, (SELECT COUNT(*) FROM t_model_tag WHERE f_t_id = t_tags.f_id) "
@@ -25,7 +25,7 @@ class SqlModelTags:
 
     def create(self, name: str, description: str, *, now_ms: int) -> bool:
         row: dict[str, Value] = {"f_name": name, "f_desc": description, "f_create_time": now_ms}
-        return self._session.insert(TagRow, {**row, "f_update_time": now_ms})
+        return self._session.insert(TAG, {**row, "f_update_time": now_ms})
 
     def get(self, name: str) -> ModelTag | None:
         found = self._session.row(f"{_TAG} WHERE f_name = ?", (name,))
@@ -62,7 +62,7 @@ class SqlModelTags:
         if number is None:
             return False
         row: dict[str, Value] = {"f_m_id": model_version, "f_t_id": number, "f_create_time": now_ms}
-        return self._session.insert(ModelTagRow, row)
+        return self._session.insert(MODEL_TAG, row)
 
     def detach(self, name: str, model_version: str) -> bool:
         number = self._id(name)

@@ -17,7 +17,7 @@ from fedflow.domain.models import (
 )
 from fedflow.store.codec import from_json, site_of, to_json
 from fedflow.store.session import Session, Value, one_of
-from fedflow.store.tables import ModelCheckpointRow, ModelComponentRow, ModelVersionRow
+from fedflow.store.tables import MODEL_CHECKPOINT, MODEL_COMPONENT, MODEL_VERSION
 
 _IS: Final = "f_role = ? AND f_party_id = ? AND f_model_id = ? AND f_model_version = ?"
 _PARTS: Final = (
@@ -52,7 +52,7 @@ class SqlModels:
         )
         if known is not None:
             version = replace(version, created_ms=known[0])
-        self._session.replace(ModelVersionRow, _version_row(version))
+        self._session.replace(MODEL_VERSION, _version_row(version))
 
     def get(self, key: ModelKey) -> ModelVersion | None:
         found = self._session.row(
@@ -110,7 +110,7 @@ class SqlModels:
             "f_run_parameters": to_json(component.run_parameters),
             "f_create_time": component.created_ms,
         }
-        self._session.replace(ModelComponentRow, row)
+        self._session.replace(MODEL_COMPONENT, row)
 
     def components(self, key: ModelKey) -> list[ModelComponent]:
         found = self._session.rows(
@@ -154,7 +154,7 @@ class SqlModels:
             **_parts_row(checkpoint.meta, checkpoint.param),
             "f_create_time": checkpoint.created_ms,
         }
-        self._session.replace(ModelCheckpointRow, row)
+        self._session.replace(MODEL_CHECKPOINT, row)
 
     def checkpoints(self, key: ModelKey, component: str | None = None) -> list[Checkpoint]:
         one = "" if component is None else "AND f_component_name = ? "

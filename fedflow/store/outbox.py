@@ -10,7 +10,7 @@ from fedflow.domain.records import Command, CommandKind, Reply
 from fedflow.store.codec import from_json, site_of, to_json
 from fedflow.store.rules import answered_twice
 from fedflow.store.session import Found, Session, Value, one_of
-from fedflow.store.tables import OutboxRow, ReceivedRow
+from fedflow.store.tables import OUTBOX, RECEIVED
 
 _KINDS: Final = {k.value: k for k in CommandKind}
 _IS_HEAD: Final = (
@@ -34,7 +34,7 @@ class SqlOutbox:
         self._session = session
 
     def put(self, commands: Sequence[Command]) -> None:
-        self._session.insert_many(OutboxRow, map(_row, commands))
+        self._session.insert_many(OUTBOX, map(_row, commands))
 
     def heads(
         self, destination: str, *, now_ms: int, skip: frozenset[str], limit: int
@@ -157,7 +157,7 @@ class SqlReceived:
             "f_data": to_json(reply.data),
             "f_create_time": now_ms,
         }
-        if not self._session.insert(ReceivedRow, row):
+        if not self._session.insert(RECEIVED, row):
             raise answered_twice(request_id)
 
     def prune(self, older_than_ms: int) -> int:

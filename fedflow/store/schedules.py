@@ -50,10 +50,10 @@ from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.rules import advances, moves
 from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import (
-    ScheduledJobRow,
-    ScheduledPartyTaskRow,
-    ScheduledSiteRow,
-    ScheduledTaskRow,
+    SCHEDULED_JOB,
+    SCHEDULED_PARTY_TASK,
+    SCHEDULED_SITE,
+    SCHEDULED_TASK,
 )
 
 _JOB: Final = (
@@ -91,19 +91,19 @@ class SqlSchedules:
 
     def add(self, job: ScheduledJob) -> None:
         self._known.clear()
-        if not self._session.insert(ScheduledJobRow, _job_row(job)):
+        if not self._session.insert(SCHEDULED_JOB, _job_row(job)):
             return
         self._session.tell(*recording.schedule_added(job))
         self._session.insert_many(
-            ScheduledSiteRow,
+            SCHEDULED_SITE,
             [_site_row(job.job_id, position, site) for position, site in enumerate(job.sites)],
         )
         self._session.insert_many(
-            ScheduledTaskRow,
+            SCHEDULED_TASK,
             [_task_row(job.job_id, position, task) for position, task in enumerate(job.tasks)],
         )
         self._session.insert_many(
-            ScheduledPartyTaskRow,
+            SCHEDULED_PARTY_TASK,
             [
                 _share_row(job.job_id, task, position, share)
                 for task in job.tasks
@@ -261,10 +261,10 @@ class SqlSchedules:
         )
         if found is None:
             return False
-        if not self._session.insert(ScheduledTaskRow, _task_row(job_id, found[0], task)):
+        if not self._session.insert(SCHEDULED_TASK, _task_row(job_id, found[0], task)):
             return False
         self._session.insert_many(
-            ScheduledPartyTaskRow,
+            SCHEDULED_PARTY_TASK,
             [
                 _share_row(job_id, task, position, share)
                 for position, share in enumerate(task.parties)

@@ -1,37 +1,14 @@
-"""What a migration step may do to a database, the same for SQLite and MySQL.
-
-Column types are MySQL's words; SQLite reads its own meaning from them (VARCHAR and LONGTEXT are
-text, BIGINT and TINYINT integers, DOUBLE real).
-"""
+"""What a migration step may do to a database, the same for SQLite and MySQL."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final
 
 from fedflow.base.errors import StoreUnavailable
 from fedflow.store.session import Found, Value
-
-LONG: Final = "LONGTEXT NOT NULL"  #: JSON, or text of any length
-LONG_NULL: Final = "LONGTEXT NULL"
-TIME: Final = "BIGINT NOT NULL"  #: milliseconds since the epoch
-TIME_NULL: Final = "BIGINT NULL"
-INT: Final = "INTEGER NOT NULL"
-BIG: Final = "BIGINT NOT NULL"
-FLAG: Final = "TINYINT NOT NULL"
-FLOAT: Final = "DOUBLE NOT NULL"
-
-
-def text(limit: int) -> str:
-    """Return the type of a text of at most `limit` characters (MySQL refuses longer ones)."""
-    return f"VARCHAR({limit}) NOT NULL"
-
-
-def text_null(limit: int) -> str:
-    return f"VARCHAR({limit}) NULL"
-
+from fedflow.store.tables import Table
 
 Run = Callable[[str, Sequence[Value]], Sequence[Found]]  #: runs one statement, gives all rows
 
@@ -47,16 +24,8 @@ class Schema(ABC):
         """Return a context in which no other process changes the schema."""
 
     @abstractmethod
-    def table(
-        self, name: str, columns: Mapping[str, str], *, key: Sequence[str],
-        numbered: str | None = None, clustered: bool = False,
-        indexes: Sequence[Sequence[str]] = (),
-    ) -> None:  # fmt: skip
-        """Make a table unless it exists.
-
-        `numbered` is a further column that the database counts up; numbers are never used twice.
-        `clustered` keeps the rows in the order of the key (for small rows that are read together).
-        """
+    def table(self, table: Table) -> None:
+        """Make a table unless it exists."""
 
     @abstractmethod
     def columns(self, table: str) -> list[str]:
@@ -72,11 +41,11 @@ class Schema(ABC):
             self.run(f"ALTER TABLE {table} ADD COLUMN {column} {kind}", ())
 
     @abstractmethod
-    def add_index(self, table: str, columns: Sequence[str]) -> None:
-        """Add an index unless it exists; ` DESC` may follow a column."""
+    def add_index(self, table: str, columns: str) -> None:
+        """Add an index unless it exists; `columns` stand between commas, as in SQL."""
 
     @abstractmethod
-    def drop_index(self, table: str, columns: Sequence[str]) -> None:
+    def drop_index(self, table: str, columns: str) -> None:
         """Remove the index on these columns if it exists."""
 
     @abstractmethod
@@ -97,28 +66,25 @@ class SqliteSchema(Schema):
             raise
         self.run("COMMIT", ())
 
-    def table(
-        self, name: str, columns: Mapping[str, str], *, key: Sequence[str],
-        numbered: str | None = None, clustered: bool = False,
-        indexes: Sequence[Sequence[str]] = (),
-    ) -> None:  # fmt: skip
-        parts = [f"{column} {kind}" for column, kind in columns.items()]
+    def table(self, table: Table) -> None:
+        name, key, numbered = table.name, table.key, table.numbered
+        parts = [f"{column} {kind}" for column, kind in table.columns.items()]
         if numbered is not None:
             parts.insert(0, f"{numbered} INTEGER PRIMARY KEY AUTOINCREMENT")
             if list(key) != [numbered]:
                 parts.append(f"UNIQUE ({', '.join(key)})")
         else:
             parts.append(f"PRIMARY KEY ({', '.join(key)})")
-        options = " WITHOUT ROWID" if clustered else ""
+        options = " WITHOUT ROWID" if table.clustered else ""
         self.run(f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(parts)}){options}", ())
-        for index in indexes:
+        for index in table.indexes:
             self.add_index(name, index)
 
-    def add_index(self, table: str, columns: Sequence[str]) -> None:
-        on = f"{table} ({', '.join(columns)})"
-        self.run(f"CREATE INDEX IF NOT EXISTS {_index_name(table, columns)} ON {on}", ())
+    def add_index(self, table: str, columns: str) -> None:
+        name = _index_name(table, columns)
+        self.run(f"CREATE INDEX IF NOT EXISTS {name} ON {table} ({columns})", ())
 
-    def drop_index(self, table: str, columns: Sequence[str]) -> None:
+    def drop_index(self, table: str, columns: str) -> None:
         self.run(f"DROP INDEX IF EXISTS {_index_name(table, columns)}", ())
 
     def at_once(self) -> AbstractContextManager[None]:
@@ -163,18 +129,15 @@ class MySqlSchema(Schema):
         finally:
             self.run("SELECT RELEASE_LOCK(?)", (name,))
 
-    def table(
-        self, name: str, columns: Mapping[str, str], *, key: Sequence[str],
-        numbered: str | None = None, clustered: bool = False,
-        indexes: Sequence[Sequence[str]] = (),
-    ) -> None:  # fmt: skip
-        parts = [f"{column} {kind}" for column, kind in columns.items()]
+    def table(self, table: Table) -> None:
+        name, key, numbered = table.name, table.key, table.numbered
+        parts = [f"{column} {kind}" for column, kind in table.columns.items()]
         if numbered is not None:
             parts.insert(0, f"{numbered} BIGINT NOT NULL AUTO_INCREMENT")
             if list(key) != [numbered]:
                 parts.append(f"UNIQUE KEY {name}_{numbered} ({numbered})")
         parts.append(f"PRIMARY KEY ({', '.join(key)})")
-        parts += [f"KEY {_index_name(name, index)} ({', '.join(index)})" for index in indexes]
+        parts += [f"KEY {_index_name(name, index)} ({index})" for index in table.indexes]
         self.run(
             f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(parts)}) "
             f"ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE {self._collation}",
@@ -188,12 +151,12 @@ class MySqlSchema(Schema):
         )
         return [str(r[0]) for r in self.run(query, (self._database, table))]
 
-    def add_index(self, table: str, columns: Sequence[str]) -> None:
+    def add_index(self, table: str, columns: str) -> None:
         called = _index_name(table, columns)
         if not self._has_index(table, called):
-            self.run(f"CREATE INDEX {called} ON {table} ({', '.join(columns)})", ())
+            self.run(f"CREATE INDEX {called} ON {table} ({columns})", ())
 
-    def drop_index(self, table: str, columns: Sequence[str]) -> None:
+    def drop_index(self, table: str, columns: str) -> None:
         called = _index_name(table, columns)
         if self._has_index(table, called):
             self.run(f"DROP INDEX {called} ON {table}", ())
@@ -223,7 +186,8 @@ class MySqlSchema(Schema):
         return [str(r[0]) for r in self.run(query, (self._database, table))]
 
 
-def _index_name(table: str, columns: Sequence[str]) -> str:
+def _index_name(table: str, columns: str) -> str:
     """Return a name that is unique in the database and at most 64 characters long."""
-    short = [c.split()[0].removeprefix("f_").replace("_", "")[:9] for c in columns]
+    names = [c.split()[0] for c in columns.split(",")]
+    short = [n.removeprefix("f_").replace("_", "")[:9] for n in names]
     return f"{table}_by_{'_'.join(short)}"[:64]

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final, Protocol
 
 from fedflow.domain.history import Event
-from fedflow.store.tables import Row, table_name, written_columns
+from fedflow.store.tables import Table
 
 Value = str | int | float | None
 Found = tuple[Any, ...]  #: one row as the driver gives it
@@ -127,9 +127,9 @@ class Session:
         cursor.execute(_in_dialect(sql, self._dialect.param), params)
         return cursor.rowcount
 
-    def insert(self, model: type[Row], row: Mapping[str, Value]) -> bool:
+    def insert(self, table: Table, row: Mapping[str, Value]) -> bool:
         """Add a row that names every column; False if its key exists already."""
-        columns, sql = _insert(model, "INSERT", self._dialect.param)
+        columns, sql = _insert(table, "INSERT", self._dialect.param)
         cursor = self._open(write=True)
         try:
             cursor.execute(sql, [row[c] for c in columns])
@@ -139,17 +139,17 @@ class Session:
             raise
         return True
 
-    def insert_many(self, model: type[Row], rows: Iterable[Mapping[str, Value]]) -> None:
+    def insert_many(self, table: Table, rows: Iterable[Mapping[str, Value]]) -> None:
         """Add rows that name every column; rows whose key exists are left as they are."""
-        columns, sql = _insert(model, "INSERT", self._dialect.param)
+        columns, sql = _insert(table, "INSERT", self._dialect.param)
         sql = f"{sql} {self._dialect.keep_existing.format(column=columns[0])}"
         values = [[row[c] for c in columns] for row in rows]
         if values:
             self._open(write=True).executemany(sql, values)
 
-    def replace(self, model: type[Row], row: Mapping[str, Value]) -> None:
+    def replace(self, table: Table, row: Mapping[str, Value]) -> None:
         """Add a row that names every column; it replaces the one with its key."""
-        columns, sql = _insert(model, "REPLACE", self._dialect.param)
+        columns, sql = _insert(table, "REPLACE", self._dialect.param)
         self._open(write=True).execute(sql, [row[c] for c in columns])
 
     def _open(self, *, write: bool = False) -> Cursor:
@@ -171,7 +171,7 @@ def _in_dialect(sql: str, param: str) -> str:
 
 
 @cache
-def _insert(model: type[Row], verb: str, param: str) -> tuple[tuple[str, ...], str]:
-    columns = written_columns(model)
+def _insert(table: Table, verb: str, param: str) -> tuple[tuple[str, ...], str]:
+    columns = tuple(table.columns)
     marks = ", ".join([param] * len(columns))
-    return columns, f"{verb} INTO {table_name(model)} ({', '.join(columns)}) VALUES ({marks})"
+    return columns, f"{verb} INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedflow.domain.submits import SubmitKey
 from fedflow.store.codec import from_json, to_json
 from fedflow.store.session import Session, Value
-from fedflow.store.tables import SubmitKeyRow
+from fedflow.store.tables import SUBMIT_KEY
 
 
 class SqlSubmits:
@@ -45,7 +45,7 @@ class SqlSubmits:
             self._session.write(
                 "DELETE FROM t_submit_key WHERE f_key = ? AND f_job_id = ?", (used.key, instead_of)
             )
-        return self._session.insert(SubmitKeyRow, row)
+        return self._session.insert(SUBMIT_KEY, row)
 
     def prune(self, older_than_ms: int) -> int:
         return self._session.write(

@@ -33,7 +33,7 @@ from fedflow.store.codec import (
     to_json,
 )
 from fedflow.store.session import Found, Session, Value, one_of
-from fedflow.store.tables import TaskCountRow, TaskRow
+from fedflow.store.tables import TASK, TASK_COUNT
 
 _Task = tuple[str, str, str, str]  #: job id, task id, role, party id
 
@@ -82,7 +82,7 @@ class SqlTasks:
             task = _task(record.key)
             latest[task] = max(latest.get(task, 0), record.key.version)
         self._session.insert_many(
-            TaskRow,
+            TASK,
             [_row(r, is_latest=r.key.version == latest[_task(r.key)]) for r in records],
         )
         self._session.tell(
@@ -119,7 +119,7 @@ class SqlTasks:
 
     def _count_up(self, share: tuple[str, str, str], number: int) -> None:
         row = dict(zip(("f_job_id", "f_role", "f_party_id"), share, strict=True))
-        if not self._session.insert(TaskCountRow, {**row, "f_count": number}):
+        if not self._session.insert(TASK_COUNT, {**row, "f_count": number}):
             self._session.write(
                 "UPDATE t_task_count SET f_count = f_count + ? "
                 "WHERE f_job_id = ? AND f_role = ? AND f_party_id = ?",

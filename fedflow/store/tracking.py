@@ -11,7 +11,7 @@ from fedflow.domain.records import Metric, OutputTable, StoredModel, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.store.codec import from_json, to_json
 from fedflow.store.session import Session, Value, one_of
-from fedflow.store.tables import MetricRow, ModelShareRow, OutputRow, SummaryRow
+from fedflow.store.tables import METRIC, MODEL_SHARE, OUTPUT, SUMMARY
 
 _TABLES: Final = (
     "t_tracking_metric", "t_tracking_output_data_info", "t_component_summary", "t_model_share",
@@ -56,14 +56,14 @@ class SqlTracking:
         if known is None:
             meta = to_json(metric.meta)
             row = {**base, "f_key": "null", "f_value": meta, "f_type": _META}
-            self._session.insert(MetricRow, row)
+            self._session.insert(METRIC, row)
         elif metric.meta:
             self._session.write(
                 "UPDATE t_tracking_metric SET f_value = ? WHERE f_id = ?",
                 (to_json({**from_json(known[1]), **metric.meta}), known[0]),
             )
         self._session.insert_many(
-            MetricRow,
+            METRIC,
             (
                 {**base, "f_key": to_json(x), "f_value": to_json(y), "f_type": _POINT}
                 for x, y in metric.points
@@ -187,7 +187,7 @@ class SqlTracking:
             "f_table_name": output.name,
             "f_table_namespace": output.namespace,
         }
-        self._session.replace(OutputRow, row)
+        self._session.replace(OUTPUT, row)
 
     def outputs(
         self, job_id: str, component: str | None, site: Site, *, version: int | None = None
@@ -261,9 +261,7 @@ class SqlTracking:
         )
 
     def put_summary(self, key: TaskKey, summary: Any, *, now_ms: int) -> None:
-        self._session.replace(
-            SummaryRow, {**_attempt_row(key, now_ms), "f_summary": to_json(summary)}
-        )
+        self._session.replace(SUMMARY, {**_attempt_row(key, now_ms), "f_summary": to_json(summary)})
 
     def summary(
         self, job_id: str, component: str, site: Site, *, version: int | None = None
@@ -286,7 +284,7 @@ class SqlTracking:
             "f_meta": to_json(model.meta),
             "f_param": to_json(model.param),
         }
-        self._session.replace(ModelShareRow, row)
+        self._session.replace(MODEL_SHARE, row)
 
     def model(
         self, job_id: str, component: str, site: Site, *, version: int | None = None

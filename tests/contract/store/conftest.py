@@ -40,7 +40,7 @@ from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.connect import open_mysql, open_sqlite
 from fedflow.store.memory import MemoryStore
 from fedflow.store.sql import SqlStore
-from fedflow.store.tables import MODELS, SchemaVersionRow, table_name
+from fedflow.store.tables import TABLES
 
 _DEFAULT = "mysql://root@127.0.0.1:3306/"
 
@@ -113,8 +113,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Store]:
     if request.param == "mysql":
         store: Store = request.getfixturevalue("mysql_store")
         server: MySql = request.getfixturevalue("mysql")
-        names = [table_name(m) for m in MODELS if m is not SchemaVersionRow]
-        server.run(*(f"DELETE FROM {server.database}.{name}" for name in names))
+        server.run(*(f"DELETE FROM {server.database}.{table.name}" for table in TABLES))
         yield store
         return
     store = MemoryStore() if request.param == "memory" else open_sqlite(tmp_path / "store.db")

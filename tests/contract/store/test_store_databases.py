@@ -7,26 +7,19 @@ import os
 import sqlite3
 import stat
 import threading
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 from fedflow.base.errors import BadRequest, SchemaTooNew, StoreUnavailable
 from fedflow.domain.engines import STANDALONE as ENGINE
-from fedflow.domain.history import EventFilter
-from fedflow.domain.records import JobFilter, Moved, Order, ScheduledSite, TaskFilter
-from fedflow.domain.resources import Amount
+from fedflow.domain.records import JobFilter, ScheduledSite
 from fedflow.domain.schedule import SitePhase
-from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
-from fedflow.store.codec import to_json
 from fedflow.store.connect import open_mysql, open_sqlite, open_store
-from fedflow.store.migrate import migrate
-from fedflow.store.migrations.steps import STEPS, Step
+from fedflow.store.migrate import STEPS, Step, migrate
 from fedflow.store.mysql import MySqlServer
 from fedflow.store.sqlite import SqliteFile
-from fedflow.store.tables import MODELS, table_name
-
-DATA = Path(__file__).parent / "data"
+from fedflow.store.tables import SCHEDULED_TASK, SCHEMA_VERSION, TABLES, Table
 
 
 class Clock:
@@ -58,15 +51,13 @@ def database(request, tmp_path):
 # --- the schema and its history ------------------------------------------------------------------
 
 
-def test_the_steps_make_exactly_the_tables_of_the_models(database):
+def test_the_steps_make_exactly_the_declared_tables(database):
     with database.schema() as schema:
         migrate(schema, Clock())
-        for model in MODELS:
-            columns = {str(name) for name in model._meta.sorted_field_names}
-            assert set(schema.columns(table_name(model))) == columns, model
-            key = model._meta.primary_key
-            names = list(getattr(key, "field_names", ())) or [key.name]
-            assert schema.key(table_name(model)) == names, model
+        for table in (*TABLES, SCHEMA_VERSION):
+            columns = {*table.columns, *([table.numbered] if table.numbered else [])}
+            assert set(schema.columns(table.name)) == columns, table
+            assert schema.key(table.name) == list(table.key), table
 
 
 def test_a_step_that_is_done_twice_changes_nothing(database):
@@ -99,52 +90,59 @@ def test_a_later_step_runs_on_old_data_once(database, make):
             assert [tuple(r) for r in done][-1] == (later.number, "priority", 1234)
 
 
-def _insert(schema, table, **values):
-    columns = ", ".join(values)
-    marks = ", ".join("?" * len(values))
-    schema.run(f"INSERT INTO {table} ({columns}) VALUES ({marks})", tuple(values.values()))
+def _older(table, *, lacks):
+    """Return a table as it was before a column and the indexes on it were declared."""
+    columns = {name: kind for name, kind in table.columns.items() if name != lacks}
+    return replace(
+        table, columns=columns, indexes=[index for index in table.indexes if lacks not in index]
+    )
 
 
-def test_attempts_and_jobs_of_an_old_store_are_listed_counted_and_searched(database, make):
+def _with_cache_keys(schema):
+    column = "f_cache_key"
+    schema.add_column("t_schedule_task", column, SCHEDULED_TASK.columns[column])
+    schema.add_index("t_schedule_task", "f_cache_key, f_job_id")
+    schema.drop_index("t_schedule_task", "f_component_name, f_status")
+    with schema.at_once():
+        schema.run("UPDATE t_schedule_task SET f_cache_key = f_job_id", ())
+
+
+def _shape(schema, table):
+    return sorted(schema.columns(table.name)), schema.key(table.name)
+
+
+def test_an_older_schema_becomes_the_declared_one_step_by_step(database, make):
+    """The next release: a column and an index are declared, and a step adds them."""
     from fedflow.store.sql import SqlTx
 
-    site = {"f_role": "guest", "f_party_id": "9999"}
-    initiator = {"f_initiator_role": "guest", "f_initiator_party_id": "9999"}
-    times = {"f_create_time": 5, "f_update_time": 5}
+    def of_before(schema):
+        for table in TABLES:
+            schema.table(_older(table, lacks="f_cache_key") if table is SCHEDULED_TASK else table)
+        schema.add_index("t_schedule_task", "f_component_name, f_status")
+
+    first = Step(number=1, name="tables", up=of_before)
+    later = Step(number=2, name="cache keys", up=_with_cache_keys)
     with database.schema() as schema:
-        migrate(schema, Clock(), steps=STEPS[:4])
-        for number, count in (("j1", 3), ("j2", 200)):
-            parties = [str(10000 + i) for i in range(count)]
-            _insert(
-                schema, "t_job", f_job_id=number, **site, **initiator, **times, f_is_initiator=1,
-                f_status="success", f_epoch=0, f_dsl="{}", f_runtime_conf="{}", f_cores=1,
-                f_roles=to_json({"guest": ["9999"], "host": parties}), f_resource_in_use=0,
-                f_progress=100, f_description="note " * count, f_user_id="", f_tag="",
-                f_warnings="[]",
-            )  # fmt: skip
-        for task, version in (("a", 0), ("a", 2), ("b", 0), ("a", 1)):
-            _insert(
-                schema, "t_task", f_job_id="j1", f_task_id=f"j1_{task}", f_task_version=version,
-                **site, **initiator, **times, f_component_name=task, f_component_module="Empty",
-                f_status="success", f_party_status="success", f_component_parameters="{}",
-                f_progress=1, f_error_report="",
-            )  # fmt: skip
-        migrate(schema, Clock())
+        assert migrate(schema, Clock(), steps=(first,)) == 1
+        assert "f_cache_key" not in schema.columns("t_schedule_task")
+        schema.run(
+            "INSERT INTO t_schedule_task (f_job_id, f_component_name, f_task_version, f_position, "
+            "f_status, f_epoch, f_retries, f_infrastructure_retries, f_inherited_from) "
+            "VALUES ('j0', 'a', 0, 0, 'success', 0, 0, 0, '')",
+            (),
+        )
+        assert migrate(schema, Clock(), steps=(*STEPS, later)) == 2
+        assert schema.run("SELECT f_cache_key FROM t_schedule_task", ())[0][0] == "j0"
+        shapes = [_shape(schema, table) for table in TABLES]
+        schema.run("DELETE FROM t_schema_version", ())
+        for table in TABLES:
+            schema.run(f"DROP TABLE {table.name}", ())
+        assert migrate(schema, Clock(), steps=(*STEPS, later)) == 2
+        assert [_shape(schema, table) for table in TABLES] == shapes
     with database.session(write=True) as session:
         tx = SqlTx(session)
-        assert tx.tasks.count(TaskFilter()) == 2
-        latest = tx.tasks.find(TaskFilter(order=Order(descending=False)))
-        assert [(t.key.component, t.key.version) for t in latest] == [("a", 2), ("b", 0)]
-        tx.tasks.add([make.task(make.task_key("c"))])
-        assert tx.tasks.count(TaskFilter(party_id="9999")) == 3
-
-        def found(**which):
-            return {job.key.job_id for job in tx.jobs.find(JobFilter(**which))}
-
-        assert found(partner_part="10002") == {"j1", "j2"}
-        assert found(partner_part="10199") == {"j2"}
-        assert found(description_part="e n") == {"j1", "j2"}
-        assert found(description_part="note " * 4) == {"j2"}
+        tx.schedules.add(make.schedule())
+        assert tx.schedules.made(["j1"], limit=9) == []
 
 
 def test_a_newer_schema_is_refused(database):
@@ -158,7 +156,7 @@ def test_a_newer_schema_is_refused(database):
 
 def test_a_step_that_fails_on_sqlite_leaves_nothing_behind(tmp_path):
     def broken(schema):
-        schema.table("t_new", {"f_a": "INTEGER NOT NULL"}, key=("f_a",))
+        schema.table(Table("t_new", {"f_a": "INTEGER NOT NULL"}, key=("f_a",)))
         raise ZeroDivisionError
 
     database = SqliteFile(tmp_path / "x.db")
@@ -193,77 +191,22 @@ def test_servers_that_start_at_once_migrate_once(database):
         assert len(schema.run("SELECT f_version FROM t_schema_version", ())) == len(STEPS)
 
 
-@pytest.mark.parametrize("dump", sorted(DATA.glob("store_v*.sql")), ids=lambda path: path.stem)
-def test_a_store_of_every_released_version_opens_with_its_data(tmp_path, make, dump):
-    path = tmp_path / "old.db"
-    with sqlite3.connect(path) as connection:
-        connection.executescript(dump.read_text(encoding="utf-8"))
-    connection.close()
+def test_a_job_without_an_engine_is_of_the_servers_machine(tmp_path, make):
+    path = tmp_path / "x.db"
     store = open_sqlite(path)
     with store.transaction() as tx:
-        job = tx.jobs.get(make.job_key())
-        assert (job.status, job.description, job.in_use) == (JobStatus.RUNNING, "Grüße 🦊", True)
-        assert job.engine == "local"
-        assert tx.engines.get("local").remaining_cores == 6
-        assert [t.key.component for t in tx.tasks.find(TaskFilter())] == ["b", "a"]
-        assert tx.tasks.live()[0].handle.pid == 4711
-        assert tx.tasks.count(TaskFilter()) == 2
-        assert tx.jobs.find(JobFilter(partner_part="0", description_part="🦊"))[0] == job
-        assert tx.jobs.count(JobFilter(partner_part="9999")) == 0
-        schedule = tx.schedules.get("j1")
-        assert [t.component for t in schedule.tasks] == ["b", "a"]
-        assert [s.phase for s in schedule.sites] == [SitePhase.GRANTED, SitePhase.CREATING]
-        assert schedule.tasks[0].parties[1].status is TaskStatus.RUNNING
-        assert tx.outbox.heads("10000", now_ms=5000, skip=frozenset(), limit=1)[0].body == {"x": 1}
-        assert tx.received.get("r1").retmsg == "done"
-        assert tx.leases.get("scheduler").owner == "me"
-        assert tx.tracking.metrics("j1", "a", make.guest)[0].points == ((0, 0.7),)
-        assert tx.tracking.summary("j1", "a", make.guest) == {"auc": 0.9}
-        assert tx.tracking.model("j1", "a", make.guest).param == {"w": [0.1, -2.5]}
-        assert len(tx.tracking.outputs("j1", None, make.guest)) == 1
-        assert tx.tables.get("ns", "t") == make.table()
-        moved = tx.jobs.move(job.key, JobEvent.SUCCEEDED, seen=JobStatus.RUNNING, now_ms=9000)
-        assert moved == Moved(JobStatus.SUCCESS)
-        assert tx.jobs.return_cores(job.key, now_ms=9000)
-        assert tx.engines.get("local").remaining_cores == 8
-    store.close()
-
-
-@pytest.mark.parametrize("dump", sorted(DATA.glob("store_v*.sql")), ids=lambda path: path.stem)
-def test_a_share_of_before_there_were_engines_is_of_the_servers_machine(tmp_path, make, dump):
-    """It held nothing yet, so that nothing said whose cores it would get."""
-    path = tmp_path / "old.db"
-    with sqlite3.connect(path) as connection:
-        connection.executescript(dump.read_text(encoding="utf-8"))
-        connection.execute("UPDATE t_job SET f_engine_name = NULL, f_resource_in_use = 0")
-    connection.close()
-    store = open_sqlite(path)
-    with store.transaction() as tx:
+        tx.jobs.add(make.job())
         tx.engines.put(ENGINE, 8, now_ms=9000)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE t_job SET f_engine_name = NULL")
+    connection.close()
+    with store.transaction() as tx:
         job = tx.jobs.get(make.job_key())
         assert job.engine == ENGINE
         assert tx.jobs.take_cores(job.key, now_ms=9000)
         assert tx.engines.get(ENGINE).remaining_cores == 8 - job.cores
         assert tx.jobs.return_cores(job.key, now_ms=9001)
         assert tx.engines.get(ENGINE).remaining_cores == 8
-        assert tx.queue.first(Amount(cores=99), 9999, limit=9) == []
-    store.close()
-
-
-def test_a_store_of_version_11_keeps_its_history_keys_pauses_and_servers(tmp_path, make):
-    path = tmp_path / "old.db"
-    with sqlite3.connect(path) as connection:
-        connection.executescript((DATA / "store_v11.sql").read_text(encoding="utf-8"))
-    connection.close()
-    store = open_sqlite(path)
-    with store.read() as tx:
-        events = tx.events.find(EventFilter(job_id="j1"))
-        assert [e.reason.code for e in events] == ["Adopted", "Paused"]
-        assert (tx.submits.get("k1").job_id, tx.submits.get("k1").warnings) == ("j1", ("w",))
-        control = tx.schedules.get("j1").control
-        assert (control.paused.message, control.allowed) == ("paused by guest 9999", 2)
-        assert [server.instance_id for server in tx.instances.all()] == ["s1"]
-        assert tx.tasks.get(make.task_key("a")).absent == ("b",)
     store.close()
 
 
