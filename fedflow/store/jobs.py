@@ -26,28 +26,72 @@ from fedflow.store import recording
 from fedflow.store.codec import (
     JOB_STATUSES,
     OPEN_JOB,
-    document_from_json,
-    from_json,
-    reason_from_text,
     reason_to_text,
     short_text,
     site_of,
     to_json,
 )
+from fedflow.store.mapper import (
+    DOCUMENT,
+    ELAPSED,
+    FLAG,
+    JOB_KEY,
+    JSON,
+    REASON,
+    SITE,
+    TEXTS,
+    Kind,
+    Mapper,
+    word,
+)
 from fedflow.store.recording import PARAMETERS_CHANGED
-from fedflow.store.session import Found, Session, Value, one_of
+from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import ENGINE, JOB
 
 _ENGINE_TYPE: Final = "computing"
 _ANY: Final = 2**60  #: whoever needs none of a thing may go however little is left
-_COLUMNS: Final = (
-    "SELECT f_job_id, f_role, f_party_id, f_initiator_role, f_initiator_party_id, f_status, "
-    "f_epoch, f_dsl, f_runtime_conf, f_roles, f_cores, f_create_time, f_update_time, f_reason, "
-    "f_progress, f_resource_in_use, f_apply_resource_time, f_return_resource_time, f_start_time, "
-    "f_end_time, f_description, f_user_id, f_tag, f_warnings, f_job_parameters, "
-    "f_train_runtime_conf, f_memory, f_queue_time, f_engine_name"
+_DOCUMENT_OR_EMPTY: Final = Kind("{{}} if {0} is None else from_json({0})", ("to_json({0})",))
+JOBS: Final = Mapper(
+    JOB,
+    JobRecord,
+    {
+        "key": JOB_KEY("f_job_id", "f_role", "f_party_id"),
+        "initiator": SITE("f_initiator_role", "f_initiator_party_id"),
+        "status": word(JobStatus)("f_status"),
+        "epoch": "f_epoch",
+        "dsl": DOCUMENT("f_dsl"),
+        "conf": DOCUMENT("f_runtime_conf"),
+        "roles": JSON("f_roles"),
+        "cores": "f_cores",
+        "created_ms": "f_create_time",
+        "updated_ms": "f_update_time",
+        "reason": REASON("f_reason"),
+        "progress": "f_progress",
+        "in_use": FLAG("f_resource_in_use"),
+        "applied_ms": "f_apply_resource_time",
+        "returned_ms": "f_return_resource_time",
+        "started_ms": "f_start_time",
+        "ended_ms": "f_end_time",
+        "memory": "f_memory",
+        "engine": Kind("{0} or STANDALONE", ("{0}",), {"STANDALONE": STANDALONE})("f_engine_name"),
+        "queued_ms": "f_queue_time",
+        "description": "f_description",
+        "user": "f_user_id",
+        "tag": "f_tag",
+        "warnings": TEXTS("f_warnings"),
+        "parameters": _DOCUMENT_OR_EMPTY("f_job_parameters"),
+        "train_conf": _DOCUMENT_OR_EMPTY("f_train_runtime_conf"),
+    },
+    also={
+        "f_is_initiator": "int(v.is_initiator)",
+        "f_denied_time": "None",
+        "f_partners": "partners_of(v)",
+        "f_partners_short": "short_text(partners_of(v))",
+        "f_description_short": "short_text(v.description)",
+        "f_elapsed": ELAPSED,
+    },
+    names={"partners_of": lambda job: ",".join(sorted(job.partners))},
 )
-SELECT_JOB: Final = f"{_COLUMNS} FROM t_job"
 _NEWEST_FIRST: Final = "f_create_time DESC, f_job_id DESC, f_role, f_party_id"
 _OLDEST_FIRST: Final = "f_create_time, f_job_id, f_role DESC, f_party_id DESC"
 _ORDERS: Final = {
@@ -74,12 +118,11 @@ class SqlJobs:
         self._session = session
 
     def add(self, record: JobRecord) -> None:
-        if self._session.insert(JOB, _row(record)):
+        if self._session.insert(JOB, JOBS.row(record)):
             self._session.tell(recording.job_added(record))
 
     def get(self, key: JobKey) -> JobRecord | None:
-        found = self._session.row(f"{SELECT_JOB} {_ONE}", _key(key))
-        return None if found is None else job_record(found)
+        return JOBS.one(self._session.row(f"{JOBS.select} {_ONE}", _key(key)))
 
     def find(self, which: JobFilter) -> list[JobRecord]:
         # The keys first, from an index alone: rows are long, as DSL and conf are in them. SQLite
@@ -87,12 +130,12 @@ class SqlJobs:
         conditions, values = job_conditions(which)
         order = job_order(which.order)
         found = self._session.rows(
-            f"{_COLUMNS} FROM (SELECT f_job_id, f_role, f_party_id FROM t_job WHERE {conditions} "
-            f"ORDER BY {order} LIMIT ? OFFSET ?) AS page "
+            f"SELECT {JOBS.columns} FROM (SELECT f_job_id, f_role, f_party_id FROM t_job "
+            f"WHERE {conditions} ORDER BY {order} LIMIT ? OFFSET ?) AS page "
             f"CROSS JOIN t_job USING (f_job_id, f_role, f_party_id) ORDER BY {order}",
             [*values, which.limit, which.offset],
         )
-        return [job_record(r) for r in found]
+        return JOBS.all(found)
 
     def count(self, which: JobFilter) -> int:
         conditions, values = job_conditions(which)
@@ -277,9 +320,9 @@ class SqlJobs:
 
     def shares(self, job_id: str) -> list[JobRecord]:
         found = self._session.rows(
-            f"{SELECT_JOB} WHERE f_job_id = ? ORDER BY f_role, f_party_id", (job_id,)
+            f"{JOBS.select} WHERE f_job_id = ? ORDER BY f_role, f_party_id", (job_id,)
         )
-        return [job_record(r) for r in found]
+        return JOBS.all(found)
 
     def mark(self, job_id: str) -> str:
         found = self._session.rows(
@@ -302,10 +345,10 @@ class SqlJobs:
 
     def unfinished(self) -> list[JobRecord]:
         found = self._session.rows(
-            f"{SELECT_JOB} WHERE f_status IN {OPEN_JOB} OR f_resource_in_use = 1 "
+            f"{JOBS.select} WHERE f_status IN {OPEN_JOB} OR f_resource_in_use = 1 "
             "ORDER BY f_create_time, f_job_id, f_role, f_party_id"
         )
-        return [job_record(r) for r in found]
+        return JOBS.all(found)
 
     def drop(self, job_id: str) -> int:
         return self._session.write("DELETE FROM t_job WHERE f_job_id = ?", (job_id,))
@@ -435,82 +478,3 @@ def _long(column: str) -> str:
 def job_order(order: Order) -> str:
     first = _ORDERS.get(order.by, "").format(direction="DESC" if order.descending else "ASC")
     return first + (_NEWEST_FIRST if order.descending else _OLDEST_FIRST)
-
-
-def _row(record: JobRecord) -> dict[str, Value]:
-    started, ended = record.started_ms, record.ended_ms
-    partners = ",".join(sorted(record.partners))
-    return {
-        "f_job_id": record.key.job_id,
-        "f_role": record.key.site.role.value,
-        "f_party_id": record.key.site.party_id,
-        "f_initiator_role": record.initiator.role.value,
-        "f_initiator_party_id": record.initiator.party_id,
-        "f_is_initiator": int(record.is_initiator),
-        "f_status": record.status.value,
-        "f_epoch": record.epoch,
-        "f_dsl": to_json(record.dsl),
-        "f_runtime_conf": to_json(record.conf),
-        "f_roles": to_json(record.roles),
-        "f_cores": record.cores,
-        "f_memory": record.memory,
-        "f_queue_time": record.queued_ms,
-        "f_denied_time": None,
-        "f_resource_in_use": int(record.in_use),
-        "f_engine_name": record.engine,
-        "f_apply_resource_time": record.applied_ms,
-        "f_return_resource_time": record.returned_ms,
-        "f_reason": reason_to_text(record.reason),
-        "f_progress": record.progress,
-        "f_description": record.description,
-        "f_user_id": record.user,
-        "f_tag": record.tag,
-        "f_warnings": to_json(record.warnings),
-        "f_job_parameters": to_json(record.parameters),
-        "f_train_runtime_conf": to_json(record.train_conf),
-        "f_partners": partners,
-        "f_partners_short": short_text(partners),
-        "f_description_short": short_text(record.description),
-        "f_start_time": started,
-        "f_end_time": ended,
-        "f_elapsed": None if started is None or ended is None else ended - started,
-        "f_create_time": record.created_ms,
-        "f_update_time": record.updated_ms,
-    }
-
-
-def job_record(found: Found) -> JobRecord:
-    (
-        job_id, role, party_id, initiator_role, initiator_party_id, status, epoch, dsl, conf,
-        roles, cores, created_ms, updated_ms, reason, progress, in_use, applied_ms, returned_ms,
-        started_ms, ended_ms, description, user, tag, warnings, parameters, train_conf, memory,
-        queued_ms, engine,
-    ) = found  # fmt: skip
-    return JobRecord(
-        key=JobKey(job_id=job_id, site=site_of(role, party_id)),
-        initiator=site_of(initiator_role, initiator_party_id),
-        status=JOB_STATUSES[status],
-        epoch=epoch,
-        dsl=document_from_json(dsl),
-        conf=document_from_json(conf),
-        roles=from_json(roles),
-        cores=cores,
-        created_ms=created_ms,
-        updated_ms=updated_ms,
-        reason=reason_from_text(reason),
-        progress=progress,
-        in_use=bool(in_use),
-        applied_ms=applied_ms,
-        returned_ms=returned_ms,
-        started_ms=started_ms,
-        ended_ms=ended_ms,
-        memory=memory,
-        engine=engine or STANDALONE,
-        queued_ms=queued_ms,
-        description=description,
-        user=user,
-        tag=tag,
-        warnings=tuple(from_json(warnings)),
-        parameters={} if parameters is None else from_json(parameters),
-        train_conf={} if train_conf is None else from_json(train_conf),
-    )

@@ -12,7 +12,7 @@ from fedflow.domain.resources import NOTHING, Amount
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import reason_from_text, site_of
-from fedflow.store.jobs import SELECT_JOB, job_record
+from fedflow.store.jobs import JOBS
 from fedflow.store.session import Found, Session, Value, one_of
 
 _WAITING: Final = JobStatus.WAITING.value
@@ -237,19 +237,19 @@ class SqlQueue:
 
     def moving_shares(self) -> list[JobRecord]:
         found = self._session.rows(
-            f"{SELECT_JOB} WHERE {one_of('f_status', len(_MOVING))} OR f_resource_in_use = 1 "
+            f"{JOBS.select} WHERE {one_of('f_status', len(_MOVING))} OR f_resource_in_use = 1 "
             "ORDER BY f_create_time, f_job_id, f_role, f_party_id",
             _MOVING,
         )
-        return [job_record(row) for row in found]
+        return JOBS.all(found)
 
     def waiting_shares(self, *, after: str, limit: int) -> list[JobRecord]:
         found = self._session.rows(
-            f"{SELECT_JOB} WHERE f_status = ? AND f_resource_in_use = 0 AND f_job_id > ? "
+            f"{JOBS.select} WHERE f_status = ? AND f_resource_in_use = 0 AND f_job_id > ? "
             "ORDER BY f_job_id, f_role, f_party_id LIMIT ?",
             (_WAITING, after, limit),
         )
-        return [job_record(row) for row in found]
+        return JOBS.all(found)
 
     def began_ms(self) -> int | None:
         found = [

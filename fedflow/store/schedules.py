@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -33,19 +33,23 @@ from fedflow.store import recording
 from fedflow.store.codec import (
     JOB_STATUSES,
     OPEN_JOB,
-    PHASES,
     TASK_STATUSES,
     control_from_text,
     control_to_text,
-    document_from_json,
-    reason_from_text,
     reason_to_text,
-    site_of,
-    stop_from_text,
     stop_to_text,
     to_json,
 )
 from fedflow.store.jobs import job_times
+from fedflow.store.mapper import (
+    DOCUMENT,
+    ELAPSED,
+    REASON,
+    SITE,
+    Kind,
+    Mapper,
+    word,
+)
 from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.rules import advances, moves
 from fedflow.store.session import Session, Value, one_of
@@ -56,24 +60,84 @@ from fedflow.store.tables import (
     SCHEDULED_TASK,
 )
 
-_JOB: Final = (
-    "SELECT f_initiator_role, f_initiator_party_id, f_status, f_epoch, f_dsl, f_runtime_conf, "
-    "f_priority, f_create_time, f_update_time, f_stop, f_reason, f_start_time, f_end_time, "
-    "f_rerun_time, f_control "
-    "FROM t_schedule_job WHERE f_job_id = ?"
+_TIMES: Final = {"started_ms": "f_start_time", "ended_ms": "f_end_time"}
+_JOBS: Final = Mapper(
+    SCHEDULED_JOB,
+    ScheduledJob,
+    {
+        "job_id": "f_job_id",
+        "initiator": SITE("f_initiator_role", "f_initiator_party_id"),
+        "status": word(JobStatus)("f_status"),
+        "epoch": "f_epoch",
+        "dsl": DOCUMENT("f_dsl"),
+        "conf": DOCUMENT("f_runtime_conf"),
+        "priority": "f_priority",
+        "created_ms": "f_create_time",
+        "updated_ms": "f_update_time",
+        "stop": Kind("stop_from_text({0})", ("stop_to_text({0})",))("f_stop"),
+        "reason": REASON("f_reason"),
+        **_TIMES,
+        "rerun_ms": "f_rerun_time",
+        "control": Kind("control_from_text({0})", ("control_to_text({0})",))("f_control"),
+    },
+    also={
+        **dict.fromkeys(("f_need_cores", "f_need_memory", "f_need_spark", "f_ask_time"), "0"),
+        **dict.fromkeys(("f_look_time", "f_deadline_time"), "0"),
+        "f_queue_time": "v.began_ms",
+        "f_held_time": "v.control.held_ms",
+        "f_elapsed": ELAPSED,
+    },
+    joined=("sites", "tasks"),
 )
-_SITES: Final = (
-    "SELECT f_role, f_party_id, f_phase, f_retry_time, f_denials, f_reason "
-    "FROM t_schedule_site WHERE f_job_id = ? ORDER BY f_position"
+_SITES: Final = Mapper(
+    SCHEDULED_SITE,
+    ScheduledSite,
+    {
+        "site": SITE("f_role", "f_party_id"),
+        "phase": word(SitePhase)("f_phase"),
+        "retry_ms": "f_retry_time",
+        "denials": "f_denials",
+        "reason": REASON("f_reason"),
+    },
+    also={"f_job_id": "job_id", "f_position": "position", "f_open": "1"},
+    given=("job_id", "position"),
 )
-_TASKS: Final = (
-    "SELECT f_component_name, f_task_version, f_status, f_reason, f_start_time, f_end_time, "
-    "f_epoch, f_retries, f_infrastructure_retries, f_cache_key, f_inherited_from "
-    "FROM t_schedule_task WHERE f_job_id = ? ORDER BY f_position, f_task_version"
+_TASKS: Final = Mapper(
+    SCHEDULED_TASK,
+    ScheduledTask,
+    {
+        "component": "f_component_name",
+        "version": "f_task_version",
+        "status": word(TaskStatus)("f_status"),
+        "reason": REASON("f_reason"),
+        **_TIMES,
+        "epoch": "f_epoch",
+        "retries": "f_retries",
+        "infrastructure_retries": "f_infrastructure_retries",
+        "cache_key": "f_cache_key",
+        "inherited_from": "f_inherited_from",
+    },
+    also={"f_job_id": "job_id", "f_position": "position"},
+    given=("job_id", "position"),
+    joined=("parties",),
 )
-_SHARES: Final = (
-    "SELECT f_component_name, f_task_version, f_role, f_party_id, f_party_status, f_reason, "
-    "f_since_time, f_progress FROM t_schedule_party_task WHERE f_job_id = ? ORDER BY f_position"
+_PARTY_TASKS: Final = Mapper(
+    SCHEDULED_PARTY_TASK,
+    ScheduledPartyTask,
+    {
+        "site": SITE("f_role", "f_party_id"),
+        "status": word(TaskStatus)("f_party_status"),
+        "reason": REASON("f_reason"),
+        "since_ms": "f_since_time",
+        "progress": "f_progress",
+    },
+    also={
+        "f_job_id": "job_id",
+        "f_component_name": "task.component",
+        "f_task_version": "task.version",
+        "f_position": "position",
+    },
+    given=("job_id", "task", "position"),
 )
 _PART_TABLES: Final = ("t_schedule_party_task", "t_schedule_task", "t_schedule_site")
 _ONE_TASK: Final = "WHERE f_job_id = ? AND f_component_name = ? AND f_task_version = ?"
@@ -91,21 +155,21 @@ class SqlSchedules:
 
     def add(self, job: ScheduledJob) -> None:
         self._known.clear()
-        if not self._session.insert(SCHEDULED_JOB, _job_row(job)):
+        if not self._session.insert(SCHEDULED_JOB, _JOBS.row(job)):
             return
         self._session.tell(*recording.schedule_added(job))
         self._session.insert_many(
             SCHEDULED_SITE,
-            [_site_row(job.job_id, position, site) for position, site in enumerate(job.sites)],
+            [_SITES.row(site, job.job_id, position) for position, site in enumerate(job.sites)],
         )
         self._session.insert_many(
             SCHEDULED_TASK,
-            [_task_row(job.job_id, position, task) for position, task in enumerate(job.tasks)],
+            [_TASKS.row(task, job.job_id, position) for position, task in enumerate(job.tasks)],
         )
         self._session.insert_many(
             SCHEDULED_PARTY_TASK,
             [
-                _share_row(job.job_id, task, position, share)
+                _PARTY_TASKS.row(share, job.job_id, task, position)
                 for task in job.tasks
                 for position, share in enumerate(task.parties)
             ],
@@ -115,32 +179,10 @@ class SqlSchedules:
         known = self._known.get(job_id)
         if known is not None:
             return known
-        found = self._session.row(_JOB, (job_id,))
+        found = self._session.row(f"{_JOBS.select} WHERE f_job_id = ?", (job_id,))
         if found is None:
             return None
-        (
-            initiator_role, initiator_party_id, status, epoch, dsl, conf, priority, created_ms,
-            updated_ms, stop, reason, started_ms, ended_ms, rerun_ms, control,
-        ) = found  # fmt: skip
-        job = ScheduledJob(
-            job_id=job_id,
-            initiator=site_of(initiator_role, initiator_party_id),
-            status=JOB_STATUSES[status],
-            epoch=epoch,
-            dsl=document_from_json(dsl),
-            conf=document_from_json(conf),
-            priority=priority,
-            created_ms=created_ms,
-            updated_ms=updated_ms,
-            sites=self._sites(job_id),
-            tasks=self._tasks(job_id),
-            stop=stop_from_text(stop),
-            reason=reason_from_text(reason),
-            started_ms=started_ms,
-            ended_ms=ended_ms,
-            rerun_ms=rerun_ms,
-            control=control_from_text(control),
-        )
+        job = _JOBS.read(found, self._sites(job_id), self._tasks(job_id))
         self._known[job_id] = job
         return job
 
@@ -261,12 +303,12 @@ class SqlSchedules:
         )
         if found is None:
             return False
-        if not self._session.insert(SCHEDULED_TASK, _task_row(job_id, found[0], task)):
+        if not self._session.insert(SCHEDULED_TASK, _TASKS.row(task, job_id, found[0])):
             return False
         self._session.insert_many(
             SCHEDULED_PARTY_TASK,
             [
-                _share_row(job_id, task, position, share)
+                _PARTY_TASKS.row(share, job_id, task, position)
                 for position, share in enumerate(task.parties)
             ],
         )
@@ -412,40 +454,15 @@ class SqlSchedules:
         return Moved(status)
 
     def _tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
-        tasks = self._session.rows(_TASKS, (job_id,))
-        latest: dict[str, int] = {}
-        for component, version, *_ in tasks:
-            latest[component] = max(version, latest.get(component, version))
-        shares = self._shares(job_id, latest)
+        tasks = self._session.rows(
+            f"{_TASKS.select} WHERE f_job_id = ? ORDER BY f_position, f_task_version", (job_id,)
+        )
+        latest = {component: version for component, version, *_ in tasks}
+        parties = self._parties(job_id, latest)
         return tuple(
-            ScheduledTask(
-                component=component,
-                version=version,
-                status=TASK_STATUSES[status],
-                parties=tuple(shares.get(component, ())),
-                reason=reason_from_text(reason),
-                started_ms=started_ms,
-                ended_ms=ended_ms,
-                epoch=epoch,
-                retries=retries,
-                infrastructure_retries=infrastructure_retries,
-                cache_key=cache_key,
-                inherited_from=inherited_from,
-            )
-            for (
-                component,
-                version,
-                status,
-                reason,
-                started_ms,
-                ended_ms,
-                epoch,
-                retries,
-                infrastructure_retries,
-                cache_key,
-                inherited_from,
-            ) in tasks
-            if latest[component] == version
+            _TASKS.read(row, tuple(parties.get(row[0], ())))
+            for row in tasks
+            if latest[row[0]] == row[1]
         )
 
     def made(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
@@ -469,41 +486,24 @@ class SqlSchedules:
         return gone > 0
 
     def _sites(self, job_id: str) -> tuple[ScheduledSite, ...]:
-        return tuple(
-            ScheduledSite(
-                site=site_of(role, party_id),
-                phase=PHASES[phase],
-                retry_ms=retry_ms,
-                denials=denials,
-                reason=reason_from_text(reason),
-            )
-            for role, party_id, phase, retry_ms, denials, reason in self._session.rows(
-                _SITES, (job_id,)
-            )
+        found = self._session.rows(
+            f"{_SITES.select} WHERE f_job_id = ? ORDER BY f_position", (job_id,)
         )
+        return tuple(_SITES.all(found))
 
-    def _shares(self, job_id: str, latest: dict[str, int]) -> dict[str, list[ScheduledPartyTask]]:
-        """Return the sites' shares of the latest attempts, by component."""
-        sites: dict[tuple[str, str], Site] = {}  # few sites share thousands of rows
-        shares: dict[str, list[ScheduledPartyTask]] = {}
-        for (
-            component,
-            version,
-            role,
-            party_id,
-            status,
-            reason,
-            since_ms,
-            progress,
-        ) in self._session.rows(_SHARES, (job_id,)):
-            if latest.get(component) != version:
-                continue
-            site = sites.get((role, party_id))
-            if site is None:
-                site = sites[role, party_id] = site_of(role, party_id)
-            share = _share(site, status, reason, since_ms, progress)
-            shares.setdefault(component, []).append(share)
-        return shares
+    def _parties(
+        self, job_id: str, latest: Mapping[str, int]
+    ) -> dict[str, list[ScheduledPartyTask]]:
+        """Return what each site does of the latest attempts, by component."""
+        parties: dict[str, list[ScheduledPartyTask]] = {}
+        for component, version, *row in self._session.rows(
+            f"SELECT f_component_name, f_task_version, {_PARTY_TASKS.columns} "
+            "FROM t_schedule_party_task WHERE f_job_id = ? ORDER BY f_position",
+            (job_id,),
+        ):
+            if latest.get(component) == version:
+                parties.setdefault(component, []).append(_party_task(*row))
+        return parties
 
     def _is_replaced(self, job_id: str, component: str, version: int) -> bool:
         """Tell whether there is a newer attempt."""
@@ -515,95 +515,7 @@ class SqlSchedules:
         return found is not None
 
 
-def _job_row(job: ScheduledJob) -> dict[str, Value]:
-    started, ended = job.started_ms, job.ended_ms
-    return {
-        "f_job_id": job.job_id,
-        "f_initiator_role": job.initiator.role.value,
-        "f_initiator_party_id": job.initiator.party_id,
-        "f_status": job.status.value,
-        "f_epoch": job.epoch,
-        "f_dsl": to_json(job.dsl),
-        "f_runtime_conf": to_json(job.conf),
-        "f_priority": job.priority,
-        "f_need_cores": 0,
-        "f_need_spark": 0,
-        "f_need_memory": 0,
-        "f_queue_time": job.began_ms,
-        "f_ask_time": 0,
-        "f_look_time": 0,
-        "f_deadline_time": 0,
-        "f_stop": stop_to_text(job.stop),
-        "f_reason": reason_to_text(job.reason),
-        "f_start_time": started,
-        "f_end_time": ended,
-        "f_elapsed": None if started is None or ended is None else ended - started,
-        "f_rerun_time": job.rerun_ms,
-        "f_control": control_to_text(job.control),
-        "f_held_time": job.control.held_ms,
-        "f_create_time": job.created_ms,
-        "f_update_time": job.updated_ms,
-    }
-
-
-def _site_row(job_id: str, position: int, site: ScheduledSite) -> dict[str, Value]:
-    return {
-        "f_job_id": job_id,
-        "f_role": site.site.role.value,
-        "f_party_id": site.site.party_id,
-        "f_position": position,
-        "f_phase": site.phase.value,
-        "f_retry_time": site.retry_ms,
-        "f_denials": site.denials,
-        "f_open": 1,
-        "f_reason": reason_to_text(site.reason),
-    }
-
-
-def _task_row(job_id: str, position: int, task: ScheduledTask) -> dict[str, Value]:
-    return {
-        "f_job_id": job_id,
-        "f_component_name": task.component,
-        "f_task_version": task.version,
-        "f_position": position,
-        "f_status": task.status.value,
-        "f_epoch": task.epoch,
-        "f_retries": task.retries,
-        "f_infrastructure_retries": task.infrastructure_retries,
-        "f_cache_key": task.cache_key,
-        "f_inherited_from": task.inherited_from,
-        "f_reason": reason_to_text(task.reason),
-        "f_start_time": task.started_ms,
-        "f_end_time": task.ended_ms,
-    }
-
-
 @lru_cache(maxsize=4096)
-def _share(
-    site: Site, status: str, reason: str | None, since_ms: int, progress: float
-) -> ScheduledPartyTask:
-    """Return one site's share; all that still wait are the same."""
-    return ScheduledPartyTask(
-        site=site,
-        status=TASK_STATUSES[status],
-        reason=reason_from_text(reason),
-        since_ms=since_ms,
-        progress=progress,
-    )
-
-
-def _share_row(
-    job_id: str, task: ScheduledTask, position: int, share: ScheduledPartyTask
-) -> dict[str, Value]:
-    return {
-        "f_job_id": job_id,
-        "f_component_name": task.component,
-        "f_task_version": task.version,
-        "f_role": share.site.role.value,
-        "f_party_id": share.site.party_id,
-        "f_position": position,
-        "f_party_status": share.status.value,
-        "f_reason": reason_to_text(share.reason),
-        "f_since_time": share.since_ms,
-        "f_progress": share.progress,
-    }
+def _party_task(*row: Value) -> ScheduledPartyTask:
+    """Return what one site does of a task; all that still wait are the same."""
+    return _PARTY_TASKS.read(row)

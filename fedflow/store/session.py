@@ -16,6 +16,8 @@ from fedflow.store.tables import Table
 
 Value = str | int | float | None
 Found = tuple[Any, ...]  #: one row as the driver gives it
+Row = tuple[Value, ...] | Mapping[str, Value]
+"""A row to write: a value for every column of its table, in their order or by their names."""
 
 
 class Cursor(Protocol):
@@ -127,30 +129,30 @@ class Session:
         cursor.execute(_in_dialect(sql, self._dialect.param), params)
         return cursor.rowcount
 
-    def insert(self, table: Table, row: Mapping[str, Value]) -> bool:
-        """Add a row that names every column; False if its key exists already."""
+    def insert(self, table: Table, row: Row) -> bool:
+        """Add a row; False if its key exists already."""
         columns, sql = _insert(table, "INSERT", self._dialect.param)
         cursor = self._open(write=True)
         try:
-            cursor.execute(sql, [row[c] for c in columns])
+            cursor.execute(sql, _values(columns, row))
         except Exception as exc:  # each driver has its own class for this
             if self._is_duplicate(exc):
                 return False
             raise
         return True
 
-    def insert_many(self, table: Table, rows: Iterable[Mapping[str, Value]]) -> None:
-        """Add rows that name every column; rows whose key exists are left as they are."""
+    def insert_many(self, table: Table, rows: Iterable[Row]) -> None:
+        """Add rows; those whose key exists are left as they are."""
         columns, sql = _insert(table, "INSERT", self._dialect.param)
         sql = f"{sql} {self._dialect.keep_existing.format(column=columns[0])}"
-        values = [[row[c] for c in columns] for row in rows]
+        values = [_values(columns, row) for row in rows]
         if values:
             self._open(write=True).executemany(sql, values)
 
-    def replace(self, table: Table, row: Mapping[str, Value]) -> None:
-        """Add a row that names every column; it replaces the one with its key."""
+    def replace(self, table: Table, row: Row) -> None:
+        """Add a row; it replaces the one with its key."""
         columns, sql = _insert(table, "REPLACE", self._dialect.param)
-        self._open(write=True).execute(sql, [row[c] for c in columns])
+        self._open(write=True).execute(sql, _values(columns, row))
 
     def _open(self, *, write: bool = False) -> Cursor:
         if self._cursor is None:
@@ -163,6 +165,10 @@ class Session:
 def one_of(column: str, number: int) -> str:
     """Return the condition that a column has one of `number` values."""
     return f"{column} IN ({', '.join('?' * number)})" if number else "1 = 0"
+
+
+def _values(columns: Sequence[str], row: Row) -> Sequence[Value]:
+    return row if isinstance(row, tuple) else [row[column] for column in columns]
 
 
 @cache

@@ -26,25 +26,63 @@ from fedflow.store import recording
 from fedflow.store.codec import (
     OPEN_TASK,
     TASK_STATUSES,
-    from_json,
-    reason_from_text,
     reason_to_text,
     site_of,
     to_json,
 )
-from fedflow.store.session import Found, Session, Value, one_of
+from fedflow.store.mapper import (
+    ELAPSED,
+    JSON,
+    REASON,
+    SITE,
+    TASK_KEY,
+    Kind,
+    Mapper,
+    word,
+)
+from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import TASK, TASK_COUNT
 
 _Task = tuple[str, str, str, str]  #: job id, task id, role, party id
 
-_COLUMNS: Final = (
-    "SELECT f_job_id, f_component_name, f_task_version, f_role, f_party_id, f_component_module, "
-    "f_initiator_role, f_initiator_party_id, f_status, f_party_status, f_component_parameters, "
-    "f_create_time, f_update_time, f_reason, f_worker_id, f_token, f_request_time, f_run_pid, "
-    "f_run_pid_start, f_run_ip, f_progress, f_start_time, f_end_time, f_error_report, "
-    "f_auto_retries, f_auto_retry_delay, f_inherited_from, f_instance_id, f_absent"
+_HANDLE: Final = Kind(
+    "None if {0} is None else Handle(pid={0}, start_time={1}, host={2})",
+    tuple(f"{{0}}.{name} if {{0}} else None" for name in ("pid", "start_time", "host")),
+    {"Handle": Handle},
 )
-_SELECT: Final = f"{_COLUMNS} FROM t_task"
+_TEXTS_OR_NONE: Final = Kind(
+    "() if {0} is None else tuple(from_json({0}))", ("to_json({0}) if {0} else None",)
+)
+TASKS: Final = Mapper(
+    TASK,
+    TaskRecord,
+    {
+        "key": TASK_KEY("f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id"),
+        "module": "f_component_module",
+        "initiator": SITE("f_initiator_role", "f_initiator_party_id"),
+        "status": word(TaskStatus)("f_status"),
+        "party_status": word(TaskStatus)("f_party_status"),
+        "parameters": JSON("f_component_parameters"),
+        "created_ms": "f_create_time",
+        "updated_ms": "f_update_time",
+        "reason": REASON("f_reason"),
+        "launch_id": "f_worker_id",
+        "token": "f_token",
+        "requested_ms": "f_request_time",
+        "handle": _HANDLE("f_run_pid", "f_run_pid_start", "f_run_ip"),
+        "progress": "f_progress",
+        "started_ms": "f_start_time",
+        "ended_ms": "f_end_time",
+        "traceback": "f_error_report",
+        "auto_retries": "f_auto_retries",
+        "auto_retry_delay_s": "f_auto_retry_delay",
+        "inherited_from": "f_inherited_from",
+        "instance_id": "f_instance_id",
+        "absent": _TEXTS_OR_NONE("f_absent"),
+    },
+    also={"f_task_id": "v.key.task_id", "f_latest": "int(is_latest)", "f_elapsed": ELAPSED},
+    given=("is_latest",),
+)
 _ONE: Final = (
     "WHERE f_job_id = ? AND f_task_id = ? AND f_task_version = ? AND f_role = ? AND f_party_id = ?"
 )
@@ -83,7 +121,7 @@ class SqlTasks:
             latest[task] = max(latest.get(task, 0), record.key.version)
         self._session.insert_many(
             TASK,
-            [_row(r, is_latest=r.key.version == latest[_task(r.key)]) for r in records],
+            [TASKS.row(r, r.key.version == latest[_task(r.key)]) for r in records],
         )
         self._session.tell(
             *recording.tasks_added(
@@ -127,8 +165,7 @@ class SqlTasks:
             )
 
     def get(self, key: TaskKey) -> TaskRecord | None:
-        found = self._session.row(f"{_SELECT} {_ONE}", _key(key))
-        return None if found is None else _record(found)
+        return TASKS.one(self._session.row(f"{TASKS.select} {_ONE}", _key(key)))
 
     def statuses(self, key: JobKey) -> dict[str, tuple[int, TaskStatus]]:
         found = self._session.rows(
@@ -144,10 +181,11 @@ class SqlTasks:
         conditions, values = _conditions(which)
         if which.order is None:
             found = self._session.rows(
-                f"{_SELECT} WHERE {' AND '.join(conditions)} ORDER BY f_number LIMIT ? OFFSET ?",
+                f"{TASKS.select} WHERE {' AND '.join(conditions)} "
+                "ORDER BY f_number LIMIT ? OFFSET ?",
                 [*values, which.limit, which.offset],
             )
-            return [_record(r) for r in found]
+            return TASKS.all(found)
         if which.order.descending or which.order.by not in _MAY_LACK:
             return self._page(conditions, values, which)
         return self._page_lacking_last(conditions, values, which)
@@ -179,12 +217,12 @@ class SqlTasks:
         direction = "DESC" if order.descending else "ASC"
         by = f"{_SORTED_BY[order.by]} {direction}, f_number {direction}"
         found = self._session.rows(
-            f"{_COLUMNS} FROM (SELECT f_number FROM t_task WHERE {' AND '.join(conditions)} "
-            f"ORDER BY {by} LIMIT ? OFFSET ?) AS page "
+            f"SELECT {TASKS.columns} FROM (SELECT f_number FROM t_task "
+            f"WHERE {' AND '.join(conditions)} ORDER BY {by} LIMIT ? OFFSET ?) AS page "
             f"CROSS JOIN t_task USING (f_number) ORDER BY {by}",
             [*values, which.limit, which.offset],
         )
-        return [_record(r) for r in found]
+        return TASKS.all(found)
 
     def _page_lacking_last(
         self, conditions: Sequence[str], values: Sequence[Value], which: TaskFilter
@@ -302,8 +340,8 @@ class SqlTasks:
         return self._session.write("DELETE FROM t_task WHERE f_job_id = ?", (job_id,))
 
     def live(self) -> list[TaskRecord]:
-        found = self._session.rows(f"{_SELECT} WHERE {_LIVE} ORDER BY +f_number")
-        return [_record(r) for r in found]
+        found = self._session.rows(f"{TASKS.select} WHERE {_LIVE} ORDER BY +f_number")
+        return TASKS.all(found)
 
 
 def _key(key: TaskKey) -> tuple[str, str, int, str, str]:
@@ -342,75 +380,3 @@ def _conditions(which: TaskFilter) -> tuple[list[str], list[Value]]:
         conditions.append(one_of("f_status", len(which.statuses)))
         values += [s.value for s in which.statuses]
     return conditions, values
-
-
-def _row(record: TaskRecord, *, is_latest: bool) -> dict[str, Value]:
-    handle, started, ended = record.handle, record.started_ms, record.ended_ms
-    return {
-        "f_job_id": record.key.job_id,
-        "f_task_id": record.key.task_id,
-        "f_task_version": record.key.version,
-        "f_role": record.key.site.role.value,
-        "f_party_id": record.key.site.party_id,
-        "f_component_name": record.key.component,
-        "f_component_module": record.module,
-        "f_initiator_role": record.initiator.role.value,
-        "f_initiator_party_id": record.initiator.party_id,
-        "f_status": record.status.value,
-        "f_party_status": record.party_status.value,
-        "f_component_parameters": to_json(record.parameters),
-        "f_reason": reason_to_text(record.reason),
-        "f_worker_id": record.launch_id,
-        "f_token": record.token,
-        "f_request_time": record.requested_ms,
-        "f_run_pid": handle.pid if handle else None,
-        "f_run_pid_start": handle.start_time if handle else None,
-        "f_run_ip": handle.host if handle else None,
-        "f_progress": record.progress,
-        "f_error_report": record.traceback,
-        "f_auto_retries": record.auto_retries,
-        "f_auto_retry_delay": record.auto_retry_delay_s,
-        "f_inherited_from": record.inherited_from,
-        "f_instance_id": record.instance_id,
-        "f_absent": to_json(record.absent) if record.absent else None,
-        "f_latest": int(is_latest),
-        "f_start_time": started,
-        "f_end_time": ended,
-        "f_elapsed": None if started is None or ended is None else ended - started,
-        "f_create_time": record.created_ms,
-        "f_update_time": record.updated_ms,
-    }
-
-
-def _record(found: Found) -> TaskRecord:
-    (
-        job_id, component, version, role, party_id, module, initiator_role, initiator_party_id,
-        status, party_status, parameters, created_ms, updated_ms, reason, launch_id, token,
-        requested_ms, pid, start_time, host, progress, started_ms, ended_ms, traceback,
-        auto_retries, auto_retry_delay_s, inherited_from, instance_id, absent,
-    ) = found  # fmt: skip
-    site = site_of(role, party_id)
-    return TaskRecord(
-        key=TaskKey(job_id=job_id, component=component, version=version, site=site),
-        module=module,
-        initiator=site_of(initiator_role, initiator_party_id),
-        status=TASK_STATUSES[status],
-        party_status=TASK_STATUSES[party_status],
-        parameters=from_json(parameters),
-        created_ms=created_ms,
-        updated_ms=updated_ms,
-        reason=reason_from_text(reason),
-        launch_id=launch_id,
-        token=token,
-        requested_ms=requested_ms,
-        handle=None if pid is None else Handle(pid=pid, start_time=start_time, host=host),
-        progress=progress,
-        started_ms=started_ms,
-        ended_ms=ended_ms,
-        traceback=traceback,
-        auto_retries=auto_retries,
-        auto_retry_delay_s=auto_retry_delay_s,
-        inherited_from=inherited_from,
-        instance_id=instance_id,
-        absent=() if absent is None else tuple(from_json(absent)),
-    )
