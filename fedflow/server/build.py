@@ -91,7 +91,6 @@ from fedflow.web.app import create_app
 from fedflow.web.current import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.relay import Relay
-from fedflow.web.routes import look_paths
 from fedflow.wire.servers import Answer, Message, PartyCommand, Wake
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 
@@ -305,11 +304,14 @@ class FedflowServer:
         own_door = ServersService(self._from_server, secret=lambda: self._servers.secret)
         self._parts.callback(own_door.close)
         self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to])
-        web = HttpSettings(upload_bytes=settings.upload.max_mib * MIB, looks=look_paths(app))
+        built = built_of(app)
+        web = HttpSettings(
+            upload_bytes=settings.upload.max_mib * MIB, looks=built.mounts.look_paths
+        )
         self._unix = HttpServer(app, HttpSettings(), name="fedflow-worker-http")
         self._unix.listen_unix(self._sockets / "server.sock")
         self._parts.callback(self._unix.stop)
-        clients = built_of(app).clients
+        clients = built.clients
         self._http = HttpServer(
             app, web, name="fedflow-http", may_upload=clients.may_upload if clients else None
         )

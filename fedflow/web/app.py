@@ -1,8 +1,12 @@
-"""Builds the Flask application of one server."""
+"""Builds the Flask applications of one server.
+
+The main one has what jobs need: health, and what executors and other parties call. What clients and
+people ask for is mounted beside it, and imported with the first request for it (`web/mounts.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final
 
 from flask import Blueprint, Flask
@@ -10,110 +14,175 @@ from flask import Blueprint, Flask
 from fedflow.app.services import Services
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.web import current, errors
-from fedflow.web.account import account
 from fedflow.web.auth import ClientAuthentication
-from fedflow.web.board.blueprints import BLUEPRINTS as BOARD
-from fedflow.web.board.page import prepare
-from fedflow.web.checkpoint import checkpoint
-from fedflow.web.component import component
-from fedflow.web.data import data
-from fedflow.web.docs import docs
-from fedflow.web.fate_board import fateboard
-from fedflow.web.forward import forward
+from fedflow.web.current import Built
 from fedflow.web.health import health
-from fedflow.web.job import job
-from fedflow.web.job_control import job_control
-from fedflow.web.job_delete import job_delete
-from fedflow.web.job_history import job_history
-from fedflow.web.job_lists import job_lists
-from fedflow.web.job_logs import job_logs
-from fedflow.web.job_tag import job_tag
-from fedflow.web.key import key
-from fedflow.web.log import log
-from fedflow.web.model import model
-from fedflow.web.model_deploy import model_deploy
-from fedflow.web.model_tag import model_tag
-from fedflow.web.operation import operation
+from fedflow.web.mounts import Mounts
 from fedflow.web.parties import parties
 from fedflow.web.party import initiator, party
-from fedflow.web.permission import permission
-from fedflow.web.pipeline import pipeline
-from fedflow.web.provider import provider
-from fedflow.web.queue import queue
-from fedflow.web.resource import resource
-from fedflow.web.server import server
 from fedflow.web.settings import WebSettings
-from fedflow.web.table import table
-from fedflow.web.table_sources import table_sources
-from fedflow.web.template import template
 from fedflow.web.tracker import tracker
 from fedflow.web.tracker_models import tracker_models
-from fedflow.web.tracking import tracking
-from fedflow.web.version import version
 from fedflow.wire.paths import PREFIX
 
-BLUEPRINTS: Final[tuple[Blueprint, ...]] = (
-    account,
-    checkpoint,
-    component,
-    data,
-    docs,
-    forward,
-    initiator,
-    job,
-    job_control,
-    job_delete,
-    job_history,
-    job_lists,
-    job_logs,
-    job_tag,
-    key,
-    log,
-    model,
-    model_deploy,
-    model_tag,
-    operation,
-    parties,
-    party,
-    permission,
-    pipeline,
-    provider,
-    queue,
-    resource,
-    server,
-    table,
-    table_sources,
-    template,
-    tracker,
-    tracker_models,
-    tracking,
-    version,
-)
-"""Everything below `/v1`."""
 
-
-def create_app(
-    services: Services, settings: WebSettings, *, clock: Clock | None = None,
-    more: Sequence[Blueprint] = (),
-) -> Flask:  # fmt: skip
-    """Return the WSGI application; `more` are blueprints with full paths, such as the board."""
-    app = Flask("fedflow.web", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = settings.body_bytes
-    app.url_map.strict_slashes = False
-    app.url_map.merge_slashes = False
+def create_app(services: Services, settings: WebSettings, *, clock: Clock | None = None) -> Flask:
+    """Return the WSGI application: the main one, which has the others mounted."""
     keys = settings.client_keys
     clients = (
         ClientAuthentication(keys, clock=clock or SystemClock(), skew_s=settings.clock_skew_s)
         if keys is not None
         else None
     )
-    current.put(app, current.Built(services=services, settings=settings, clients=clients))
-    errors.register(app)
-    for blueprint in BLUEPRINTS:
-        app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))
-    board = () if settings.board is None else BOARD
-    if board:
-        prepare(app)
-    for blueprint in (health, fateboard, *board, *more):
-        app.register_blueprint(blueprint)
+
+    def later(build: Callable[[Built], Flask]) -> Callable[[], Flask]:
+        return lambda: build(built)
+
+    mounted = _API if settings.board is None else _API | _BOARD
+    mounts = Mounts(later(_main), {prefixes: later(one) for prefixes, one in mounted.items()})
+    built = Built(services=services, settings=settings, clients=clients, mounts=mounts)
+    app = mounts.main()
+    app.wsgi_app = mounts  # type: ignore[method-assign]
     return app
+
+
+def _application(built: Built, *blueprints: Blueprint, below: str = PREFIX) -> Flask:
+    """Return an application with its blueprints."""
+    app = Flask("fedflow.web", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = built.settings.body_bytes
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+    current.put(app, built)
+    errors.register(app)
+    for blueprint in blueprints:
+        app.register_blueprint(blueprint, url_prefix=below + (blueprint.url_prefix or ""))
+    return app
+
+
+def _main(built: Built) -> Flask:
+    app = _application(built, initiator, parties, party, tracker, tracker_models)
+    app.register_blueprint(health)
+    return app
+
+
+# --- what is mounted ------------------------------------------------------------------------------
+
+
+def _jobs(built: Built) -> Flask:
+    from fedflow.web.component import component
+    from fedflow.web.job import job
+    from fedflow.web.job_control import job_control
+    from fedflow.web.job_delete import job_delete
+    from fedflow.web.job_history import job_history
+    from fedflow.web.job_lists import job_lists
+    from fedflow.web.job_logs import job_logs
+    from fedflow.web.job_tag import job_tag
+    from fedflow.web.operation import operation
+    from fedflow.web.pipeline import pipeline
+    from fedflow.web.provider import provider
+    from fedflow.web.queue import queue
+
+    return _application(
+        built,
+        component,
+        job,
+        job_control,
+        job_delete,
+        job_history,
+        job_lists,
+        job_logs,
+        job_tag,
+        operation,
+        pipeline,
+        provider,
+        queue,
+    )
+
+
+def _tables(built: Built) -> Flask:
+    from fedflow.web.data import data
+    from fedflow.web.table import table
+    from fedflow.web.table_sources import table_sources
+
+    return _application(built, data, table, table_sources)
+
+
+def _models(built: Built) -> Flask:
+    from fedflow.web.checkpoint import checkpoint
+    from fedflow.web.model import model
+    from fedflow.web.model_deploy import model_deploy
+    from fedflow.web.model_tag import model_tag
+
+    return _application(built, checkpoint, model, model_deploy, model_tag)
+
+
+def _tracking(built: Built) -> Flask:
+    from fedflow.web.tracking import tracking
+
+    return _application(built, tracking)
+
+
+def _administration(built: Built) -> Flask:
+    from fedflow.web.account import account
+    from fedflow.web.forward import forward
+    from fedflow.web.key import key
+    from fedflow.web.log import log
+    from fedflow.web.permission import permission
+    from fedflow.web.resource import resource
+    from fedflow.web.server import server
+    from fedflow.web.template import template
+    from fedflow.web.version import version
+
+    return _application(
+        built, account, forward, key, log, permission, resource, server, template, version
+    )
+
+
+def _docs(built: Built) -> Flask:
+    from fedflow.web.docs import docs
+
+    return _application(built, docs)
+
+
+def _fate_board(built: Built) -> Flask:
+    from fedflow.web.fate_board import fateboard
+
+    return _application(built, fateboard, below="")
+
+
+def _board(built: Built) -> Flask:
+    from fedflow.web.board.blueprints import BLUEPRINTS
+    from fedflow.web.board.page import not_found, prepare
+
+    app = _application(built, *BLUEPRINTS, below="")
+    app.extensions[errors.UNKNOWN_PAGE] = not_found
+    prepare(app)
+    return app
+
+
+def _api(*nouns: str) -> tuple[str, ...]:
+    return tuple(f"{PREFIX}/{noun}" for noun in nouns)
+
+
+_API: Final[dict[tuple[str, ...], Callable[[Built], Flask]]] = {
+    _api("job", "operation", "worker", "pipeline", "component", "provider"): _jobs,
+    _api("data", "table"): _tables,
+    _api("model", "checkpoint"): _models,
+    _api("tracking"): _tracking,
+    _api(
+        "board",
+        "forward",
+        "info",
+        "key",
+        "log",
+        "permission",
+        "resource",
+        "server",
+        "service",
+        "template",
+        "version",
+    ): _administration,
+    _api("docs", "openapi.json"): _docs,
+    ("/fateboard",): _fate_board,
+}
+_BOARD: Final[dict[tuple[str, ...], Callable[[Built], Flask]]] = {("/board", "/index.html"): _board}

@@ -12,17 +12,19 @@ from fedflow.web.settings import WebSettings
 
 if TYPE_CHECKING:
     from fedflow.web.auth import ClientAuthentication
+    from fedflow.web.mounts import Mounts
 
 _NAME = "fedflow"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """The parts of one application."""
+    """What one server's applications have in common."""
 
     services: Services
     settings: WebSettings
     clients: ClientAuthentication | None
+    mounts: Mounts
 
 
 def put(app: Flask, built: Built) -> None:

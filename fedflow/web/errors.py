@@ -8,19 +8,21 @@ exactly 200 as the file.
 from __future__ import annotations
 
 import logging
+from typing import Final, cast
 
 from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from fedflow.base.errors import FedflowError, NotAuthenticated, NotSupportedYet, RouteNotFound
 from fedflow.web.answers import answer, status_error, status_refusal
-from fedflow.web.board.page import not_found
-from fedflow.web.current import built
 from fedflow.web.later import is_later
 from fedflow.web.routes import Style, declaration
 from fedflow.wire import envelope, fate_board
 
 logger = logging.getLogger(__name__)
+
+UNKNOWN_PAGE: Final = "fedflow.unknown_page"
+"""Extension of the board's application: what answers unknown paths below it, () -> Response."""
 
 
 def register(app: Flask) -> None:
@@ -48,8 +50,9 @@ def _known(exc: Exception) -> Response:
 
 def _http(exc: Exception) -> Response:
     if isinstance(exc, (NotFound, MethodNotAllowed)):
-        if request.path.startswith("/board/") and built().settings.board is not None:
-            return not_found()
+        page = current_app.extensions.get(UNKNOWN_PAGE)
+        if page is not None and request.path.startswith("/board/"):
+            return cast(Response, page())
         return answer(envelope.failure(_no_route(request.method, request.path)))
     assert isinstance(exc, HTTPException)  # noqa: S101  # registered for it
     return status_refusal(exc.code or 500, exc.description)

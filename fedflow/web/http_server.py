@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ class HttpSettings:
     """Limits of one listener."""
 
     threads: int = 16  #: views that run at once
-    looks: frozenset[str] = frozenset()  #: paths whose views only look
+    looks: Container[str] | None = None  #: paths whose views only look; None = no such threads
     pages: str = "/board/"  #: GETs of what is below it only look, too
     look_threads: int = 2  #: such views that run at once, in threads of their own
     connections: int = 1000  #: open connections
@@ -190,17 +190,19 @@ class _Dispatcher:
         self._views = _Threads(name)
         self._views.set_thread_count(settings.threads)
         self._looks = _Threads(f"{name}-look")
-        if self._paths:
+        if self._paths is not None:
             self._looks.set_thread_count(settings.look_threads)
 
     def add_task(self, channel: Any) -> None:
         """Queue the first request of a connection."""
         request = channel.requests[0]
-        looks = bool(self._paths) and self._only_looks(request)
+        looks = self._only_looks(request)
         threads = self._looks if looks else self._views
         threads.add_task(channel)
 
     def _only_looks(self, request: Any) -> bool:
+        if self._paths is None:
+            return False
         path = getattr(request, "path", "")
         if path.startswith(self._pages):
             return getattr(request, "command", "") in ("GET", "HEAD")

@@ -19,6 +19,7 @@ from werkzeug.routing import IntegerConverter, Rule
 
 from fedflow.base.errors import FedflowError, all_errors
 from fedflow.web.bodies import Body, NoBody, schema_of_member
+from fedflow.web.mounts import served
 from fedflow.web.routes import Access, Route, Style, declaration
 from fedflow.web.tags import TAGS
 from fedflow.wire import headers
@@ -85,8 +86,7 @@ class Operation:
 
 def operations(app: Flask) -> Iterator[Operation]:
     """Yield what clients may call, by path and method."""
-    for rule in sorted(app.url_map.iter_rules(), key=lambda r: r.rule):
-        view = app.view_functions[rule.endpoint]
+    for rule, view in sorted(served(app), key=lambda one: one[0].rule):
         declared = declaration(view)
         if declared is None or declared.access not in SHOWN:
             continue

@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from fedflow.domain.accounts import AccountRole
+from fedflow.web.mounts import served
 from tests.board.places import Place, serving
 from tests.board.seeds import CHAIN, HOSTILE, job, job_id, put, task
 
@@ -97,10 +98,10 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture(scope="module")
 def routes(asking: Place) -> list[Route]:
     """Return all routes of the board."""
-    rules = asking.server._http._app.url_map.iter_rules()  # type: ignore[attr-defined]
+    app = asking.server._http._app
     found = [
         Route(method=method, rule=rule.rule)
-        for rule in rules
+        for rule, _ in served(app)  # type: ignore[arg-type]
         if rule.rule.startswith("/board")
         for method in sorted(rule.methods - {"HEAD", "OPTIONS"})
     ]

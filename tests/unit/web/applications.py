@@ -12,21 +12,36 @@ from flask import Flask
 from fedflow.app.services import Services
 from fedflow.web import current
 from fedflow.web.app import create_app
+from fedflow.web.mounts import Mounts
 from fedflow.web.settings import WebSettings
 
 
 @functools.cache
-def _registered() -> Flask:
-    """Return an application with all routes: registering them takes 50 ms."""
-    return create_app(cast(Services, SimpleNamespace()), WebSettings())
+def _registered() -> current.Built:
+    """Return what has applications with all routes: registering them takes long."""
+    return current.built_of(create_app(cast(Services, SimpleNamespace()), WebSettings()))
 
 
 def app_over(services: Any) -> Flask:
     """Return an application of its own for `services`; only the routes are shared."""
-    app = copy.copy(_registered())
-    app.extensions = {}
-    built = current.built_of(_registered())
-    current.put(
-        app, current.Built(services=services, settings=built.settings, clients=built.clients)
+    known = _registered()
+
+    def copied(shared: Flask) -> Flask:
+        app = copy.copy(shared)
+        app.extensions = dict(shared.extensions)
+        current.put(app, built)
+        return app
+
+    mounts = Mounts(
+        lambda: copied(known.mounts.main()),
+        {
+            prefixes: lambda made=made: copied(made())  # type: ignore[misc]
+            for prefixes, made in known.mounts.mounted.items()
+        },
     )
+    built = current.Built(
+        services=services, settings=known.settings, clients=known.clients, mounts=mounts
+    )
+    app = mounts.main()
+    app.wsgi_app = mounts  # type: ignore[method-assign]
     return app

@@ -13,6 +13,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from fedflow.base.errors import all_errors
 from fedflow.web.app import create_app
 from fedflow.web.auth import require_client
+from fedflow.web.current import built_of
+from fedflow.web.mounts import served
 from fedflow.web.openapi import operations
 from fedflow.web.routes import Access, declaration
 from fedflow.web.settings import ClientKeys, WebSettings
@@ -34,9 +36,8 @@ def test_the_document_is_valid_openapi_3_1(described: dict[str, Any]) -> None:
 def test_every_route_is_declared(app: Flask) -> None:
     undeclared = [
         rule.rule
-        for rule in app.url_map.iter_rules()
-        if declaration(app.view_functions[rule.endpoint]) is None
-        and not rule.endpoint.startswith("board_")  # pages for people
+        for rule, view in served(app)
+        if declaration(view) is None and not rule.endpoint.startswith("board_")  # pages for people
     ]
     assert undeclared == []
 
@@ -44,12 +45,13 @@ def test_every_route_is_declared(app: Flask) -> None:
 def test_a_route_is_open_to_clients_exactly_where_its_blueprint_checks_their_signature(
     app: Flask,
 ) -> None:
-    for rule in app.url_map.iter_rules():
+    for rule, view in served(app):
         if rule.endpoint.startswith("board_"):
             continue
-        declared = declaration(app.view_functions[rule.endpoint])
+        declared = declaration(view)
         assert declared is not None
-        checks = app.before_request_funcs.get(rule.endpoint.partition(".")[0], [])
+        own = built_of(app).mounts.find(rule.rule)
+        checks = own.before_request_funcs.get(rule.endpoint.partition(".")[0], [])
         signed = require_client in checks
         assert signed == (declared.access is Access.CLIENT), rule.rule
 

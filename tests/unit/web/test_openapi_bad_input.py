@@ -19,6 +19,7 @@ from werkzeug.test import TestResponse
 
 from fedflow.web.app import create_app
 from fedflow.web.bodies import Flag, Text, Whole, Words
+from fedflow.web.current import built_of
 from fedflow.web.openapi import Operation, operations
 from fedflow.web.routes import Access, Style
 from fedflow.web.settings import WebSettings
@@ -236,7 +237,7 @@ def test_a_body_that_is_no_json_object_is_refused_whatever_its_type(
 def test_another_method_is_answered_as_an_unknown_route(
     bare_app: Flask, caller: FlaskClient, one: Operation
 ) -> None:
-    urls = bare_app.url_map.bind("localhost")
+    urls = built_of(bare_app).mounts.find(path_of(one)).url_map.bind("localhost")
     for method in METHODS:
         if urls.test(path_of(one), method):
             continue
