@@ -37,6 +37,7 @@ from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
 from fedflow.worker.catalog import WorkerCatalog, table_of
 from fedflow.worker.checkpoints import ServerCheckpoints, model_to_wire
 from fedflow.worker.exit_codes import ExitCode
+from fedflow.worker.lazy_pandas import without_pandas
 from fedflow.worker.logs import set_up_logs, traceback_of
 from fedflow.worker.model_store import ServerModelStore
 from fedflow.worker.process import Stopped, become_worker, ignore_stops, limit_memory
@@ -349,6 +350,7 @@ class _Run:
 
 def main(arguments: list[str]) -> int:
     """Run `SPEC [LOG_DIR WORK_DIR GATE]`; without the others the spec's own folders are used."""
+    without_pandas()
     spec_path = Path(arguments[0])
     if len(arguments) > 1:
         log_dir, work_dir = Path(arguments[1]), Path(arguments[2])

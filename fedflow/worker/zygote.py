@@ -36,6 +36,7 @@ from fedflow.executor.messages import LineReader, Message, encode
 from fedflow.executor.processes import start_time_of
 from fedflow.sdk.params import check_params
 from fedflow.worker.exit_codes import ExitCode
+from fedflow.worker.lazy_pandas import without_pandas
 from fedflow.worker.process import open_output, prefer_for_oom_kill
 from fedflow.worker.run import run_worker
 
@@ -67,6 +68,7 @@ class Zygote:
         signal.signal(signal.SIGCHLD, _note)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._signal_write, warn_on_full_buffer=False)
+        without_pandas()
         problems = _preload(preload)
         self._registry = load_registry()
         gc.collect()
@@ -292,9 +294,6 @@ def _preload(modules: list[str]) -> list[str]:
         except Exception as exc:
             logger.exception("Cannot import %s.", name)
             problems.append(f"cannot import {name}: {exc}")
-    arrow = sys.modules.get("pyarrow")
-    if arrow is not None:
-        arrow.array([0.0])  # imports pandas, where it is installed: 0.2 s that no child shall pay
     return problems
 
 
