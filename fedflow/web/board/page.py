@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import urlencode, urlsplit
 
-from flask import Blueprint, Flask, Response, flash, redirect, render_template, request
+from flask import Blueprint, Flask, Request, Response, flash, redirect, render_template, request
+from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 from jinja2 import StrictUndefined
 from werkzeug.exceptions import HTTPException
 
@@ -67,6 +68,7 @@ def board_blueprint(name: str, prefix: str = "", *, is_open: bool = False) -> Bl
 def prepare(app: Flask) -> None:
     """Give the application what the board's templates use, and what messages of a redirect need."""
     app.secret_key = secrets.token_bytes(32)  # they live until the next page, at this server
+    app.session_interface = _BoardSessions()
     app.config.update(
         SESSION_COOKIE_NAME="ff_message",
         SESSION_COOKIE_PATH="/board",
@@ -83,6 +85,13 @@ def prepare(app: Flask) -> None:
         status_kind=statuses.kind, status_shape=statuses.SHAPES.__getitem__,
         status_word=statuses.word,
     )  # fmt: skip
+
+
+class _BoardSessions(SecureCookieSessionInterface):
+    """Sessions of the board's pages only: making the signer would cost every REST request."""
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
+        return super().open_session(app, request) if request.path.startswith("/board") else None
 
 
 def with_query(name: str, value: object) -> str:
