@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every benchmark and prints the tables in Markdown; takes about three minutes.
+# Runs every benchmark and prints the tables in Markdown; takes about four minutes.
 #     benchmarks/all.sh > tables.md
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +15,7 @@ block() {
 
 printf 'Measured %s on %s, load %s\n\n' "$(date -u +%Y-%m-%dT%H:%MZ)" "$(uname -srm)" \
     "$(cut -d' ' -f1-3 /proc/loadavg)"
-for name in server_start idle submit chain burst main_job; do
+for name in server_start idle submit chain fan burst skeleton main_job; do
     "$python" "benchmarks/$name.py"
 done
 block "Executor start, alone" "$python" benchmarks/executor_start.py 40

@@ -12,9 +12,9 @@ import re
 import subprocess
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
 
@@ -23,6 +23,9 @@ LONG_FILE = 800  #: lines
 MANY_PARAMETERS = 7  #: of a constructor, without `self`
 
 _CITED = re.compile(r"(?<![\w./:{<-])(?:[\w.*-]+/)*[\w*-]+\.(?:md|py|proto)\b(?![\w/(])")
+_COUNTED = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.arg, ast.AnnAssign, ast.Import, ast.ImportFrom
+)  # fmt: skip
 _URL = re.compile(r"\b[a-z]+://\S+")
 
 
@@ -38,24 +41,41 @@ class Module:
     def lines(self) -> int:
         return len(self.text.splitlines())
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Return what the counters look at; walking through a tree takes its time."""
+        return [node for node in ast.walk(self.tree) if isinstance(node, _COUNTED)]
+
 
 def house_counts(root: Path) -> dict[str, dict[str, int]]:
     """Return all counts of a checkout: section -> name -> number."""
     modules = modules_of(root, "fedflow")
-    classes = class_names(modules)
+    found = {name: len(places) for name, places in findings(root, modules).items()}
     return {
         "lines": lines_per_package(modules),
         "house": {
             "any": sum(map(any_in_annotations, modules)),
-            "dict_out_of_app": len(dicts_out_of_app(modules)),
             "fmt_skip": sum(m.text.count("# fmt: skip") for m in modules),
-            "class_names_used_twice": sum(len(places) > 1 for places in classes.values()),
-            "dead_references": len(dead_references(root)),
             "upward_arrows_in_app": upward_arrows(arrows_of_app(modules)),
-            "long_functions": len(long_functions(modules)),
-            "wide_constructors": len(wide_constructors(modules)),
-            "long_files": sum(m.lines > LONG_FILE for m in modules),
+            **found,
         },
+    }
+
+
+def findings(root: Path, modules: Sequence[Module]) -> dict[str, list[str]]:
+    """Return those counts of which each single one has a place: name -> places."""
+    names = class_names(modules).items()
+    return {
+        "dict_out_of_app": dicts_out_of_app(modules),
+        "class_names_used_twice": [
+            f"{name}: {', '.join(sorted(map(str, places)))}"
+            for name, places in sorted(names)
+            if len(places) > 1
+        ],
+        "dead_references": dead_references(root),
+        "long_functions": long_functions(modules),
+        "wide_constructors": wide_constructors(modules),
+        "long_files": [str(m.path) for m in modules if m.lines > LONG_FILE],
     }
 
 
@@ -87,7 +107,7 @@ def lines_per_package(modules: Iterable[Module]) -> dict[str, int]:
 def any_in_annotations(module: Module) -> int:
     """Return how often annotations of a file name `Any`."""
     count = 0
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for annotation in _annotations(node):
             count += sum(
                 isinstance(part, ast.Name) and part.id == "Any" for part in ast.walk(annotation)
@@ -156,7 +176,7 @@ def wide_constructors(modules: Iterable[Module]) -> list[str]:
 
 
 def _functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -204,7 +224,7 @@ def upward_arrows(arrows: set[tuple[str, str]]) -> int:
 
 def _imported(module: Module) -> Iterator[str]:
     """Yield what a file imports, as `package.module.name`; imports for types count, too."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 yield f"{node.module}.{alias.name}"

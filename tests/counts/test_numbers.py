@@ -28,6 +28,15 @@ def compare(counts: Numbers) -> None:
     assert not above, "\n".join([*above, HELP])
 
 
+def test_a_count_above_its_number_fails_and_one_below_is_shown() -> None:
+    lines = read_numbers()["lines"]
+    with pytest.raises(AssertionError, match=r"lines\.app rose"):
+        compare({"lines": {**lines, "app": lines["app"] + 1}})
+    with pytest.warns(MayBeLowered, match=r"lines\.app = .* may be lowered to"):
+        compare({"lines": {**lines, "app": lines["app"] - 1}})
+
+
+@pytest.mark.timeout(240)
 @pytest.mark.filterwarnings("default::UserWarning")
 def test_the_source_tree_grows_only_with_a_reason() -> None:
     compare(house_counts(ROOT))
