@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fedflow.domain.accounts import Account, AccountRole, AccountSession
-from fedflow.store.session import Found, Session
+from fedflow.store.mapper import Mapper, word
+from fedflow.store.session import Session
 from fedflow.store.tables import ACCOUNT, ACCOUNT_SESSION
 
-_ACCOUNT = "SELECT f_name, f_role, f_password, f_create_time, f_update_time FROM t_account"
-_SESSION = "SELECT f_digest, f_name, f_address, f_create_time, f_seen_time FROM t_account_session"
+_ACCOUNTS: Final = Mapper(
+    ACCOUNT,
+    Account,
+    {
+        "name": "f_name",
+        "role": word(AccountRole)("f_role"),
+        "password": "f_password",
+        "created_ms": "f_create_time",
+        "updated_ms": "f_update_time",
+    },
+)
+_SESSIONS: Final = Mapper(
+    ACCOUNT_SESSION,
+    AccountSession,
+    {
+        "digest": "f_digest",
+        "name": "f_name",
+        "address": "f_address",
+        "created_ms": "f_create_time",
+        "seen_ms": "f_seen_time",
+    },
+)
 
 
 class SqlAccounts:
@@ -19,23 +42,14 @@ class SqlAccounts:
         self._session = session
 
     def add(self, account: Account) -> bool:
-        return self._session.insert(
-            ACCOUNT,
-            {
-                "f_name": account.name,
-                "f_role": account.role.value,
-                "f_password": account.password,
-                "f_create_time": account.created_ms,
-                "f_update_time": account.updated_ms,
-            },
-        )
+        return self._session.insert(ACCOUNT, _ACCOUNTS.row(account))
 
     def get(self, name: str) -> Account | None:
-        found = self._session.row(f"{_ACCOUNT} WHERE f_name = ?", (name,))
-        return _account(found) if found is not None else None
+        return _ACCOUNTS.one(self._session.row(f"{_ACCOUNTS.select} WHERE f_name = ?", (name,)))
 
     def all(self) -> list[Account]:
-        return sorted((_account(row) for row in self._session.rows(_ACCOUNT)), key=lambda a: a.name)
+        found = self._session.rows(_ACCOUNTS.select)
+        return sorted(_ACCOUNTS.all(found), key=lambda a: a.name)
 
     def set_role(self, name: str, role: AccountRole, *, now_ms: int) -> bool:
         sql = "UPDATE t_account SET f_role = ?, f_update_time = ? WHERE f_name = ?"
@@ -50,24 +64,14 @@ class SqlAccounts:
         return self._session.write("DELETE FROM t_account WHERE f_name = ?", (name,)) > 0
 
     def put_session(self, session: AccountSession) -> None:
-        self._session.replace(
-            ACCOUNT_SESSION,
-            {
-                "f_digest": session.digest,
-                "f_name": session.name,
-                "f_address": session.address,
-                "f_create_time": session.created_ms,
-                "f_seen_time": session.seen_ms,
-            },
-        )
+        self._session.replace(ACCOUNT_SESSION, _SESSIONS.row(session))
 
     def session(self, digest: str) -> AccountSession | None:
-        found = self._session.row(f"{_SESSION} WHERE f_digest = ?", (digest,))
-        return _of_browser(found) if found is not None else None
+        return _SESSIONS.one(self._session.row(f"{_SESSIONS.select} WHERE f_digest = ?", (digest,)))
 
     def sessions(self, name: str) -> list[AccountSession]:
-        found = self._session.rows(f"{_SESSION} WHERE f_name = ?", (name,))
-        return sorted((_of_browser(row) for row in found), key=lambda s: (s.created_ms, s.digest))
+        found = self._session.rows(f"{_SESSIONS.select} WHERE f_name = ?", (name,))
+        return sorted(_SESSIONS.all(found), key=lambda s: (s.created_ms, s.digest))
 
     def seen(self, digest: str, *, now_ms: int) -> None:
         sql = "UPDATE t_account_session SET f_seen_time = ? WHERE f_digest = ?"
@@ -85,21 +89,3 @@ class SqlAccounts:
             "DELETE FROM t_account_session WHERE f_seen_time < ? OR f_create_time < ?",
             (seen_before_ms, created_before_ms),
         )
-
-
-def _account(row: Found) -> Account:
-    name, role, password, created_ms, updated_ms = row
-    return Account(
-        name=name,
-        role=AccountRole(role),
-        password=password,
-        created_ms=created_ms,
-        updated_ms=updated_ms,
-    )
-
-
-def _of_browser(row: Found) -> AccountSession:
-    digest, name, address, created_ms, seen_ms = row
-    return AccountSession(
-        digest=digest, name=name, address=address, created_ms=created_ms, seen_ms=seen_ms
-    )

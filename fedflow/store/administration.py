@@ -12,17 +12,54 @@ from fedflow.domain.administration import (
     RegisteredService,
     SiteKey,
 )
-from fedflow.store.codec import from_json, to_json
-from fedflow.store.session import Found, Session
+from fedflow.store.mapper import JSON, Mapper, word
+from fedflow.store.session import Session
 from fedflow.store.tables import PERMISSION, SERVER, SERVICE, SITE_KEY
 
 _PUBLIC: Final = "public"
 _ONE_GRANT: Final = (
     "f_party_id = ? AND f_role = ? AND f_kind = ? AND f_name = ? AND f_namespace = ?"
 )
-_SERVICE: Final = (
-    "SELECT f_server_name, f_service_name, f_url, f_method, f_params, f_data, f_headers "
-    "FROM t_service_registry_info"
+_GRANTS: Final = Mapper(
+    PERMISSION,
+    Grant,
+    {
+        "party_id": "f_party_id",
+        "role": "f_role",
+        "kind": word(GrantKind)("f_kind"),
+        "name": "f_name",
+        "namespace": "f_namespace",
+    },
+    also={"f_create_time": "now_ms"},
+    given=("now_ms",),
+)
+_SITE_KEYS: Final = Mapper(
+    SITE_KEY,
+    SiteKey,
+    {"party_id": "f_party_id", "pem": "f_key", "updated_ms": "f_update_time"},
+    also={"f_key_name": f"'{_PUBLIC}'"},
+)
+_SERVERS: Final = Mapper(
+    SERVER,
+    RegisteredServer,
+    {"name": "f_server_name", "host": "f_host", "port": "f_port", "protocol": "f_protocol"},
+    also={"f_update_time": "now_ms"},
+    given=("now_ms",),
+)
+_SERVICES: Final = Mapper(
+    SERVICE,
+    RegisteredService,
+    {
+        "server": "f_server_name",
+        "name": "f_service_name",
+        "url": "f_url",
+        "method": "f_method",
+        "params": JSON("f_params"),
+        "data": JSON("f_data"),
+        "headers": JSON("f_headers"),
+    },
+    also={"f_update_time": "now_ms"},
+    given=("now_ms",),
 )
 
 
@@ -33,20 +70,7 @@ class SqlPermissions:
         self._session = session
 
     def add(self, grants: Sequence[Grant], *, now_ms: int) -> None:
-        self._session.insert_many(
-            PERMISSION,
-            (
-                {
-                    "f_party_id": g.party_id,
-                    "f_role": g.role,
-                    "f_kind": g.kind.value,
-                    "f_name": g.name,
-                    "f_namespace": g.namespace,
-                    "f_create_time": now_ms,
-                }
-                for g in grants
-            ),
-        )
+        self._session.insert_many(PERMISSION, (_GRANTS.row(grant, now_ms) for grant in grants))
 
     def remove(self, grants: Sequence[Grant]) -> int:
         return sum(
@@ -58,15 +82,8 @@ class SqlPermissions:
         )
 
     def of(self, party_id: str) -> list[Grant]:
-        found = self._session.rows(
-            "SELECT f_party_id, f_role, f_kind, f_name, f_namespace FROM t_permission "
-            "WHERE f_party_id = ?",
-            (party_id,),
-        )
-        return sorted(
-            Grant(party_id=party, role=role, kind=GrantKind(kind), name=name, namespace=namespace)
-            for party, role, kind, name, namespace in found
-        )
+        found = self._session.rows(f"{_GRANTS.select} WHERE f_party_id = ?", (party_id,))
+        return sorted(_GRANTS.all(found))
 
     def parties(self) -> list[str]:
         found = self._session.rows(
@@ -82,25 +99,13 @@ class SqlSiteKeys:
         self._session = session
 
     def put(self, key: SiteKey) -> None:
-        self._session.replace(
-            SITE_KEY,
-            {
-                "f_party_id": key.party_id,
-                "f_key_name": _PUBLIC,
-                "f_key": key.pem,
-                "f_update_time": key.updated_ms,
-            },
-        )
+        self._session.replace(SITE_KEY, _SITE_KEYS.row(key))
 
     def get(self, party_id: str) -> SiteKey | None:
         found = self._session.row(
-            "SELECT f_party_id, f_key, f_update_time FROM t_site_key_info "
-            "WHERE f_party_id = ? AND f_key_name = ?",
-            (party_id, _PUBLIC),
+            f"{_SITE_KEYS.select} WHERE f_party_id = ? AND f_key_name = ?", (party_id, _PUBLIC)
         )
-        if found is None:
-            return None
-        return SiteKey(party_id=found[0], pem=found[1], updated_ms=found[2])
+        return _SITE_KEYS.one(found)
 
     def drop(self, party_id: str) -> bool:
         sql = "DELETE FROM t_site_key_info WHERE f_party_id = ? AND f_key_name = ?"
@@ -114,55 +119,14 @@ class SqlRegistry:
         self._session = session
 
     def put_server(self, server: RegisteredServer, *, now_ms: int) -> None:
-        self._session.replace(
-            SERVER,
-            {
-                "f_server_name": server.name,
-                "f_host": server.host,
-                "f_port": server.port,
-                "f_protocol": server.protocol,
-                "f_update_time": now_ms,
-            },
-        )
+        self._session.replace(SERVER, _SERVERS.row(server, now_ms))
 
     def servers(self) -> list[RegisteredServer]:
-        found = self._session.rows(
-            "SELECT f_server_name, f_host, f_port, f_protocol FROM t_server_registry_info"
-        )
-        servers = (
-            RegisteredServer(name=name, host=host, port=port, protocol=protocol)
-            for name, host, port, protocol in found
-        )
-        return sorted(servers, key=lambda s: s.name)
+        return sorted(_SERVERS.all(self._session.rows(_SERVERS.select)), key=lambda s: s.name)
 
     def put_service(self, service: RegisteredService, *, now_ms: int) -> None:
-        self._session.replace(
-            SERVICE,
-            {
-                "f_server_name": service.server,
-                "f_service_name": service.name,
-                "f_url": service.url,
-                "f_method": service.method,
-                "f_params": to_json(service.params),
-                "f_data": to_json(service.data),
-                "f_headers": to_json(service.headers),
-                "f_update_time": now_ms,
-            },
-        )
+        self._session.replace(SERVICE, _SERVICES.row(service, now_ms))
 
     def services(self, name: str) -> list[RegisteredService]:
-        found = self._session.rows(f"{_SERVICE} WHERE f_service_name = ?", (name,))
-        return sorted((_service(row) for row in found), key=lambda s: s.server)
-
-
-def _service(row: Found) -> RegisteredService:
-    server, name, url, method, params, data, headers = row
-    return RegisteredService(
-        server=server,
-        name=name,
-        url=url,
-        method=method,
-        params=from_json(params),
-        data=from_json(data),
-        headers=from_json(headers),
-    )
+        found = self._session.rows(f"{_SERVICES.select} WHERE f_service_name = ?", (name,))
+        return sorted(_SERVICES.all(found), key=lambda s: s.server)

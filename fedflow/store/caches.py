@@ -5,18 +5,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedflow.base.ids import PartyId
 from fedflow.domain.caches import CacheFilter, StoredCache, TableName
-from fedflow.domain.records import TaskKey
-from fedflow.domain.site import Role, Site
-from fedflow.store.codec import from_json, to_json
+from fedflow.store.mapper import JSON, TASK_KEY, Kind, Mapper
 from fedflow.store.session import Session, Value
 from fedflow.store.tables import CACHE
 
-_COLUMNS: Final = (
-    "f_cache_key, f_job_id, f_component_name, f_task_version, f_role, f_party_id, f_cache_name, "
-    "f_tables, f_meta, "
-    "f_private, f_same_as, f_create_time"
+_TABLE_NAMES: Final = Kind(
+    "{{name: TableName(namespace=space, name=table) "
+    "for name, (space, table) in from_json({0}).items()}}",
+    ("to_json({{name: [t.namespace, t.name] for name, t in {0}.items()}})",),
+    {"TableName": TableName},
+)
+_CACHES: Final = Mapper(
+    CACHE,
+    StoredCache,
+    {
+        "cache_key": "f_cache_key",
+        "key": TASK_KEY("f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id"),
+        "name": "f_cache_name",
+        "tables": _TABLE_NAMES("f_tables"),
+        "meta": JSON("f_meta"),
+        "private": JSON("f_private"),
+        "same_as": "f_same_as",
+        "created_ms": "f_create_time",
+    },
 )
 
 
@@ -29,23 +41,7 @@ class SqlCaches:
         self._session = session
 
     def put(self, cache: StoredCache) -> None:
-        key = cache.key
-        tables = {name: [t.namespace, t.name] for name, t in cache.tables.items()}
-        row: dict[str, Value] = {
-            "f_cache_key": cache.cache_key,
-            "f_job_id": key.job_id,
-            "f_component_name": key.component,
-            "f_task_version": key.version,
-            "f_role": key.site.role.value,
-            "f_party_id": key.site.party_id,
-            "f_cache_name": cache.name,
-            "f_tables": to_json(tables),
-            "f_meta": to_json(cache.meta),
-            "f_private": to_json(cache.private),
-            "f_same_as": cache.same_as,
-            "f_create_time": cache.created_ms,
-        }
-        self._session.replace(CACHE, row)
+        self._session.replace(CACHE, _CACHES.row(cache))
 
     def find(self, which: CacheFilter) -> list[StoredCache]:
         where, values = _conditions(which)
@@ -65,31 +61,7 @@ class SqlCaches:
         return found
 
     def _select(self, where: str, values: list[Value]) -> list[StoredCache]:
-        found = self._session.rows(
-            f"SELECT {_COLUMNS} FROM t_cache_record AS c WHERE {where}", values
-        )
-        return [
-            StoredCache(
-                cache_key=cache_key,
-                key=TaskKey(
-                    job_id=job_id, component=component, version=version,
-                    site=Site(Role(role), PartyId(party_id)),
-                ),
-                name=name,
-                tables={
-                    table: TableName(namespace=namespace, name=table_name)
-                    for table, (namespace, table_name) in from_json(tables).items()
-                },
-                meta=from_json(meta),
-                private=from_json(private),
-                same_as=same_as,
-                created_ms=created_ms,
-            )
-            for (
-                cache_key, job_id, component, version, role, party_id, name, tables, meta, private,
-                same_as, created_ms,
-            ) in found
-        ]  # fmt: skip
+        return _CACHES.all(self._session.rows(f"{_CACHES.select} AS c WHERE {where}", values))
 
 
 def _conditions(which: CacheFilter) -> tuple[str, list[Value]]:

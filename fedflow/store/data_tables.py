@@ -1,4 +1,5 @@
 """The data sets of this party, and connectors to other storages."""
+# ruff: noqa: S608  # only constants of this module are put into statements; values are parameters
 
 from __future__ import annotations
 
@@ -10,17 +11,45 @@ from fedflow.domain.records import Connector, TableRecord
 from fedflow.domain.table_lists import TableFilter, TableOrder
 from fedflow.domain.table_names import REPLACED
 from fedflow.store.codec import from_json, to_json
-from fedflow.store.session import Found, Session, Value, one_of
+from fedflow.store.mapper import FLAG, JSON, JSON_OR_NONE, Kind, Mapper
+from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import CONNECTOR, TABLE
 
-_NAMES: Final = (
-    "f_namespace", "f_name", "f_address", "f_schema", "f_count", "f_partitions", "f_origin",
-    "f_create_time", "f_part_of_data", "f_id_delimiter", "f_have_head", "f_extend_sid", "f_engine",
-    "f_source", "f_disable", "f_extra", "f_storage",
-)  # fmt: skip
-_SELECT: Final = f"SELECT {', '.join(_NAMES)} FROM t_storage_table_meta"  # noqa: S608
-_PREVIEW: Final = _NAMES.index("f_part_of_data")  #: lists go without it: it is long
-_SELECT_BRIEF: Final = f"SELECT {', '.join(_NAMES[:_PREVIEW] + _NAMES[_PREVIEW + 1 :])}"
+_ROWS: Final = Kind("tuple(tuple(row) for row in from_json({0}))", ("to_json({0})",))
+_RECORDS: Final = Mapper(
+    TABLE,
+    TableRecord,
+    {
+        "namespace": "f_namespace",
+        "name": "f_name",
+        "address": "f_address",
+        "schema": JSON("f_schema"),
+        "count": "f_count",
+        "partitions": "f_partitions",
+        "origin": "f_origin",
+        "created_ms": "f_create_time",
+        "preview": _ROWS("f_part_of_data"),
+        "id_delimiter": "f_id_delimiter",
+        "have_head": FLAG("f_have_head"),
+        "extend_sid": FLAG("f_extend_sid"),
+        "engine": "f_engine",
+        "source": "f_source",
+        "disabled": FLAG("f_disable"),
+        "extra": JSON_OR_NONE("f_extra"),
+        "storage": JSON_OR_NONE("f_storage"),
+    },
+)
+_BRIEF: Final = _RECORDS.without("preview")  #: for lists: it is long
+_CONNECTORS: Final = Mapper(
+    CONNECTOR,
+    Connector,
+    {
+        "name": "f_name",
+        "engine": "f_engine",
+        "info": JSON("f_connector_info"),
+        "created_ms": "f_create_time",
+    },
+)
 _ORDERS: Final[Mapping[TableOrder, str]] = {
     TableOrder.CREATED: "f_create_time {way}, f_namespace {way}, f_name {way}",
     TableOrder.NAME: "f_namespace {way}, f_name {way}",
@@ -38,54 +67,55 @@ class SqlTables:
         self._session = session
 
     def put(self, record: TableRecord) -> None:
-        if not self._session.insert(TABLE, _row(record)):
+        if not self._session.insert(TABLE, _RECORDS.row(record)):
             raise TableExists(namespace=record.namespace, name=record.name)
 
     def get(self, namespace: str, name: str) -> TableRecord | None:
-        found = self._session.row(f"{_SELECT} {_ONE}", (name, namespace))
-        return None if found is None else _record(found)
+        return _RECORDS.one(self._session.row(f"{_RECORDS.select} {_ONE}", (name, namespace)))
 
     def drop(self, namespace: str, name: str) -> TableRecord | None:
-        found = self._session.row(f"{_SELECT} {_ONE}", (name, namespace), lock=True)
+        found = self._session.row(f"{_RECORDS.select} {_ONE}", (name, namespace), lock=True)
         if found is None:
             return None
         self._session.write(
             "DELETE FROM t_storage_table_meta WHERE f_name = ? AND f_namespace = ?",
             (name, namespace),
         )
-        return _record(found)
+        return _RECORDS.read(found)
 
     def find(self, namespace: str | None = None, *, limit: int = 1000) -> list[TableRecord]:
         where, named = ("", ()) if namespace is None else ("WHERE f_namespace = ?", (namespace,))
         found = self._session.rows(
-            f"{_SELECT} {where} ORDER BY f_create_time DESC, f_namespace, f_name LIMIT ?",
+            f"{_RECORDS.select} {where} ORDER BY f_create_time DESC, f_namespace, f_name LIMIT ?",
             (*named, limit),
         )
-        return [_record(r) for r in found]
+        return _RECORDS.all(found)
 
     def listed(self, which: TableFilter) -> list[TableRecord]:
         conditions, values = _conditions(which)
         order = _ORDERS[which.order].format(way="DESC" if which.descending else "ASC")
         found = self._session.rows(
-            f"{_SELECT_BRIEF} "  # noqa: S608  constants
+            f"SELECT {_BRIEF.columns} "
             f"FROM (SELECT f_name, f_namespace FROM t_storage_table_meta "
             f"WHERE {conditions} ORDER BY {order} LIMIT ? OFFSET ?) AS page "
             f"CROSS JOIN t_storage_table_meta USING (f_name, f_namespace) ORDER BY {order}",
             (*values, which.limit, which.offset),
         )
-        return [_record((*r[:_PREVIEW], "[]", *r[_PREVIEW:])) for r in found]
+        return _BRIEF.all(found)
 
     def count(self, which: TableFilter) -> int:
         conditions, values = _conditions(which)
         found = self._session.row(
-            f"SELECT COUNT(*) FROM t_storage_table_meta WHERE {conditions}",  # noqa: S608  constants
+            f"SELECT COUNT(*) FROM t_storage_table_meta WHERE {conditions}",
             values,
         )
         return 0 if found is None else int(found[0])
 
     def disabled(self) -> list[TableRecord]:
-        found = self._session.rows(f"{_SELECT} WHERE f_disable = 1 ORDER BY f_namespace, f_name")
-        return [_record(r) for r in found]
+        found = self._session.rows(
+            f"{_RECORDS.select} WHERE f_disable = 1 ORDER BY f_namespace, f_name"
+        )
+        return _RECORDS.all(found)
 
     def set_disabled(self, namespace: str, name: str, *, disabled: bool) -> bool:
         return self._set("f_disable", int(disabled), namespace, name)
@@ -114,7 +144,7 @@ class SqlTables:
 
     def _set(self, column: str, value: Value, namespace: str, name: str) -> bool:
         written = self._session.write(
-            f"UPDATE t_storage_table_meta SET {column} = ? {_ONE}",  # noqa: S608  a constant
+            f"UPDATE t_storage_table_meta SET {column} = ? {_ONE}",
             (value, name, namespace),
         )
         return written > 0
@@ -129,34 +159,14 @@ class SqlConnectors:
         self._session = session
 
     def put(self, connector: Connector) -> None:
-        row: dict[str, Value] = {
-            "f_name": connector.name,
-            "f_engine": connector.engine,
-            "f_connector_info": to_json(connector.info),
-            "f_create_time": connector.created_ms,
-        }
-        self._session.replace(CONNECTOR, row)
+        self._session.replace(CONNECTOR, _CONNECTORS.row(connector))
 
     def get(self, name: str) -> Connector | None:
-        found = self._session.row(
-            "SELECT f_engine, f_connector_info, f_create_time FROM t_storage_connector "
-            "WHERE f_name = ?",
-            (name,),
-        )
-        if found is None:
-            return None
-        engine, info, created_ms = found
-        return Connector(name=name, engine=engine, info=from_json(info), created_ms=created_ms)
+        found = self._session.row(f"{_CONNECTORS.select} WHERE f_name = ?", (name,))
+        return _CONNECTORS.one(found)
 
     def all(self) -> list[Connector]:
-        found = self._session.rows(
-            "SELECT f_name, f_engine, f_connector_info, f_create_time FROM t_storage_connector "
-            "ORDER BY f_name"
-        )
-        return [
-            Connector(name=name, engine=engine, info=from_json(info), created_ms=created_ms)
-            for name, engine, info, created_ms in found
-        ]
+        return _CONNECTORS.all(self._session.rows(f"{_CONNECTORS.select} ORDER BY f_name"))
 
     def drop(self, name: str) -> bool:
         return self._session.write("DELETE FROM t_storage_connector WHERE f_name = ?", (name,)) > 0
@@ -187,51 +197,3 @@ def _names(storage: Any, connector: str) -> bool:
 
 def _optional(value: Any) -> str | None:
     return None if value is None else to_json(value)
-
-
-def _row(record: TableRecord) -> dict[str, Value]:
-    return {
-        "f_name": record.name,
-        "f_namespace": record.namespace,
-        "f_address": record.address,
-        "f_schema": to_json(record.schema),
-        "f_count": record.count,
-        "f_partitions": record.partitions,
-        "f_origin": record.origin,
-        "f_part_of_data": to_json(record.preview),
-        "f_id_delimiter": record.id_delimiter,
-        "f_have_head": int(record.have_head),
-        "f_extend_sid": int(record.extend_sid),
-        "f_create_time": record.created_ms,
-        "f_engine": record.engine,
-        "f_source": record.source,
-        "f_disable": int(record.disabled),
-        "f_extra": _optional(record.extra),
-        "f_storage": _optional(record.storage),
-    }
-
-
-def _record(found: Found) -> TableRecord:
-    (
-        namespace, name, address, schema, count, partitions, origin, created_ms, preview,
-        id_delimiter, have_head, extend_sid, engine, source, disabled, extra, storage,
-    ) = found  # fmt: skip
-    return TableRecord(
-        namespace=namespace,
-        name=name,
-        address=address,
-        schema=from_json(schema),
-        count=count,
-        partitions=partitions,
-        origin=origin,
-        created_ms=created_ms,
-        preview=tuple(tuple(row) for row in from_json(preview)),
-        id_delimiter=id_delimiter,
-        have_head=bool(have_head),
-        extend_sid=bool(extend_sid),
-        engine=engine,
-        source=source,
-        disabled=bool(disabled),
-        extra=None if extra is None else from_json(extra),
-        storage=None if storage is None else from_json(storage),
-    )

@@ -4,21 +4,34 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from fedflow.domain.history import KEEP, OWN_HALF, Event, EventFilter, Subject
-from fedflow.domain.site import Site
-from fedflow.store.codec import reason_from_text, reason_to_text, site_of
+from fedflow.store.mapper import REASON, Columns, Kind, Mapper, word
 from fedflow.store.recording import Recent
 from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.tables import JOB_EVENT
 
-_SUBJECTS: Final = {s.value: s for s in Subject}
-_SELECT: Final = (
-    "SELECT f_number, f_time, f_subject, f_role, f_party_id, f_component_name, f_task_version, "
-    "f_from, f_to, f_reason FROM t_job_event"
+_SITE_OR_NONE: Final = Kind(
+    "site_of({0}, {1}) if {0} else None",
+    ("{0}.role.value if {0} else ''", "{0}.party_id if {0} else ''"),
 )
+_FIELDS: Final[Mapping[str, Columns | str]] = {
+    "number": "f_number",
+    "job_id": "f_job_id",
+    "at_ms": "f_time",
+    "subject": word(Subject)("f_subject"),
+    "site": _SITE_OR_NONE("f_role", "f_party_id"),
+    "component": "f_component_name",
+    "version": "f_task_version",
+    "old": "f_from",
+    "new": "f_to",
+    "reason": REASON("f_reason"),
+}
+_READ: Final = Mapper(JOB_EVENT, Event, _FIELDS, joined=("epoch",))
+_WRITTEN: Final = Mapper(JOB_EVENT, Event, {**_FIELDS, "epoch": "f_epoch"})
 
 
 class SqlEvents:
@@ -35,7 +48,7 @@ class SqlEvents:
     def find(self, which: EventFilter) -> list[Event]:
         conditions, values = _conditions(which)
         found = self._session.rows(
-            f"{_SELECT} WHERE {conditions} "
+            f"{_READ.select} WHERE {conditions} "
             f"ORDER BY f_number {'DESC' if which.newest else 'ASC'} LIMIT ?",
             [*values, which.limit],
         )
@@ -44,7 +57,7 @@ class SqlEvents:
             "AND f_epoch IS NOT NULL ORDER BY f_number",
             (which.job_id,),
         )
-        return _events(which.job_id, sorted(found, key=lambda row: int(row[0])), epochs)
+        return _events(sorted(found, key=lambda row: int(row[0])), epochs)
 
     def last_number(self, job_id: str) -> int:
         found = self._session.row(
@@ -61,7 +74,7 @@ def write_events(session: Session, recent: Recent) -> list[Event]:
     if not session.events:
         return []
     events = recent.news(session.events)
-    session.insert_many(JOB_EVENT, [_row(e) for e in events])
+    session.insert_many(JOB_EVENT, map(_WRITTEN.row, events))
     for job_id in recent.long(events):
         _trim(session, job_id)
     return events
@@ -111,45 +124,12 @@ def _conditions(which: EventFilter) -> tuple[str, list[Value]]:
     return " AND ".join(conditions), values
 
 
-def _row(event: Event) -> dict[str, Value]:
-    site = event.site
-    return {
-        "f_job_id": event.job_id,
-        "f_time": event.at_ms,
-        "f_epoch": event.epoch,
-        "f_subject": event.subject.value,
-        "f_role": site.role.value if site else "",
-        "f_party_id": site.party_id if site else "",
-        "f_component_name": event.component,
-        "f_task_version": event.version,
-        "f_from": event.old,
-        "f_to": event.new,
-        "f_reason": reason_to_text(event.reason),
-    }
-
-
-def _events(job_id: str, found: Sequence[Found], epochs: Sequence[Found]) -> list[Event]:
+def _events(found: Sequence[Found], epochs: Sequence[Found]) -> list[Event]:
     """Return events with the epoch that each fell into."""
     begins = [int(number) for number, _ in epochs]
-    sites: dict[tuple[str, str], Site] = {}
+    greatest = [*accumulate((int(epoch) for _, epoch in epochs), max)]
     events = []
-    for number, at_ms, subject, role, party_id, component, version, old, new, reason in found:
-        if role and (role, party_id) not in sites:
-            sites[role, party_id] = site_of(role, party_id)
-        place = bisect_right(begins, int(number))
-        events.append(
-            Event(
-                number=number,
-                job_id=job_id,
-                at_ms=at_ms,
-                epoch=max((int(e[1]) for e in epochs[:place]), default=None),
-                subject=_SUBJECTS[subject],
-                site=sites.get((role, party_id)),
-                component=component,
-                version=version,
-                old=old,
-                new=new,
-                reason=reason_from_text(reason),
-            )
-        )
+    for row in found:
+        place = bisect_right(begins, int(row[0]))
+        events.append(_READ.read(row, greatest[place - 1] if place else None))
     return events

@@ -4,19 +4,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from fedflow.domain.job_lines import JobLine, StatusCount
-from fedflow.domain.records import SUBMIT_FAILED, JobFilter, JobKey
-from fedflow.store.codec import JOB_STATUSES, from_json, reason_from_text, site_of
+from fedflow.domain.records import SUBMIT_FAILED, JobFilter
+from fedflow.domain.states import JobStatus
+from fedflow.store.codec import JOB_STATUSES
 from fedflow.store.job_tags import tags_of
 from fedflow.store.jobs import job_conditions, job_order
-from fedflow.store.session import Found, Session, one_of
+from fedflow.store.mapper import JOB_KEY, JSON, REASON, SITE, Kind, Mapper, word
+from fedflow.store.session import Session, one_of
+from fedflow.store.tables import JOB
 
-_COLUMNS: Final = (
-    "SELECT f_job_id, f_role, f_party_id, f_initiator_role, f_initiator_party_id, f_status, "
-    "f_epoch, f_roles, f_create_time, f_update_time, f_start_time, f_end_time, f_progress, "
-    "f_reason, f_description, f_user_id, f_tag"
+_REFUSED: Final = Kind("{0} == SUBMIT_FAILED", (), {"SUBMIT_FAILED": SUBMIT_FAILED})
+_LINES: Final = Mapper(
+    JOB,
+    JobLine,
+    {
+        "key": JOB_KEY("f_job_id", "f_role", "f_party_id"),
+        "initiator": SITE("f_initiator_role", "f_initiator_party_id"),
+        "status": word(JobStatus)("f_status"),
+        "epoch": "f_epoch",
+        "roles": JSON("f_roles"),
+        "created_ms": "f_create_time",
+        "updated_ms": "f_update_time",
+        "started_ms": "f_start_time",
+        "ended_ms": "f_end_time",
+        "progress": "f_progress",
+        "reason": REASON("f_reason"),
+        "description": "f_description",
+        "user": "f_user_id",
+        "refused": _REFUSED("f_tag"),
+    },
+    joined=("tags",),
 )
 
 
@@ -32,13 +52,13 @@ class SqlJobLists:
         conditions, values = job_conditions(which)
         order = job_order(which.order)
         found = self._session.rows(  # the keys first, as in `SqlJobs.find`
-            f"{_COLUMNS} FROM (SELECT f_job_id, f_role, f_party_id FROM t_job WHERE {conditions} "
-            f"ORDER BY {order} LIMIT ? OFFSET ?) AS page "
+            f"SELECT {_LINES.columns} FROM (SELECT f_job_id, f_role, f_party_id FROM t_job "
+            f"WHERE {conditions} ORDER BY {order} LIMIT ? OFFSET ?) AS page "
             f"CROSS JOIN t_job USING (f_job_id, f_role, f_party_id) ORDER BY {order}",
             [*values, which.limit, which.offset],
         )
         tags = tags_of(self._session, {row[0] for row in found})
-        return [_line(row, tags.get(row[0], ())) for row in found]
+        return [_LINES.read(row, tags.get(row[0], ())) for row in found]
 
     def progress(self, job_ids: Collection[str]) -> dict[str, int]:
         if not job_ids:
@@ -61,27 +81,3 @@ class SqlJobLists:
             (since_ms, SUBMIT_FAILED),
         )
         return [StatusCount(status=JOB_STATUSES[status], count=count) for status, count in found]
-
-
-def _line(row: Found, tags: tuple[str, ...]) -> JobLine:
-    job_id, role, party_id, initiator_role, initiator_party_id, *rest = row
-    status, epoch, roles, created_ms, updated_ms, started_ms, ended_ms, progress, *texts = rest
-    reason, description, user, tag = texts
-    found_roles: Any = from_json(roles)
-    return JobLine(
-        key=JobKey(job_id=job_id, site=site_of(role, party_id)),
-        initiator=site_of(initiator_role, initiator_party_id),
-        status=JOB_STATUSES[status],
-        epoch=epoch,
-        roles=found_roles,
-        created_ms=created_ms,
-        updated_ms=updated_ms,
-        started_ms=started_ms,
-        ended_ms=ended_ms,
-        progress=progress,
-        reason=reason_from_text(reason),
-        description=description,
-        user=user,
-        refused=tag == SUBMIT_FAILED,
-        tags=tags,
-    )

@@ -7,14 +7,27 @@ from collections.abc import Collection
 from typing import Final
 
 from fedflow.domain.model_lists import ModelKind, ModelLine, ModelList, parent_version
-from fedflow.domain.models import ModelKey
-from fedflow.store.codec import from_json, site_of, to_json
-from fedflow.store.session import Found, Session, Value, one_of
+from fedflow.store.codec import to_json
+from fedflow.store.mapper import FLAG, JSON, MODEL_KEY, SITE, Kind, Mapper
+from fedflow.store.session import Session, Value, one_of
+from fedflow.store.tables import MODEL_VERSION
 
 _TABLE: Final = "t_machine_learning_model_info AS v"
-_LINE: Final = (
-    "f_role, f_party_id, f_model_id, f_model_version, f_job_id, f_roles, f_initiator_role, "
-    "f_initiator_party_id, f_parent, f_parent_info, f_imported, f_size, f_create_time"
+_PARENT: Final = Kind("parent_version(from_json({0}))", (), {"parent_version": parent_version})
+_LINES: Final = Mapper(
+    MODEL_VERSION,
+    ModelLine,
+    {
+        "key": MODEL_KEY("f_role", "f_party_id", "f_model_id", "f_model_version"),
+        "job_id": "f_job_id",
+        "roles": JSON("f_roles"),
+        "initiator": SITE("f_initiator_role", "f_initiator_party_id"),
+        "parent": FLAG("f_parent"),
+        "parent_version": _PARENT("f_parent_info"),
+        "imported": FLAG("f_imported"),
+        "size_bytes": "f_size",
+        "created_ms": "f_create_time",
+    },
 )
 _ORDER: Final = "f_create_time DESC, f_model_version, f_role, f_party_id, f_model_id"
 _KINDS: Final = {
@@ -44,10 +57,11 @@ class SqlModelLists:
     def page(self, which: ModelList) -> list[ModelLine]:
         where, values = _conditions(which)
         found = self._session.rows(
-            f"SELECT {_LINE} FROM {_TABLE} WHERE {where} ORDER BY {_ORDER} LIMIT ? OFFSET ?",
+            f"SELECT {_LINES.columns} FROM {_TABLE} WHERE {where} "
+            f"ORDER BY {_ORDER} LIMIT ? OFFSET ?",
             (*values, which.limit, which.offset),
         )
-        return [_line(row) for row in found]
+        return _LINES.all(found)
 
     def count(self, which: ModelList) -> int:
         where, values = _conditions(which)
@@ -101,21 +115,3 @@ def _conditions(which: ModelList) -> tuple[str, list[Value]]:
         member = f'"parent_model_version":{to_json(which.child_of)}'
         add("INSTR(f_parent_info, ?) > 0", member)
     return " AND ".join(parts), values
-
-
-def _line(row: Found) -> ModelLine:
-    (
-        role, party_id, model_id, version, job_id, roles, initiator_role, initiator_party_id,
-        parent, parent_info, imported, size_bytes, created_ms,
-    ) = row  # fmt: skip
-    return ModelLine(
-        key=ModelKey(site=site_of(role, party_id), model_id=model_id, model_version=version),
-        job_id=job_id,
-        roles=from_json(roles),
-        initiator=site_of(initiator_role, initiator_party_id),
-        parent=bool(parent),
-        parent_version=parent_version(from_json(parent_info)),
-        imported=bool(imported),
-        size_bytes=size_bytes,
-        created_ms=created_ms,
-    )

@@ -7,21 +7,41 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from fedflow.domain.records import Command, CommandKind, Reply
-from fedflow.store.codec import from_json, site_of, to_json
+from fedflow.store.mapper import JSON, SITE, Mapper, word
 from fedflow.store.rules import answered_twice
-from fedflow.store.session import Found, Session, Value, one_of
+from fedflow.store.session import Session, one_of
 from fedflow.store.tables import OUTBOX, RECEIVED
 
-_KINDS: Final = {k.value: k for k in CommandKind}
 _IS_HEAD: Final = (
     "NOT EXISTS (SELECT 1 FROM t_outbox AS older "
     "WHERE older.f_destination_party_id = o.f_destination_party_id "
     "AND older.f_job_id = o.f_job_id AND older.f_id < o.f_id)"
 )
-_SELECT: Final = (
-    "SELECT f_id, f_kind, f_job_id, f_source_role, f_source_party_id, f_destination_role, "
-    "f_destination_party_id, f_path, f_body, f_request_id, f_create_time, f_deadline_time, "
-    "f_attempts, f_due_time, f_error FROM t_outbox AS o"
+_COMMANDS: Final = Mapper(
+    OUTBOX,
+    Command,
+    {
+        "number": "f_id",
+        "kind": word(CommandKind)("f_kind"),
+        "job_id": "f_job_id",
+        "source": SITE("f_source_role", "f_source_party_id"),
+        "destination": SITE("f_destination_role", "f_destination_party_id"),
+        "path": "f_path",
+        "body": JSON("f_body"),
+        "request_id": "f_request_id",
+        "created_ms": "f_create_time",
+        "deadline_ms": "f_deadline_time",
+        "attempts": "f_attempts",
+        "due_ms": "f_due_time",
+        "error": "f_error",
+    },
+)
+_REPLIES: Final = Mapper(
+    RECEIVED,
+    Reply,
+    {"retcode": "f_retcode", "retmsg": "f_retmsg", "data": JSON("f_data")},
+    also={"f_request_id": "request_id", "f_create_time": "now_ms"},
+    given=("request_id", "now_ms"),
 )
 
 
@@ -34,7 +54,7 @@ class SqlOutbox:
         self._session = session
 
     def put(self, commands: Sequence[Command]) -> None:
-        self._session.insert_many(OUTBOX, map(_row, commands))
+        self._session.insert_many(OUTBOX, map(_COMMANDS.row, commands))
 
     def heads(
         self, destination: str, *, now_ms: int, skip: frozenset[str], limit: int
@@ -52,11 +72,11 @@ class SqlOutbox:
         self, column: str, destination: str, now_ms: int, skip: frozenset[str], limit: int
     ) -> list[Command]:
         found = self._session.rows(
-            f"{_SELECT} WHERE f_destination_party_id = ? AND {column} <= ? {_without(skip)}"
-            f"AND {_IS_HEAD} ORDER BY f_id LIMIT ?",
+            f"{_COMMANDS.select} AS o WHERE f_destination_party_id = ? AND {column} <= ? "
+            f"{_without(skip)}AND {_IS_HEAD} ORDER BY f_id LIMIT ?",
             [destination, now_ms, *skip, limit],
         )
-        return [_command(r) for r in found]
+        return _COMMANDS.all(found)
 
     def destinations(self) -> list[str]:
         found = self._session.rows(
@@ -82,11 +102,11 @@ class SqlOutbox:
 
     def of_job(self, job_id: str, parties: Collection[str]) -> list[Command]:
         found = self._session.rows(
-            f"{_SELECT} WHERE {one_of('f_destination_party_id', len(parties))} AND f_job_id = ? "
-            "ORDER BY f_id",
+            f"{_COMMANDS.select} WHERE {one_of('f_destination_party_id', len(parties))} "
+            "AND f_job_id = ? ORDER BY f_id",
             [*parties, job_id],
         )
-        return [_command(r) for r in found]
+        return _COMMANDS.all(found)
 
     def remove(self, number: int) -> None:
         self._session.write("DELETE FROM t_outbox WHERE f_id = ?", (number,))
@@ -141,67 +161,15 @@ class SqlReceived:
         self._session = session
 
     def get(self, request_id: str) -> Reply | None:
-        found = self._session.row(
-            "SELECT f_retcode, f_retmsg, f_data FROM t_received_request WHERE f_request_id = ?",
-            (request_id,),
+        return _REPLIES.one(
+            self._session.row(f"{_REPLIES.select} WHERE f_request_id = ?", (request_id,))
         )
-        if found is None:
-            return None
-        return Reply(retcode=found[0], retmsg=found[1], data=from_json(found[2]))
 
     def put(self, request_id: str, reply: Reply, *, now_ms: int) -> None:
-        row: dict[str, Value] = {
-            "f_request_id": request_id,
-            "f_retcode": reply.retcode,
-            "f_retmsg": reply.retmsg,
-            "f_data": to_json(reply.data),
-            "f_create_time": now_ms,
-        }
-        if not self._session.insert(RECEIVED, row):
+        if not self._session.insert(RECEIVED, _REPLIES.row(reply, request_id, now_ms)):
             raise answered_twice(request_id)
 
     def prune(self, older_than_ms: int) -> int:
         return self._session.write(
             "DELETE FROM t_received_request WHERE f_create_time < ?", (older_than_ms,)
         )
-
-
-def _row(command: Command) -> dict[str, Value]:
-    return {
-        "f_kind": command.kind.value,
-        "f_job_id": command.job_id,
-        "f_source_role": command.source.role.value,
-        "f_source_party_id": command.source.party_id,
-        "f_destination_role": command.destination.role.value,
-        "f_destination_party_id": command.destination.party_id,
-        "f_path": command.path,
-        "f_body": to_json(command.body),
-        "f_request_id": command.request_id,
-        "f_create_time": command.created_ms,
-        "f_deadline_time": command.deadline_ms,
-        "f_attempts": command.attempts,
-        "f_due_time": command.due_ms,
-        "f_error": command.error,
-    }
-
-
-def _command(found: Found) -> Command:
-    (
-        number, kind, job_id, source_role, source_party_id, role, party_id, path, body, request_id,
-        created_ms, deadline_ms, attempts, due_ms, error,
-    ) = found  # fmt: skip
-    return Command(
-        kind=_KINDS[kind],
-        job_id=job_id,
-        source=site_of(source_role, source_party_id),
-        destination=site_of(role, party_id),
-        path=path,
-        body=from_json(body),
-        request_id=request_id,
-        created_ms=created_ms,
-        deadline_ms=deadline_ms,
-        number=number,
-        attempts=attempts,
-        due_ms=due_ms,
-        error=error,
-    )

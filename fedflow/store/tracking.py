@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from fedflow.base.ids import PartyId
 from fedflow.domain.records import Metric, OutputTable, StoredModel, TaskKey
-from fedflow.domain.site import Role, Site
+from fedflow.domain.site import Site
 from fedflow.store.codec import from_json, to_json
+from fedflow.store.mapper import JSON, TASK_KEY, Mapper
 from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import METRIC, MODEL_SHARE, OUTPUT, SUMMARY
 
@@ -29,6 +29,36 @@ _LATEST_OUTPUT: Final = (
     "AND newer.f_task_version > o.f_task_version)"
 )
 _SHARE: Final = "f_job_id = ? AND f_task_id = ? AND f_role = ? AND f_party_id = ?"
+
+_KEY: Final = TASK_KEY("f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id")
+_ALSO: Final = {"f_task_id": "v.key.task_id", "f_create_time": "now_ms"}
+_OUTPUTS: Final = Mapper(
+    OUTPUT,
+    OutputTable,
+    {
+        "key": _KEY,
+        "data_name": "f_data_name",
+        "position": "f_position",
+        "namespace": "f_table_namespace",
+        "name": "f_table_name",
+    },
+    also=_ALSO,
+    given=("now_ms",),
+)
+_MODELS: Final = Mapper(
+    MODEL_SHARE,
+    StoredModel,
+    {
+        "key": _KEY,
+        "alias": "f_model_alias",
+        "meta_name": "f_meta_name",
+        "param_name": "f_param_name",
+        "meta": JSON("f_meta"),
+        "param": JSON("f_param"),
+    },
+    also=_ALSO,
+    given=("now_ms",),
+)
 
 _Metric = tuple[TaskKey, str, str]  #: of which attempt, its namespace, its name
 
@@ -180,14 +210,7 @@ class SqlTracking:
             self._session.write(f"DELETE FROM {table} WHERE f_job_id = ?", (job_id,))
 
     def put_output(self, output: OutputTable, *, now_ms: int) -> None:
-        row: dict[str, Value] = {
-            **_attempt_row(output.key, now_ms),
-            "f_data_name": output.data_name,
-            "f_position": output.position,
-            "f_table_name": output.name,
-            "f_table_namespace": output.namespace,
-        }
-        self._session.replace(OUTPUT, row)
+        self._session.replace(OUTPUT, _OUTPUTS.row(output, now_ms))
 
     def outputs(
         self, job_id: str, component: str | None, site: Site, *, version: int | None = None
@@ -199,23 +222,12 @@ class SqlTracking:
         if version is not None:
             values.append(version)
         found = self._session.rows(
-            "SELECT f_component_name, f_task_version, f_data_name, f_position, "
-            "f_table_namespace, f_table_name FROM t_tracking_output_data_info AS o "
-            f"WHERE f_job_id = ? AND f_role = ? AND f_party_id = ? {one}"
+            f"{_OUTPUTS.select} AS o WHERE f_job_id = ? AND f_role = ? AND f_party_id = ? {one}"
             f"AND {_LATEST_OUTPUT if version is None else 'f_task_version = ?'} "
             "ORDER BY f_component_name, f_position, f_data_name",
             values,
         )
-        return [
-            OutputTable(
-                key=TaskKey(job_id=job_id, component=produced_by, version=attempt, site=site),
-                data_name=data_name,
-                position=position,
-                namespace=namespace,
-                name=name,
-            )
-            for produced_by, attempt, data_name, position, namespace, name in found
-        ]
+        return _OUTPUTS.all(found)
 
     def output_versions(self, job_id: str, component: str, site: Site) -> list[int]:
         return self._versions("t_tracking_output_data_info", job_id, component, site)
@@ -229,29 +241,11 @@ class SqlTracking:
     def _outputs_where(self, condition: str, values: tuple[Value, ...]) -> list[OutputTable]:
         """Return outputs of all attempts in the order of their writing."""
         found = self._session.rows(
-            "SELECT f_job_id, f_component_name, f_task_version, f_role, f_party_id, f_data_name, "
-            "f_position, f_table_namespace, f_table_name FROM t_tracking_output_data_info "
-            f"WHERE {condition} ORDER BY f_create_time, f_job_id, f_component_name, "
-            "f_task_version, f_data_name, f_role, f_party_id",
+            f"{_OUTPUTS.select} WHERE {condition} ORDER BY f_create_time, f_job_id, "
+            "f_component_name, f_task_version, f_data_name, f_role, f_party_id",
             values,
         )
-        return [
-            OutputTable(
-                key=TaskKey(
-                    job_id=job_id,
-                    component=component,
-                    version=version,
-                    site=Site(Role(role), PartyId(party_id)),
-                ),
-                data_name=data_name,
-                position=position,
-                namespace=namespace,
-                name=name,
-            )
-            for (
-                job_id, component, version, role, party_id, data_name, position, namespace, name,
-            ) in found
-        ]  # fmt: skip
+        return _OUTPUTS.all(found)
 
     def move_table(self, job_id: str, *, old: tuple[str, str], new: tuple[str, str]) -> None:
         self._session.write(
@@ -276,15 +270,7 @@ class SqlTracking:
         return None if found is None else from_json(found[0])
 
     def put_model(self, model: StoredModel, *, now_ms: int) -> None:
-        row: dict[str, Value] = {
-            **_attempt_row(model.key, now_ms),
-            "f_model_alias": model.alias,
-            "f_meta_name": model.meta_name,
-            "f_param_name": model.param_name,
-            "f_meta": to_json(model.meta),
-            "f_param": to_json(model.param),
-        }
-        self._session.replace(MODEL_SHARE, row)
+        self._session.replace(MODEL_SHARE, _MODELS.row(model, now_ms))
 
     def model(
         self, job_id: str, component: str, site: Site, *, version: int | None = None
@@ -292,21 +278,10 @@ class SqlTracking:
         share = _share(job_id, component, site)
         one = "" if version is None else "AND f_task_version = ? "
         found = self._session.row(
-            "SELECT f_task_version, f_model_alias, f_meta_name, f_param_name, f_meta, f_param "
-            f"FROM t_model_share WHERE {_SHARE} {one}ORDER BY f_task_version DESC LIMIT 1",
+            f"{_MODELS.select} WHERE {_SHARE} {one}ORDER BY f_task_version DESC LIMIT 1",
             share if version is None else (*share, version),
         )
-        if found is None:
-            return None
-        attempt, alias, meta_name, param_name, meta, param = found
-        return StoredModel(
-            key=TaskKey(job_id=job_id, component=component, version=attempt, site=site),
-            alias=alias,
-            meta_name=meta_name,
-            param_name=param_name,
-            meta=from_json(meta),
-            param=from_json(param),
-        )
+        return _MODELS.one(found)
 
     def model_versions(self, job_id: str, component: str, site: Site) -> list[int]:
         return self._versions("t_model_share", job_id, component, site)
