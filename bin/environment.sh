@@ -28,14 +28,50 @@ make_environment() {
   fi
   if [ ! -f "$stamp" ] || [ "$root/pyproject.toml" -nt "$stamp" ]; then
     echo "Installing fedflow[$extra] ..." >&2
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$root[$extra]" || {
+    install_"$extra" "$root" "$venv/bin/python" || {
       echo "Missing: the packages of pyproject.toml could not be installed (is a package index reachable?)." >&2
       return 1
     }
     touch "$stamp"
   fi
-  # Without bytecode each process of a server compiles the package again (PYTHONDONTWRITEBYTECODE); slower, not wrong.
+  # Every process writes and reads bytecode: a server that compiles what it imports takes twice as long to start.
+  unset PYTHONDONTWRITEBYTECODE
   "$venv/bin/python" -m compileall -q "$root/fedflow" "$root/tests" || true
   export FEDFLOW_PYTHON="$venv/bin/python"
   export PATH="$venv/bin:$PATH"
+}
+
+# run_pip PYTHON WORDS...: pip without remarks
+run_pip() { "$1" -m pip --quiet --disable-pip-version-check "${@:2}"; }
+
+# install_ml ROOT PYTHON: what a server needs
+install_ml() { run_pip "$2" install --editable "$1[ml]"; }
+
+# install_dev ROOT PYTHON: what the tests need. PySpark is published as source alone: its wheel (450 MB) is packed
+# and unpacked, uncompressed, while the other packages are installed. Bytecode is written by what imports them.
+install_dev() {
+  local root="$1" python="$2" packed status=0 others source pip
+  run_pip "$python" install --upgrade pip || return  # an older one needs twice the time to choose versions
+  packed="$(mktemp)"
+  printf '[bdist_wheel]\ncompression = stored\n' >"$packed"
+  mapfile -t source < <(requirements "$root" "$python" source)
+  mapfile -t others < <(requirements "$root" "$python" others)
+  DIST_EXTRA_CONFIG="$packed" run_pip "$python" install --no-compile "${source[@]}" &
+  pip="$!"
+  run_pip "$python" install --no-compile --editable "$root[ml]" "${others[@]}" || status="$?"
+  wait "$pip" || status="$?"
+  rm -f "$packed"
+  return "$status"
+}
+
+# requirements ROOT PYTHON WHICH: of the extras `spark` and `dev`, those published as source, or the others
+requirements() {
+  "$2" - "$1/pyproject.toml" "$3" <<'PYTHON'
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+for package in extras["spark"] + extras["dev"]:
+    if not package.startswith("fedflow") and package.startswith("pyspark") == (sys.argv[2] == "source"):
+        print(package)
+PYTHON
 }
