@@ -20,7 +20,6 @@ PRELOAD: Final[tuple[str, ...]] = (
     "gmpy2",
     "cryptography.hazmat.primitives.asymmetric.x25519",
     "msgspec",
-    "http.client",
     "fedflow.worker.run",
 )
 """What a zygote imports before it forks; components come on top (`fedflow.components.registry`)."""
