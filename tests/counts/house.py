@@ -309,11 +309,12 @@ def _python_texts(text: str) -> Iterator[str]:
 
 @lru_cache
 def _files(root: Path) -> frozenset[str]:
-    """Return the files of a checkout that git knows or would take; all, where there is no git."""
+    """Return the files that git knows or would take; without git, all but hidden ones."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    if (root / ".git").exists():
-        listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if listed.returncode == 0 and (root / ".git").exists():
         names = [name for name in listed.stdout.split("\0") if name]
     else:
-        names = [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
+        names = [str(p.relative_to(root)) for p in root.rglob("[!.]*") if p.is_file()]
+        names = [name for name in names if "/." not in f"/{name}"]
     return frozenset(n for n in names if (root / n).is_file() and "_pb2" not in n)
