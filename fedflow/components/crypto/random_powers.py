@@ -41,7 +41,7 @@ class RandomPowers:
         x = key.random_unit()
         base = self._residue(-x * x)
         for _ in range(-(-exponent_bits // window)):
-            base = self._add(base).times(base, key.n)
+            base = self._add(base)
         for _ in range(extra_bases):
             self._add(self._residue(key.random_unit()))
 
@@ -66,8 +66,8 @@ class RandomPowers:
         return Short.of(gmpy2.powmod(unit, self._n, self._modulus), self._n)
 
     def _add(self, base: Short) -> Short:
-        """Enter the powers of `base` for all values of a digit and return the last one."""
-        row = powers(base, 1 << self._window, self._n)
+        """Enter the powers of `base` for all values of a digit and return the next one."""
+        *row, following = powers(base, 1 << self._window, self._n)
         self._units.append([power.unit for power in row])
         self._lifts.append([power.lift for power in row])
-        return row[-1]
+        return following

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import gmpy2
 from gmpy2 import mpz
@@ -21,9 +22,8 @@ from gmpy2 import mpz
 _ONE = mpz(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Short:
-    """One number in short form; all three parts are below n."""
+class Short(NamedTuple):
+    """One number in short form; all three parts are below n. A tuple, since tables have many."""
 
     unit: mpz
     lift: mpz
@@ -38,17 +38,18 @@ class Short:
 
     def times(self, other: Short, n: mpz) -> Short:
         """Return the product."""
-        quotient, unit = divmod(self.unit * other.unit, n)
-        inverse = self.unit_inverse * other.unit_inverse % n
-        return Short(unit, (self.lift + other.lift + quotient * inverse) % n, inverse)
+        unit, lift, inverse = self
+        quotient, unit = gmpy2.t_divmod(unit * other[0], n)
+        inverse = inverse * other[2] % n
+        return Short(unit, (lift + other[1] + quotient * inverse) % n, inverse)
 
 
 def powers(base: Short, count: int, n: mpz) -> list[Short]:
-    """Return base**0 to base**(count - 1)."""
-    return list(accumulate([base] * (count - 1), lambda a, b: a.times(b, n), initial=_ONE_SHORT))
-
-
-_ONE_SHORT = Short(_ONE, mpz(0), _ONE)
+    """Return base**0 to base**count."""
+    found = [Short(_ONE, mpz(0), _ONE)]
+    for _ in range(count):
+        found.append(found[-1].times(base, n))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
