@@ -49,6 +49,12 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
         """Return how many rows of batch number `batch` hosts see."""
         return self.masked_batch_size if self.masked else self.batch_rows(batch)
 
+    def rows_after(self, iteration: int, batch: int, *, iterations: int) -> int:
+        """Return how many rows hosts see of the batch after this one; 0: it is the last."""
+        if self.step(iteration, batch) == iterations * self.batch_num:
+            return 0
+        return self.shown_rows((batch + 1) % self.batch_num)
+
     def step(self, iteration: int, batch: int) -> int:
         """Return how many batches have been used once this one has, from 1."""
         return iteration * self.batch_num + batch + 1

@@ -28,6 +28,7 @@ from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import batch_tag, diverging, send_shape
 from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.sqn import announce_sample, due_direction
+from fedflow.components.linear.zeros import MOST_ROWS, Zeros
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role
 
@@ -65,6 +66,7 @@ class GuestTrainer(ABC):
         check_same_rows(ctx, data, tag="train")
         send_shape(ctx, self.share.size)
         self.key = keys.public(ctx)
+        self.zeros = Zeros(ctx.workers, self.key, most=MOST_ROWS if self.family.quadratic else 0)
         ctx.log.info(
             "training on %s rows in %s batches, %s variant",
             data.rows,
@@ -97,6 +99,8 @@ class GuestTrainer(ABC):
             with diverging(iteration):
                 message = self.sums(batch, self.info.batch_rows(number), tag=tag)
             self.fed.send("guest_gradient", message, to=self._arbiter, tag=tag)
+            following = self.info.rows_after(iteration, number, iterations=self.params.max_iter)
+            self.zeros.make(following)
             update = wait_for(self.ctx, "guest_optim_gradient", self._arbiter, tag=tag)
             self.share.apply(update, iteration=iteration)
             self._measure_curvature(iteration, number)

@@ -26,6 +26,7 @@ from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import batch_tag, diverging, send_shape
 from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.sqn import announced_sample, due_direction
+from fedflow.components.linear.zeros import MOST_ROWS, Zeros
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
 
@@ -57,6 +58,7 @@ class HostTrainer(ABC):
         self._batches = HostBatches(self.info)
         send_shape(ctx, self.share.size)
         self.key = keys.public(ctx)
+        self.zeros = Zeros(ctx.workers, self.key, most=MOST_ROWS if self.family.quadratic else 0)
 
     @abstractmethod
     def sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
@@ -73,6 +75,8 @@ class HostTrainer(ABC):
             with diverging(iteration):
                 message = self.sums(batch, self.info.batch_rows(number), tag=tag)
             self.fed.send("host_gradient", message, to=self._arbiter, tag=tag)
+            following = self.info.rows_after(iteration, number, iterations=self.params.max_iter)
+            self.zeros.make(following)
             update = wait_for(self.ctx, "host_optim_gradient", self._arbiter, tag=tag)
             self.share.apply(update, iteration=iteration)
             self._measure_curvature(iteration, number)

@@ -4,9 +4,9 @@ Each party has a share of a row's residual: slope * z_h at a host, slope * z_g -
 guest. With one host, no sample weights and no decoys the *asynchronous* variant runs: guest and
 host encrypt at the same time, and each multiplies the other's encrypted part with its features; the
 own part is added in clear. Else the *central* variant: the guest adds up the hosts' encrypted parts
-and sends the encrypted residuals, blinded anew. What blinds them are encrypted zeros that the guest
-makes while the hosts encrypt: each is multiplied into one residual of one batch and nowhere else. A
-decoy's residual is such a zero by itself, which without the private key looks like any other.
+and sends the encrypted residuals, blinded anew. What blinds them, and the parties' own shares, are
+encrypted zeros made ahead (`zeros.py`). A decoy's residual is such a zero by itself, which without
+the private key looks like any other.
 
 The loss is `loss_scale` / rows * sum(d**2 + loss_constant + norms / loss_scale), where d**2 is the
 guest's part squared, twice the product, and the host's part squared.
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from gmpy2 import mpz
@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from fedflow.components.crypto.encrypted_rows import (
     IntegerRows,
     column_sums,
-    encrypt_integers,
     encrypted,
 )
 from fedflow.components.crypto.fixed_point import check_range
@@ -48,8 +47,6 @@ from fedflow.components.linear.share import WeightShare
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context
 from fedflow.sdk.workers import Rows
-
-MOST_ZEROS: Final = 1 << 16  #: that are made ahead, which takes as much memory as the message
 
 
 class QuadraticGuest(GuestTrainer):
@@ -88,7 +85,7 @@ class QuadraticGuest(GuestTrainer):
         features = self.rows.data.features[rows]
         own_share = self.family.slope * along.scores(features)
         encoded = encode_share(own_share, fixed=self.scales.fixed)
-        zeros = self._zeros(len(encoded))
+        zeros = self.zeros.take(len(encoded))
         forwards = wait_for_all(self.ctx, "host_sqn_forwards", self.hosts, tag=tag)
         batch = Batch(rows=rows, real=None)
         changes = self._residuals(forwards, encoded, batch, zeros=zeros)
@@ -98,7 +95,7 @@ class QuadraticGuest(GuestTrainer):
         return pack_sums(self.key, sums, self.encode_own(own), slot_bits=self.scales.slot_bits)
 
     def _async_sums(self, encoded: Ints, own: Floats, batch: Batch, *, tag: str) -> list[mpz]:
-        payload = encrypt_integers(self.ctx.workers, self.key, encoded)
+        payload = self.zeros.encrypt(encoded)
         self.fed.send("fore_gradient", payload, to=self.hosts, tag=tag)
         (host,) = self.hosts
         forward = wait_for(self.ctx, "host_forward_dict", host, tag=tag)
@@ -107,7 +104,7 @@ class QuadraticGuest(GuestTrainer):
         return [*sums, self.key.add(cross, self._host_loss(batch, tag=tag))]
 
     def _central_sums(self, encoded: Ints, own: Floats, batch: Batch, *, tag: str) -> list[mpz]:
-        zeros = self._zeros(len(encoded))
+        zeros = self.zeros.take(len(encoded))
         forwards = wait_for_all(self.ctx, "host_forward_dict", self.hosts, tag=tag)
         residuals = self._residuals(forwards, encoded, batch, zeros=zeros)
         self.fed.send("fore_gradient", residuals, to=self.hosts, tag=tag)
@@ -119,21 +116,12 @@ class QuadraticGuest(GuestTrainer):
             sums.append(self.scaled_up(loss) if self.info.weighted else loss)
         return sums
 
-    def _zeros(self, rows: int) -> object:
-        """Return the message of zeros that will blind `rows` rows, made while the hosts encrypt.
-
-        A batch of many rows needs the memory for other things: None.
-        """
-        if rows > MOST_ZEROS:
-            return None
-        return encrypt_integers(self.ctx.workers, self.key, np.zeros(rows, dtype=np.int64))
-
     def _residuals(
         self, forwards: Sequence[object], encoded: Ints, batch: Batch, *, zeros: object
     ) -> bytes:
         """Return the message of every row's encrypted, blinded residual; zero for a decoy.
 
-        `zeros` are of `_zeros` and of no other message.
+        `zeros` are of `Zeros.take`.
         """
         key, products = self.key, 2.0 + 2.0 * len(forwards)
         parts = [*forwards] if zeros is None else [zeros, *forwards]
@@ -181,7 +169,7 @@ class QuadraticHost(HostTrainer):
         features = self.rows.data.features[batch.rows]
         share = self.family.slope * self.share.scores(features)
         encoded = encode_share(share, fixed=self.scales.fixed)
-        forward = encrypt_integers(self.ctx.workers, self.key, encoded)
+        forward = self.zeros.encrypt(encoded)
         self.fed.send("host_forward_dict", forward, to=self.guest, tag=tag)
         if self.info.with_loss:
             loss = self._loss(share, encoded, rows=rows)
@@ -196,7 +184,7 @@ class QuadraticHost(HostTrainer):
         features = self.rows.data.features[rows]
         share = self.family.slope * along.scores(features)
         encoded = encode_share(share, fixed=self.scales.fixed)
-        forward = encrypt_integers(self.ctx.workers, self.key, encoded)
+        forward = self.zeros.encrypt(encoded)
         self.fed.send("host_sqn_forwards", forward, to=self.guest, tag=tag)
         changes = wait_for(self.ctx, "forward_hess", self.guest, tag=tag)
         return self.gradient_message(changes, along.sums(features, None, rows=len(features)), rows)

@@ -22,7 +22,7 @@ from fedflow.base.errors import (
     FedflowError,
     PeerFailed,
 )
-from fedflow.components.linear import quadratic
+from fedflow.components.linear import guest, host
 from fedflow.components.linear.params import HeteroLRParams
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Model, check_params
@@ -176,7 +176,8 @@ class Sent(LocalFederation):
 def test_hidden_batches_equal_the_oracle(
     ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quadratic, "MOST_ZEROS", ahead)
+    for module in (guest, host):
+        monkeypatch.setattr(module, "MOST_ROWS", ahead)
     data, federation = small(), Sent()
     results = run(data, tmp_path, batch_size=12, masked_rate=1.0, federation=federation)
     settings = OracleSettings(iterations=3, batch_size=12)

@@ -32,6 +32,7 @@ from fedflow.components.linear.families import LOGISTIC
 from fedflow.components.linear.params import BatchOrder, HeteroLRParams
 from fedflow.components.linear.session import receive_flag
 from fedflow.components.linear.share import WeightShare
+from fedflow.components.linear.zeros import Zeros
 from fedflow.compute.local import LocalWorkers
 from fedflow.sdk import Workers, check_params
 from fedflow.testing.federation import LocalFederation
@@ -75,6 +76,24 @@ def test_decoys_hide_the_real_rows_and_every_row_is_real_once() -> None:
             real.extend(batch.rows[batch.real].tolist())
         assert sorted(real) == list(range(50))
     assert not np.array_equal(first[0].rows, second[0].rows)
+
+
+@pytest.mark.parametrize(
+    ("params", "rows"),
+    [
+        ({"masked_rate": 0.0, "shuffle": False}, [10, 20, 20]),
+        ({"masked_rate": 0.5, "shuffle": True}, [30, 30, 30]),
+    ],
+)
+def test_the_rows_of_the_next_batch_are_known_until_the_last(
+    params: dict[str, Any], rows: list[int]
+) -> None:
+    info = plan(batch_size=20, **params)
+    assert info.rows == 50
+    assert info.rows_after(0, 1, iterations=2) == rows[0]
+    assert info.rows_after(0, 2, iterations=2) == rows[1]
+    assert info.rows_after(1, 0, iterations=2) == rows[2]
+    assert info.rows_after(1, 2, iterations=2) == 0
 
 
 def test_decoys_stay_the_same_if_the_batches_do() -> None:
@@ -270,3 +289,27 @@ def test_the_digest_of_ids_depends_on_values_and_order_not_on_chunks() -> None:
 
 def test_sigmoid_does_not_overflow() -> None:
     assert sigmoid(np.array([-1e9, 0.0, 1e9])).tolist() == [0.0, 0.5, 1.0]
+
+
+def test_zeros_made_ahead_are_handed_out_once() -> None:
+    key, workers = PrivateKey.generate(256), LocalWorkers(1)
+    zeros = Zeros(workers, key.public, most=4)
+    zeros.make(3)
+    messages = [zeros.take(3), zeros.take(3)]
+    zeros.make(4)
+    values = np.array([-5, 0, 2**40])  # another number of rows than there are zeros
+    messages += [zeros.encrypt(values), zeros.take(4), zeros.encrypt(values)]
+    counts = [3, 3, 3, 4, 3]
+    found = [key.public.from_bytes(m, count=c) for m, c in zip(messages, counts, strict=True)]
+    assert len({ciphertext for message in found for ciphertext in message}) == sum(counts)
+    expected = values.tolist()
+    assert [key.decrypt(m) for m in found] == [[0] * 3, [0] * 3, expected, [0] * 4, expected]
+
+
+def test_zeros_of_many_rows_are_not_made_ahead() -> None:
+    key = PrivateKey.generate(256)
+    zeros = Zeros(LocalWorkers(1), key.public, most=2)
+    zeros.make(3)
+    assert zeros.take(3) is None
+    message = zeros.encrypt(np.array([7, 8, -9]))
+    assert key.decrypt(key.public.from_bytes(message, count=3)) == [7, 8, -9]
