@@ -163,16 +163,15 @@ class Jobs:
     def job(self, job_id: str) -> JobRecord:
         """Return the initiator's share of a job if it is here, else any. Raises: JobNotFound."""
         with self._store.read() as tx:
-            return self._job(tx, job_id)
+            return self._job(tx, job_id, tx.schedules.get(job_id))
 
-    def _job(self, tx: Tx, job_id: str) -> JobRecord:
+    def _job(self, tx: Tx, job_id: str, scheduled: ScheduledJob | None) -> JobRecord:
         own = tx.jobs.find(JobFilter(job_id=job_id))
-        if not own:
-            scheduled = tx.schedules.get(job_id)
-            if scheduled is None:
-                raise JobNotFound(job_id=job_id)
-            return refused_share(scheduled)
-        return self._fresh(tx, main_share(own))
+        if own:
+            return self._newest(tx, main_share(own), scheduled)
+        if scheduled is None:
+            raise JobNotFound(job_id=job_id)
+        return refused_share(scheduled)
 
     def _reason(self, tx: Tx, job: ScheduledJob, *, look: bool) -> Reason | None:
         """Return why a job waits if nothing is stored of it; only with `look`, as it takes time."""
@@ -182,28 +181,35 @@ class Jobs:
         return next((w.reason for w in waits if not w.component), None)
 
     def _fresh(self, tx: Tx, job: JobRecord, *, look: bool = False) -> JobRecord:
+        """As `_newest`, for who has not read the scheduled job."""
+        if job.is_initiator and job.status not in JOB_FINAL:
+            return self._newest(tx, job, tx.schedules.get(job.key.job_id), look=look)
+        return job
+
+    def _newest(
+        self, tx: Tx, job: JobRecord, scheduled: ScheduledJob | None, *, look: bool = False
+    ) -> JobRecord:
         """Return the share with why it waits and its newest progress, where the initiator knows
         more.
         """
-        if job.is_initiator and job.status not in JOB_FINAL:
-            scheduled = tx.schedules.get(job.key.job_id)
-            if scheduled is not None:
-                ended = sum(t.ended_ms is not None for t in scheduled.tasks)
-                progress = 100 * ended // max(1, len(scheduled.tasks))
-                return replace(
-                    job,
-                    progress=max(job.progress, progress),
-                    reason=scheduled.reason or job.reason or self._reason(tx, scheduled, look=look),
-                    deadline_ms=_deadline_ms(job, scheduled),
-                )
-        return job
+        if scheduled is None or not job.is_initiator or job.status in JOB_FINAL:
+            return job
+        ended = sum(t.ended_ms is not None for t in scheduled.tasks)
+        progress = 100 * ended // max(1, len(scheduled.tasks))
+        return replace(
+            job,
+            progress=max(job.progress, progress),
+            reason=scheduled.reason or job.reason or self._reason(tx, scheduled, look=look),
+            deadline_ms=_deadline_ms(job, scheduled),
+        )
 
     def tasks(self, which: TaskFilter) -> list[TaskRecord]:
         """Return attempts: this server's own and, at the initiator, what the other sites
         reported.
         """
         with self._store.read() as tx:
-            return _with_engines(tx, self._tasks_of(tx, which))
+            scheduled = tx.schedules.get(which.job_id) if which.job_id is not None else None
+            return _with_engines(tx, self._tasks_of(tx, which, scheduled))
 
     def task_page(self, which: TaskFilter) -> tuple[list[TaskRecord], int]:
         """Return a page of attempts, and how many there are in all. As in `tasks`, other sites'
@@ -215,13 +221,15 @@ class Jobs:
                 count = _count_at_end(which, len(found))
                 found = _with_engines(tx, found)
                 return found, tx.tasks.count(which) if count is None else count
-            every = self._tasks_of(tx, replace(which, order=None, offset=0, limit=_TASKS_OF_A_JOB))
+            whole = replace(which, order=None, offset=0, limit=_TASKS_OF_A_JOB)
+            every = self._tasks_of(tx, whole, tx.schedules.get(which.job_id))
             every = _with_engines(tx, every)
         return task_page(every, which), len(every)
 
-    def _tasks_of(self, tx: Tx, which: TaskFilter) -> list[TaskRecord]:
+    def _tasks_of(
+        self, tx: Tx, which: TaskFilter, scheduled: ScheduledJob | None
+    ) -> list[TaskRecord]:
         own = tx.tasks.find(which)
-        scheduled = tx.schedules.get(which.job_id) if which.job_id is not None else None
         if scheduled is None:
             return own
         have = {t.key for t in own}
@@ -252,9 +260,9 @@ class Jobs:
         Raises: JobNotFound.
         """
         with self._store.read() as tx:
-            job = self._job(tx, job_id)
             scheduled = tx.schedules.get(job_id)
-            tasks = self._tasks_of(tx, TaskFilter(job_id=job_id))
+            job = self._job(tx, job_id, scheduled)
+            tasks = self._tasks_of(tx, TaskFilter(job_id=job_id), scheduled)
             waits, deadline_ms = self._waits(tx, job, scheduled)
         self.watch(job_id)
         spec = self._specs.get(job_id, job.dsl, job.conf)
@@ -306,7 +314,8 @@ class Jobs:
         Without a site it is the initiator's, or else any that is here. Raises: JobNotFound.
         """
         with self._store.read() as tx:
-            job = self._job(tx, job_id)
+            scheduled = tx.schedules.get(job_id)
+            job = self._job(tx, job_id, scheduled)
             site = job.key.site
             which = TaskFilter(
                 job_id=job_id,
@@ -314,7 +323,7 @@ class Jobs:
                 roles=(role or site.role,),
                 party_id=party_id or (site.party_id if role in (None, site.role) else None),
             )
-            tasks = {t.key.component: t for t in reversed(self._tasks_of(tx, which))}
+            tasks = {t.key.component: t for t in reversed(self._tasks_of(tx, which, scheduled))}
         dag = self._specs.get(job_id, job.dsl, job.conf).dag
         return [_report_row(tasks[name], dag.depth(name)) for name in dag.order if name in tasks]
 
