@@ -79,7 +79,9 @@ def _is_living(pid: int) -> bool:
 def _children(pid: int | str = "self") -> list[int]:
     """Return the pids of a process's children; none where the system does not tell."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += [int(pid) for pid in task.read_text(encoding="ascii").split()]
+    tasks = f"/proc/{pid}/task"
+    with contextlib.suppress(OSError):
+        for task in os.listdir(tasks):
+            with contextlib.suppress(OSError), open(f"{tasks}/{task}/children", "rb") as file:
+                found += [int(pid) for pid in file.read().split()]
     return found

@@ -35,7 +35,6 @@ def become_worker(*, log_dir: Path, work_dir: Path) -> None:
     # a core would hold the task's token, keys, and the credentials of storages
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.umask(0o077)
-    log_dir.mkdir(parents=True, exist_ok=True)
     work_dir.mkdir(parents=True, exist_ok=True)
     os.chdir(work_dir)
     _redirect(log_dir)
