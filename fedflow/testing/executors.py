@@ -234,14 +234,18 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
-    """Wait for a condition that nothing tells the change of. Raises: TimeoutError."""
+    """Wait for a condition that nothing tells the change of. Raises: TimeoutError.
+
+    It is checked less often the longer it lasts, as checks may take time of what is waited for.
+    """
     clock = SystemClock()
-    deadline_s = clock.monotonic_s() + timeout_s
+    begun_s = clock.monotonic_s()
     never = threading.Event()
     while not condition():
-        if clock.monotonic_s() > deadline_s:
+        waited_s = clock.monotonic_s() - begun_s
+        if waited_s > timeout_s:
             raise TimeoutError(f"waited {timeout_s} s")
-        pause(0.005, never)
+        pause(min(max(0.05 * waited_s, 0.005), 0.1), never)
 
 
 def write_launch(

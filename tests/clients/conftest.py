@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import pytest
 
+from fedflow.client.client import Client
 from tests.clients.environments import Environment, Json
 from tests.e2e.jobs import example
 from tests.e2e.servers import (
@@ -71,6 +72,11 @@ class Deployment:
             rows = client.ok("job", "query", "-j", job_id, "-r", role)
             return rows[0] if rows and rows[0]["f_status"] in FINAL else None
 
+        # Each look of FATE's client takes a second of CPU, so fedflow's own waits.
+        keys = client.keys
+        signs = {"app_key": keys.app_key, "secret": keys.secret_key} if keys else {}
+        with closing(Client(client.server, **signs)) as own:
+            own.wait(job_id, timeout_s=45.0)
         return wait_for(look, f"the end of {job_id}", within_s=45.0)
 
     def trained(self, dsl: Json, conf: Json) -> str:

@@ -49,6 +49,11 @@ class Environment:
     def bin(self) -> Path:
         return FOLDER / self.name / "bin"
 
+    @property
+    def server(self) -> str:
+        """Return the address that the clients are pointed at."""
+        return self._at
+
     def at(self, url: str) -> Self:
         """Point `flow` and `pipeline` at a server."""
         if url != self._at:

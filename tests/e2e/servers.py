@@ -61,15 +61,19 @@ _never = threading.Event()
 
 
 def wait_for(look: Callable[[], T | None], what: str, *, within_s: float = 30.0) -> T:
-    """Return what `look` finds, once that is neither None nor False. Raises: AssertionError."""
-    deadline_s = _clock.monotonic_s() + within_s
+    """Return what `look` finds, once that is neither None nor False. Raises: AssertionError.
+
+    It looks less often the longer it waits: each look takes time of the servers that it waits for.
+    """
+    begun_s = _clock.monotonic_s()
     while True:
         found = look()
         if found is not None and found is not False:
             return found
-        if _clock.monotonic_s() > deadline_s:
+        waited_s = _clock.monotonic_s() - begun_s
+        if waited_s > within_s:
             raise AssertionError(f"waited {within_s:g} s for {what}")
-        pause(0.005, _never)
+        pause(min(max(0.05 * waited_s, 0.005), 0.1), _never)
 
 
 def pass_time(seconds: float) -> None:
