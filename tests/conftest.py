@@ -25,6 +25,19 @@ _GRACE_S = 3.0
 settings.register_profile("fedflow", deadline=None)  # how long an example takes, the machine says
 settings.load_profile("fedflow")
 _END_S = 60.0  #: of a Spark driver, on a busy machine
+_LONGEST = Path(__file__).with_name("longest.txt")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no worker ends long after the others."""
+    if not hasattr(config, "workerinput"):
+        return  # one process: the order is as it is written
+    files = [line for line in _LONGEST.read_text().splitlines() if not line.startswith("#")]
+    gone = [file for file in files if not (config.rootpath / file).exists()]
+    if gone:
+        raise pytest.UsageError(f"{_LONGEST.name} names files that are not there: {gone}")
+    rank = {file: number for number, file in enumerate(files)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
 
 
 @pytest.fixture(scope="session")
