@@ -8,13 +8,14 @@ effects happen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fedflow.app.effects import Effects
 from fedflow.app.ports import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors import FedflowError, RouteNotFound
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Site
 

@@ -4,7 +4,7 @@ simulations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from random import Random
 
 from fedflow.app.administration.permissions import PermissionRules, Permissions
@@ -63,6 +63,7 @@ from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import Clock
 from fedflow.base.ids import JobIds, new_request_id, new_token
+from fedflow.base.values import dataclass
 from fedflow.domain.engines import OwnEngines
 from fedflow.wire.versions import OURS, Speaks
 

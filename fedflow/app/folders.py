@@ -23,9 +23,9 @@ several servers of one party have in common; for a server alone that is its home
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, TaskKey
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fedflow.app.administration.administration import Administration
 from fedflow.app.administration.info import Info
 from fedflow.app.administration.modules import Modules
@@ -45,6 +43,7 @@ from fedflow.app.scheduling.parameter_updates import ParameterUpdates
 from fedflow.app.scheduling.queue import Queue
 from fedflow.app.scheduling.reruns import Reruns
 from fedflow.app.scheduling.submissions import Submissions
+from fedflow.base.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

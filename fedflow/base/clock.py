@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Final, Protocol
+
+from fedflow.base.values import dataclass
 
 
 class Clock(Protocol):

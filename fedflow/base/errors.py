@@ -22,8 +22,9 @@ message; its `{fields}` are the keyword arguments of the constructor. Blocks:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
+
+from fedflow.base.values import dataclass
 
 
 class FedflowError(Exception):

@@ -5,12 +5,12 @@ listed, and a test asks for a decision about each.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from fedflow.base.settings import Settings
+from fedflow.base.values import dataclass
 
 SHOWN: Final = (
     "party_id", "insecure", "shared_home",

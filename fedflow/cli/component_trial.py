@@ -6,7 +6,6 @@ import json
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import click
 
 from fedflow.base.errors import FedflowError
 from fedflow.base.examples import examples_folder
+from fedflow.base.values import dataclass
 from fedflow.cli.output import Output, json_text
 from fedflow.domain.site import Role, Site
 

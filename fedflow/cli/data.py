@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
+from fedflow.base.values import dataclass
 from fedflow.cli.files import JsonFile
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_view import wait_for

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.errors import FedflowError
 from fedflow.base.examples import examples_folder
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.cli import session
 from fedflow.cli.demo_comparison import (
     ARBITER_SITE,

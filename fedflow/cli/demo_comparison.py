@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import csv
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.cli.demo_servers import GUEST, HOST, DemoServers
 from fedflow.domain.site import Role, Site
 

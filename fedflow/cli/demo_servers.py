@@ -7,11 +7,11 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from fedflow.base.values import dataclass
 from fedflow.cli.server_process import STOP_GRACE_S, spawn, wait_for, wait_until_up
 from fedflow.cli.tls import create_files
 from fedflow.client.client import Client

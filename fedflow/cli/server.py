@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 import platformdirs
 
 from fedflow.base.errors import ServerNotReachable
+from fedflow.base.values import dataclass
 from fedflow.cli import session
 from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.groups import Nouns

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ import msgspec
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors import ServerNotStarted
 from fedflow.base.reading import decode_as
+from fedflow.base.values import dataclass
 from fedflow.client.client import Client
 from fedflow.domain.records import Handle
 from fedflow.executor.processes import is_running, this_host

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Concatenate, ParamSpec
 
 import click
 
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.cli.files import JsonFile
 from fedflow.cli.output import Output
 from fedflow.cli.stored import read_stored

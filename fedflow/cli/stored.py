@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ import platformdirs
 
 from fedflow.base.errors import BadClientConf
 from fedflow.base.reading import decode_as
+from fedflow.base.values import dataclass
 
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 """Addresses to listen on -> where such a server is reached from this machine."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from fedflow.base.values import dataclass
 from fedflow.cli import session
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import Output

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 
+from fedflow.base.values import dataclass
 from fedflow.client.connection import Connection
 
 

@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, Any, Final, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -31,6 +30,7 @@ from fedflow.base.errors import (
 )
 from fedflow.base.reading import read_as
 from fedflow.base.settings import LOOPBACK
+from fedflow.base.values import dataclass
 from fedflow.client.multipart import MultipartFile
 from fedflow.client.signing import Signed
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from fedflow.base.values import dataclass
 from fedflow.client.results import JobStatusView, Reason, TaskView
 from fedflow.domain.states import TaskStatus
 

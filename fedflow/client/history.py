@@ -5,7 +5,7 @@ Times are milliseconds since the epoch, `role-party_id` names a site.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from fedflow.base.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

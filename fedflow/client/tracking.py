@@ -6,13 +6,13 @@ Where a site is asked for, None means the initiator's if it is at this server, e
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from fedflow.base.errors import JobNotFound
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.results import Metric, ModelShare, Preview

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from fedflow.base.errors import BadAccount
+from fedflow.base.values import dataclass
 
 SHORTEST_PASSWORD: Final = 10  #: characters
 LONGEST_PASSWORD: Final = 1000

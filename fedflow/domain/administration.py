@@ -6,9 +6,11 @@ Frozen values, as in `records.py`. All `_ms` are milliseconds since the epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
+
+from fedflow.base.values import dataclass
 
 ANY: Final = "*"  #: the name that stands for all names of its kind
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Json, TaskKey
 from fedflow.domain.site import Site
 

@@ -17,9 +17,11 @@ Source: Nygard 2007, "Release It!" (circuit breaker); Brooker 2015, "Exponential
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
+
+from fedflow.base.values import dataclass
 
 FAILURES: Final = 3  #: failures in a row that open a circuit
 _WEIGHT: Final = 0.125  #: of the newest round trip in the mean, as TCP smooths it (RFC 6298)

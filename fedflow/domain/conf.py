@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.document import (
     JsonObject,
     Report,

@@ -6,9 +6,10 @@ what is stored changes only when somebody says something, and a repeated start c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.schedule import Reason
 
 ALL_STEPS: Final = 1_000_000_000  #: more components than any job has

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Literal
 
+from fedflow.base.values import dataclass
 from fedflow.domain.dag import find_cycle
 from fedflow.domain.document import MAX_NAME, JsonObject, Report, child, cut, kind_of, shown
 

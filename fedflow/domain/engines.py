@@ -7,10 +7,10 @@ takes, from which engine, and whether its tasks get a Spark application.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.errors import EngineMissing
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import Conf
 from fedflow.domain.job_parameters import JobParameters
 from fedflow.domain.site import Role, Site

@@ -7,10 +7,11 @@ until when, and what helps. All `_ms` are milliseconds since the epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from fedflow.base.errors import all_errors
+from fedflow.base.values import dataclass
 from fedflow.domain.policies import End as Kind
 from fedflow.domain.policies import Policy, Verdict, verdict
 from fedflow.domain.records import Command, CommandKind, JobRecord, TaskRecord

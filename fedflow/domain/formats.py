@@ -7,10 +7,10 @@ format needs a module like `version_1`, a line in the table, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.errors import InvalidJobSpec
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import mode_of, version_of
 from fedflow.domain.document import JsonObject, Report, check_document, kind_of, shown
 from fedflow.domain.dsl import Mode

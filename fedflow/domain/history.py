@@ -9,10 +9,10 @@ sentence of an ordinary move follows from what moved and is made when somebody r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.records import TaskKey
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site

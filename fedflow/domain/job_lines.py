@@ -5,9 +5,9 @@ people of one server give to jobs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site

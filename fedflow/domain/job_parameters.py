@@ -5,8 +5,8 @@ The field names are FATE's keys, so that `as_json` gives what its clients read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import field
 from enum import Enum
 from typing import Annotated, Final, Literal, get_args, get_origin, get_type_hints
 
@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from fedflow.base.errors import all_errors
 from fedflow.base.reading import read_as
+from fedflow.base.values import dataclass
 from fedflow.domain.document import (
     MAX_DEPTH,
     JsonObject,
@@ -133,13 +134,8 @@ class JobParameters:
         return plain
 
 
-_TYPES: Final[Mapping[str, type[object]]] = {
-    f.name: get_type_hints(JobParameters, include_extras=True)[f.name]
-    for f in fields(JobParameters)
-}
-_TASK_TYPES: Final[Mapping[str, type[object]]] = {
-    f.name: get_type_hints(TaskConf, include_extras=True)[f.name] for f in fields(TaskConf)
-}
+_TYPES: Final = get_type_hints(JobParameters, include_extras=True)
+_TASK_TYPES: Final = get_type_hints(TaskConf, include_extras=True)
 _ENGINES: Final = ("computing_engine", "federation_engine", "storage_engine")
 _SPARK: Final = ("computing_engine", "SPARK")  #: each party checks that it has one
 _UPPER: Final = (*_ENGINES, "federated_mode", "federated_status_collect_type")

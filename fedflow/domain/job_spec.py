@@ -7,11 +7,12 @@ are reported at once. What the parameters of a component may be, the component k
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from fedflow.base.errors import InvalidJobSpec
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import Conf, mode_of, parse_conf, readable_conf
 from fedflow.domain.dag import Dag
 from fedflow.domain.document import (

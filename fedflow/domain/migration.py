@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.models import ModelKey, ModelVersion
 from fedflow.domain.site import Role, Site
 

@@ -6,9 +6,9 @@ A row leaves out DSL and confs, which are long; `ModelVersion` has them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
+from fedflow.base.values import dataclass
 from fedflow.domain.models import ModelKey, ModelVersion
 from fedflow.domain.site import Role, Site
 

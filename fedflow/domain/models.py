@@ -13,10 +13,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Json
 from fedflow.domain.site import Role, Site
 

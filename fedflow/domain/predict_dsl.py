@@ -10,9 +10,10 @@ the predict DSL makes is a mistake, and not left dangling; a component keeps its
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.dag import Dag
 from fedflow.domain.document import JsonObject, Report, check_document, child, copy_object, shown
 from fedflow.domain.dsl import EXTERNAL, STORED, Component, edges_of, parse_dsl

@@ -10,10 +10,10 @@ Source: `docs/reference/jobs.md#validation-rules`, rule 17, and `docs/reference/
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.base.errors import Problem
+from fedflow.base.values import dataclass
 from fedflow.domain.document import child
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.site import Site

@@ -18,10 +18,10 @@ later ones; the job that waits at the last of them waits for running jobs alone,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.clock import is_older
+from fedflow.base.values import dataclass
 from fedflow.domain.resources import Amount
 
 CLAIM_MS: Final = 10_000

@@ -9,10 +9,11 @@ and is what the scheduler decides on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from fedflow.base.values import dataclass
 from fedflow.domain.control import FREE, Control
 from fedflow.domain.engines import STANDALONE
 from fedflow.domain.resources import NOTHING, UNCOUNTED, Amount, Capacity

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.errors import NotEnoughResources
+from fedflow.base.values import dataclass
 from fedflow.domain.engines import LABELS, SECTIONS, SPARK, STANDALONE
 from fedflow.domain.job_parameters import (
     EXECUTOR_CORES_KEY,

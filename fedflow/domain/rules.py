@@ -7,8 +7,9 @@ same in every pass, so they are made once per parsed job.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from fedflow.base.values import dataclass
 from fedflow.domain.dag import Dag
 from fedflow.domain.job_parameters import JobParameters, TaskConf
 from fedflow.domain.resources import Amount, demand_at

@@ -17,12 +17,13 @@ yet) and nothing of it runs: it gives its cores back and waits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from fedflow.base.clock import is_older
 from fedflow.base.errors import HeldTooLong, TaskTimedOut
+from fedflow.base.values import dataclass
 from fedflow.domain.dag import Dag
 from fedflow.domain.policies import End, Policy, Verdict, verdict
 from fedflow.domain.resources import Amount

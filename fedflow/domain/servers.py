@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from fedflow.base.values import dataclass
 
 LOST_AFTER_MS: Final = 10_000  #: a server that did not beat for longer is lost
 LEASE_MS: Final = 10_000  #: how long a leader may lead without a beat

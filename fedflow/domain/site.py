@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 
 
 class Role(StrEnum):

@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from fedflow.base.errors import Problem
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import Conf
 from fedflow.domain.document import JsonObject, child, kind_of, shown
 from fedflow.domain.job_parameters import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fedflow.base.errors import StorageNotAllowed
+from fedflow.base.values import dataclass
 from fedflow.domain.storages import Address, HdfsFiles, HiveRows, MysqlRows, S3Files
 
 _AWS = "s3:/"

@@ -10,10 +10,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.errors import BadRequest
+from fedflow.base.values import dataclass
 
 MAX_KEY: Final = 255  #: characters
 _KEY: Final = re.compile(rf"[!#-\[\]-~]{{1,{MAX_KEY}}}")  # printable ASCII but blank, quote, \

@@ -6,9 +6,10 @@ Tables that are kept only for jobs that still read them (`table_names.REPLACED`)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
+from fedflow.base.values import dataclass
 from fedflow.domain.records import TableRecord
 from fedflow.domain.table_names import REPLACED
 

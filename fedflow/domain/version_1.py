@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import V1_MEMBERS, mode_of, read_roles
 from fedflow.domain.document import JsonObject, Report, child, copy_object, kind_of, shown
 from fedflow.domain.dsl import EXTERNAL, Component, Mode, parse_dsl

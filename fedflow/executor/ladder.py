@@ -13,9 +13,9 @@ import itertools
 import logging
 import signal
 import threading
-from dataclasses import dataclass
 
 from fedflow.base.clock import Clock, SystemClock
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Handle
 from fedflow.executor.processes import group_is_alive, signal_group
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.errors import BadSetting
+from fedflow.base.values import dataclass
 
 OUTPUT_FILE: Final = "stdout.log"  #: what a worker and its children print, in its log folder
 

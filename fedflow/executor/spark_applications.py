@@ -14,7 +14,6 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +21,7 @@ import msgspec
 
 from fedflow.base.errors import BadSetting
 from fedflow.base.reading import decode_as
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Handle, JobKey
 from fedflow.domain.site import Site
 from fedflow.domain.spark_options import SparkPlan

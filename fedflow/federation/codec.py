@@ -13,13 +13,13 @@ import json
 import math
 import re
 import struct
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from fedflow.base.errors import CodecError
+from fedflow.base.values import dataclass
 
 MAGIC = b"FFV1"
 ALIGN = 64

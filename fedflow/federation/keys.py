@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 import msgspec
 
 from fedflow.base.errors import BadRequest
+from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 
 MAX_SESSION = 512  #: characters of a session name

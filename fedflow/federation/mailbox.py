@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -20,6 +19,7 @@ from fedflow.base.errors import (
     SessionUnknown,
     SpoolFull,
 )
+from fedflow.base.values import dataclass
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.session import Ending, Opening, Session, SessionBook, SessionKey
 from fedflow.federation.settings import FederationSettings

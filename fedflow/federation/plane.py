@@ -12,11 +12,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from fedflow.base.errors import FedflowError, PeerFailed, SessionUnknown
+from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 from fedflow.federation.keys import site_from_wire
 from fedflow.federation.local_server import LocalServer

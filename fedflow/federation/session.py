@@ -11,7 +11,7 @@ import hmac
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fedflow.base.errors import (
     DuplicateValue,
@@ -20,6 +20,7 @@ from fedflow.base.errors import (
     SessionUnknown,
     ValueTooLate,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.spool import Blob

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fedflow.base.errors import BadSetting
+from fedflow.base.values import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB

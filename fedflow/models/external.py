@@ -9,13 +9,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, Final
 
 import pymysql
 
 from fedflow.base.errors import ModelStoreUnavailable
+from fedflow.base.values import dataclass
 
 SLICE_BYTES: Final = 4 * 1024 * 1024  #: of an archive in one row; a statement takes 16 MiB
 _DATABASE: Final = re.compile(r"[0-9A-Za-z_$]{1,64}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import BadSetting
+from fedflow.base.values import dataclass
 
 VALID_DAYS = 30
 EARLY_MINUTES = 10  #: valid from before now, for clocks that differ

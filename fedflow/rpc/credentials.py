@@ -8,7 +8,7 @@ server).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID
 
 from fedflow.base.errors import BadSetting
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

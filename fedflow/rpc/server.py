@@ -8,13 +8,13 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from fedflow.base.errors import PortInUse
+from fedflow.base.values import dataclass
 
 logger = logging.getLogger(__name__)
 

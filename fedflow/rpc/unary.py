@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import grpc
@@ -25,6 +25,7 @@ from fedflow.base.errors import (
     NotAuthenticated,
 )
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
 from fedflow.wire import envelope, headers
 from fedflow.wire.json_text import decode_json

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -30,6 +29,7 @@ from fedflow.base.errors import BadSetting
 from fedflow.base.examples import examples_folder
 from fedflow.base.settings import Settings
 from fedflow.base.shown_settings import shown_settings
+from fedflow.base.values import dataclass
 from fedflow.domain.administration import RegisteredServer
 from fedflow.executor.provider_folder import ProviderFolders
 from fedflow.federation.settings import MIB

@@ -17,7 +17,6 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from fedflow.app.core import Core
@@ -31,6 +30,7 @@ from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import HOLD_S, Clock, SteadyClock
 from fedflow.base.errors import NotLeading, StoreUnavailable
+from fedflow.base.values import dataclass
 
 logger = logging.getLogger(__name__)
 

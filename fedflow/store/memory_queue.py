@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from fedflow.base.values import dataclass
 from fedflow.domain.control import FREE, Control
 from fedflow.domain.records import JobKey, JobRecord, ScheduledJob, WaitingJob
 from fedflow.domain.resources import NOTHING, Amount

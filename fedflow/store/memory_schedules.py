@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from fedflow.base.errors import IllegalMove
+from fedflow.base.values import dataclass
 from fedflow.domain.control import FREE, Control
 from fedflow.domain.history import job_note
 from fedflow.domain.records import (

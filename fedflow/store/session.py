@@ -7,10 +7,10 @@ stands in the two `Dialect` values, nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
 
+from fedflow.base.values import dataclass
 from fedflow.domain.history import Event
 from fedflow.store.tables import Table
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ import msgspec
 
 from fedflow.base.errors import BadData
 from fedflow.base.reading import read_as
+from fedflow.base.values import dataclass
 from fedflow.domain.storages import Connection
 from fedflow.domain.table_parts import parts_uri
 from fedflow.sdk.table import TableKind, TableSchema

@@ -9,13 +9,13 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
 from fedflow.base.errors import BadData
+from fedflow.base.values import dataclass
 from fedflow.domain.table_names import has_control
 from fedflow.sdk.table import TableKind, TableSchema
 from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS

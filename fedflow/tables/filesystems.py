@@ -9,7 +9,6 @@ by the server (`domain/storages.py`); here a URI that says more than a place is 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -21,6 +20,7 @@ from fedflow.base.errors import (
     NotSupportedYet,
     StorageUnreachable,
 )
+from fedflow.base.values import dataclass
 
 CONNECT_S: Final = 10.0  #: longest wait for a connection of an object store
 ANSWER_S: Final = 60.0  #: longest silence of an object store within a request

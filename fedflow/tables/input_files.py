@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from fedflow.base.errors import BadData, BoundTableChanged, StorageRefused
+from fedflow.base.values import dataclass
 from fedflow.tables.file_errors import told
 
 

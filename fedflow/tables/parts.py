@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +25,7 @@ from pyarrow import fs
 
 from fedflow.base.errors import BadData, DiskFull, StorageRefused, TablesNotShared
 from fedflow.base.reading import decode_as
+from fedflow.base.values import dataclass
 from fedflow.domain.table_parts import local_path
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.file_errors import told

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from fedflow.base.values import dataclass
 
 ROWS_PER_PASS = 500_000  #: about 20 MB
 _CHUNK = 1 << 20  #: hashes read at a time

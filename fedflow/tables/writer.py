@@ -6,7 +6,6 @@ import errno
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from fedflow.app.data.row_folders import NEW
 from fedflow.base.errors import DiskFull
 from fedflow.base.ids import new_request_id
 from fedflow.base.reading import decode_as
+from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.catalog import Origin
 from fedflow.tables.preview import Preview

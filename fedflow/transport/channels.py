@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import grpc
 import grpc.aio
 
 from fedflow.base.errors import NoRoute
+from fedflow.base.values import dataclass
 from fedflow.transport.routes import Route, RouteTable
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from fedflow.base.errors import BadSetting
+from fedflow.base.values import dataclass
 
 OWN: Final = "0"  #: the party id that always means this server
 DEFAULT: Final = "default"  #: the route for parties that have none of their own: an exchange

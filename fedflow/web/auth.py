@@ -12,7 +12,7 @@ import hmac
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -21,6 +21,7 @@ from flask import request
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors import BadRequest, ForbiddenRoute, IncompatibleVersions, NotAuthenticated
+from fedflow.base.values import dataclass
 from fedflow.web.current import built
 from fedflow.web.settings import ClientKeys
 from fedflow.wire import headers

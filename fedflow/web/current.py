@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from flask import Flask, current_app
 
 from fedflow.app.services import Services
+from fedflow.base.values import dataclass
 from fedflow.web.settings import WebSettings
 
 if TYPE_CHECKING:

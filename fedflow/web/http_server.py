@@ -15,7 +15,6 @@ import socket
 import threading
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from waitress.wasyncore import close_all, loop
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors import PortInUse
+from fedflow.base.values import dataclass
 from fedflow.wire.headers import UNDERSCORED, plain_name, plain_names
 from fedflow.wire.paths import PREFIX
 

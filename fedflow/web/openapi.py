@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +17,7 @@ from flask import Flask
 from werkzeug.routing import IntegerConverter, Rule
 
 from fedflow.base.errors import FedflowError, all_errors
+from fedflow.base.values import dataclass
 from fedflow.web.bodies import Body, NoBody, schema_of_member
 from fedflow.web.mounts import served
 from fedflow.web.routes import Access, Route, Style, declaration

@@ -6,11 +6,11 @@ Source: `docs/reference/rest.md#bodies-and-queries` and `docs/reference/rest.md#
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from fedflow.base.errors import BadRequest
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Between, JobFilter, Order, Sort, TaskFilter
 from fedflow.domain.site import Role
 from fedflow.domain.states import JobStatus, TaskStatus

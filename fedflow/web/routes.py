@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ import msgspec
 from flask import Blueprint, Flask, Response, request
 
 from fedflow.base.errors import BadRequest, FedflowError
+from fedflow.base.values import dataclass
 from fedflow.web.bodies import Body, NoBody, read_body
 from fedflow.wire.json_text import decode_json
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import Any
 
 from flask import Blueprint, Response
 
 from fedflow.base.errors import JobNotFound, NoData
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter, JobRecord, Metric
 from fedflow.domain.site import Site
 from fedflow.web import downloads

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from fedflow.base.errors import BadPacket, FedflowError
+from fedflow.base.values import dataclass
 from fedflow.wire import headers as names
 from fedflow.wire.envelope import encode
 from fedflow.wire.json_text import decode_json

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.errors import BadRequest
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow import __version__
+from fedflow.base.values import dataclass
 
 _RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})(?: ([0-9A-Za-z.+-]{1,40}))?")
 

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from fedflow.app.ports import Store
@@ -26,6 +26,7 @@ from fedflow.base.errors import (
     SignInRefused,
 )
 from fedflow.base.ids import new_session_token
+from fedflow.base.values import dataclass
 from fedflow.domain.accounts import (
     LONGEST_PASSWORD,
     MAX_SESSIONS,

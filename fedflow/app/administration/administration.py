@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fedflow.app.administration.accounts import Accounts
@@ -19,6 +19,7 @@ from fedflow.app.jobs.job_logs import JobLogs
 from fedflow.app.jobs.log_files import LogFiles
 from fedflow.base.errors import ReloadRefused
 from fedflow.base.shown_settings import ShownSetting
+from fedflow.base.values import dataclass
 from fedflow.domain.job_parameters import JobParameters
 
 

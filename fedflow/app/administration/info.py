@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from fedflow import __version__
 from fedflow.app.ports import Store
 from fedflow.base.clock import Clock
+from fedflow.base.values import dataclass
 from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
 
 FATE_VERSION = "1.11.4"  #: the FATE release whose interface this server speaks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.app.administration.info import Info
@@ -13,6 +12,7 @@ from fedflow.app.scheduling.circuits import Circuits, CircuitView
 from fedflow.app.scheduling.preflight import REACH, Preflight, reach
 from fedflow.base.errors import BadRequest, NoRoute, PartyRefused
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
 from fedflow.wire.paths import fits

@@ -10,12 +10,12 @@ Source: `docs/reference/rest.md#site-signature` and `docs/reference/rest.md#admi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.app.ports import Catalog, Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors import BadRequest, PermissionDenied, PermissionsOff, UnknownGrant
+from fedflow.base.values import dataclass
 from fedflow.domain.administration import ANY, Grant, GrantKind
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import TableRecord

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from fedflow.app.ports import PartyClient, Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors import BadAddress, BadRequest, NotSupportedYet, ServerNotListed
+from fedflow.base.values import dataclass
 from fedflow.domain.administration import RegisteredServer, RegisteredService
 
 PROTOCOLS: Final = ("http", "https")

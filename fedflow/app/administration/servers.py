@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from fedflow.app.ports import Store
@@ -23,6 +23,7 @@ from fedflow.base.errors import (
     SharedHomeDiffers,
     StoreUnavailable,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Lease, TaskRecord
 from fedflow.domain.servers import (
     BEAT_MS,

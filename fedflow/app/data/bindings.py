@@ -8,7 +8,7 @@ Source: `docs/reference/rest.md#tables`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -27,6 +27,7 @@ from fedflow.base.errors import (
     TableNotFound,
 )
 from fedflow.base.reading import read_as
+from fedflow.base.values import dataclass
 from fedflow.domain.records import TableRecord
 from fedflow.domain.storages import (
     CONNECTOR,

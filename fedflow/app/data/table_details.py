@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fedflow.app.data.provenance import Provenance
 from fedflow.app.ports import Store, TableFacts
+from fedflow.base.values import dataclass
 from fedflow.domain.records import ColumnFacts, OutputTable, TableRecord
 
 

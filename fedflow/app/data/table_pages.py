@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.app.data.table_use import users
 from fedflow.app.ports import Store, TableWindows
 from fedflow.base.errors import NoData
+from fedflow.base.values import dataclass
 from fedflow.domain.records import OutputTable, TableRecord
 from fedflow.domain.storages import is_bound
 from fedflow.domain.table_lists import TableFilter

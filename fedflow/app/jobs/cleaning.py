@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fedflow.app.data.table_use import every_output_of
 from fedflow.app.data.tables import Tables
 from fedflow.app.ports import Store, Wakeup
 from fedflow.base.clock import Clock
 from fedflow.base.errors import CleaningRefused, JobNotFound
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter, JobRecord, OutputTable
 from fedflow.domain.schedule import Reason, StopRequest
 from fedflow.domain.site import Role, Site

@@ -12,7 +12,7 @@ import logging
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from fedflow.app.models.models import trained_key
 from fedflow.app.party.party_jobs import has_process
 from fedflow.app.ports import Store, Tx
 from fedflow.base.errors import DeleteRefused, JobFilesNotDeleted, JobNotFound
+from fedflow.base.values import dataclass
 from fedflow.domain.caches import CacheFilter
 from fedflow.domain.models import ModelFilter, ModelKey
 from fedflow.domain.records import JobRecord, TableRecord, TaskFilter

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.app.jobs.log_text import start_of
 from fedflow.base.errors import all_errors
+from fedflow.base.values import dataclass
 from fedflow.domain.records import TaskRecord
 from fedflow.domain.schedule import FOLLOW_ON, Reason
 from fedflow.domain.states import TaskStatus

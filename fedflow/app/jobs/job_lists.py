@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from fedflow.app.ports import Store, Tx
 from fedflow.app.scheduling.queue import Queue
 from fedflow.base.clock import Clock
+from fedflow.base.values import dataclass
 from fedflow.domain.job_lines import JobLine, StatusCount
 from fedflow.domain.records import Between, JobFilter, Order, Sort
 from fedflow.domain.states import JOB_FINAL, JobStatus

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import IO, Final
 
@@ -22,6 +22,7 @@ from fedflow.app.jobs.log_places import FILES, LogKind, LogPlace
 from fedflow.app.jobs.log_search import BUDGET, Cursor, Query, parse_cursor, search
 from fedflow.app.jobs.log_text import readable, start_of
 from fedflow.app.ports import Store
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, TaskFilter, TaskRecord
 from fedflow.wire.paths import fits
 

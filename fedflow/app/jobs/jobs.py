@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from fedflow.base.errors import (
     JobNotFound,
 )
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.explain import INITIATOR, Wait
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.lists import fits_task, main_share, task_page

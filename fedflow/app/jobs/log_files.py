@@ -11,7 +11,6 @@ Source: `docs/reference/rest.md#administration`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypedDict
 
 from fedflow.app.folders import Folders
@@ -20,6 +19,7 @@ from fedflow.app.jobs.log_opening import names_below
 from fedflow.app.jobs.log_text import mask_addresses
 from fedflow.app.ports import Store
 from fedflow.base.errors import BadRequest, JobNotFound
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Role
 from fedflow.wire.paths import fits

@@ -15,12 +15,13 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from fedflow.app.jobs.log_levels import LevelIndex
 from fedflow.app.jobs.log_opening import open_below
+from fedflow.base.values import dataclass
 
 BLOCK: Final = 64 * 1024  #: bytes
 _SLICE: Final = 16 * BLOCK  #: bytes that are counted in one turn

@@ -13,8 +13,9 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
+
+from fedflow.base.values import dataclass
 
 NAMES: Final = {b"D": "DEBUG", b"I": "INFO", b"W": "WARNING", b"E": "ERROR", b"C": "CRITICAL"}
 _CODES: Final = {letter: code for code, letter in enumerate(NAMES, 1)}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from fedflow.base.errors import BadRequest
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey
 from fedflow.wire.paths import fits
 

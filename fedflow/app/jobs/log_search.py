@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.app.jobs.log_index import LogFile
 from fedflow.app.jobs.log_levels import NAMES, START
 from fedflow.app.jobs.log_text import LEVELS
 from fedflow.base.errors import BadRequest
+from fedflow.base.values import dataclass
 
 MAX_TEXT: Final = 200  #: characters that are looked for
 BUDGET: Final = 32 * 1024 * 1024  #: bytes that one call reads

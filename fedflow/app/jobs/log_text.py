@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from fedflow.base.values import dataclass
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MASK: Final = "xxx.xxx.xxx.xxx"

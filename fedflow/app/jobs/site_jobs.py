@@ -7,7 +7,7 @@ are sites of one server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from fedflow.app.jobs.explain import Explanations
@@ -17,6 +17,7 @@ from fedflow.app.scheduling.snapshot import begun_in
 from fedflow.app.scheduling.specs import Specs
 from fedflow.base.clock import Clock
 from fedflow.base.errors import InvalidJobSpec, JobNotFound
+from fedflow.base.values import dataclass
 from fedflow.domain.control import is_stopped
 from fedflow.domain.history import KEEP, OWN_HALF, Event, EventFilter
 from fedflow.domain.records import JobFilter, JobRecord, ScheduledJob, TaskFilter, TaskRecord

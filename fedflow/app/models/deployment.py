@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from fedflow.app.commands import Incoming
@@ -38,6 +38,7 @@ from fedflow.base.errors import (
     WrongModelSource,
 )
 from fedflow.base.ids import JobId, new_request_id
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import given_version
 from fedflow.domain.document import JsonObject, Report, check_document, child, copy_object
 from fedflow.domain.dsl import Component, parse_dsl

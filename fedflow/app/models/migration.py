@@ -8,7 +8,7 @@ for the model's initiator, or for its own server. Source: `docs/reference/rest.m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fedflow.app.commands import Incoming
@@ -32,6 +32,7 @@ from fedflow.base.errors import (
     SameParties,
 )
 from fedflow.base.ids import JobId, new_request_id
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import party_id_of, role_of
 from fedflow.domain.job_spec import model_id_of
 from fedflow.domain.migration import Migration, structure_fault

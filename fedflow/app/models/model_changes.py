@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.app.commands import Incoming
@@ -35,6 +34,7 @@ from fedflow.base.errors import (
     WrongModelSource,
 )
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.models import (
     ModelComponent,
     ModelKey,

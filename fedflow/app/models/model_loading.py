@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.app.models.models import ModelRepository, version_in
 from fedflow.app.ports import Tx
 from fedflow.base.errors import BadParameter, ModelNotFound, ModelsDiffer
+from fedflow.base.values import dataclass
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.models import (
     Checkpoint,

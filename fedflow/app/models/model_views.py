@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports import ModelBlobs, Store, Tx
 from fedflow.base.errors import ModelDamaged, ModelNotFound
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import mode_of
 from fedflow.domain.job_spec import model_id_of
 from fedflow.domain.model_lists import ModelLine, ModelList, parent_version

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.app.administration.info import FATE_VERSION
@@ -25,6 +24,7 @@ from fedflow.base.errors import (
     ModelDamaged,
     ModelNotFound,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import mode_of
 from fedflow.domain.job_spec import model_id_of
 from fedflow.domain.models import (

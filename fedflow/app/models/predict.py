@@ -8,7 +8,6 @@ Source: `docs/reference/jobs.md#predict-conf` and `docs/reference/models.md#depl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 from fedflow.app.models.deployment import check_contents, predict_dsl_of, stored_models
@@ -22,6 +21,7 @@ from fedflow.base.errors import (
     NotPredictable,
     Problem,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import mode_of, party_id_of, role_of
 from fedflow.domain.document import JsonObject
 from fedflow.domain.dsl import Component

@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from fedflow.app.ports import (
 )
 from fedflow.app.scheduling.specs import Specs
 from fedflow.base.errors import DiskFull, FedflowError, SparkMissing, StoreUnavailable
+from fedflow.base.values import dataclass
 from fedflow.domain.caches import CacheFilter
 from fedflow.domain.dsl import Component, Ref
 from fedflow.domain.engines import SPARK

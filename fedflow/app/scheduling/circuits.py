@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from fedflow.base.errors import (
     PartyTooOld,
     PartyUnreachable,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.circuit import (
     Circuit,
     CircuitState,

@@ -7,7 +7,6 @@ all that can be known at once: `Examination.look` goes on as far as each step le
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.app.data.table_use import readable
@@ -25,6 +24,7 @@ from fedflow.base.errors import (
     Problem,
     SubmitRefused,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.formats import read_job
 from fedflow.domain.job_spec import JobSpec, parse_job
 from fedflow.domain.providers import provider_notes, provider_problems

@@ -9,7 +9,7 @@ results are gone at some site, here that site refuses the job and says which.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fedflow.app.models.models import trained_key
@@ -17,6 +17,7 @@ from fedflow.app.ports import Store, Tx
 from fedflow.app.scheduling.specs import Specs
 from fedflow.base.errors import BadRequest, InheritanceRefused, InvalidJobSpec
 from fedflow.base.ids import new_request_id
+from fedflow.base.values import dataclass
 from fedflow.domain.caches import CacheFilter, StoredCache
 from fedflow.domain.dsl import MAX_COMPONENTS
 from fedflow.domain.inheritance import check_inheritance

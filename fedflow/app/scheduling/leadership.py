@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.app.ports import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors import NotLeading
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Lease
 from fedflow.domain.servers import LEASE_MS
 

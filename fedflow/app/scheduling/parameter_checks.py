@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fedflow.app.ports import Catalog
 from fedflow.base.errors import BadParameter, Problem
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import Conf
 from fedflow.domain.document import child
 from fedflow.domain.job_spec import JobSpec

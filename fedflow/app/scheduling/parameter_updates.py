@@ -8,7 +8,7 @@ rerun that brings new parameters lets the sites check them only: they come with 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from fedflow.app.commands import Incoming
@@ -27,6 +27,7 @@ from fedflow.base.errors import (
     JobNotFound,
     ParametersRefused,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import JobFilter, JobKey, JobRecord, Reply, ScheduledJob

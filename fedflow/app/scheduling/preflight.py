@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from fedflow.app.administration.permissions import Permissions
@@ -29,6 +29,7 @@ from fedflow.base.errors import (
     WrongSite,
 )
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.app.ports import PartyClient, Store, Tx
 from fedflow.app.scheduling.specs import need_at
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
+from fedflow.base.values import dataclass
 from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.queue import CLAIM_MS, Turn, Waiting, choose, goes_first, in_order

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from fedflow.app.commands import Incoming
 from fedflow.app.effects import Effects
@@ -29,6 +29,7 @@ from fedflow.base.errors import (
     PartiesNotReady,
     RerunRefused,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import (
     SUBMIT_FAILED,

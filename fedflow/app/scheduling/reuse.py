@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from fedflow import __version__
@@ -19,6 +19,7 @@ from fedflow.app.scheduling.inheritance import Plan, ended_task
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
 from fedflow.base.errors import FedflowError
+from fedflow.base.values import dataclass
 from fedflow.domain.inheritance import check_inheritance
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import JobKey, ScheduledJob

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from fedflow.app.folders import Folders
@@ -31,6 +31,7 @@ from fedflow.base.errors import (
     SubmitRefused,
 )
 from fedflow.base.ids import JobId
+from fedflow.base.values import dataclass
 from fedflow.domain.formats import read_job
 from fedflow.domain.job_parameters import OBSOLETE
 from fedflow.domain.job_spec import JobSpec, model_id

@@ -6,7 +6,7 @@ nothing is ever read back from here to run a job.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import msgspec
 
 from fedflow.app.folders import Folders
 from fedflow.base.errors import JobFilesNotWritten
+from fedflow.base.values import dataclass
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.site import Site
 

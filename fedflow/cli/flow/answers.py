@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedflow.base.values import dataclass
 from fedflow.cli.flow.requests import Request, Values
 from fedflow.client.archive import unpack
 from fedflow.client.connection import RawAnswer

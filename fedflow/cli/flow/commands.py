@@ -5,9 +5,9 @@ Source: docs/reference/rest.md#the-flow-command, and the help texts of the clien
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from fedflow.base.values import dataclass
 from fedflow.cli.flow import answers, requests
 from fedflow.cli.flow.answers import Keep
 from fedflow.cli.flow.options import (

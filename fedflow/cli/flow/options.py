@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import click
+
+from fedflow.base.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

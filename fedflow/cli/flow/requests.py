@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final, Literal
@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from fedflow.base.errors import BadDocument
+from fedflow.base.values import dataclass
 from fedflow.client.documents import read_document
 from fedflow.client.downloads import safe_name
 

@@ -6,7 +6,6 @@ All values here travel to the workers; they say where the rows are, never the ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from fedflow.base.errors import BadData
+from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.parts import Part, PartFile, reading
 from fedflow.tables.writer import META, ROWS_FILE, mapped, read_schema

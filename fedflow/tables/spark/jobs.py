@@ -12,7 +12,6 @@ import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import cloudpickle
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from fedflow.base.errors import BadData, FedflowError, TablesNotShared
 from fedflow.base.ids import new_request_id
+from fedflow.base.values import dataclass
 from fedflow.tables.file_errors import told
 from fedflow.tables.filesystems import below
 from fedflow.tables.parts import folder_at, require_folder, storing

@@ -13,7 +13,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from pyarrow import ipc
 
 from fedflow.base.errors import FedflowError
 from fedflow.base.ids import new_request_id
+from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.file_errors import told
 from fedflow.tables.filesystems import below

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import translate
 from typing import Any, Final
 from urllib.parse import unquote
@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedflow.base.errors import BadData, StorageMissing
+from fedflow.base.values import dataclass
 from fedflow.domain.storages import Format
 from fedflow.tables.arrow_import import ArrowSource
 from fedflow.tables.csv_header import CsvOptions, FileKind, raw_schema

@@ -19,7 +19,6 @@ import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -36,6 +35,7 @@ from fedflow.base.errors import (
     StorageRefused,
     StorageUnreachable,
 )
+from fedflow.base.values import dataclass
 from fedflow.domain.select_query import without_end
 from fedflow.domain.storages import Connection, Limits, MysqlRows, Secrets
 from fedflow.tables.arrow_import import as_text

@@ -7,7 +7,6 @@ anything; what does is in `forms`. See `docs/security.md#the-board`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -15,6 +14,7 @@ from flask import Flask, Response, g, request
 
 from fedflow.app.administration.accounts import Accounts, NewSession
 from fedflow.base.errors import HostRefused, NotSignedIn, RoleNeeded
+from fedflow.base.values import dataclass
 from fedflow.domain.accounts import AccountRole, AccountSession
 from fedflow.web.auth import is_address
 from fedflow.web.current import built, built_of, services

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
-from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
@@ -17,6 +16,7 @@ from typing import Final
 from flask import Response, request
 
 from fedflow.base.errors import RouteNotFound
+from fedflow.base.values import dataclass
 
 TYPES: Final = {
     "js": "text/javascript; charset=utf-8",

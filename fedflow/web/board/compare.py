@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -12,6 +11,7 @@ from urllib.parse import urlencode
 from flask import Response, request
 
 from fedflow.base.errors import JobNotFound, NoData
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobRecord, Metric, TaskFilter, TaskRecord
 from fedflow.domain.site import Site
 from fedflow.web.answers import download

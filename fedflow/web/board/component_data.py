@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from flask import Response, request
 
 from fedflow.base.errors import NoData
+from fedflow.base.values import dataclass
 from fedflow.domain.accounts import AccountRole
 from fedflow.domain.records import OutputTable, TableRecord
 from fedflow.web import downloads

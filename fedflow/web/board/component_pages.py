@@ -8,12 +8,12 @@ the tab to `TABS`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, Final
 
 from flask import Response, request
 
 from fedflow.base.errors import BadRequest, UnknownComponent
+from fedflow.base.values import dataclass
 from fedflow.domain.records import TaskFilter, TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from flask import request
 from werkzeug.datastructures import FileStorage, MultiDict
 
 from fedflow.base.errors import FedflowError, JobNotFound
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import mode_of
 from fedflow.domain.records import JobFilter, JobRecord
 from fedflow.web.board.language import t

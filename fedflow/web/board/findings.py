@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from fedflow.base.errors import FedflowError, InvalidJobSpec, NoRoute, PartiesNotReady
+from fedflow.base.values import dataclass
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.records import JobFilter
 from fedflow.web.board import drafts

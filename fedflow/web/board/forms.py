@@ -13,7 +13,6 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -23,6 +22,7 @@ from markupsafe import Markup
 
 from fedflow.base.errors import BadRequest, FormRefused, NotSignedIn
 from fedflow.base.reading import decode_as
+from fedflow.base.values import dataclass
 from fedflow.domain.accounts import AccountRole
 from fedflow.web.board.access import (
     VISIT,

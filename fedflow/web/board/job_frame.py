@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from fedflow.app.jobs.site_jobs import Share
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobRecord
 from fedflow.domain.site import Site
 from fedflow.web.board.language import t

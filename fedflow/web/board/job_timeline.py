@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from flask import Response, request
 
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import mode_of
 from fedflow.domain.document import Report
 from fedflow.domain.dsl import parse_dsl

@@ -6,7 +6,6 @@ it with `line`, and a search with `q` and `level`. They are stable: logs are onl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -18,6 +17,7 @@ from fedflow.app.jobs.log_places import LogKind, LogPlace, log_place
 from fedflow.app.jobs.log_search import Query, parse_query
 from fedflow.app.jobs.log_text import LEVELS, readable, visible
 from fedflow.base.errors import BadRequest, NoData
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, TaskRecord
 from fedflow.domain.states import JOB_FINAL
 from fedflow.web import downloads

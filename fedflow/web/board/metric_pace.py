@@ -4,10 +4,10 @@ and many people may look.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.clock import Clock, SystemClock
+from fedflow.base.values import dataclass
 from fedflow.domain.records import TaskKey, TaskRecord
 from fedflow.domain.states import TaskStatus
 from fedflow.web.board.recent import Recent

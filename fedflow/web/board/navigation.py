@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fedflow.base.values import dataclass
 from fedflow.web.board.language import t
 
 

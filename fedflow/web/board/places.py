@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from fedflow.base.errors import JobNotFound
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter, JobRecord
 from fedflow.domain.site import Role, Site
 from fedflow.web.current import services

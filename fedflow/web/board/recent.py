@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from typing import Generic, TypeVar, cast
 
 from flask import current_app
 
 from fedflow.base.clock import Clock, SystemClock
+from fedflow.base.values import dataclass
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")

@@ -7,8 +7,9 @@ milliseconds since the epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from fedflow.base.values import dataclass
 from fedflow.domain.history import Event, Subject
 from fedflow.domain.records import JobRecord, TaskRecord
 from fedflow.domain.site import Site

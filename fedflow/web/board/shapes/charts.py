@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
+
+from fedflow.base.values import dataclass
 
 INFINITE: Final = -9_999_999  #: what FATE writes for a number that is infinite
 MOST_POINTS: Final = 2_000  #: of a series in a drawing

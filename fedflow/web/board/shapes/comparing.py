@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Metric
 from fedflow.web.board.shapes.charts import Chart, Grid, Series, finite
 from fedflow.web.board.shapes.document_diff import equal

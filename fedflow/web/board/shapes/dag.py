@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import mode_of
 from fedflow.domain.document import Report
 from fedflow.domain.dsl import Component, Ref, parse_dsl

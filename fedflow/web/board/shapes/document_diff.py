@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from fedflow.base.values import dataclass
 from fedflow.web.board.shapes.flattening import flat
 
 MOST_PATHS: Final = 20_000  #: of one document

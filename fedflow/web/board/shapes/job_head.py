@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.app.jobs.site_jobs import SiteJob
 from fedflow.base.clock import is_older
+from fedflow.base.values import dataclass
 from fedflow.domain.conf import ALL, mode_of
 from fedflow.domain.explain import INITIATOR
 from fedflow.domain.job_spec import model_id_of

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
 from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
 from fedflow.domain.job_lines import JobLine
 from fedflow.domain.records import Between, JobFilter, Order, Sort
 from fedflow.domain.site import Role, Site

@@ -11,9 +11,11 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, Never
+
+from fedflow.base.values import dataclass
 
 MAX_DEPTH: Final = 100  #: objects and lists inside each other
 MAX_DIGITS: Final = 400  #: characters of one number

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.app.jobs.job_logs import LogLine, LogPage, LogSearch
 from fedflow.app.jobs.log_places import LogKind, LogPlace
+from fedflow.base.values import dataclass
 from fedflow.domain.records import TaskRecord
 
 MOST_ATTEMPTS: Final = 50  #: that are offered, the newest ones

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Metric
 from fedflow.web.board.shapes.charts import Series, finite
 

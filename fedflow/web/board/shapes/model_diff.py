@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from fedflow.base.values import dataclass
 from fedflow.web.board.shapes.document_diff import Comparison, delta_of, number_of
 
 MOST_WEIGHTS: Final = 300  #: that are shown of one model

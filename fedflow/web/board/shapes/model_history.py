@@ -7,8 +7,10 @@ that predicted. A column shows at most `MOST` boxes; the lists beside the drawin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from fedflow.base.values import dataclass
 
 MOST: Final = 12  #: boxes of a column
 WIDTH: Final = 190  #: of a box, in units of the drawing

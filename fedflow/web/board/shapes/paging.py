@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from fedflow.base.values import dataclass
 
 MOST: Final = 10**6  #: the largest number of a page
 

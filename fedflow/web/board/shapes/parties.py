@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from fedflow.app.administration.neighbours import Neighbour
 from fedflow.app.administration.servers import ListedServer
+from fedflow.base.values import dataclass
 from fedflow.domain.circuit import CircuitState
 from fedflow.domain.records import JobRecord
 from fedflow.domain.site import Site

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from fedflow.app.scheduling.queue import Place
+from fedflow.base.values import dataclass
 from fedflow.domain.records import Engine, JobRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL

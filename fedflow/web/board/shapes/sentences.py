@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from string import Formatter
 from typing import Final
+
+from fedflow.base.values import dataclass
 
 ANY: Final = "*"  #: the code of sentences that are said with every code
 LONGEST: Final = 20_000  #: characters of a text that is read

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from fedflow.base.errors import Problem
+from fedflow.base.values import dataclass
 from fedflow.domain.document import copy_json
 from fedflow.domain.job_spec import JobSpec
 from fedflow.domain.resources import demand_at

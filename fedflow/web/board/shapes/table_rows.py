@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.records import TableRecord
 from fedflow.web.board.shapes.paging import Page, page_of
 

@@ -7,9 +7,9 @@ no room. In an epoch, a lane is one component at one site, or one party's execut
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TaskStatus
 from fedflow.web.board.shapes.attempts import Attempt, Epoch

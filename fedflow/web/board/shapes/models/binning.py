@@ -7,10 +7,10 @@ host: what is not there is shown as "-".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
 from fedflow.web.board.language import t
 from fedflow.web.board.shapes.models.reading import (

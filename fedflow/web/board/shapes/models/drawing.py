@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from fedflow.base.values import dataclass
 from fedflow.web.board.shapes.models.sections import Bars, Groups
 
 HEIGHT: Final = 180  #: of the area of a chart, pixels

@@ -7,8 +7,9 @@ markup. A `Table` holds all its rows: `slices` cuts what one page shows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from fedflow.base.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from fedflow.base.values import dataclass
 from fedflow.web.board.shapes.models.drawing import Bar, Chart, bars_of, chart_of
 from fedflow.web.board.shapes.models.sections import Bars, Groups, HeatMap, Section, Table
 from fedflow.web.board.shapes.models.slices import Slice, slice_of

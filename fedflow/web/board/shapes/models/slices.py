@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from fedflow.base.values import dataclass
 from fedflow.web.board.shapes.csv_text import csv_text
 from fedflow.web.board.shapes.models.sections import Cell, Table, plain
 from fedflow.web.board.shapes.paging import number_of
