@@ -2,48 +2,53 @@
 
 from __future__ import annotations
 
-from fedflow.app.administration.administration import Administration
-from fedflow.app.administration.info import Info
-from fedflow.app.administration.modules import Modules
-from fedflow.app.administration.servers import Servers
-from fedflow.app.commands import Commands
-from fedflow.app.data.bindings import Bindings
-from fedflow.app.data.connectors import Connectors
-from fedflow.app.data.provenance import Provenance
-from fedflow.app.data.table_details import TableDetails
-from fedflow.app.data.table_pages import TablePages
-from fedflow.app.data.table_schemas import TableSchemas
-from fedflow.app.data.tables import Tables
-from fedflow.app.data.transfers import Transfers
-from fedflow.app.data.uploads import Uploads
-from fedflow.app.jobs.cleaning import Cleaning
-from fedflow.app.jobs.deleting import Deletions
-from fedflow.app.jobs.documents import Documents
-from fedflow.app.jobs.explain import Explanations
-from fedflow.app.jobs.history import Histories
-from fedflow.app.jobs.job_lists import JobLists
-from fedflow.app.jobs.job_tags import JobTags
-from fedflow.app.jobs.jobs import Jobs
-from fedflow.app.jobs.resources import Resources
-from fedflow.app.jobs.site_jobs import SiteJobs
-from fedflow.app.jobs.tracking import Tracking
-from fedflow.app.models.deployment import Deployment
-from fedflow.app.models.migration import Migrations
-from fedflow.app.models.model_exchange import ModelExchange
-from fedflow.app.models.model_store import ModelStoring
-from fedflow.app.models.model_tags import ModelTags
-from fedflow.app.models.model_views import ModelViews
-from fedflow.app.models.models import ModelRepository
-from fedflow.app.models.woe_arrays import WoeArrays
-from fedflow.app.party.worker_models import WorkerModels
-from fedflow.app.party.worker_storages import WorkerStorages
-from fedflow.app.party.workers import Workers
-from fedflow.app.scheduling.control import JobControl
-from fedflow.app.scheduling.parameter_updates import ParameterUpdates
-from fedflow.app.scheduling.queue import Queue
-from fedflow.app.scheduling.reruns import Reruns
-from fedflow.app.scheduling.submissions import Submissions
+from typing import TYPE_CHECKING
+
+from fedflow.base.lazy import Lazy
 from fedflow.base.values import dataclass
+
+if TYPE_CHECKING:
+    from fedflow.app.administration.administration import Administration
+    from fedflow.app.administration.info import Info
+    from fedflow.app.administration.modules import Modules
+    from fedflow.app.administration.servers import Servers
+    from fedflow.app.commands import Commands
+    from fedflow.app.data.bindings import Bindings
+    from fedflow.app.data.connectors import Connectors
+    from fedflow.app.data.provenance import Provenance
+    from fedflow.app.data.table_details import TableDetails
+    from fedflow.app.data.table_pages import TablePages
+    from fedflow.app.data.table_schemas import TableSchemas
+    from fedflow.app.data.tables import Tables
+    from fedflow.app.data.transfers import Transfers
+    from fedflow.app.data.uploads import Uploads
+    from fedflow.app.jobs.cleaning import Cleaning
+    from fedflow.app.jobs.deleting import Deletions
+    from fedflow.app.jobs.documents import Documents
+    from fedflow.app.jobs.explain import Explanations
+    from fedflow.app.jobs.history import Histories
+    from fedflow.app.jobs.job_lists import JobLists
+    from fedflow.app.jobs.job_tags import JobTags
+    from fedflow.app.jobs.jobs import Jobs
+    from fedflow.app.jobs.resources import Resources
+    from fedflow.app.jobs.site_jobs import SiteJobs
+    from fedflow.app.jobs.tracking import Tracking
+    from fedflow.app.models.deployment import Deployment
+    from fedflow.app.models.migration import Migrations
+    from fedflow.app.models.model_exchange import ModelExchange
+    from fedflow.app.models.model_store import ModelStoring
+    from fedflow.app.models.model_tags import ModelTags
+    from fedflow.app.models.model_views import ModelViews
+    from fedflow.app.models.models import ModelRepository
+    from fedflow.app.models.woe_arrays import WoeArrays
+    from fedflow.app.party.worker_models import WorkerModels
+    from fedflow.app.party.worker_storages import WorkerStorages
+    from fedflow.app.party.workers import Workers
+    from fedflow.app.scheduling.control import JobControl
+    from fedflow.app.scheduling.parameter_updates import ParameterUpdates
+    from fedflow.app.scheduling.queue import Queue
+    from fedflow.app.scheduling.reruns import Reruns
+    from fedflow.app.scheduling.submissions import Submissions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,13 +84,14 @@ class ModelServices:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Services:
-    """What HTTP and gRPC may call."""
+    """What HTTP and gRPC may call. A group that no job needs is made when it is first asked for."""
 
-    administration: Administration
+    later_administration: Lazy[Administration]
+    later_data: Lazy[DataServices]
+    later_models: Lazy[ModelServices]
     cleaning: Cleaning
     commands: Commands
     control: JobControl
-    data: DataServices
     deletions: Deletions
     documents: Documents
     explanations: Explanations
@@ -94,7 +100,6 @@ class Services:
     job_lists: JobLists
     job_tags: JobTags
     jobs: Jobs
-    models: ModelServices
     modules: Modules
     parameter_updates: ParameterUpdates
     queue: Queue
@@ -105,3 +110,18 @@ class Services:
     submissions: Submissions
     tracking: Tracking
     workers: Workers
+
+    @property
+    def administration(self) -> Administration:
+        """Return the use cases of administrators."""
+        return self.later_administration()
+
+    @property
+    def data(self) -> DataServices:
+        """Return the use cases of data and tables."""
+        return self.later_data()
+
+    @property
+    def models(self) -> ModelServices:
+        """Return the use cases of models."""
+        return self.later_models()

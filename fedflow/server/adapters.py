@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from fedflow.app.administration.permissions import PermissionRules
+from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.folders import Folders
 from fedflow.app.party.launcher import WorkerSettings
 from fedflow.app.party.processes import Processes
@@ -21,6 +23,23 @@ from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.credentials import Credentials, load_credentials
 from fedflow.store.connect import open_mysql, open_sqlite
 from fedflow.web.settings import BoardSettings, ClientKeys, WebSettings
+
+
+def own_parties(settings: Settings) -> tuple[str, ...] | None:
+    """Return the parties that this server hosts; None = all, in standalone mode."""
+    return None if settings.party_id is None else (settings.party_id,)
+
+
+def permission_rules(settings: Settings) -> PermissionRules:
+    """Return what is checked when other parties create jobs."""
+    given = settings.permission
+    return PermissionRules(switch=given.switch, component=given.component, dataset=given.dataset)
+
+
+def allowed_sources(settings: Settings) -> AllowedFolders:
+    """Return the folders of this machine whose files may become tables."""
+    given = (*settings.upload.allowed_folders, *settings.storage.allowed_folders)
+    return AllowedFolders(tuple(Path(folder) for folder in given))
 
 
 def timing_of(settings: Settings) -> Timing:

@@ -9,11 +9,9 @@ import msgspec
 
 from fedflow.app.administration.accounts import Accounts
 from fedflow.app.administration.administration import Administration
-from fedflow.app.administration.info import Info
 from fedflow.app.administration.keys import Keys
 from fedflow.app.administration.modules import Modules
 from fedflow.app.administration.neighbours import Neighbours
-from fedflow.app.administration.permissions import PermissionRules
 from fedflow.app.administration.providers import Providers
 from fedflow.app.administration.registry import Registry
 from fedflow.app.administration.templates import Templates
@@ -33,6 +31,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.administration import RegisteredServer
 from fedflow.executor.provider_folder import ProviderFolders
 from fedflow.federation.settings import MIB
+from fedflow.server.adapters import own_parties, permission_rules
 from fedflow.transport.http import HttpServers
 from fedflow.transport.routes import RouteTable, make_routes
 from fedflow.web.passwords import ScryptPasswords
@@ -49,10 +48,10 @@ class Neighbourhood:
     modules: Modules
     provider_book: ProviderBook
     provider_host: ProviderHost
-    info: Info
     parties: PartyClient
     keys: Keys
     routes: RouteTable
+    neighbours: Neighbours
 
 
 def build_administration(
@@ -66,17 +65,6 @@ def build_administration(
         caller=HttpServers(),
         listed=listed_servers(settings),
     )
-    neighbours = Neighbours(
-        info=given.info,
-        parties=given.core.parties,
-        circuits=given.core.circuits,
-        preflight=given.core.preflight,
-        store=given.store,
-        routes=given.routes.addresses,
-        call_timeout_s=settings.scheduling.call_timeout_s,
-    )
-    given.core.commands.add_look("info_common", neighbours.answer)
-
     indexes = LogIndexes()
     in_force = [settings]
 
@@ -109,25 +97,14 @@ def build_administration(
             clock=given.clock,
         ),
         registry=registry,
+        neighbours=given.neighbours,
         templates=Templates(examples=examples_folder(), clock=given.clock),
         job_files=JobFiles(store=given.store, folders=given.folders),
-        neighbours=neighbours,
         call_timeout_s=settings.scheduling.call_timeout_s,
         upload_max_bytes=settings.upload.max_mib * MIB,
         read_again=read_again if reread is not None else None,
         settings=lambda: shown_settings(in_force[0]),
     )
-
-
-def own_parties(settings: Settings) -> tuple[str, ...] | None:
-    """Return the parties that this server hosts; None = all, in standalone mode."""
-    return None if settings.party_id is None else (settings.party_id,)
-
-
-def permission_rules(settings: Settings) -> PermissionRules:
-    """Return what is checked when other parties create jobs."""
-    given = settings.permission
-    return PermissionRules(switch=given.switch, component=given.component, dataset=given.dataset)
 
 
 def listed_servers(settings: Settings) -> dict[str, RegisteredServer]:

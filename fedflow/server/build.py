@@ -9,13 +9,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from random import SystemRandom
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedflow.app.administration.info import Info, Place
 from fedflow.app.administration.keys import Keys
 from fedflow.app.administration.modules import Modules
+from fedflow.app.administration.neighbours import Neighbours
 from fedflow.app.administration.servers import Servers
 from fedflow.app.core import Core, Ports, build_core
+from fedflow.app.data.tables import Tables
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.cleaning import Cleaning
 from fedflow.app.jobs.deleting import Deletions
@@ -26,11 +28,12 @@ from fedflow.app.jobs.resources import Resources
 from fedflow.app.jobs.tracking import Tracking
 from fedflow.app.party.processes import Processes
 from fedflow.app.scheduling.leadership import Leadership
-from fedflow.app.services import Services
+from fedflow.app.services import DataServices, ModelServices, Services
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import SteadyClock, SystemClock, is_older
 from fedflow.base.errors import NotLeading
 from fedflow.base.ids import new_salt
+from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings
 from fedflow.executor.processes import this_host
 from fedflow.executor.provider_folder import ProviderFile
@@ -48,25 +51,20 @@ from fedflow.rpc.signed import SignedDoor
 from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.rpc.unary import UnaryService, UnarySettings
 from fedflow.server.adapters import (
+    allowed_sources,
     applications_of,
     credentials_of,
     engines_of,
     executor_of,
     federation_settings,
     open_store,
+    own_parties,
+    permission_rules,
     register_engines,
     timing_of,
     web_settings,
     worker_settings,
 )
-from fedflow.server.administration import (
-    Neighbourhood,
-    build_administration,
-    own_parties,
-    permission_rules,
-)
-from fedflow.server.data import build_data
-from fedflow.server.models import build_models
 from fedflow.server.servers import (
     BeatThread,
     LeadThread,
@@ -93,6 +91,9 @@ from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.relay import Relay
 from fedflow.wire.servers import Answer, Message, PartyCommand, Wake
 from fedflow.wire.versions import BEFORE, OURS, Speaks
+
+if TYPE_CHECKING:
+    from fedflow.app.administration.administration import Administration
 
 _RPC_GRACE_S = 0.2
 """What is left when the gRPC server stops are other parties' streams, which do not end alone."""
@@ -282,8 +283,7 @@ class FedflowServer:
             insecure=settings.insecure,
         )
         services = self._services(place)
-        services.data.uploads.sweep(self._clock.now_ms() - _UPLOAD_KEEP_MS)
-        self._tables = services.data.tables
+        self._tidy_data(services)
         self._far_rows = FarRows(self.folders.tables)
         self._parts.callback(self._far_rows.close)
         app = create_app(services, web_settings(settings), clock=self._wall)
@@ -337,44 +337,33 @@ class FedflowServer:
             clock=self._clock,
             unreachable=core.circuits.opened,
         )
-        neighbourhood = Neighbourhood(
-            store=self._store,
-            folders=self.folders,
-            clock=self._clock,
-            core=core,
-            modules=self._modules,
-            provider_book=self._provider_book,
-            provider_host=self._provider_host,
+        neighbours = Neighbours(
             info=info,
-            parties=self._core.parties,
-            keys=self._keys,
-            routes=self._routes,
-        )
-        data = build_data(
-            self.settings,
-            store=self._store,
-            submissions=core.submissions,
-            workers=core.workers,
-            folders=self.folders,
-            clock=self._clock,
-        )
-        data.connectors.seal_old()
-        models = build_models(
-            settings,
-            core,
-            store=self._store,
-            blobs=self._blobs,
             parties=core.parties,
+            circuits=core.circuits,
+            preflight=core.preflight,
+            store=self._store,
+            routes=self._routes.addresses,
+            call_timeout_s=settings.scheduling.call_timeout_s,
+        )
+        core.commands.add_look("info_common", neighbours.answer)
+        archives = LocalArchives(self.folders.tables)
+        self._tables = Tables(
+            store=self._store,
             folders=self.folders,
+            archives=archives,
+            sources=allowed_sources(settings),
             clock=self._clock,
+            own_party=settings.party_id or "0",
         )
         return Services(
-            administration=build_administration(settings, neighbourhood, reread=self._reread),
+            later_administration=Lazy(lambda: self._administration(neighbours)),
+            later_data=Lazy(self._data),
+            later_models=Lazy(self._models),
             cleaning=Cleaning(
-                store=self._store, tables=data.tables, wakeup=self._wakeups, clock=self._clock
+                store=self._store, tables=self._tables, wakeup=self._wakeups, clock=self._clock
             ),
             commands=core.commands,
-            data=data,
             deletions=Deletions(store=self._store, folders=self.folders),
             documents=core.documents,
             explanations=core.explanations,
@@ -383,7 +372,6 @@ class FedflowServer:
             job_lists=JobLists(store=self._store, queue=core.queue, clock=self._clock),
             job_tags=JobTags(store=self._store, clock=self._clock),
             jobs=core.jobs,
-            models=models,
             modules=self._modules,
             parameter_updates=core.parameter_updates,
             queue=core.queue,
@@ -400,11 +388,64 @@ class FedflowServer:
             submissions=core.submissions,
             tracking=Tracking(
                 store=self._store,
-                archives=LocalArchives(self.folders.tables),
+                archives=archives,
                 modules=self._modules,
             ),
             workers=core.workers,
         )
+
+    def _administration(self, neighbours: Neighbours) -> Administration:
+        from fedflow.server.administration import Neighbourhood, build_administration
+
+        given = Neighbourhood(
+            store=self._store,
+            folders=self.folders,
+            clock=self._clock,
+            core=self._core,
+            modules=self._modules,
+            provider_book=self._provider_book,
+            provider_host=self._provider_host,
+            parties=self._core.parties,
+            keys=self._keys,
+            routes=self._routes,
+            neighbours=neighbours,
+        )
+        return build_administration(self.settings, given, reread=self._reread)
+
+    def _data(self) -> DataServices:
+        from fedflow.server.data import build_data
+
+        return build_data(
+            self.settings,
+            store=self._store,
+            submissions=self._core.submissions,
+            workers=self._core.workers,
+            tables=self._tables,
+            folders=self.folders,
+            clock=self._clock,
+        )
+
+    def _models(self) -> ModelServices:
+        from fedflow.server.models import build_models
+
+        return build_models(
+            self.settings,
+            self._core,
+            store=self._store,
+            blobs=self._blobs,
+            parties=self._core.parties,
+            folders=self.folders,
+            clock=self._clock,
+        )
+
+    def _tidy_data(self, services: Services) -> None:
+        """Seal connectors that an older key or none sealed, delete what old uploads left."""
+        with self._store.read() as tx:
+            connectors = tx.connectors.all()
+        if connectors:
+            services.data.connectors.seal_old()
+        if any(self.folders.uploads.iterdir()):
+            services.data.uploads.sweep(self._clock.now_ms() - _UPLOAD_KEEP_MS)
 
     def _start_threads(self) -> None:
         core: Core = self._core

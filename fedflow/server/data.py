@@ -27,8 +27,8 @@ from fedflow.base.ids import new_request_id
 from fedflow.base.settings import Settings
 from fedflow.domain.storage_places import Places
 from fedflow.domain.storages import Limits
+from fedflow.server.adapters import allowed_sources
 from fedflow.store.connector_key import KeyFile
-from fedflow.tables.archives import LocalArchives
 from fedflow.tables.binding import LocalFiles
 from fedflow.tables.statistics_file import LocalColumnFacts
 from fedflow.tables.storage_look import StorageLooks
@@ -37,14 +37,14 @@ from fedflow.tables.windows import LocalWindows
 
 def build_data(
     settings: Settings, *, store: Store, submissions: Submissions, workers: Workers,
-    folders: Folders, clock: Clock,
+    tables: Tables, folders: Folders, clock: Clock,
 ) -> DataServices:  # fmt: skip
     """Return the use cases, wired to the server's store and folders."""
     own_party = settings.party_id or "0"
     readable = tuple(Path(f) for f in settings.upload.allowed_folders)
     writable = (folders.downloads, *(Path(f) for f in settings.download.allowed_folders))
     provenance = Provenance(store=store)
-    sources = AllowedFolders((*readable, *(Path(f) for f in settings.storage.allowed_folders)))
+    sources = allowed_sources(settings)
     allowed = _allowed_storages(settings, sources)
     connectors = Connectors(
         store=store, sealer=KeyFile(folders.connector_key), allowed=allowed, clock=clock
@@ -71,14 +71,7 @@ def build_data(
         ),
         table_pages=TablePages(store=store, windows=LocalWindows(folders.tables)),
         table_schemas=TableSchemas(store=store, own_party=own_party),
-        tables=Tables(
-            store=store,
-            folders=folders,
-            archives=LocalArchives(folders.tables),
-            sources=sources,
-            clock=clock,
-            own_party=own_party,
-        ),
+        tables=tables,
         transfers=Transfers(
             store=store,
             submissions=submissions,
