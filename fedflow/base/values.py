@@ -13,12 +13,10 @@ library checks that.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, FrozenInstanceError
+from collections.abc import Callable
+from dataclasses import Field, FrozenInstanceError
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final
-
-Scope = dict[str, Any]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # noqa: PLC0414  mypy knows it under this name
@@ -45,75 +43,51 @@ def _value_class(cls: type, *, kw_only: bool = False, slots: bool = False) -> ty
         methods |= {"__getstate__": _state, "__setstate__": _restore}
     if "__repr__" not in own:
         methods["__repr__"] = _text
-    for name, source_of in _COMPILED.items():
-        if own.get(name) is None:  # a class that defines `__eq__` has None as its `__hash__`
-            methods[name] = _compiled_later(made, name, source_of)
+    wanted = [name for name in ("__init__", "__eq__", "__hash__") if own.get(name) is None]
+
+    def compiled() -> None:
+        twin = dataclasses.make_dataclass(
+            cls.__qualname__,
+            [(field.name, field.type, _copied(field)) for field in dataclasses.fields(made)],
+            namespace={"__post_init__": None} if hasattr(cls, "__post_init__") else {},
+            frozen=True, slots=slots, repr=False,
+        )  # fmt: skip
+        for name in wanted:
+            method = vars(twin)[name]
+            method.__qualname__, method.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
+            setattr(made, name, method)
+        _WAITING.pop(made, None)
+
+    _WAITING[made] = compiled
+    for name in wanted:  # a class that defines `__eq__` has None as its `__hash__`
+        methods[name] = _first_call(made, name, compiled)
     for name, method in methods.items():
         setattr(made, name, method)
     return made
 
 
-def _compiled_later(cls: type, name: str, source_of: Callable[[type, Scope], str]) -> Any:
-    """Return a method that puts the compiled one into its place when it is called."""
+_WAITING: Final[dict[type, Callable[[], None]]] = {}  #: class -> what compiles its methods
+
+
+def compile_all() -> None:
+    """Compile what waits, in a process that is going to be forked: each fork would do it again."""
+    for compiled in list(_WAITING.values()):
+        compiled()
+
+
+def _first_call(cls: type, name: str, compiled: Callable[[], None]) -> Any:
+    """Return a method that has the class's methods compiled when it is called."""
 
     def first_call(self: Any, *args: Any, **members: Any) -> Any:
-        scope: Scope = {}
-        exec(source_of(cls, scope), scope)  # noqa: S102  our own text
-        method = scope[name]
-        method.__qualname__, method.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
-        setattr(cls, name, method)
-        return method(self, *args, **members)
+        compiled()
+        return vars(cls)[name](self, *args, **members)
 
     return first_call
 
 
-def _init(cls: type, scope: Scope) -> str:
-    scope |= {"_set_": object.__setattr__, "_missing_": MISSING}
-    positional: list[str] = []
-    keyword: list[str] = []
-    body: list[str] = []
-    for field in dataclasses.fields(cls):
-        name = parameter = value = field.name
-        if field.default is not MISSING:
-            scope[f"_default_{name}"] = field.default
-            parameter += f"=_default_{name}"
-            value = name if field.init else f"_default_{name}"
-        elif field.default_factory is not MISSING:
-            scope[f"_make_{name}"] = field.default_factory
-            parameter += "=_missing_"
-            value = f"_make_{name}()" + (f" if {name} is _missing_ else {name}" * field.init)
-        if field.init:
-            (keyword if field.kw_only else positional).append(parameter)
-        if value != name or field.init:
-            body.append(f"_set_(self, {name!r}, {value})")
-    if hasattr(cls, "__post_init__"):
-        body.append("self.__post_init__()")
-    parameters = ", ".join(["self", *positional, *(["*", *keyword] if keyword else [])])
-    return f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"])
-
-
-def _eq(cls: type, _scope: Scope) -> str:
-    names = [f.name for f in dataclasses.fields(cls) if f.compare]
-    return f"""\
-def __eq__(self, other):
- if other.__class__ is self.__class__:
-  return {_values("self", names)} == {_values("other", names)}
- return NotImplemented"""
-
-
-def _hash(cls: type, _scope: Scope) -> str:
-    fields = dataclasses.fields(cls)
-    names = [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
-    return f"def __hash__(self): return hash({_values('self', names)})"
-
-
-def _values(of: str, names: list[str]) -> str:
-    return f"({''.join(f'{of}.{name},' for name in names)})"
-
-
-_COMPILED: Final[Mapping[str, Callable[[type, Scope], str]]] = {
-    "__init__": _init, "__eq__": _eq, "__hash__": _hash,
-}  # fmt: skip
+def _copied(field: Field[Any]) -> Any:
+    names = ("default", "default_factory", "init", "repr", "hash", "compare", "kw_only")
+    return dataclasses.field(**{name: getattr(field, name) for name in names})
 
 
 @recursive_repr("...")

@@ -171,3 +171,14 @@ def test_threads_that_make_the_first_instances_at_once_make_equal_ones() -> None
 
         with ThreadPoolExecutor(4) as pool:
             assert len(set(pool.map(make, range(4)))) == 1
+
+
+def test_all_that_waits_can_be_compiled_before_a_fork() -> None:
+    made = classes(values.dataclass)
+    before = [vars(cls)["__init__"] for cls in made]
+    values.compile_all()
+    after = [vars(cls)["__init__"] for cls in made]
+    assert all(new is not old for new, old in zip(after, before, strict=True))
+    cls = made[0]
+    assert cls(a=1) == cls(a=1)
+    assert vars(cls)["__init__"] is after[0]
