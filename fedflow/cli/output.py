@@ -10,13 +10,15 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 _PIPE_COLUMNS = 200  #: width of tables that no terminal limits
 
@@ -91,12 +93,16 @@ class Output:
 
 def console() -> Console:
     """Return a console on the standard output of this moment."""
+    from rich.console import Console  # `fedflow server run` imports this module and prints nothing
+
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_COLUMNS
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> Table:
     """Return a table without lines around its cells."""
+    from rich.table import Table
+
     table = Table(
         box=None,
         padding=(0, 2, 0, 0),
@@ -114,6 +120,8 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: st
 
 def cell(value: Any) -> Text:
     """Return a table cell; the words of a status have a colour."""
+    from rich.text import Text
+
     if isinstance(value, Text):
         return value
     if value is None:

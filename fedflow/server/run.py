@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -52,10 +53,18 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
             server.open()
             _announce(server, settings)
             with _state_file(server, folders):
+                _collect_again()
                 stop.wait()
             logger.info("The server stops")
         finally:
             server.close()
+
+
+def _collect_again() -> None:
+    """End what `cli/server.run` began: the collector leaves alone what the start has made."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def _make(folders: Folders) -> None:

@@ -1,0 +1,85 @@
+"""A server that has just started has not imported what it may never need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STARTED = """
+import json, os, sys, urllib.request
+from pathlib import Path
+
+import fedflow.cli.main
+import fedflow.cli.server
+from fedflow.app.folders import Folders
+from fedflow.server.build import FedflowServer
+from fedflow.server.configuration import load_settings
+import fedflow.server.run
+
+home = Path(sys.argv[1])
+for folder in Folders(home).all():
+    folder.mkdir(parents=True, exist_ok=True)
+ports = {"fateflow": {"http_port": 0, "grpc_port": 0}}
+server = FedflowServer(load_settings(None, environment={}, overrides=ports), home)
+server.open()
+try:
+    url = f"http://127.0.0.1:{server.place.http_port}"
+    seen = {}
+    for path in ("/healthz", "/v1/none", "/v1/job/query", "/board/jobs"):
+        body = b"{}" if path.startswith("/v1") else None
+        with urllib.request.urlopen(url + path, data=body, timeout=30) as answer:
+            answer.read()
+        seen[path] = sorted(sys.modules)
+    print(json.dumps(seen))
+finally:
+    server.close()
+"""
+
+ABSENT = (
+    # web: what people and clients ask for
+    "fedflow.web.board", "fedflow.web.fate_board", "fedflow.web.openapi", "fedflow.web.model",
+    "fedflow.web.table", "fedflow.web.tracking", "fedflow.web.account", "fedflow.web.job",
+    # use cases that no job needs
+    "fedflow.server.administration", "fedflow.server.data", "fedflow.server.models",
+    "fedflow.app.administration.accounts", "fedflow.app.administration.registry",
+    "fedflow.app.administration.providers", "fedflow.app.administration.templates",
+    "fedflow.app.data.connectors", "fedflow.app.jobs.log_search",
+    "fedflow.app.models.model_exchange", "fedflow.app.models.model_store",
+    "fedflow.models.external", "fedflow.tables.storages", "fedflow.tables.storage_look",
+    # what other processes do
+    "fedflow.sdk", "fedflow.components", "fedflow.compute", "fedflow.worker", "fedflow.client",
+    "fedflow.testing", "numpy", "pyarrow", "pyspark", "requests", "rich",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The modules of a server in a process of its own, after each of some requests."""
+    home: Path = tmp_path_factory.mktemp("modules") / "home"
+    done = subprocess.run(
+        [sys.executable, "-c", STARTED, str(home)],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return {path: set(names) for path, names in found.items()}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/none"])
+def test_a_server_that_was_only_started_lacks_what_jobs_do_not_need(
+    seen: dict[str, set[str]], path: str
+) -> None:
+    assert [name for name in ABSENT if name in seen[path]] == []
+
+
+def test_a_request_brings_what_it_needs_and_no_more(seen: dict[str, set[str]]) -> None:
+    assert "fedflow.web.job" in seen["/v1/job/query"]
+    assert "fedflow.web.board" not in seen["/v1/job/query"]
+    assert "fedflow.web.model" not in seen["/v1/job/query"]
+    assert "fedflow.web.board.jobs" in seen["/board/jobs"]
+    assert "fedflow.web.openapi" not in seen["/board/jobs"]
