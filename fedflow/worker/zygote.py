@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.base.errors import BadParameter, FedflowError
+from fedflow.base.values import compile_all
 from fedflow.components.registry import Registry, describe, load_registry
 from fedflow.domain.planned_run import planned_run_from_json
 from fedflow.executor.descendants import adopt_orphans, end_strangers
@@ -71,6 +72,7 @@ class Zygote:
         without_pandas()
         problems = _preload(preload)
         self._registry = load_registry()
+        compile_all()
         gc.collect()
         gc.freeze()  # a collection in a child shall not copy the pages of what was imported
         ready = {
