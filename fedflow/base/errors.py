@@ -325,7 +325,7 @@ class SubmitRefused(FedflowError):
     """The job was not accepted: {reason}."""
 
     code, retcode, http = 1105, 103, 409
-    hint = "Nothing was started at any party. Mend the named cause and submit again."
+    hint = "Nothing was started at any party. Fix the cause named above and submit again."
 
 
 class JobEnded(FedflowError):
@@ -477,7 +477,7 @@ class JobFilesNotDeleted(FedflowError):
     """Job {job_id} is deleted, but {path} is still there: {reason}."""
 
     code, retcode, http = 1137, 100, 500
-    hint = "Mend the cause, then delete the job once more: that removes what is left."
+    hint = "Fix the cause named above, then delete the job once more: that removes what is left."
 
 
 class IdempotencyKeyReused(FedflowError):
@@ -1220,7 +1220,7 @@ class ModelChangeRefused(FedflowError):
     """The version was not made: {reason}."""
 
     code, retcode, http = 2032, 101, 409
-    hint = "No party has the new version. Mend the named cause and ask again."
+    hint = "No party has the new version. Fix the cause named above and ask again."
 
 
 class ModelsDiffer(FedflowError):
