@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from tests.unit.docs.markdown import ROOT, anchors, lines, links, slug, without_links
@@ -44,15 +45,22 @@ ENDS = frozenset(
 )
 
 
-def _cited(name: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Return a file's citations. A name that is a string of its own is no citation."""
+def _cited(name: str, pattern: re.Pattern[str], ending: str) -> Iterator[re.Match[str]]:
+    """Return a file's citations of files with this ending.
+
+    A name that is a string of its own is no citation. A citation may go on in the next line.
+    """
     text = (ROOT / name).read_text(encoding="utf-8")
-    if name.endswith(".md"):
-        text = "\n".join(line.text for line in lines(text))
-    text = without_links(text)
-    for match in pattern.finditer(text):
-        if not (text[match.start() - 1] == '"' == text[match.end() : match.end() + 1]):
-            yield match
+    if ending not in text:
+        return
+    found = [line.text for line in lines(text)] if name.endswith(".md") else text.splitlines()
+    for line, following in pairwise([without_links(line) for line in [*found, ""]]):
+        if ending in line:
+            both = f"{line}\n{following}"
+            for match in pattern.finditer(both):
+                quoted = both[match.start() - 1 : match.start()] + both[match.end() :][:1]
+                if match.start() < len(line) and quoted != '""':
+                    yield match
 
 
 @cache
@@ -71,7 +79,7 @@ def _sources() -> list[str]:
 
 
 def _wrong_pages(name: str) -> Iterator[str]:
-    for match in _cited(name, _PAGE):
+    for match in _cited(name, _PAGE, ".md"):
         path, heading = match["path"], match["heading"]
         page = path if path in FILES else (Path(name).parent / path).as_posix()
         if page not in FILES:
@@ -84,12 +92,12 @@ def _wrong_pages(name: str) -> Iterator[str]:
 
 
 def _numbered(name: str) -> Iterator[str]:
-    for match in _cited(name, _NUMBERED):
+    for match in _cited(name, _NUMBERED, ".md"):
         yield f"{match['path']}: headings have no numbers, name one as #anchor"
 
 
 def _wrong_modules(name: str) -> Iterator[str]:
-    for match in _cited(name, _MODULE):
+    for match in _cited(name, _MODULE, ".py"):
         if (path := match["path"]) not in ENDS:
             yield f"{path} is not in the repository"
 
