@@ -44,33 +44,34 @@ from fedflow.sdk import (
 class HeteroFeatureBinning:
     """Cuts features into bins; weights of evidence (woe) and information values (iv) per bin.
 
-    Each party cuts its own columns, by its own parameters: by quantiles, into equal widths, into
-    optimal bins (fine buckets that are merged so that a measure stays high), at given split points,
-    or, columns of categories, at every value. Missing values are a last bin of their own. The guest
-    has the labels and learns the statistics of the hosts' bins under anonymous names: hosts sum its
-    encrypted labels per bin. The largest label is the event; with more than two classes there are
-    statistics of each class against the rest, in descending order. Put Intersection before it.
+    Each party cuts its own columns, by its own parameters. Bins come from quantiles, equal widths,
+    given split points, or an optimum: fine buckets that are merged so that a measure stays high.
+    Columns of categories have a bin for every value. Missing values are a last bin of their own.
+    The guest has the labels and learns the statistics of the hosts' bins under anonymous names:
+    hosts sum its encrypted labels per bin. The largest label is the event; with more than two
+    classes there are statistics of each class against the rest, in descending order. Put
+    Intersection before it.
 
-    Output: the table, in the chosen columns with the bins' numbers (integers from 0) or with woe;
-    a value in a bin for which the model has no woe, as a missing one where there was none before,
-    gets 0. With a model input the table is cut at the model's split points, columns and kind of
-    output are the model's (or woe, if `transform_type` says so), and the statistics of its rows are
-    added to the model if all rows of the guest's table have labels that the model knows. A host's
-    model has no woe until the guest extracts it and the host merges it into its model
+    Output: the table, in the chosen columns with the bins' numbers (integers from 0) or with WOE. A
+    value in a bin without WOE in the model gets 0, such as a missing value where there was none
+    before. With a model input the table is cut at the model's split points. Columns and kind of
+    output are the model's, or WOE if `transform_type` says so. The statistics of its rows are added
+    to the model if all rows of the guest's table have labels that the model knows. A host's model
+    has no woe until the guest extracts it and the host merges it into its model
     (`component/woe_array`).
 
     Model: `FeatureBinningMeta`, `FeatureBinningParam`. `binning_result` has the own columns,
-    `host_results` at the guest those of the hosts; with more than two classes these are the first
+    `host_results` at the guest those of the hosts. With more than two classes these are the first
     class', and `multi_class_result.results` has all (`host_results` there: per host, then class).
     `optimal_metric_array`: per bin the iv, the impurity (`gini`), the distance of the cumulated
     classes (`ks`), or chi-square with the next bin. Summary of the guest: {class: {iv, woe,
     monotonic, split_points}}, of two classes under `0`; of a host: {column: split points}.
 
     Unlike FATE: quantiles are exact whatever `error` says, so `compress_thres` and `head_size` have
-    no effect; a host or guest with `local_only`, `skip_static` or without `need_run` tells the
-    others, which go on without it; one class only is an error when bins are made; columns without
-    split points of their own are cut by `method`; what optimal binning merges first is documented
-    in `binning/optimal.py`.
+    no effect. A host or guest with `local_only`, `skip_static` or without `need_run` notifies the
+    others, which go on without it. One class only is an error when bins are computed. Columns
+    without split points of their own are cut by `method`. What optimal binning merges first is
+    documented in `binning/optimal.py`.
     """
 
     def run(self, ctx: Context) -> Outputs:

@@ -11,13 +11,12 @@
 | encrypted_bin_sum | host -> guest | packed [[rows per class]] of every bin of every column |
 | bucket_idx | guest -> host | per column to merge: which buckets end a bin; optimal binning only |
 
-[[x]] is x encrypted with the guest's key. The first two are always sent; no more follows where the
-guest makes no statistics or the host takes no part (`local_only`, `skip_static`, `need_run` false;
-a guest's table without labels in a run with a model). A host sees ciphertexts, the number of
-classes and, in optimal binning, which of its buckets belong together, which depends on the labels.
-The guest learns how many rows, and how many of each class, each bin of a host has; neither split
-points nor which rows.
-Source: FATE's protocol, docs/reference/components.md#binning.
+[[x]] is x encrypted with the guest's key. The first two are always sent. No more follows where the
+guest has no statistics or the host takes no part. The reason is `local_only`, `skip_static`,
+`need_run` false, or a guest's table without labels in a run with a model. A host sees ciphertexts,
+the number of classes and, in optimal binning, which of its buckets belong together, which depends
+on the labels. The guest learns how many rows, and how many of each class, each bin of a host has;
+neither split points nor which rows. Source: FATE's protocol, docs/reference/components.md#binning.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Evaluation:
       asked for
     - `clustering`: of rows with their cluster (columns label, predicted_cluster_index)
       jaccard_similarity_score, fowlkes_mallows_score, adjusted_rand_score (all over pairs of rows)
-      and contingency_matrix; of clusters (columns cluster_sample_count, cluster_inner_dist,
+      and contingency_matrix. Of clusters (columns cluster_sample_count, cluster_inner_dist,
       max_radius, inter_cluster_dist) davies_bouldin_index and distance_measure. The arbiter
       measures with `run_clustering_arbiter_metric` only.
 

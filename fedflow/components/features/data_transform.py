@@ -68,8 +68,8 @@ class DataTransform:
     """Turns raw rows into instances with a label and numeric features.
 
     Each party transforms its own table; nothing is exchanged. With a model input the columns, their
-    order and the values to fill with are those of the earlier run; a column that is missing is an
-    error, one more is left out. A cell that is no number is told with its column, the first row and
+    order and the values to fill with are those of the earlier run. A missing column is an error, an
+    additional one is left out. A cell that is no number is told with its column, the first row and
     the count. Empty cells, `NULL`, `null` and `NA` are missing: null in integer and text columns,
     NaN in others, which HeteroLR refuses unless `missing_fill` fills them.
 
@@ -82,7 +82,7 @@ class DataTransform:
     `sparse`: more than 20,000 features, or 2e9 cells, are refused.
 
     Match ids are text; the key stays the first column. Where they stand: `match_id_name`, or
-    `match_id_index` among the columns that the upload's `meta` names, else after the key; id
+    `match_id_index` among the columns that the upload's `meta` names, else after the key. Id
     columns that are not chosen are left out.
 
     What the table's upload said (`with_meta`) goes before the parameters of the same names.

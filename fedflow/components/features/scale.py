@@ -126,15 +126,15 @@ class FeatureScale:
     values first; with mode `cap` they are quantiles of the column: the value of rank ceil(q n).
     Each party works on its own columns; nothing is sent. Missing values are left out and stay.
 
-    With a model the columns that it names are scaled as they were when it was made: values outside
-    its range (`column_lower` to `column_upper`: limits, else the least and greatest that it has
-    seen) are clipped to it, with both methods, as in FATE.
+    With a model the columns that it names are scaled as they were when it was trained. Values
+    outside its range (`column_lower` to `column_upper`) are clipped to it, with both methods, as in
+    FATE. The range is the limits, else the least and greatest value of the training.
 
     Model: `ScaleMeta`, `ScaleParam` with `column_upper`, `column_lower`, `mean`, `std` per column.
     Summary: the same per column. Metric `train` / `scale`.
 
-    Unlike FATE: a limit may be null for single columns; a list of limits may have one per scaled
-    column; an unknown name in `scale_names` is an error.
+    Unlike FATE: a limit may be null for single columns. A list of limits may have one per scaled
+    column. An unknown name in `scale_names` is an error.
     """
 
     def run(self, ctx: Context) -> Outputs:

@@ -41,7 +41,7 @@ class ModelLoaderParams(Params, frozen=True, kw_only=True):
 class ModelLoader:
     """Brings a model of an earlier job into this one.
 
-    Each party loads its own share; that it exists is checked when the job is created, its contents
+    Each party loads its own part. That it exists is checked when the job is created. Its contents
     are compared with their digests before the task starts. Components that take the output as
     `input.model` go on from it, or predict with it. With a step, the state of the model after that
     step of its training is loaded.

@@ -81,12 +81,12 @@ class Reader:
     """Brings an uploaded table into the job.
 
     Each party names a table of its own, in `component_parameters.role.<role>.<index>`, or an output
-    of an earlier job at this party; whether it exists is checked when the job is created. The
-    output is that table itself, nothing is copied, unless it is a bound table (`table/bind`): its
-    rows are read then, once, from the file, data set or database where they lie, into a table of
-    the job. Its columns must be those that were bound. The metric `reader_namespace` /
-    `reader_name` (storage engine, row count, sample values of each column, anonymous names as far
-    as they are known) stays at the party.
+    of an earlier job at this party. Whether it exists is checked when the job is created. The
+    output is that table itself, and nothing is copied. Only the rows of a bound table
+    (`table/bind`) are read once, from their file, data set or database, into a table of the job.
+    Its columns must be those that were bound. The metric `reader_namespace` / `reader_name`
+    (storage engine, row count, sample values of each column, anonymous names as far as they are
+    known) stays at the party.
     """
 
     def run(self, ctx: Context) -> Outputs:

@@ -72,11 +72,11 @@ class Upload:
     """Makes a table of a file.
 
     Only the upload route of the party's own server runs it (`fedflow data upload`,
-    `/v1/data/upload`), which checks the file first: a submitted DSL may not name this module.
+    `/v1/data/upload`), which checks the file first. A submitted DSL may not name this module.
 
-    The file is UTF-8 text, one row per line; or Parquet, Arrow (IPC, also a stream), which give the
-    same table as the CSV file of their rows. The first column is the sample id, which no two rows
-    may share. Cells stay text until DataTransform. Rows of a text without a head may differ in
+    The file is UTF-8 text, one row per line, or Parquet or Arrow (IPC, also a stream). These give
+    the same table as the CSV file of their rows. The first column is the sample id, which no two
+    rows may share. Cells stay text until DataTransform. Rows of a text without a head may differ in
     length: each is kept as its id and one text then, which DataTransform parts (`delimitor`). A
     mistake is told with its row, never with the cell, and nothing of the file is kept. The summary
     and the metric `upload` / `data_access` hold the number of rows.

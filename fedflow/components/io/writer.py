@@ -47,10 +47,10 @@ class Writer:
     file system can give a file two names. The summary and the metric `writer` / `data_access` hold
     the number of rows.
 
-    With a storage engine instead of a name the rows are written there: to a new table of MySQL or
-    MariaDB, or to a new folder (Parquet, CSV or Arrow) on this machine, in a bucket or on HDFS. All
-    rows come there or none; what is there already is never replaced. The server's administrator
-    allows it (`storage.may_write`) and says where; credentials stand in a connector.
+    With a storage engine instead of a name the rows are written there. That is a new table of MySQL
+    or MariaDB, or a new folder on this machine, in a bucket or on HDFS. Files are Parquet, CSV or
+    Arrow. All rows come there or none; what is there already is never replaced. The server's
+    administrator allows it (`storage.may_write`) and says where; credentials stand in a connector.
     """
 
     def run(self, ctx: Context) -> Outputs:

@@ -20,9 +20,9 @@ class HeteroPoisson:
 
     One guest with the labels (counts, not negative), one host with features, one arbiter without
     data. Both data parties must have the same ids in the same order: put Intersection before it.
-    The mean is exp(z + log(exposure)), z the score; `exposure_colname` names the guest's column of
-    exposures, which is no feature then (0 counts as 1e-7; a name that the table does not have is
-    ignored, with a warning in the log). A prediction takes the name from the model.
+    The mean is exp(z + log(exposure)), z the score. `exposure_colname` names the guest's column of
+    exposures, which is no feature then. 0 counts as 1e-7. A name that the table does not have is
+    ignored, with a warning in the log. A prediction takes the name from the model.
 
     The protocol is HeteroLR's. Inputs, warm start, callbacks, cross validation and stepwise
     selection work as in HeteroLR; measures are those of numbers. Predictions exist at the guest

@@ -1,10 +1,10 @@
 """The stochastic quasi-Newton optimizer: curvature pairs from products of the Hessian.
 
 After every `update_interval_L` batches the arbiter knows how far the average weights have moved
-(the *direction* s), and all parties compute the change y = H s of the mean gradient over a sample
-of rows: for a quadratic loss that is the protocol of a batch with s for the weights and no labels.
-The arbiter keeps the last `memory_M` pairs and multiplies gradients with the inverse Hessian that
-they approximate; until there is a pair it steps along the gradient.
+(the *direction* s). All parties compute the change y = H s of the mean gradient over a sample of
+rows. For a quadratic loss that is the protocol of a batch with s for the weights and no labels. The
+arbiter keeps the last `memory_M` pairs and multiplies gradients with the inverse Hessian that they
+approximate. Until there is a pair it steps along the gradient.
 
 | message | from -> to | value |
 |---|---|---|

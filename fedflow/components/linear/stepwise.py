@@ -1,12 +1,12 @@
 """Stepwise selection: columns of guest and host are added or removed while a criterion gets better.
 
 Every candidate set of columns is trained in full. All parties list the same candidates of a step,
-since they know how many columns both sides have; the arbiter, which knows the losses, says which
+since they know how many columns both sides have. The arbiter, which knows the losses, says which
 one is best by its information criterion, the smaller the better:
 
     IC = k * dfe + 2 n loss (HeteroLR, HeteroPoisson), k * dfe + n ln(2 loss) (HeteroLinR)
 
-n rows, dfe columns and intercept of the candidate, k = 2 (AIC) or ln n (BIC); the loss is that of
+n rows, dfe columns and intercept of the candidate, k = 2 (AIC) or ln n (BIC). The loss is that of
 the candidate's last iteration, its penalty included. A model without columns is trained like any
 other.
 

@@ -44,10 +44,10 @@ class HeteroPearson:
 
     Each party computes the correlations and variance inflation factors (VIF) of its chosen columns
     in the clear. With `cross_parties` (one guest, one host, the same ids in the same order) both
-    also get the correlations between their columns, by inner products under Paillier encryption;
-    neither sees the other's values or names: columns of the other party have anonymous names.
-    Missing values and columns with only one value are refused. There must be more than twice as
-    many rows as the other party has columns, since few rows could be computed from many
+    also get the correlations between their columns. These are inner products under Paillier
+    encryption. Neither sees the other's values or names: columns of the other party have anonymous
+    names. Missing values and columns with only one value are refused. There must be more than twice
+    as many rows as the other party has columns, since few rows could be computed from many
     correlations.
 
     No data output; with its model as an input (in a predict job) it does nothing. Model:
@@ -56,7 +56,7 @@ class HeteroPearson:
     `num_remote_features`, `corr`. Metric `statistic` / `correlation`.
 
     Unlike FATE: the inner products need no shared random triplets, and low digits of the exact sums
-    stay hidden; `fixpoint_bit_length` is the length of the Paillier key.
+    stay hidden. `fixpoint_bit_length` is the length of the Paillier key.
     """
 
     def run(self, ctx: Context) -> Outputs:

@@ -11,24 +11,24 @@
 
 [[x]] is x encrypted with the key owner's Paillier key. Both parties standardize their columns
 (population). One of them, the owner, makes a key and encrypts each row of its columns, several
-columns in the slots of one plaintext; the other raises these to its own fixed-point numbers and
-multiplies over the rows, which gives the inner products of one of its columns with all columns in
-the slots. It adds noise below 2**-34 of a correlation, blinds, and sends them; the owner decrypts,
+columns in the slots of one plaintext. The other raises these to its own fixed-point numbers and
+multiplies over the rows. That gives the inner products of one of its columns with all columns in
+the slots. It adds noise below 2**-34 of a correlation, blinds, and sends them. The owner decrypts,
 divides by the number of rows, and sends the correlations back. The blinding is r**n with a uniform
 r: the owner has made the factors, so anything less could show it how they were combined. Who owns
 the key follows from the numbers of columns: the cheaper way is taken, the guest in a draw.
 
 **What each party learns**, if both follow the protocol: the correlations between the two parties'
-columns, which both are to have, the number of the other's columns and their anonymous names, the
-number of rows. The other party sees only ciphertexts of the owner's key, which are as good as
-random (`crypto/paillier.py`). The owner decrypts sums that tell the correlations to about ten
-digits and nothing else: the blinding hides how they were made, the noise hides the low digits of
-the exact integer sums, in which single rows could be looked for. That is less than FATE's shared
-(SPDZ) form shows, where both parties put together the exact fixed-point product.
+columns, which both are to have. They also learn the number of the other's columns, their anonymous
+names, and the number of rows. The other party sees only ciphertexts of the owner's key, which are
+as good as random (`crypto/paillier.py`). The owner decrypts sums that show the correlations to
+about ten digits and nothing else. The blinding hides how they were computed. The noise hides the
+low digits of the exact integer sums, in which single rows could be looked for. That is less than
+FATE's shared (SPDZ) form shows, where both parties put together the exact fixed-point product.
 
 **What the result itself tells**: k correlations are k linear equations in the rows of a column. So
 a party refuses when it has not more than twice as many rows as the other has columns, or under 10
-rows, and warns below ten times as many. Repeated jobs with other columns give more equations;
+rows. It warns below ten times as many. Repeated jobs with other columns give more equations;
 nothing counts them.
 
 Source: Goethals, Laur, Lipmaa, Mielikainen 2004, "On private scalar product computation".

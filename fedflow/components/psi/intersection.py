@@ -36,23 +36,22 @@ class Intersection:
     in the guest's order at every party, so they are aligned for models. Repeated ids and empty
     tables are refused; no common id at all is an error (`NoCommonIds`).
 
-    Methods: `ecdh` on curve25519 (default), `dh` in a prime group of RFC 7919 (11 times slower at
-    2048 bits), `rsa` by blind signatures (25 times slower; the guest can test no guessed ids but
-    those that it had signed). Their results are the same.
+    Methods: `ecdh` on curve25519 (default), `dh` in a prime group of RFC 7919, `rsa` by blind
+    signatures. At 2048 bits `dh` is 11 times slower and `rsa` 25 times. With `rsa` the guest can
+    test no guessed ids but those that it had signed. Their results are the same.
 
     A table with match ids is matched by these. The rows of `sample_id_generator`, which alone may
-    repeat a match id, decide: the others repeat their rows to fit, and all get its sample ids, or
+    repeat a match id, decide. The others repeat their rows to fit, and all get its sample ids, or
     new ones with `new_sample_id`. With `join_method` `left_join` the guest keeps all rows, and
-    hosts get rows of zeros for the ids they lack: the guest's sample ids are told to them then, or
-    new ones. `run_preprocess` and `left_join` show more than the result; docs/security.md says
-    what.
+    hosts get rows of zeros for the ids they lack. Then they learn the guest's sample ids, or new
+    ones. `run_preprocess` and `left_join` show more than the result; docs/security.md says what.
 
     With `run_cache` the hosts blind their ids once and both sides keep that as the cache output;
     there is no other output. Later jobs between the same parties take it as cache input, through a
-    CacheLoader, as long as the method and the hosts' ids are the same. Settings of the method such
-    as the salt that are left at their defaults are those of the cache, as in FATE; others must be
-    the same. A host's share holds its secret: it never leaves the host. The guest can link what
-    jobs with the same cache exchange.
+    CacheLoader. They may do so as long as the method and the hosts' ids are the same. Settings of
+    the method such as the salt that are left at their defaults are those of the cache, as in FATE.
+    Others must be the same. A host's share holds its secret: it never leaves the host. The guest
+    can link what jobs with the same cache exchange.
 
     With `cardinality_only` there is no output table: the number of common ids is in the summary
     and the metric, at the hosts only with `sync_cardinality`. With several hosts it is the number
@@ -62,7 +61,7 @@ class Intersection:
     / `intersection`. Rates are relative to the party's own distinct ids.
 
     Unlike FATE: ECDH is the default, not RSA. The hash of an id covers job, attempt, parties,
-    settings and salt, so what two jobs exchange cannot be linked; blinded ids travel sorted, so
+    settings and salt, so what two jobs exchange cannot be linked. Blinded ids travel sorted, so
     their positions say nothing. Cardinality is exact with RSA too. `random_bit` and
     `random_base_fraction` have no effect, as they would let the host test guesses.
     """

@@ -18,7 +18,7 @@
 
 The guest learns which of its ids the host has (as by Intersection), and the values of these rows
 alone: it can open one block. The host learns how many ids they have in common and, for each block,
-which of its rows are in it; one block of all is the real one, the others are drawn at random. Who
+which of its rows are in it. One block of all is the real one, the others are drawn at random. Who
 asks for overlapping ids again and again shows more each time. Both parties follow the protocol
 (semi-honest). Blocks are AES-256-GCM, each key is used once.
 """

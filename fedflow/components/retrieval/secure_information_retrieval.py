@@ -38,21 +38,21 @@ UNRETRIEVED = "unretrieved"  #: the value of ids that the host does not have
 class SecureInformationRetrieval:
     """Retrieves a host's columns of the guest's ids, and hides which ids the guest has.
 
-    The guest finds the common ids (Pohlig-Hellman), asks for as many rows of each of n blocks, of
-    which one is the real one, and can decrypt this one alone (oblivious transfer). The host does
-    not learn which block it was; see the protocol for what both learn. With match ids these are
-    matched; a host's must not repeat.
+    The guest finds the common ids (Pohlig-Hellman), and asks for as many rows of each of n blocks.
+    One block is the real one, and the guest can decrypt this one alone (oblivious transfer). The
+    host does not learn which block it was; see the protocol for what both learn. With match ids
+    these are matched; a host's must not repeat.
 
     The guest's output has its ids, in their order, and the columns `target_cols` as texts, or
-    `retrieved_value` (the host's label); `unretrieved` where the host does not have the id, empty
-    where it has no value. The host has no output.
+    `retrieved_value` (the host's label). A cell is `unretrieved` where the host does not have the
+    id, empty where it has no value. The host has no output.
 
     Model: `SecureInformationRetrievalMeta`, `SecureInformationRetrievalParam` (`coverage`,
     `block_num`). Summary: `coverage` (share of the guest's rows that were found), `block_num`.
     Metric `train` / `sir`: `Coverage`, `Block number`.
 
-    Unlike FATE: groups have at least 2048 bits; decoys are drawn from the operating system's
-    generator; all blocks have the same size whatever is in them; both parties must name the same
+    Unlike FATE: groups have at least 2048 bits. Decoys are drawn from the operating system's
+    generator. All blocks have the same size whatever is in them. Both parties must name the same
     `target_cols`, so that no column leaves a host that has not said so.
     """
 

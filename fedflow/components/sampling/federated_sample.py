@@ -7,10 +7,10 @@
 | sample_ids | guest -> hosts | positions of the chosen rows (with `by` position) |
 
 `repeated` tells whether a row may be chosen several times, so that rows get new ids. If a host's
-ids differ from the guest's (the sample is drawn before an intersection), no ids are sent: every
-party takes the rows whose keyed hash of the id is at most `limit`, so that an id that several have
-is chosen by all or by none. That is possible for random samples without repetition. With
-`task_type` homo nothing is sent.
+ids differ from the guest's (the sample is drawn before an intersection), no ids are sent. Every
+party takes the rows whose keyed hash of the id is at most `limit`. So an id that several have is
+chosen by all or by none. That is possible for random samples without repetition. With `task_type`
+homo nothing is sent.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class FederatedSample:
     """Draws a sample of the rows, and makes the same choice at all parties.
 
     With `task_type` hetero the guest draws, by its labels or weights where these matter, and the
-    hosts take the same rows; they must have the same ids in the same order, but for random samples
+    hosts take the same rows. They must have the same ids in the same order, but for random samples
     without repetition. A sample of n rows has int(share * n) rows, at least one if none is
     repeated. Rows stand in the order of the input. Where rows may be repeated they get new ids 0,
     1, 2 ... (match ids are kept).

@@ -31,10 +31,8 @@ POINT = "count of converted unlabeled"  #: FATE's name of the metric's point
 class PositiveUnlabeledParams(Params, frozen=True, kw_only=True):
     """Which unlabelled rows become positive."""
 
-    #: `probability`: those with a score of at least `threshold`; the others look at rows by
-    #: descending score. `quantity`: the first int(threshold) unlabelled rows; `proportion`: those
-    #: among the first int(rows * threshold) rows; `distribution`: those among the first
-    #: int(threshold * unlabelled / rows) rows
+    #: `probability`: rows with a score of at least `threshold`; `quantity`, `proportion` and
+    #: `distribution` go by rank, see docs/reference/components.md#positiveunlabeled
     strategy: str = PROBABILITY
     threshold: float = 0.9  #: see `strategy`: a score or share, 0 to 1, or a number of rows
     need_run: bool = True  #: false: the output is the input
@@ -54,7 +52,7 @@ class PositiveUnlabeled:
     """Labels unlabelled rows (label 0) with high scores as positive (label 1).
 
     The guest gets two tables on the port `data`: instances with labels, and the predictions of
-    these rows; the output is the instances with their new labels. Labels other than 0 stay. Hosts
+    these rows. The output is the instances with their new labels. Labels other than 0 stay. Hosts
     pass their table on. Nothing is sent.
 
     Metric `train` / `positive_unlabeled`: `count of converted unlabeled`. Summary: the same.

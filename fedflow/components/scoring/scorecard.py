@@ -53,8 +53,8 @@ class Scorecard:
     """Turns the probabilities of a prediction table of two classes into credit scores.
 
     With p the probability of the second class (the bad one): score = offset + factor / ln
-    (factor_base) * ln((1 - p) / p), kept between `lower_limit_value` and `upper_limit_ratio` *
-    offset, with two decimals. Output columns: `label`, `predict_result`, `predict_score`,
+    (factor_base) * ln((1 - p) / p). It is kept between `lower_limit_value` and `upper_limit_ratio`
+    * offset, with two decimals. Output columns: `label`, `predict_result`, `predict_score`,
     `credit_score`. A party without predictions has no output.
 
     Summary: `scorecard_compute_formula`.

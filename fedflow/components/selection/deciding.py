@@ -11,9 +11,9 @@ importances in vertical trees and correlations between parties are known to the 
 | result_left_cols | guest -> host | those of them that stay; tag = step |
 
 None of these is sent when no step is federated. A host learns which of its columns stay, so how
-they compare with each other and with thresholds that it knows from the job's parameters; it gets no
-value. The guest learns which columns the host's own filters have left so far.
-Source: docs/reference/components.md#selection.
+they compare with each other and with thresholds that it knows from the job's parameters. It gets no
+value. The guest learns which columns the host's own filters have left so far. Source:
+docs/reference/components.md#selection.
 """
 
 from __future__ import annotations

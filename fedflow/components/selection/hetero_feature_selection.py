@@ -42,17 +42,17 @@ class HeteroFeatureSelection:
       else the data. `iv_value_thres`, `iv_percentile`, `iv_top_k` are forms of `iv_filter`.
 
     `filter_type` is `threshold` (kept where the value is at least that, or at most with `take_high`
-    false), `top_k`, or `top_percentile` (that share of the columns, rounded up). Lists in a block
-    make its filter run once per entry. IVs, importances in vertical trees and correlations across
-    parties are known to the guest alone: with `select_federated` it decides on the hosts' columns
-    too, and counts all parties' columns together; without it the hosts keep theirs. All other
-    filters each party runs on its own columns by itself, with `host_thresholds` at hosts if given.
-    Of each party at least one column stays after each filter: the best, or the first. A column of
-    which the model says nothing stays, an undefined value (of an empty column) is worse than all
-    others.
+    false), `top_k`, or `top_percentile`. The latter is a percentage of the columns, rounded up.
+    Lists in a block make its filter run once per entry. IVs, importances in vertical trees and
+    correlations across parties are known to the guest alone. With `select_federated` it decides on
+    the hosts' columns too, and counts all parties' columns together. Without it the hosts keep
+    theirs. All other filters each party runs on its own columns by itself, with `host_thresholds`
+    at hosts if given. Of each party at least one column stays after each filter: the best, or the
+    first. A column of which the model says nothing stays, an undefined value (of an empty column)
+    is worse than all others.
 
-    `correlation_filter` walks through the columns of guest and host by IV, highest first: one of
-    the guest's that is still there removes those after it that are like it; one of the host's
+    `correlation_filter` walks through the columns of guest and host by IV, highest first. One of
+    the guest's that is still there removes those after it that are like it. One of the host's
     removes those of the guest after it, even if it was removed itself.
 
     The output has the kept columns in their order. With its own model as an input it keeps what

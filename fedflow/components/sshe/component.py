@@ -27,7 +27,7 @@ class HeteroSSHELR:
     """Trains a logistic regression of guest and one host by secret sharing, without an arbiter.
 
     Guest and host must have the same ids in the same order: put Intersection before it. Weights,
-    scores and gradients are secret shares of both parties; products of shares and features are
+    scores and gradients are secret shares of both parties. Products of shares and features are
     computed under Paillier encryption, each party with a key of its own. So nobody sees a gradient
     or a weight before training ends, and no third party is needed. With `reveal_every_iter` each
     party knows its own weights and gradients throughout, which is faster. The sigmoid is linearised
@@ -38,7 +38,7 @@ class HeteroSSHELR:
     measure between iterations and to stop early need `reveal_every_iter`. Batches keep the stored
     order. Sample weights of the guest count in the gradient, not in the loss.
 
-    With `reveal_strategy` `encrypted_reveal_in_host` the host never knows its weights: its model
+    With `reveal_strategy` `encrypted_reveal_in_host` the host never knows its weights. Its model
     has them encrypted with a key that the guest's model holds **in clear**, so that prediction
     needs both. Such a model, and a checkpoint of hidden weights (which has shares), can be gone on
     from without `reveal_every_iter` only.
@@ -48,9 +48,9 @@ class HeteroSSHELR:
     `one_vs_rest`, at the guest `validation_metrics`. Metric `train` / `loss` at the guest, one
     point per iteration.
 
-    Unlike FATE: shares live in a ring of 192 bits instead of the guest's Paillier modulus; training
-    without encryption is refused; parameters that both parties compute with must be equal;
-    `use_mix_rand` has no effect; a checkpoint of hidden weights does not show them.
+    Unlike FATE: shares live in a ring of 192 bits instead of the guest's Paillier modulus. Training
+    without encryption is refused. Parameters that both parties compute with must be equal.
+    `use_mix_rand` has no effect. A checkpoint of hidden weights does not show them.
     """
 
     def run(self, ctx: Context) -> Outputs:

@@ -1,11 +1,11 @@
 """The messages of a SSHE training, what both parties agree on before it, and why it is safe.
 
-Guest and host hold columns of the same rows, the guest the labels; there is no third party. z is a
-row's score, r = z - t its residual against a target t that follows from the label (linear: y;
-logistic: 2 y for y = -1 or 1, since the linearised gradient is r / 4 and the loss ln 2 - 1/2 +
-r**2 / 8). <x> is a share of x (`shares.py`), [[x]]_g and [[x]]_h are encrypted with guest's and
-host's key, "masked" is an encrypted product plus a random mask (`matmul.py`), opened by its reader
-whose share it then is.
+Guest and host hold columns of the same rows, the guest the labels; there is no third party. Here z
+is a row's score, r = z - t its residual against a target t that follows from the label. In linear
+regression t is y, in logistic 2 y for y = -1 or 1. There the linearised gradient is r / 4 and the
+loss ln 2 - 1/2 + r**2 / 8. A secret share of x is <x> (`shares.py`); [[x]]_g and [[x]]_h are
+encrypted with guest's and host's key. "Masked" is an encrypted product plus a random mask
+(`matmul.py`). Its reader opens it, and then it is the reader's share.
 
 | message | from -> to | value |
 |---|---|---|
@@ -36,15 +36,16 @@ Tags are `iteration.batch`, or the iteration. With reveal_every_iter <w>, encryp
 score_product do not exist: z's shares are each party's own part, encoded from its known weights.
 
 **Security argument** (semi-honest parties). Every message but the last of each phase is a
-ciphertext under its sender's key, which the receiver cannot read (Paillier), or is masked: the
-opener sees a number within statistical distance 2**-64 of one that is drawn independently of the
-other's data, and the ciphertext's randomness is fresh. `initial_share` is uniform. Rounding shares
-is local. So a party learns what it is meant to, and no more: the guest the loss of each iteration
-(and with weight_diff the update's length), both whether training goes on, and in the end their
-weights; with reveal_every_iter also the own gradient of each batch, as in HeteroLR.
+ciphertext under its sender's key, which the receiver cannot read (Paillier), or is masked. Of a
+masked value the opener sees a number within statistical distance 2**-64 of one that is drawn
+independently of the other's data. The ciphertext's randomness is fresh. `initial_share` is uniform.
+Rounding shares is local. So a party learns what it is meant to, and no more. The guest learns the
+loss of each iteration, and with weight_diff the update's length. Both learn whether training goes
+on, and in the end their weights. With reveal_every_iter they learn also the own gradient of each
+batch, as in HeteroLR.
 
-Numbers that overflow the ring are not seen at once, as nobody knows them; they turn into random
-ring elements, which the loss shows: one that reaches 2**34, or final weights that reach 2**40,
+Numbers that overflow the ring are not seen at once, as nobody knows them. They turn into random
+ring elements, which the loss shows. A loss that reaches 2**34, or final weights that reach 2**40,
 end the training as diverged.
 
 Source: Chen, Zhou, Wang et al., KDD 2021 (arXiv:2008.08753); the ring and its arithmetic are ours

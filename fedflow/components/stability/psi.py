@@ -50,9 +50,9 @@ class PSI:
 
     Each party compares its own tables; nothing is exchanged. The expected one is `train_data`, the
     actual one `validate_data`; or the first and the second of two tables on `data`. Both must have
-    the same features. Bins are quantiles of the expected table, and one bin holds missing values;
-    psi = sum of (a - e) ln(a / e) over the shares a, e of rows per bin, where an empty bin counts
-    as a share of 1e-6. Below 0.1 a feature is held to be stable, above 0.25 not.
+    the same features. Bins are quantiles of the expected table, and one bin holds missing values.
+    The index is the sum of (a - e) ln(a / e) over the fractions a, e of rows per bin. An empty bin
+    counts as a fraction of 1e-6. Below 0.1 a feature is held to be stable, above 0.25 not.
 
     Model: `PSIMeta`, `PSIParam` (for HeteroFeatureSelection's psi_filter). Summary: `psi_scores`.
     There is no data output. With a model input, as in a predict job, there is nothing to compare:

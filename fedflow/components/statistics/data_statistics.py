@@ -32,16 +32,16 @@ class DataStatistics:
 
     Each party describes its own table; nothing is exchanged. The data pass through unchanged. The
     basic statistics (`sum`, `mean`, `stddev`, `median`, `min`, `max`, `missing_ratio`,
-    `missing_count`, `skewness`, `kurtosis`, `coefficient_of_variance`) are always computed;
-    `count`, `variance` and quantiles such as `95%` when asked for.
+    `missing_count`, `skewness`, `kurtosis`, `coefficient_of_variance`) are always computed.
+    `count`, `variance` and quantiles such as `95%` are computed when asked for.
 
     Variance is that of the population. A quantile is a value of the column, of rank ceil(p / 100 *
-    n), so the median of an even number of values is the lower one. `coefficient_of_variance` is
+    n). So the median of an even number of values is the lower one. `coefficient_of_variance` is
     |stddev / mean| with |mean| at least 1e-8. Missing values and those of `abnormal_list` are not
     counted, except by `missing_count` and `missing_ratio`. Skewness and kurtosis of equal values
     are 0; what is undefined because a column has no value at all is null. Names that this party's
     table does not have are left out with a warning, as common parameters name both parties'
-    columns; none at all is an error. With its model as an input (in a predict job) it does nothing.
+    columns. None at all is an error. With its model as an input (in a predict job) it does nothing.
 
     Model: `StatisticMeta`, `StatisticParam`. Summary: column -> statistic -> value.
 
