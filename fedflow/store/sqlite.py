@@ -87,7 +87,7 @@ class SqliteFile:
                 connection.cursor(),
                 dialect=SQLITE,
                 writes=write,
-                is_duplicate=_is_duplicate,
+                is_duplicate=is_duplicate,
             )
             try:
                 yield session
@@ -138,5 +138,6 @@ class SqliteFile:
             raise StoreUnavailable(reason=f"{self.where}: {exc.strerror}") from exc
 
 
-def _is_duplicate(exc: Exception) -> bool:
+def is_duplicate(exc: Exception) -> bool:
+    """Tell whether a driver's exception means that a key exists already."""
     return isinstance(exc, sqlite3.IntegrityError) and exc.sqlite_errorcode in _DUPLICATE

@@ -14,7 +14,7 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.errors import StoreUnavailable
 from fedflow.domain.records import Command, CommandKind, Reply
 from fedflow.server.threads import COURIERS, Couriers, SchedulerThread
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import GUEST, HOST
 
 DEADLINE_S = 5.0

@@ -9,7 +9,7 @@ from fedflow.app.effects import Effects
 from fedflow.app.ports import Tx
 from fedflow.base.errors import JobNotFound, RouteNotFound, WrongSite
 from fedflow.domain.records import JobFilter, JobKey, Reply
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import HOST, FakeClock, OneServer, create_body, incoming, table
 
 KEY = JobKey(job_id="1", site=HOST)

@@ -19,7 +19,7 @@ from fedflow.server.adapters import (
     web_settings,
 )
 from fedflow.server.configuration import load_settings
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 TLS = {"ca": "ca.pem", "certificate": "c.pem", "key": "k.pem"}
 KEYS = {"client": {"switch": True, "http_app_key": "a", "http_secret_key": "s"}}

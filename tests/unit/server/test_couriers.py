@@ -11,7 +11,7 @@ import pytest
 
 from fedflow.base.clock import SystemClock
 from fedflow.server.threads import COURIERS, Couriers
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 DEADLINE_S = 10.0
 

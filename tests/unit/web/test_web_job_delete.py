@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from fedflow.app.jobs.job_tags import JobTags
 from fedflow.domain.states import JobStatus
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import FakeClock
 from tests.unit.app.jobs.test_deleting import JOB, OTHER, World
 from tests.unit.web.applications import app_over

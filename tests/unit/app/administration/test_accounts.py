@@ -22,7 +22,7 @@ from fedflow.base.errors import (
     SignInRefused,
 )
 from fedflow.domain.accounts import MAX_SESSIONS, AccountRole
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 
 HOUR_MS = 3_600_000
 GOOD, OTHER = "correct horse", "battery staple"

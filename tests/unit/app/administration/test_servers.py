@@ -10,7 +10,7 @@ from fedflow.app.administration.servers import Servers
 from fedflow.app.scheduling.leadership import LEASE, Leadership
 from fedflow.base.errors import NoOtherServer, NotLeading, PartyUnreachable, SharedHomeDiffers
 from fedflow.domain.servers import Instance
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import FakeClock
 
 LEASE_MS = 10_000

@@ -34,7 +34,6 @@ from fedflow.domain.records import (
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.connect import open_sqlite
-from fedflow.store.memory import MemoryStore
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))
@@ -157,9 +156,9 @@ class World:
         return found
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    store = MemoryStore() if request.param == "memory" else open_sqlite(tmp_path / "store.db")
+    store = open_sqlite(tmp_path / "store.db")
     yield World(store, tmp_path / "home")
     store.close()
 

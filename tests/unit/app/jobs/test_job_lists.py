@@ -15,7 +15,7 @@ from fedflow.domain.records import JobFilter
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import FakeClock
 from tests.unit.app.jobs.test_deleting import GUEST, HOST, World
 

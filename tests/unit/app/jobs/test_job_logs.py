@@ -19,8 +19,8 @@ from fedflow.domain.records import JobKey
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
-from fedflow.store.memory import MemoryStore
 from tests.board.seeds import GUEST, job, put, task
+from tests.memory_store import MemoryStore
 
 OF = job()
 Write = Callable[..., Path]

@@ -21,7 +21,7 @@ from fedflow.base.errors import (
 )
 from fedflow.domain.records import Handle, JobKey, Stale, TaskKey
 from fedflow.domain.states import TaskStatus
-from fedflow.store.memory_tasks import MemoryTasks
+from fedflow.store.tasks import SqlTasks
 from fedflow.wire.left_reports import leave_report
 from tests.unit.app.fakes import CORES, HOST, OneServer, table
 
@@ -100,7 +100,7 @@ def test_a_process_that_is_replaced_while_it_reports_must_go_away(
 ) -> None:
     host.create()
     key = host.run_task()
-    monkeypatch.setattr(MemoryTasks, "set_handle", lambda *_: False)
+    monkeypatch.setattr(SqlTasks, "set_handle", lambda *_: False)
     body = {
         "launch_id": host.task(key).launch_id, "party_status": "running", "pid": 1, "start_time": 2
     }  # fmt: skip
@@ -112,7 +112,7 @@ def test_a_process_that_is_replaced_while_it_reports_must_go_away(
 def test_an_attempt_that_ends_while_its_process_reports_keeps_no_outputs(
     host: OneServer, task: TaskKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MemoryTasks, "move_party", lambda *_, **__: Stale())
+    monkeypatch.setattr(SqlTasks, "move_party", lambda *_, **__: Stale())
     with pytest.raises(LaunchRefused):
         host.report(task, "success", summary={"a": 1})
     with host.store.read() as tx:

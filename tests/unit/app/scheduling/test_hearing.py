@@ -6,7 +6,7 @@ import pytest
 
 from fedflow.app.scheduling.hearing import Hearing
 from fedflow.app.timing import Timing
-from fedflow.store.memory import MemoryStore
+from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import NOW_MS, FakeClock, FakeParties
 
 TIMING = Timing(lease_ms=60_000)

@@ -10,7 +10,7 @@ from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.records import Command, CommandKind, Reply
 from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobStatus
-from tests.unit.app.fakes import CORES, HOST, OneServer, conf, dsl
+from tests.unit.app.fakes import CORES, HOST, NOW_MS, OneServer, conf, dsl
 
 
 def begin(server: OneServer, cores: int) -> str:
@@ -49,8 +49,7 @@ def test_a_broken_job_stops_no_other(alone: OneServer, caplog: pytest.LogCapture
     broken = begin(alone, 1)
     alone.boot()  # forgets the parsed job
     with alone.store.transaction() as tx:
-        tx.schedules._jobs[broken].conf.clear()  # type: ignore[attr-defined]
-        tx.schedules._composed.clear()  # type: ignore[attr-defined]
+        tx.schedules.set_conf(broken, {}, now_ms=NOW_MS)
     good = begin(alone, 1)
     alone.work()
     assert alone.scheduled(good).status is JobStatus.RUNNING
