@@ -83,26 +83,3 @@ def parent_version(parent_info: object) -> str:
     """Return the version that a deployed version comes from, "" for any other."""
     found = parent_info.get("parent_model_version") if isinstance(parent_info, dict) else None
     return found if isinstance(found, str) else ""
-
-
-def fits_model(
-    which: ModelList, version: ModelVersion, *, modules: Sequence[str], tags: Sequence[str]
-) -> bool:
-    """Tell whether a version is one of those asked for, whatever the page.
-
-    Args:
-        modules: Modules of its components that wrote models.
-        tags: Names of its tags.
-    """
-    key = version.key
-    return (
-        version.ready
-        and (not which.text or which.text in key.model_id or which.text in key.model_version)
-        and (which.role is None or key.site.role is which.role)
-        and (which.party_id is None or key.site.party_id == which.party_id)
-        and (which.kind is None or line_of(version).kind is which.kind)
-        and (not which.module or which.module in modules)
-        and (not which.tag or which.tag in tags)
-        and (not which.model_id or key.model_id == which.model_id)
-        and (not which.child_of or line_of(version).parent_version == which.child_of)
-    )

@@ -1,4 +1,5 @@
-"""The store in memory: the same rules as over SQL, with a real rollback, for tests and simulations.
+"""The store in memory: the same rules as over SQL, with a real rollback, for simulations only. It
+has the parts that they use.
 
 Records are frozen and shared, not copied; JSON in them is copied once, when it is stored, and must
 not be changed by readers.
@@ -9,24 +10,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import cast
 
 from fedflow.app import ports
-from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors import StoreUnavailable
 from fedflow.store.journal import Journal
-from fedflow.store.memory_accounts import MemoryAccounts
-from fedflow.store.memory_administration import (
-    MemoryPermissions,
-    MemoryRegistry,
-    MemorySiteKeys,
-)
-from fedflow.store.memory_caches import MemoryCaches
 from fedflow.store.memory_events import MemoryEvents
-from fedflow.store.memory_instances import MemoryInstances
 from fedflow.store.memory_job_lists import MemoryJobLists
 from fedflow.store.memory_job_tags import MemoryJobTags
 from fedflow.store.memory_jobs import MemoryEngines, MemoryJobs
-from fedflow.store.memory_models import MemoryModelLists, MemoryModels, MemoryModelTags
+from fedflow.store.memory_models import MemoryModels
 from fedflow.store.memory_outbox import MemoryLeases, MemoryOutbox, MemoryReceived
 from fedflow.store.memory_queue import MemoryQueue
 from fedflow.store.memory_schedules import MemorySchedules
@@ -37,9 +30,9 @@ from fedflow.store.recording import Recent
 
 
 class MemoryTx:
-    """One transaction; see `app.ports.Tx`."""
+    """One transaction: what simulations use of `app.ports.Tx`."""
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
+    def __init__(self, journal: Journal) -> None:
         engines = MemoryEngines(journal)
         self.engines: ports.Engines = engines
         tags = MemoryJobTags(journal)
@@ -53,20 +46,11 @@ class MemoryTx:
         self.outbox: ports.Outbox = MemoryOutbox(journal)
         self.received: ports.Received = MemoryReceived(journal)
         self.leases: ports.Leases = MemoryLeases(journal)
-        self.instances: ports.Instances = MemoryInstances(journal, clock)
         self.tracking: ports.Tracking = MemoryTracking(journal)
         self.tables: ports.Tables = MemoryTables(journal)
-        self.caches: ports.Caches = MemoryCaches(journal)
-        models, model_tags = MemoryModels(journal), MemoryModelTags(journal)
-        self.models: ports.Models = models
-        self.model_tags: ports.ModelTags = model_tags
-        self.model_lists: ports.ModelLists = MemoryModelLists(models, model_tags)
+        self.models = MemoryModels(journal)
         self.connectors: ports.Connectors = MemoryConnectors(journal)
-        self.permissions: ports.Permissions = MemoryPermissions(journal)
-        self.site_keys: ports.SiteKeys = MemorySiteKeys(journal)
-        self.registry: ports.Registry = MemoryRegistry(journal)
         self.submits: ports.Submits = MemorySubmits(journal)
-        self.accounts: ports.Accounts = MemoryAccounts(journal)
         events = MemoryEvents(journal)
         self.events: ports.Events = events
         self.write_events = events.write
@@ -75,9 +59,9 @@ class MemoryTx:
 class MemoryStore:
     """See `app.ports.Store`. One transaction at a time, reading ones too."""
 
-    def __init__(self, *, clock: Clock | None = None) -> None:
+    def __init__(self) -> None:
         self._journal = Journal()
-        self._tx = MemoryTx(self._journal, clock or SystemClock())
+        self._tx = MemoryTx(self._journal)
         self._recent = Recent()
         self._lock = threading.Lock()
         self._owner: int | None = None
@@ -109,7 +93,7 @@ class MemoryStore:
             self._owner = me
             self._journal.begin(write=write)
             try:
-                yield self._tx
+                yield cast(ports.Tx, self._tx)
                 if write:
                     self._recent.wrote(self._tx.write_events(self._recent))
             except BaseException:

@@ -88,7 +88,7 @@ class Server:
         self.applications = FakeApplications()
         self.engines = OwnEngines(default=SPARK if int(party_id) % 2 else STANDALONE, spark=True)
         self.wall = FakeClock(world.time)
-        self.store = MemoryStore(clock=self.wall)
+        self.store = MemoryStore()
         self.clock = SteadyClock(self.wall)
         self.core: Core | None = None
         self.life = Life(alive=False)

@@ -107,7 +107,19 @@ def mysql_store(mysql: MySql) -> Iterator[SqlStore]:
     store.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("mysql", marks=pytest.mark.mysql)])
+#: of these the store in memory has no part: simulations do not use them
+NOT_IN_MEMORY = ("accounts", "administration", "caches", "instances", "models")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "store" in metafunc.fixturenames:
+        kinds: list[Any] = ["sqlite", pytest.param("mysql", marks=pytest.mark.mysql)]
+        if not metafunc.module.__name__.endswith(NOT_IN_MEMORY):
+            kinds.insert(0, "memory")
+        metafunc.parametrize("store", kinds, indirect=True)
+
+
+@pytest.fixture
 def store(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Store]:
     """An empty store of each kind."""
     if request.param == "mysql":

@@ -157,7 +157,7 @@ class World:
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def world(tmp_path: Path) -> Any:
     store = open_sqlite(tmp_path / "store.db")
     yield World(store, tmp_path / "home")
     store.close()
