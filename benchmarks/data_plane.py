@@ -34,8 +34,11 @@ from fedflow.domain.site import Role, Site
 from fedflow.federation.handle import FederationHandle
 from fedflow.federation.settings import FederationSettings
 from fedflow.rpc.credentials import Credentials
-from fedflow.testing.certificates import make_ca
-from fedflow.testing.data_plane import DataPlaneServer, Party, credentials_of
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of the tests
+
+from tests.support.certificates import make_ca
+from tests.support.data_plane import DataPlaneServer, Party, credentials_of
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))

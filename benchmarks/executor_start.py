@@ -14,7 +14,10 @@ from time import perf_counter
 
 from fedflow.executor.plain import PlainExecutor
 from fedflow.executor.zygote import ZygoteExecutor
-from fedflow.testing.executors import RecordingEvents, WorkerServer, write_launch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of the tests
+
+from tests.support.executors import RecordingEvents, WorkerServer, write_launch
 
 
 def measure(kind: type[ZygoteExecutor], runs: int) -> None:

@@ -38,7 +38,7 @@ from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.hetero_lr import HeteroLR
-from fedflow.compute.local import LocalWorkers
+from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Inputs, Role, Site, TableKind, TableSchema
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import outputs_of, run_component

@@ -33,12 +33,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from gmpy2 import mpz
 
 from fedflow.base.ids import PartyId
-from fedflow.components.psi.blind_rsa import EXPONENT, SigningKey
-from fedflow.components.psi.curve import FIELD, elligator2
-from fedflow.components.psi.intersection import Intersection
-from fedflow.components.psi.params import IntersectionParams
-from fedflow.components.psi.prime_group import GROUPS, group_bits, prime_of
-from fedflow.compute.local import LocalWorkers
+from fedflow.components.intersection.blind_rsa import EXPONENT, SigningKey
+from fedflow.components.intersection.curve import FIELD, elligator2
+from fedflow.components.intersection.intersection import Intersection
+from fedflow.components.intersection.params import IntersectionParams
+from fedflow.components.intersection.prime_group import GROUPS, group_bits, prime_of
+from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Context, Inputs, Role, Site, check_params
 from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.memory_tables import MemoryTableStore

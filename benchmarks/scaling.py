@@ -13,6 +13,7 @@ Times are those of the tasks, the later of both parties; the job's start is in `
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,9 @@ import numpy as np
 from figures import Figure, Machine, arguments, show
 from parties import Parties, two_parties
 
-from fedflow.testing.spark_cluster import SparkCluster
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of the tests
+
+from tests.support.spark_cluster import SparkCluster
 
 COLUMNS = 10
 KEY = {"encrypt_param": {"method": "Paillier", "key_length": 1024}}

@@ -28,10 +28,13 @@ from figures import Figure, Machine, arguments, show
 from parties import Parties, two_parties
 
 from fedflow.sdk import Table, TableKind, TableSchema, TableStore
+from fedflow.spark.tables.jobs import Cluster
 from fedflow.tables.local import LocalTableStore
-from fedflow.tables.spark.jobs import Cluster
-from fedflow.testing.spark_cluster import SparkCluster
 from fedflow.testing.tables import MemoryCatalog, spark_store
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the helpers of the tests
+
+from tests.support.spark_cluster import SparkCluster
 
 MASTER = "FEDFLOW__FATE_ON_SPARK__SPARK__MASTER"
 STEPS = 5

@@ -17,7 +17,7 @@ from hypothesis import settings
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from fedflow.testing.spark_cluster import SparkCluster, java
+from tests.support.spark_cluster import SparkCluster, java
 
 _OWN = ("fedflow", "scheduler", "detector", "courier", "pulse", "executor", "data-plane")
 _GRACE_S = 3.0

@@ -18,7 +18,7 @@ from fedflow.store.failures import DRIVER_ERRORS, as_fedflow_error
 from fedflow.store.migrate import migrate
 from fedflow.store.schema import SqliteSchema
 from fedflow.store.session import SQLITE, Found, Session, Value
-from fedflow.store.sql import SqlStore
+from fedflow.store.sql.store import SqlStore
 from fedflow.store.sqlite import is_duplicate
 
 _DIALECT = replace(SQLITE, now_ms="SELECT now_ms()")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from benchmarks.accuracy.data import Floats, Vertical
 from fedflow.base.ids import PartyId
 from fedflow.components.features.data_transform import DataTransform
-from fedflow.components.psi.intersection import Intersection
+from fedflow.components.intersection.intersection import Intersection
 from fedflow.sdk import Inputs, Model, Outputs, Role, Site, Table, TableKind, TableSchema, spec_of
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, outputs_of, run_component

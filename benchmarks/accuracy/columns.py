@@ -18,7 +18,7 @@ from benchmarks.accuracy.rows import Check, Row, Rows
 from fedflow.components.binning.feature_binning import HeteroFeatureBinning
 from fedflow.components.pearson.hetero_pearson import HeteroPearson
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection
-from fedflow.components.stability.psi import PSI
+from fedflow.components.stability.population import PSI
 from fedflow.components.statistics.data_statistics import DataStatistics
 
 EMPTY_SHARE = 1e-6  #: what an empty bin counts as in the stability index

@@ -17,7 +17,7 @@ from fedflow.components.features.data_transform import DataTransform
 from fedflow.components.features.imputation import FeatureImputation
 from fedflow.components.features.one_hot import OneHotEncoder
 from fedflow.components.features.scale import FeatureScale
-from fedflow.components.psi.intersection import Intersection
+from fedflow.components.intersection.intersection import Intersection
 
 #: by method, the parameters that make it quick enough for a report
 INTERSECTIONS: dict[str, dict[str, Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedflow.base.errors import BadData
 from fedflow.client.connection import Connection
-from fedflow.client.made_jobs import make_job
+from fedflow.client.created_jobs import make_job
 from fedflow.client.multipart import MultipartFile, Progress
 from fedflow.client.results import Preview, Submitted, TableInfo, Upload, Uploaded
 from fedflow.client.tables import TableCalls

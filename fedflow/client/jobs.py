@@ -12,10 +12,10 @@ from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors import BadDocument, ServerNotReachable, StillRunning
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
+from fedflow.client.created_jobs import submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.events import JobEvent, events_between
 from fedflow.client.history import Explanation, HistoryEvent, HistoryPage
-from fedflow.client.made_jobs import submit_job
 from fedflow.client.queue import Queue
 from fedflow.client.results import (
     ChangedParameters,

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from fedflow.base.errors import BadDocument
 from fedflow.client.connection import Connection
+from fedflow.client.created_jobs import make_job, submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.downloads import keep, named_in
-from fedflow.client.made_jobs import make_job, submit_job
 from fedflow.client.model_results import (
     Archive,
     Checkpoint,

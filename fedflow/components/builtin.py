@@ -15,6 +15,7 @@ from fedflow.components.features.one_hot import OneHotEncoder
 from fedflow.components.features.sample_weight import SampleWeight
 from fedflow.components.features.scale import FeatureScale
 from fedflow.components.features.union import Union
+from fedflow.components.intersection.intersection import Intersection
 from fedflow.components.io.cache_loader import CacheLoader
 from fedflow.components.io.download import Download
 from fedflow.components.io.model_loader import ModelLoader
@@ -27,7 +28,6 @@ from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.linear.hetero_poisson import HeteroPoisson
 from fedflow.components.local.local_baseline import LocalBaseline
 from fedflow.components.pearson.hetero_pearson import HeteroPearson
-from fedflow.components.psi.intersection import Intersection
 from fedflow.components.retrieval.secure_information_retrieval import SecureInformationRetrieval
 from fedflow.components.sampling.data_split import HeteroDataSplit, HomoDataSplit
 from fedflow.components.sampling.federated_sample import FederatedSample
@@ -35,7 +35,7 @@ from fedflow.components.scoring.positive_unlabeled import PositiveUnlabeled
 from fedflow.components.scoring.scorecard import Scorecard
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection
 from fedflow.components.sshe.component import HeteroSSHELinR, HeteroSSHELR
-from fedflow.components.stability.psi import PSI
+from fedflow.components.stability.population import PSI
 from fedflow.components.statistics.data_statistics import DataStatistics
 from fedflow.components.toy.secure_add_example import SecureAddExample
 

@@ -24,9 +24,9 @@ from fedflow.base.errors import BadParameter, ProviderRefused
 from fedflow.base.reading import read_as
 from fedflow.domain.planned_run import PlannedRun
 from fedflow.domain.providers import Manifest
-from fedflow.executor.answers import raise_told
 from fedflow.executor.descendants import end_below
 from fedflow.executor.described import Answer, check_described
+from fedflow.executor.error_messages import raise_told
 from fedflow.executor.limits import child_environment
 
 TIMEOUT_S: Final = 60.0  #: for importing the components and answering, seconds

@@ -24,12 +24,12 @@ from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors import BadParameter, ExecutorNotStarted
 from fedflow.domain.planned_run import PlannedRun
 from fedflow.domain.records import Handle
-from fedflow.executor.answers import raise_told
-from fedflow.executor.ladder import StopLadder
+from fedflow.executor.error_messages import raise_told
 from fedflow.executor.limits import OUTPUT_FILE, PRELOAD, ExecutorLimits, child_environment
 from fedflow.executor.messages import Message, encode
 from fedflow.executor.processes import this_host
 from fedflow.executor.provider_process import provider_command, provider_environment
+from fedflow.executor.termination import StopLadder
 from fedflow.executor.watch import ProcessWatch
 from fedflow.executor.zygote_process import ZygoteLost, ZygoteProcess
 

@@ -17,10 +17,10 @@ from fedflow.base.settings import Settings
 from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.spark_options import SparkSite, property_text
 from fedflow.executor.plain import PlainExecutor, local_executor
-from fedflow.executor.spark_applications import ApplicationSettings, SparkApplications
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.credentials import Credentials, load_credentials
+from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.store.connect import open_mysql, open_sqlite
 from fedflow.web.settings import BoardSettings, ClientKeys, WebSettings
 

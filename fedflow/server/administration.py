@@ -31,9 +31,9 @@ from fedflow.base.values import dataclass
 from fedflow.domain.administration import RegisteredServer
 from fedflow.executor.provider_folder import ProviderFolders
 from fedflow.federation.settings import MIB
+from fedflow.rpc.client.http import HttpServers
+from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.server.adapters import own_parties, permission_rules
-from fedflow.transport.http import HttpServers
-from fedflow.transport.routes import RouteTable, make_routes
 from fedflow.web.passwords import ScryptPasswords
 
 

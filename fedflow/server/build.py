@@ -35,21 +35,27 @@ from fedflow.base.errors import NotLeading
 from fedflow.base.ids import new_salt
 from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings
+from fedflow.blobs.files import LocalBlobs
 from fedflow.executor.processes import this_host
 from fedflow.executor.provider_folder import ProviderFile
 from fedflow.executor.provider_process import ProviderProcesses
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import MIB
-from fedflow.models.blobs import LocalBlobs
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.commands import GrpcClient
+from fedflow.rpc.client.loopback import LoopbackClient
+from fedflow.rpc.client.router import Router
+from fedflow.rpc.client.routes import RouteTable, make_routes
+from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import certificate_party
-from fedflow.rpc.federation import DataPlaneService, GrpcOutgoing
+from fedflow.rpc.data_plane.relays import Relays
+from fedflow.rpc.data_plane.service import DataPlaneService, GrpcOutgoing
 from fedflow.rpc.packets import ProtobufPackets
-from fedflow.rpc.relays import Relays
-from fedflow.rpc.server import RpcServer, RpcSettings
-from fedflow.rpc.servers import ServersService
-from fedflow.rpc.signed import SignedDoor
+from fedflow.rpc.server.listener import RpcServer, RpcSettings
+from fedflow.rpc.server.servers import ServersService
+from fedflow.rpc.server.signed import SignedDoor
+from fedflow.rpc.server.unary import UnaryService, UnarySettings
 from fedflow.rpc.site_keys import RsaSiteKeys
-from fedflow.rpc.unary import UnaryService, UnarySettings
 from fedflow.server.adapters import (
     allowed_sources,
     applications_of,
@@ -78,15 +84,9 @@ from fedflow.server.servers import (
 from fedflow.server.sockets import socket_folder
 from fedflow.server.threads import DetectorThread, HeartThread, LeaderThreads, Wakeups
 from fedflow.tables.archives import LocalArchives
-from fedflow.tables.far_rows import FarRows
-from fedflow.transport.channels import Channels, ChannelSettings
-from fedflow.transport.grpc_client import GrpcClient
-from fedflow.transport.loopback import LoopbackClient
-from fedflow.transport.router import Router
-from fedflow.transport.routes import RouteTable, make_routes
-from fedflow.transport.servers import ServerLinks
+from fedflow.tables.remote_gc import FarRows
 from fedflow.web.app import create_app
-from fedflow.web.current import built_of
+from fedflow.web.context import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.relay import Relay
 from fedflow.wire.servers import Answer, Message, PartyCommand, Wake

@@ -30,9 +30,9 @@ from fedflow.domain.storages import Limits
 from fedflow.server.adapters import allowed_sources
 from fedflow.store.connector_key import KeyFile
 from fedflow.tables.binding import LocalFiles
+from fedflow.tables.row_ranges import LocalWindows
 from fedflow.tables.statistics_file import LocalColumnFacts
-from fedflow.tables.storage_look import StorageLooks
-from fedflow.tables.windows import LocalWindows
+from fedflow.tables.storage_probe import StorageLooks
 
 
 def build_data(

@@ -16,8 +16,8 @@ from fedflow.app.ports import ExternalModels, ModelBlobs, PartyClient, Store
 from fedflow.app.services import ModelServices
 from fedflow.base.clock import Clock
 from fedflow.base.settings import Settings
-from fedflow.models.archive import ZipArchives
-from fedflow.models.external import FolderModels, MySqlAddress, MySqlModels
+from fedflow.blobs.archive import ZipArchives
+from fedflow.blobs.external import FolderModels, MySqlAddress, MySqlModels
 
 
 def build_models(

@@ -27,8 +27,8 @@ from fedflow.base.ids import new_token
 from fedflow.base.settings import Settings
 from fedflow.domain.servers import Instance
 from fedflow.executor.processes import this_host
+from fedflow.rpc.client.servers import ServerLinks
 from fedflow.server.threads import Loop
-from fedflow.transport.servers import ServerLinks
 from fedflow.wire import envelope
 from fedflow.wire.servers import Answer, PartyCommand, Wake
 

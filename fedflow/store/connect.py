@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from fedflow.base.errors import StoreUnavailable
 from fedflow.store.mysql import MySqlServer
-from fedflow.store.sql import SqlStore
+from fedflow.store.sql.store import SqlStore
 from fedflow.store.sqlite import SqliteFile
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from fedflow.tables.arrow_look import look_apart
+from fedflow.tables.arrow_probe import look_apart
 from fedflow.tables.csv_header import (
     CsvOptions,
     FileKind,

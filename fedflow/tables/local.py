@@ -31,8 +31,8 @@ from fedflow.tables.catalog import STANDALONE, Catalog, Origin, TableEntry
 from fedflow.tables.csv_header import CsvOptions, FileKind, file_kind
 from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.export import write_csv
-from fedflow.tables.far_rows import remove_all
 from fedflow.tables.local_table import LocalTable
+from fedflow.tables.remote_gc import remove_all
 from fedflow.tables.row_source import RowSource
 from fedflow.tables.sources import open_source
 from fedflow.tables.statistics_file import FILE as FACTS_FILE

@@ -1,4 +1,4 @@
-"""Makes tables as folders of Parquet parts, from this process; `tables/spark` adds the cluster."""
+"""Makes tables as folders of Parquet parts, from this process; `spark/tables` adds the cluster."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from fedflow.tables.parts import (
 )
 from fedflow.tables.preview import Preview
 from fedflow.tables.row_checks import RowCheck
+from fedflow.tables.staging import UnfinishedTable
 from fedflow.tables.statistics_file import write_facts
 from fedflow.tables.stored_table import StoredTable
-from fedflow.tables.unfinished import UnfinishedTable
 from fedflow.tables.writer import BATCH_ROWS, Place, Written, on_disk
 
 PART_BYTES: Final = 128 << 20  #: of rows in memory: a larger part is followed by another

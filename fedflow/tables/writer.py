@@ -22,9 +22,9 @@ from fedflow.sdk.table import TableSchema
 from fedflow.tables.catalog import Origin
 from fedflow.tables.preview import Preview
 from fedflow.tables.row_checks import RowCheck, empty_types
+from fedflow.tables.staging import T, UnfinishedTable
 from fedflow.tables.statistics import Statistics
 from fedflow.tables.statistics_file import write_facts
-from fedflow.tables.unfinished import T, UnfinishedTable
 from fedflow.tables.unique import Rows
 
 BATCH_ROWS = 65_536

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors import PeerFailed
-from fedflow.compute.local import LocalWorkers
+from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.site import Site
 from fedflow.sdk.component import ComponentSpec, spec_of
 from fedflow.sdk.context import Checkpoints, Context, Inputs

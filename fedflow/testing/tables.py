@@ -13,12 +13,12 @@ from fedflow.base.errors import BadData, TableExists
 from fedflow.domain.storages import Connection, connection_without_secrets
 from fedflow.sdk.table import Table, TableSchema
 from fedflow.sdk.workers import Progress, no_progress
+from fedflow.spark.tables.jobs import Cluster
+from fedflow.spark.tables.store import SparkTableStore
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.local_table import LocalTable
 from fedflow.tables.parts_store import PartsTableStore
-from fedflow.tables.spark.jobs import Cluster
-from fedflow.tables.spark.store import SparkTableStore
 from fedflow.testing.pickling import pickled
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark import cloudpickle
 
-from fedflow.compute.blocks import check_filled, check_folded
+from fedflow.cores.blocks import check_filled, check_folded
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, no_progress
 
 MAX_WORK_BYTES: Final = 256 * 1024  #: what a work function may capture

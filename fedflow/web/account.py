@@ -8,10 +8,10 @@ from flask import Blueprint, Response
 
 from fedflow.app.administration.accounts import Accounts
 from fedflow.domain.accounts import Account, role_of
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, NoBody, Text
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, NoBody, Text
+from fedflow.web.responses import success
 from fedflow.web.routes import route
 
 account = Blueprint("account", __name__, url_prefix="/board/account")

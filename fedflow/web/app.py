@@ -13,9 +13,9 @@ from flask import Blueprint, Flask
 
 from fedflow.app.services import Services
 from fedflow.base.clock import Clock, SystemClock
-from fedflow.web import current, errors
+from fedflow.web import context, errors
 from fedflow.web.auth import ClientAuthentication
-from fedflow.web.current import Built
+from fedflow.web.context import Built
 from fedflow.web.health import health
 from fedflow.web.mounts import Mounts
 from fedflow.web.parties import parties
@@ -52,7 +52,7 @@ def _application(built: Built, *blueprints: Blueprint, below: str = PREFIX) -> F
     app.config["MAX_CONTENT_LENGTH"] = built.settings.body_bytes
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
-    current.put(app, built)
+    context.put(app, built)
     errors.register(app)
     for blueprint in blueprints:
         app.register_blueprint(blueprint, url_prefix=below + (blueprint.url_prefix or ""))
@@ -145,14 +145,14 @@ def _docs(built: Built) -> Flask:
 
 
 def _fate_board(built: Built) -> Flask:
-    from fedflow.web.fate_board import fateboard
+    from fedflow.board.fate_board import fateboard
 
     return _application(built, fateboard, below="")
 
 
 def _board(built: Built) -> Flask:
-    from fedflow.web.board.blueprints import BLUEPRINTS
-    from fedflow.web.board.page import not_found, prepare
+    from fedflow.board.blueprints import BLUEPRINTS
+    from fedflow.board.page import not_found, prepare
 
     app = _application(built, *BLUEPRINTS, below="")
     app.extensions[errors.UNKNOWN_PAGE] = not_found

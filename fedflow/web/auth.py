@@ -22,7 +22,7 @@ from flask import request
 from fedflow.base.clock import Clock
 from fedflow.base.errors import BadRequest, ForbiddenRoute, IncompatibleVersions, NotAuthenticated
 from fedflow.base.values import dataclass
-from fedflow.web.current import built
+from fedflow.web.context import built
 from fedflow.web.settings import ClientKeys
 from fedflow.wire import headers
 from fedflow.wire.paths import fits

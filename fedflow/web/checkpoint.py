@@ -12,11 +12,11 @@ from flask import Blueprint, Response
 
 from fedflow.base.errors import BadRequest
 from fedflow.domain.models import StepChoice
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Text, Whole
-from fedflow.web.current import services
-from fedflow.web.model_bodies import ShareBody
+from fedflow.web.context import services
+from fedflow.web.model_requests import ShareBody
+from fedflow.web.requests import Text, Whole
+from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
 from fedflow.wire.model_fields import checkpoint_content_row, checkpoint_row
 

@@ -13,11 +13,11 @@ from flask import Blueprint, Response, request
 
 from fedflow.app.scheduling.submissions import Submitted
 from fedflow.base.errors import BadRequest, MissingArgument
-from fedflow.web.answers import submitted, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, Text, Whole, read_body
-from fedflow.web.current import built, services
+from fedflow.web.context import built, services
 from fedflow.web.records import Submission
+from fedflow.web.requests import Body, Flag, Text, Whole, read_body
+from fedflow.web.responses import submitted, success
 from fedflow.web.routes import json_object, route
 from fedflow.web.spool import Spool
 from fedflow.wire import fields

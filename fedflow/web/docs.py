@@ -13,9 +13,9 @@ from flask import Blueprint, Response, current_app, request
 
 from fedflow import __version__
 from fedflow.base.errors import RouteNotFound
-from fedflow.web.bodies import NoBody
-from fedflow.web.current import built
+from fedflow.web.context import built
 from fedflow.web.openapi import document
+from fedflow.web.requests import NoBody
 from fedflow.web.routes import Access, Style, route
 from fedflow.wire import envelope
 

@@ -10,7 +10,7 @@ from typing import IO
 from flask import Response
 
 from fedflow.base.errors import BadRequest
-from fedflow.web.answers import download
+from fedflow.web.responses import download
 
 
 def made(write: Callable[[IO[bytes]], object], name: str) -> Response:

@@ -14,9 +14,9 @@ from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from fedflow.base.errors import FedflowError, NotAuthenticated, NotSupportedYet, RouteNotFound
-from fedflow.web.answers import answer, status_error, status_refusal
-from fedflow.web.later import is_later
+from fedflow.web.responses import answer, status_error, status_refusal
 from fedflow.web.routes import Style, declaration
+from fedflow.web.unsupported import is_later
 from fedflow.wire import envelope, fate_board
 
 logger = logging.getLogger(__name__)

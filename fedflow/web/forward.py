@@ -12,8 +12,8 @@ from flask import Blueprint, Response, request
 
 from fedflow.base.errors import BadRequest
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import OpenBody
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import OpenBody
 from fedflow.web.routes import route
 
 forward = Blueprint("forward", __name__, url_prefix="/forward")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from fedflow.web.answers import answer
-from fedflow.web.bodies import NoBody
-from fedflow.web.current import services
+from fedflow.web.context import services
 from fedflow.web.records import Health, Readiness
+from fedflow.web.requests import NoBody
+from fedflow.web.responses import answer
 from fedflow.web.routes import Access, Style, route
 
 health = Blueprint("health", __name__)

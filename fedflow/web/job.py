@@ -18,12 +18,12 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 from fedflow.domain.submits import key_in_header
 from fedflow.web import queries
-from fedflow.web.answers import answer, refusal, submitted, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, NoBody, Text, site_of
-from fedflow.web.current import services
+from fedflow.web.context import services
 from fedflow.web.records import JobConfig, OutputRow, Submission
 from fedflow.web.records import JobStatus as JobStatusView
+from fedflow.web.requests import Body, NoBody, Text, site_of
+from fedflow.web.responses import answer, refusal, submitted, success
 from fedflow.web.routes import route
 from fedflow.wire import envelope, fields
 

@@ -15,10 +15,10 @@ from fedflow.base.errors import BadRequest, JobNotFound
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Role
-from fedflow.web.answers import answer, board_url, refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, NoBody, Text, Whole, Words, site_of
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Flag, NoBody, Text, Whole, Words, site_of
+from fedflow.web.responses import answer, board_url, refusal, success
 from fedflow.web.routes import route
 from fedflow.wire import envelope
 

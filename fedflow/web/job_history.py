@@ -6,10 +6,10 @@ from typing import TypedDict
 
 from flask import Blueprint, Response, request
 
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, NoBody, Text, Whole, read_body
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, NoBody, Text, Whole, read_body
+from fedflow.web.responses import success
 from fedflow.web.routes import route
 
 job_history = Blueprint("job_history", __name__, url_prefix="/job")

@@ -12,11 +12,11 @@ import msgspec
 from flask import Blueprint, Response
 
 from fedflow.web import queries
-from fedflow.web.answers import refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, OpenBody, Text, Whole, Words
-from fedflow.web.current import services
+from fedflow.web.context import services
 from fedflow.web.records import JobPage, JobRow, TaskPage, TaskRow
+from fedflow.web.requests import Body, OpenBody, Text, Whole, Words
+from fedflow.web.responses import refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
 

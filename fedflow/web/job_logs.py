@@ -10,11 +10,11 @@ from flask import Blueprint, Response
 
 from fedflow.base.errors import JobNotFound, NoData
 from fedflow.web import downloads
-from fedflow.web.answers import status_refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.current import services
+from fedflow.web.context import services
 from fedflow.web.job import JobBody
 from fedflow.web.records import LogsDirectory
+from fedflow.web.responses import status_refusal, success
 from fedflow.web.routes import Style, route
 
 job_logs = Blueprint("job_logs", __name__, url_prefix="/job")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Text
+from fedflow.web.responses import success
 from fedflow.web.routes import route
 
 key = Blueprint("key", __name__, url_prefix="/key")

@@ -7,10 +7,10 @@ from typing import TypedDict
 from flask import Blueprint, Response
 
 from fedflow.app.jobs.log_files import LogLine, LogName
-from fedflow.web.answers import status_refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text, Whole
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Text, Whole
+from fedflow.web.responses import status_refusal, success
 from fedflow.web.routes import route
 
 log = Blueprint("log", __name__, url_prefix="/log")

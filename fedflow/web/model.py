@@ -14,11 +14,11 @@ from fedflow.base.errors import BadRequest, MissingArgument, ModelNotFound, NotS
 from fedflow.domain.models import ModelFilter, ModelKey
 from fedflow.domain.site import Role
 from fedflow.web import queries
-from fedflow.web.answers import answer, submitted, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, OpenBody, Text, read_body
-from fedflow.web.current import built, services
-from fedflow.web.model_bodies import PartyModelBody, ShareBody, named_share
+from fedflow.web.context import built, services
+from fedflow.web.model_requests import PartyModelBody, ShareBody, named_share
+from fedflow.web.requests import Body, Flag, OpenBody, Text, read_body
+from fedflow.web.responses import answer, submitted, success
 from fedflow.web.routes import Style, route
 from fedflow.web.spool import Spool
 from fedflow.wire import envelope

@@ -24,10 +24,10 @@ from fedflow.base.errors import (
 from fedflow.domain.document import JsonObject
 from fedflow.domain.models import ModelFilter, ModelKey, ModelVersion
 from fedflow.domain.predict_conf import predict_conf_template
-from fedflow.web.answers import answer, document, refusal, status_error, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text, Words, site_of
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Text, Words, site_of
+from fedflow.web.responses import answer, document, refusal, status_error, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope
 from fedflow.wire.json_text import decode_json

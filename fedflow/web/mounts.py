@@ -13,7 +13,7 @@ from flask import Flask
 from werkzeug.routing import Rule
 
 from fedflow.base.lazy import Lazy
-from fedflow.web.current import built_of
+from fedflow.web.context import built_of
 from fedflow.web.routes import look_paths
 from fedflow.wire.paths import PREFIX
 

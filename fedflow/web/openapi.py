@@ -18,8 +18,8 @@ from werkzeug.routing import IntegerConverter, Rule
 
 from fedflow.base.errors import FedflowError, all_errors
 from fedflow.base.values import dataclass
-from fedflow.web.bodies import Body, NoBody, schema_of_member
 from fedflow.web.mounts import served
+from fedflow.web.requests import Body, NoBody, schema_of_member
 from fedflow.web.routes import Access, Route, Style, declaration
 from fedflow.web.tags import TAGS
 from fedflow.wire import headers

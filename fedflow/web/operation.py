@@ -9,11 +9,11 @@ from typing import Any, TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text
-from fedflow.web.current import services
+from fedflow.web.context import services
 from fedflow.web.job import ShareBody
+from fedflow.web.requests import Body, Text
+from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
 from fedflow.wire.fields import job_row
 

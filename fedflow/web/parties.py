@@ -7,10 +7,10 @@ from typing import TypedDict
 from flask import Blueprint, Response
 
 from fedflow.app.administration.neighbours import Neighbour, Neighbours
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Text
+from fedflow.web.responses import success
 from fedflow.web.routes import route
 
 parties = Blueprint("parties", __name__, url_prefix="/party")

@@ -13,10 +13,10 @@ from flask import Blueprint, Response, request
 from fedflow.app.commands import Incoming
 from fedflow.base.errors import BadRequest, ForbiddenRoute, StoreUnavailable
 from fedflow.domain.states import JobStatus, TaskStatus
-from fedflow.web.answers import answer
 from fedflow.web.auth import request_id, source_party
-from fedflow.web.bodies import OpenBody
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import OpenBody
+from fedflow.web.responses import answer
 from fedflow.web.routes import Access, route
 from fedflow.wire import envelope
 from fedflow.wire.paths import PARTY_COMMANDS, Match, parse_party_path, site_of, task_of

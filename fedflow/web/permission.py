@@ -11,10 +11,10 @@ from flask import Blueprint, Response
 from fedflow.app.administration.permissions import Permissions
 from fedflow.base.errors import BadRequest
 from fedflow.domain.administration import ANY, GrantKind
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text, Words
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Text, Words
+from fedflow.web.responses import success
 from fedflow.web.routes import route
 
 permission = Blueprint("permission", __name__, url_prefix="/permission")

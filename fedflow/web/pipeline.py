@@ -19,10 +19,10 @@ from fedflow.base.errors import (
 )
 from fedflow.domain.dependencies import DependencyInfo
 from fedflow.domain.document import shown
-from fedflow.web.answers import document, refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Text, Words, site_of
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Text, Words, site_of
+from fedflow.web.responses import document, refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope
 from fedflow.wire.json_text import decode_json

@@ -8,11 +8,11 @@ from flask import Blueprint, Response
 
 from fedflow.app.administration.providers import Providers
 from fedflow.base.errors import NotSupportedYet
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, NoBody, Text
-from fedflow.web.current import services
+from fedflow.web.context import services
 from fedflow.web.records import ModuleRow
+from fedflow.web.requests import Body, NoBody, Text
+from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
 
 provider = Blueprint("provider", __name__)

@@ -8,10 +8,10 @@ from flask import Blueprint, Response
 
 from fedflow.app.scheduling.queue import Place
 from fedflow.base.errors import BadRequest
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Whole
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Whole
+from fedflow.web.responses import success
 from fedflow.web.routes import route
 
 queue = Blueprint("queue", __name__, url_prefix="/job")

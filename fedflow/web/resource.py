@@ -9,10 +9,10 @@ from typing import Any, TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, Text
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Flag, Text
+from fedflow.web.responses import success
 from fedflow.web.routes import route
 from fedflow.wire import fields
 

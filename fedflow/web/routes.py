@@ -21,7 +21,7 @@ from flask import Blueprint, Flask, Response, request
 
 from fedflow.base.errors import BadRequest, FedflowError
 from fedflow.base.values import dataclass
-from fedflow.web.bodies import Body, NoBody, read_body
+from fedflow.web.requests import Body, NoBody, read_body
 from fedflow.wire.json_text import decode_json
 
 View = Callable[..., Response]

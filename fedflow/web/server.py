@@ -17,10 +17,10 @@ from fedflow.app.administration.servers import ListedServer
 from fedflow.base.errors import BadRequest
 from fedflow.base.reading import read_as
 from fedflow.domain.administration import RegisteredServer, RegisteredService
-from fedflow.web.answers import success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, NoBody, OpenBody, Text, Whole
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, NoBody, OpenBody, Text, Whole
+from fedflow.web.responses import success
 from fedflow.web.routes import route
 
 server = Blueprint("server", __name__)

@@ -20,11 +20,11 @@ from fedflow.base.errors import (
 from fedflow.domain.records import TableRecord
 from fedflow.domain.table_lists import TableFilter, TableOrder
 from fedflow.web import downloads
-from fedflow.web.answers import refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, NoBody, Text, Whole, Words, site_of
-from fedflow.web.current import services
+from fedflow.web.context import services
 from fedflow.web.job import ShareBody
+from fedflow.web.requests import Body, Flag, NoBody, Text, Whole, Words, site_of
+from fedflow.web.responses import refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
 

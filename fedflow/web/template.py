@@ -6,8 +6,8 @@ from flask import Blueprint, Response
 
 from fedflow.web import downloads
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Flag
 from fedflow.web.routes import Style, route
 
 template = Blueprint("template", __name__, url_prefix="/template")

@@ -9,10 +9,10 @@ from flask import Blueprint, Response, request
 from fedflow.base.errors import BadRequest, ForbiddenRoute, MissingArgument
 from fedflow.domain.records import TaskKey
 from fedflow.domain.storages import connection_to_json
-from fedflow.web.answers import success
 from fedflow.web.auth import PARTY_FLAG, task_token
-from fedflow.web.bodies import Body, Flag, OpenBody, Text
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Flag, OpenBody, Text
+from fedflow.web.responses import success
 from fedflow.web.routes import Access, route
 from fedflow.wire.fields import table_to_wire
 from fedflow.wire.paths import WORKER_COMMANDS, parse_worker_path, task_of

@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from fedflow.web.answers import success
 from fedflow.web.auth import task_token
-from fedflow.web.bodies import Body, Text, Whole
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, Text, Whole
+from fedflow.web.responses import success
 from fedflow.web.routes import Access, route
 from fedflow.web.tracker import own_task, require_task
 from fedflow.wire.paths import WORKER_COMMANDS

@@ -15,10 +15,8 @@ from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter, JobRecord, Metric
 from fedflow.domain.site import Site
 from fedflow.web import downloads
-from fedflow.web.answers import download, refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, Flag, Text, Whole, site_of
-from fedflow.web.current import services
+from fedflow.web.context import services
 from fedflow.web.job import JobBody
 from fedflow.web.records import (
     Components,
@@ -28,6 +26,8 @@ from fedflow.web.records import (
     OutputDataMeta,
     OutputTableRow,
 )
+from fedflow.web.requests import Body, Flag, Text, Whole, site_of
+from fedflow.web.responses import download, refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields, model_json
 

@@ -8,10 +8,10 @@ import msgspec
 from flask import Blueprint, Response
 
 from fedflow.base.errors import NotSupportedYet
-from fedflow.web.answers import status_refusal, success
 from fedflow.web.auth import require_client
-from fedflow.web.bodies import Body, NoBody, Text
-from fedflow.web.current import services
+from fedflow.web.context import services
+from fedflow.web.requests import Body, NoBody, Text
+from fedflow.web.responses import status_refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire.headers import API_VERSION
 

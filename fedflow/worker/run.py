@@ -21,7 +21,7 @@ from fedflow.base.errors import (
     ServerRefused,
 )
 from fedflow.components.registry import Registry, load_provider, load_registry
-from fedflow.compute.local import LocalWorkers
+from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.site import Site
 from fedflow.executor.processes import start_time_of
 from fedflow.federation.handle import FederationHandle
@@ -32,7 +32,7 @@ from fedflow.sdk.table import Table
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
-from fedflow.wire.left_reports import leave_report
+from fedflow.wire.undelivered_reports import leave_report
 from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
 from fedflow.worker.catalog import WorkerCatalog, table_of
 from fedflow.worker.checkpoints import ServerCheckpoints, model_to_wire
@@ -47,8 +47,8 @@ from fedflow.worker.threads import limit_threads, start_arrow_threads
 from fedflow.worker.tracker import ServerTracker
 
 if TYPE_CHECKING:
-    from fedflow.compute.session import Session
-    from fedflow.compute.spark import SparkWorkers
+    from fedflow.spark.session import Session
+    from fedflow.spark.workers import SparkWorkers
 
 logger = logging.getLogger(__name__)
 

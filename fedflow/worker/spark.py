@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from fedflow.base.reading import decode_as
-from fedflow.compute.scratch import Scratch
-from fedflow.compute.session import Session, TaskName, open_session
-from fedflow.compute.spark import SparkWorkers
 from fedflow.domain.records import Handle
 from fedflow.executor.processes import is_running
+from fedflow.spark.scratch import Scratch
+from fedflow.spark.session import Session, TaskName, open_session
+from fedflow.spark.tables.jobs import Cluster
+from fedflow.spark.tables.store import SparkTableStore
+from fedflow.spark.workers import SparkWorkers
 from fedflow.tables.catalog import Catalog
 from fedflow.tables.parts import folder_at
 from fedflow.tables.parts_store import NewFolder
-from fedflow.tables.spark.jobs import Cluster
-from fedflow.tables.spark.store import SparkTableStore
 from fedflow.wire.spark_application import PROCESS, ProcessFile, read_private
 from fedflow.worker.spec import TaskSpec
 from fedflow.worker.tracker import ServerTracker
@@ -26,7 +26,7 @@ from fedflow.worker.tracker import ServerTracker
 def open_spark(spec: TaskSpec, tracker: ServerTracker) -> Session:
     """Return the Spark session of a task that computes there, once there are executors.
 
-    Raises: as `compute.session.open_session`.
+    Raises: as `spark.session.open_session`.
     """
     assert spec.spark is not None  # noqa: S101  the task computes on Spark
     folder = Path(spec.spark.application)

@@ -54,7 +54,7 @@ class ProviderSpec(msgspec.Struct, frozen=True, kw_only=True):
 class SparkSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The Spark application of the job at this site, which runs the task's heavy work."""
 
-    application: _Absolute  #: its folder, see `compute/application.py`
+    application: _Absolute  #: its folder, see `spark/application.py`
     tables_uri: str  #: folder that driver and Spark's workers both reach, for tables
     cores: Annotated[int, msgspec.Meta(ge=1)]  #: of all its executors
     partitions: Annotated[int, msgspec.Meta(ge=1)]  #: into which new tables are cut

@@ -15,10 +15,10 @@ from fedflow.domain.records import (
 from fedflow.domain.schedule import Reason, SitePhase
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus
-from fedflow.testing.executors import wait_until
 from tests.board import seeds
 from tests.board.places import Place
 from tests.board.seeds import GUEST, HOST
+from tests.support.executors import wait_until
 
 END_S = 120.0
 ROLES = {"guest": ["9999"], "host": ["10000"]}

@@ -20,8 +20,8 @@ from fedflow.app.ports import Store
 from fedflow.app.services import Services
 from fedflow.server.build import FedflowServer
 from fedflow.server.configuration import parse_settings
-from fedflow.testing.executors import wait_until
-from fedflow.web.current import built_of
+from fedflow.web.context import built_of
+from tests.support.executors import wait_until
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 """The first is Debian's Chromium without its windows' own pages: half the work."""

@@ -30,7 +30,7 @@ from fedflow.components.local.local_baseline import LocalBaseline
 from fedflow.components.pearson.hetero_pearson import HeteroPearson
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection
 from fedflow.components.sshe.component import HeteroSSHELR
-from fedflow.components.stability.psi import PSI
+from fedflow.components.stability.population import PSI
 from fedflow.components.statistics.data_statistics import DataStatistics
 from fedflow.domain.records import Metric
 from fedflow.domain.site import Role, Site

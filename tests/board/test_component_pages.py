@@ -12,16 +12,16 @@ import pytest
 import requests
 
 from fedflow.base.ids import PartyId
+from fedflow.board import metric_pace
 from fedflow.domain.records import JobKey, Metric, TaskRecord
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
-from fedflow.testing.executors import wait_until
-from fedflow.web.board import metric_pace
 from tests.board import seeds
 from tests.board.component_seeds import address, losses, metric, put_trained
 from tests.board.job_seeds import submit
 from tests.board.places import Place
+from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 CALL_S = 20.0

@@ -13,10 +13,10 @@ import requests
 from fedflow.domain.accounts import AccountRole
 from fedflow.domain.records import JobFilter, TaskFilter
 from fedflow.domain.states import JobStatus
-from fedflow.testing.executors import wait_until
 from tests.board import seeds
 from tests.board.jobs_to_submit import empty_conf, empty_dsl
 from tests.board.places import Place, serving
+from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(240)
 CALL_S = 60.0

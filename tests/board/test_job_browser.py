@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from fedflow.base.ids import PartyId
+from fedflow.board.page import STOP_POLLING
 from fedflow.domain.records import JobKey
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
-from fedflow.web.board.page import STOP_POLLING
 from tests.board import seeds
 from tests.board.job_seeds import CONF, large, put_job, submit, wait_for_end, wait_for_rest
 from tests.board.places import NARROW, Place, Visitor, check_fits

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import requests
 
+from fedflow.board.page import STOP_POLLING
 from fedflow.domain.records import JobKey
 from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
-from fedflow.testing.executors import wait_until
-from fedflow.web.board.page import STOP_POLLING
 from tests.board import seeds
 from tests.board.job_seeds import CONF, large, put_job, submit, wait_for_end, wait_for_rest
 from tests.board.places import Place
 from tests.board.seeds import CHAIN, GUEST, HOST, HOSTILE
+from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 CALL_S = 60.0

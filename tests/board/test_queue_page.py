@@ -13,10 +13,10 @@ from fedflow.domain.records import JobFilter, ScheduledJob, ScheduledSite
 from fedflow.domain.resources import Amount
 from fedflow.domain.schedule import Reason, SitePhase
 from fedflow.domain.states import JOB_FINAL, JobStatus
-from fedflow.testing.executors import wait_until
 from tests.board import seeds
 from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl
 from tests.board.places import NARROW, Place, Visitor, check_fits, serving
+from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(240)
 expect.set_options(timeout=20_000)

@@ -15,10 +15,10 @@ import requests
 from fedflow.domain.records import JobFilter, TableRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
-from fedflow.testing.executors import wait_until
 from tests.board.model_seeds import model_path, put_output, stored_table, table_root
 from tests.board.places import Place
 from tests.board.seeds import GUEST, HOST, HOSTILE, job, put, task
+from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 CALL_S = 30.0

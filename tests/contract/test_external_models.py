@@ -15,7 +15,7 @@ import pymysql
 import pytest
 
 from fedflow.base.errors import ModelStoreUnavailable
-from fedflow.models.external import SLICE_BYTES, FolderModels, MySqlAddress, MySqlModels
+from fedflow.blobs.external import SLICE_BYTES, FolderModels, MySqlAddress, MySqlModels
 
 MODEL = "guest#9999#guest-9999#host-10000#model"
 

@@ -15,8 +15,8 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.settings import FederationSettings
 from fedflow.sdk.context import Federation
-from fedflow.testing.data_plane import DataPlaneServer, Party
 from fedflow.testing.federation import LocalFederation
+from tests.support.data_plane import DataPlaneServer, Party
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fedflow.base.errors import BlobDamaged
-from fedflow.models.blobs import LocalBlobs
-from fedflow.testing.blobs import MemoryBlobs
+from fedflow.blobs.files import LocalBlobs
+from tests.support.blobs import MemoryBlobs
 
 FUTURE_MS = 2**52
 

@@ -14,13 +14,13 @@ from fedflow.base.errors import BadData, NotSupportedYet, StorageMissing, TableE
 from fedflow.domain.storages import Connection, LocalFiles, MysqlRows, S3Files, Secrets
 from fedflow.sdk.table import Table, TableKind, TableSchema
 from fedflow.tables.csv_header import CsvOptions
-from fedflow.tables.storages.leftovers import (
+from fedflow.tables.storages.opening import open_rows
+from fedflow.tables.storages.orphans import (
     held_folder,
     hold_table,
     sweep_folders,
     sweep_tables,
 )
-from fedflow.tables.storages.opening import open_rows
 from fedflow.tables.storages.writing import write_rows
 from fedflow.testing.tables import local_store
 from tests.storage_servers import MysqlDatabase, S3Server, mysql_database, s3_server

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 from fedflow.base.errors import BadData, FedflowError, SparkLost, TableNotFound
-from fedflow.compute.spark_errors import spark_errors
 from fedflow.sdk import Table, TableKind, TableSchema, TableStore
-from fedflow.tables.spark.jobs import Cluster
+from fedflow.spark.errors import spark_errors
+from fedflow.spark.tables.jobs import Cluster
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.tables import local_store, parts_store, spark_store
 

@@ -16,12 +16,13 @@ import pytest
 from pyarrow import fs
 
 from fedflow.base.errors import BadData, CodecError, ComponentFailed, DiskFull, FedflowError
-from fedflow.compute import forked, spark
-from fedflow.compute import scratch as scratch_module
-from fedflow.compute.local import LocalWorkers
-from fedflow.compute.scratch import RowCache, Scratch, sent
-from fedflow.compute.spark import SparkWorkers
+from fedflow.cores import forked
+from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Workers
+from fedflow.spark import scratch as scratch_module
+from fedflow.spark import workers as spark
+from fedflow.spark.scratch import RowCache, Scratch, sent
+from fedflow.spark.workers import SparkWorkers
 from fedflow.testing.workers import PicklingWorkers
 
 pytestmark = pytest.mark.timeout(300)  # the first work of a Spark, on a busy machine

@@ -32,7 +32,7 @@ from fedflow.base.ids import PartyId
 from fedflow.client.client import Client
 from fedflow.client.results import JobStatusView
 from fedflow.domain.site import Role, Site
-from fedflow.testing.certificates import make_ca, make_certificate
+from tests.support.certificates import make_ca, make_certificate
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "examples" / "data"

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from fedflow.cli.main import cli as fedflow
-from fedflow.testing.spark_cluster import SparkCluster
 from tests.e2e.jobs import Json, empty_job
 from tests.e2e.servers import (
     GUEST_ID,
@@ -25,6 +24,7 @@ from tests.e2e.servers import (
     running,
     wait_for,
 )
+from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(180)]
 

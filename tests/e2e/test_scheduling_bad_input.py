@@ -15,11 +15,11 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.ids import PartyId, new_request_id
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Role, Site
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.commands import GrpcClient
+from fedflow.rpc.client.routes import Route, Routes, RouteTable
 from fedflow.rpc.credentials import load_credentials
 from fedflow.rpc.packets import ProtobufPackets
-from fedflow.transport.channels import Channels, ChannelSettings
-from fedflow.transport.grpc_client import GrpcClient
-from fedflow.transport.routes import Route, Routes, RouteTable
 from fedflow.wire import paths
 from tests.e2e.jobs import Json, empty_job
 from tests.e2e.servers import (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fedflow.domain.site import Site
-from fedflow.testing.spark_cluster import SparkCluster
 from tests.e2e.jobs import Json, upload_data
 from tests.e2e.pipelines import Step, pipeline, reader, transform
 from tests.e2e.servers import GUEST, HOST, Pair, two_parties, wait_for
+from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(420)]
 

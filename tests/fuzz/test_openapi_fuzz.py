@@ -32,10 +32,10 @@ from schemathesis.specs.openapi.checks import (
 from fedflow.app.folders import Folders
 from fedflow.base.settings import parse_settings
 from fedflow.server.build import FedflowServer
-from fedflow.testing.executors import wait_until
 from fedflow.web.app import create_app
 from fedflow.web.openapi import Operation, operations
 from fedflow.web.settings import WebSettings
+from tests.support.executors import wait_until
 
 CASES = int(os.environ.get("FEDFLOW_FUZZ_CASES", "6"))
 CALL_S = 30.0  #: an answer that takes longer is a hang

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from fedflow.base.clock import pause
 from fedflow.sdk import Table, TableKind, TableSchema, TableStore
-from fedflow.tables.spark.jobs import Cluster
+from fedflow.spark.tables.jobs import Cluster
 from fedflow.testing.tables import local_store, spark_store
 
 SCHEMA = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("a",))

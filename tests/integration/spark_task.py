@@ -16,7 +16,7 @@ from typing import Any
 
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors import CodecError, FedflowError
-from fedflow.compute.session import Session, TaskName, open_session
+from fedflow.spark.session import Session, TaskName, open_session
 from fedflow.wire.spark_application import PROCESS
 
 LONG_S = 300.0

@@ -17,9 +17,9 @@ import psutil
 from pyarrow import fs
 from pyspark import SparkConf, SparkContext, TaskContext
 
-from fedflow.compute import spark
-from fedflow.compute.scratch import Scratch
-from fedflow.compute.spark import SparkWorkers
+from fedflow.spark import workers as spark
+from fedflow.spark.scratch import Scratch
+from fedflow.spark.workers import SparkWorkers
 
 ROWS = 100_000
 

@@ -22,12 +22,12 @@ from fedflow.components.features.sample_weight import SampleWeight
 from fedflow.components.features.scale import FeatureScale
 from fedflow.components.sampling.data_split import HomoDataSplit
 from fedflow.components.sampling.federated_sample import FederatedSample
-from fedflow.components.stability.psi import PSI
+from fedflow.components.stability.population import PSI
 from fedflow.components.statistics.data_statistics import DataStatistics
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import BadData, Inputs, Table, TableKind, TableSchema, TableStore
-from fedflow.tables.spark.jobs import Cluster
-from fedflow.tables.spark.table import SparkTable
+from fedflow.spark.tables.jobs import Cluster
+from fedflow.spark.tables.table import SparkTable
 from fedflow.testing.run import RunResult, run_component
 from fedflow.testing.tables import local_store, spark_store
 

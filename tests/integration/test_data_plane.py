@@ -26,8 +26,8 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.handle import FederationHandle
 from fedflow.federation.settings import FederationSettings
-from fedflow.testing.certificates import Authority, make_ca
-from fedflow.testing.data_plane import DataPlaneServer, Party, credentials_of
+from tests.support.certificates import Authority, make_ca
+from tests.support.data_plane import DataPlaneServer, Party, credentials_of
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 ARBITER = Site(Role.ARBITER, PartyId("9999"))

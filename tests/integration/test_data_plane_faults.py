@@ -32,11 +32,11 @@ from fedflow.federation.messages import (
     split_frames,
 )
 from fedflow.federation.settings import MIB, FederationSettings
-from fedflow.rpc.bulk import BULK
-from fedflow.rpc.links import MESSAGES
-from fedflow.testing.certificates import Authority, make_ca, make_certificate
-from fedflow.testing.data_plane import DataPlaneServer, Party, credentials_of
-from fedflow.testing.proxy import FaultyProxy
+from fedflow.rpc.data_plane.bulk import BULK
+from fedflow.rpc.data_plane.links import MESSAGES
+from tests.support.certificates import Authority, make_ca, make_certificate
+from tests.support.data_plane import DataPlaneServer, Party, credentials_of
+from tests.support.proxy import FaultyProxy
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))

@@ -23,18 +23,18 @@ from fedflow.app.data.row_folders import GONE, NEW, remove_rows
 from fedflow.base.errors import BadData, DiskFull, FedflowError, StorageMissing, TablesNotShared
 from fedflow.domain.records import TableRecord
 from fedflow.sdk import TableKind, TableSchema
+from fedflow.spark.tables.blocks import Source, cut
+from fedflow.spark.tables.table import _mapping as mapping
+from fedflow.spark.tables.table import seen
 from fedflow.tables import parts as parts_module
 from fedflow.tables import parts_store as parts_store_module
 from fedflow.tables import spool
 from fedflow.tables.archives import LocalArchives
 from fedflow.tables.catalog import entry_from_json
 from fedflow.tables.datasets import DatasetTable
-from fedflow.tables.far_rows import FarRows, main
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts_store import PartsTableStore
-from fedflow.tables.spark.blocks import Source, cut
-from fedflow.tables.spark.table import _mapping as mapping
-from fedflow.tables.spark.table import seen
+from fedflow.tables.remote_gc import FarRows, main
 from fedflow.testing.tables import MemoryCatalog, local_store, parts_store
 from tests.storage_servers import S3Server, s3_server
 

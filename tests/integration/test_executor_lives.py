@@ -16,7 +16,6 @@ import pytest
 
 from fedflow.base.clock import SystemClock
 from fedflow.domain.records import Handle
-from fedflow.executor.ladder import StopLadder
 from fedflow.executor.limits import ExecutorLimits, child_environment
 from fedflow.executor.processes import (
     group_is_alive,
@@ -25,17 +24,18 @@ from fedflow.executor.processes import (
     signal_group,
     start_time_of,
 )
+from fedflow.executor.termination import StopLadder
 from fedflow.executor.watch import ProcessWatch
 from fedflow.executor.zygote import ZygoteExecutor
-from fedflow.testing.executors import (
+from fedflow.testing.faults import offer_faults
+from fedflow.worker.exit_codes import ExitCode
+from tests.support.executors import (
     RecordingEvents,
     TestLaunch,
     WorkerServer,
     wait_until,
     write_launch,
 )
-from fedflow.testing.faults import offer_faults
-from fedflow.worker.exit_codes import ExitCode
 
 CLOCK = SystemClock()
 

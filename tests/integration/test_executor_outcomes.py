@@ -18,15 +18,15 @@ from fedflow.base.errors import BadParameter, UnknownComponent
 from fedflow.executor.plain import PlainExecutor
 from fedflow.executor.processes import is_running
 from fedflow.executor.zygote import ZygoteExecutor
-from fedflow.testing.executors import (
+from fedflow.testing.faults import offer_faults
+from fedflow.worker.exit_codes import ExitCode
+from tests.support.executors import (
     RecordingEvents,
     TestLaunch,
     WorkerServer,
     wait_until,
     write_launch,
 )
-from fedflow.testing.faults import offer_faults
-from fedflow.worker.exit_codes import ExitCode
 
 TABLE = {
     "namespace": "experiment",

@@ -16,8 +16,8 @@ from fedflow.domain.records import JobKey, JobRecord, TaskFilter, TaskRecord
 from fedflow.domain.states import JobStatus
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.packets import ProtobufPackets
-from fedflow.rpc.server import RpcServer, RpcSettings
-from fedflow.rpc.unary import UnaryService, UnarySettings
+from fedflow.rpc.server.listener import RpcServer, RpcSettings
+from fedflow.rpc.server.unary import UnaryService, UnarySettings
 from fedflow.wire import envelope
 from fedflow.wire.packet import METHOD, request_packet
 from fedflow.wire.paths import parse_party_path, site_of

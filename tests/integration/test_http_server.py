@@ -19,7 +19,7 @@ from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors import PortInUse
 from fedflow.web.app import create_app
 from fedflow.web.auth import SignedRequest, signature, signed_request
-from fedflow.web.current import built_of
+from fedflow.web.context import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.settings import ClientKeys, WebSettings
 

@@ -11,8 +11,8 @@ import pytest
 
 from fedflow.base.errors import ServerCallFailed
 from fedflow.domain.administration import RegisteredServer
-from fedflow.transport import http
-from fedflow.transport.http import HttpServers
+from fedflow.rpc.client import http
+from fedflow.rpc.client.http import HttpServers
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -18,16 +18,16 @@ from fedflow.base.errors import IncompatibleVersions
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import Reply
 from fedflow.domain.schedule import SitePhase
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.commands import GrpcClient
+from fedflow.rpc.client.loopback import LoopbackClient
+from fedflow.rpc.client.router import Router
+from fedflow.rpc.client.routes import Route, Routes, RouteTable
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.packets import ProtobufPackets
-from fedflow.rpc.server import RpcServer, RpcSettings
-from fedflow.rpc.unary import UnaryService, UnarySettings
+from fedflow.rpc.server.listener import RpcServer, RpcSettings
+from fedflow.rpc.server.unary import UnaryService, UnarySettings
 from fedflow.server.threads import Couriers
-from fedflow.transport.channels import Channels, ChannelSettings
-from fedflow.transport.grpc_client import GrpcClient
-from fedflow.transport.loopback import LoopbackClient
-from fedflow.transport.router import Router
-from fedflow.transport.routes import Route, Routes, RouteTable
 from fedflow.wire import envelope
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import GUEST, FakeClock, FakeParties, OneServer, conf, dsl

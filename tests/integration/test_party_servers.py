@@ -12,15 +12,15 @@ import pytest
 
 from fedflow.base.errors import NotLeading, PartyUnreachable
 from fedflow.domain.servers import Instance
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.commands import GrpcClient
+from fedflow.rpc.client.routes import RouteTable, make_routes
+from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.packets import ProtobufPackets
-from fedflow.rpc.server import RpcServer, RpcSettings
-from fedflow.rpc.servers import ServersService
-from fedflow.rpc.unary import UnaryService, UnarySettings
+from fedflow.rpc.server.listener import RpcServer, RpcSettings
+from fedflow.rpc.server.servers import ServersService
+from fedflow.rpc.server.unary import UnaryService, UnarySettings
 from fedflow.server.servers import pass_on
-from fedflow.transport.channels import Channels, ChannelSettings
-from fedflow.transport.grpc_client import GrpcClient
-from fedflow.transport.routes import RouteTable, make_routes
-from fedflow.transport.servers import ServerLinks
 from fedflow.wire import envelope
 from fedflow.wire.servers import METHOD, SECRET, Answer, LookNow, PartyCommand, Wake, pack
 

@@ -28,8 +28,8 @@ from fedflow.executor.provider_folder import ProviderFile, ProviderFolders
 from fedflow.executor.provider_process import ProviderProcesses
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.sdk.component import spec_of
-from fedflow.testing.executors import RecordingEvents, WorkerServer, write_launch
 from fedflow.worker.exit_codes import ExitCode
+from tests.support.executors import RecordingEvents, WorkerServer, write_launch
 
 EXAMPLE = Path(fedflow.__file__).parent.parent / "examples" / "provider"
 GUEST = Site(Role.GUEST, PartyId("9999"))

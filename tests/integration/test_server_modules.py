@@ -42,7 +42,7 @@ finally:
 
 ABSENT = (
     # web: what people and clients ask for
-    "fedflow.web.board", "fedflow.web.fate_board", "fedflow.web.openapi", "fedflow.web.model",
+    "fedflow.board", "fedflow.board.fate_board", "fedflow.web.openapi", "fedflow.web.model",
     "fedflow.web.table", "fedflow.web.tracking", "fedflow.web.account", "fedflow.web.job",
     # use cases that no job needs
     "fedflow.server.administration", "fedflow.server.data", "fedflow.server.models",
@@ -50,9 +50,9 @@ ABSENT = (
     "fedflow.app.administration.providers", "fedflow.app.administration.templates",
     "fedflow.app.data.connectors", "fedflow.app.jobs.log_search",
     "fedflow.app.models.model_exchange", "fedflow.app.models.model_store",
-    "fedflow.models.external", "fedflow.tables.storages", "fedflow.tables.storage_look",
+    "fedflow.blobs.external", "fedflow.tables.storages", "fedflow.tables.storage_probe",
     # what other processes do
-    "fedflow.sdk", "fedflow.components", "fedflow.compute", "fedflow.worker", "fedflow.client",
+    "fedflow.sdk", "fedflow.components", "fedflow.cores", "fedflow.worker", "fedflow.client",
     "fedflow.testing", "numpy", "pyarrow", "pyspark", "requests", "rich",
 )  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_a_server_that_was_only_started_lacks_what_jobs_do_not_need(
 
 def test_a_request_brings_what_it_needs_and_no_more(seen: dict[str, set[str]]) -> None:
     assert "fedflow.web.job" in seen["/v1/job/query"]
-    assert "fedflow.web.board" not in seen["/v1/job/query"]
+    assert "fedflow.board" not in seen["/v1/job/query"]
     assert "fedflow.web.model" not in seen["/v1/job/query"]
-    assert "fedflow.web.board.jobs" in seen["/board/jobs"]
+    assert "fedflow.board.jobs" in seen["/board/jobs"]
     assert "fedflow.web.openapi" not in seen["/board/jobs"]

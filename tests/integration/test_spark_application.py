@@ -22,10 +22,10 @@ from fedflow.domain.job_parameters import JobParameters
 from fedflow.domain.records import JobKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.spark_options import SparkPlan, SparkSite, plan_application
-from fedflow.executor.spark_applications import ApplicationSettings, SparkApplications
-from fedflow.testing.executors import wait_until
-from fedflow.testing.spark_cluster import SparkCluster
+from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.wire.spark_application import FAILED, GATEWAY, PROCESS, Failure, ProcessFile
+from tests.support.executors import wait_until
+from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -16,11 +16,11 @@ from fedflow.base.reading import decode_as
 from fedflow.domain.records import Handle, JobKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.spark_options import SparkPlan
-from fedflow.executor import spark_applications
-from fedflow.executor.ladder import StopLadder
-from fedflow.executor.spark_applications import ApplicationSettings, SparkApplications
-from fedflow.testing.executors import wait_until
+from fedflow.executor.termination import StopLadder
+from fedflow.spark import applications as spark_applications
+from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.wire.spark_application import FAILED, PROCESS, ProcessFile, write_private
+from tests.support.executors import wait_until
 
 JOB = JobKey(job_id="202611220001", site=Site(Role.GUEST, PartyId("9999")))
 PLAN = SparkPlan(options={}, properties={}, executors=1, cores=1, partitions=1)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from fedflow.base.errors import SparkClusterFailed
-from fedflow.testing.spark_cluster import SparkCluster
+from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 
@@ -28,7 +28,7 @@ context.stop()
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fedflow.testing.spark_cluster", *words],
+        [sys.executable, "-m", "tests.support.spark_cluster", *words],
         capture_output=True,
         text=True,
         check=False,

@@ -29,19 +29,19 @@ from fedflow.base.errors import (
 )
 from fedflow.domain.storages import Bound, HiveRows, bound_to_json
 from fedflow.sdk import Table, TableKind, TableSchema, TableStore
+from fedflow.spark.tables import gather, jobs
+from fedflow.spark.tables import table as table_module
+from fedflow.spark.tables.blocks import Source, cut
+from fedflow.spark.tables.jobs import INLINE_BYTES, Cluster
+from fedflow.spark.tables.store import SparkTableStore
+from fedflow.spark.tables.table import SparkTable, seen
 from fedflow.tables.catalog import Origin, TableEntry
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts import folder_at, part_name
-from fedflow.tables.spark import jobs, taking
-from fedflow.tables.spark import table as table_module
-from fedflow.tables.spark.blocks import Source, cut
-from fedflow.tables.spark.jobs import INLINE_BYTES, Cluster
-from fedflow.tables.spark.store import SparkTableStore
-from fedflow.tables.spark.table import SparkTable, seen
-from fedflow.testing.executors import wait_until
-from fedflow.testing.spark_cluster import SparkCluster
 from fedflow.testing.tables import MemoryCatalog, local_store, spark_store
 from tests.storage_servers import s3_server
+from tests.support.executors import wait_until
+from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -129,7 +129,7 @@ def test_taken_rows_are_those_that_this_machine_takes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(taking, "MOST_READS", reads)
+    monkeypatch.setattr(gather, "MOST_READS", reads)
     rows = rows_of(ROWS)
     wanted = np.random.default_rng(1).permutation(ROWS)
     wanted[::10] = 7

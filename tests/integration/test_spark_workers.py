@@ -18,13 +18,14 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.compute import forked, spark
-from fedflow.compute.local import LocalWorkers
-from fedflow.compute.scratch import Scratch
-from fedflow.compute.spark import SparkWorkers
+from fedflow.cores import forked
+from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Site
-from fedflow.testing.spark_cluster import SparkCluster
+from fedflow.spark import workers as spark
+from fedflow.spark.scratch import Scratch
+from fedflow.spark.workers import SparkWorkers
 from tests.storage_servers import s3_server
+from tests.support.spark_cluster import SparkCluster
 from tests.unit.components import binning_parties, intersection_parties
 from tests.unit.components.intersection_parties import GUEST, HOST, SMALL_KEYS, intersect
 

@@ -17,19 +17,19 @@ from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors import BadSetting, NoRoute, PartyUnreachable, PortInUse
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.commands import GrpcClient
+from fedflow.rpc.client.loopback import LoopbackClient
+from fedflow.rpc.client.router import Router
+from fedflow.rpc.client.routes import Route, Routes, RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, certificate_party, load_credentials
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.pb import proxy_pb2
-from fedflow.rpc.server import RpcServer, RpcSettings
-from fedflow.rpc.unary import UnaryService, UnarySettings
-from fedflow.testing.certificates import Authority, make_ca, make_certificate
-from fedflow.transport.channels import Channels, ChannelSettings
-from fedflow.transport.grpc_client import GrpcClient
-from fedflow.transport.loopback import LoopbackClient
-from fedflow.transport.router import Router
-from fedflow.transport.routes import Route, Routes, RouteTable, make_routes
+from fedflow.rpc.server.listener import RpcServer, RpcSettings
+from fedflow.rpc.server.unary import UnaryService, UnarySettings
 from fedflow.wire import envelope
 from fedflow.wire.packet import METHOD, request_packet
+from tests.support.certificates import Authority, make_ca, make_certificate
 
 PATH = "/party/202611201000000000000/host/10000/create"
 GUEST = Site(Role.GUEST, PartyId("9999"))

@@ -12,8 +12,8 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.errors import LaunchRefused, ServerNotReachable, ServerRefused
 from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Site
-from fedflow.testing.executors import WorkerServer
 from fedflow.worker.report import ServerLink
+from tests.support.executors import WorkerServer
 
 KEY = TaskKey(job_id="1", component="a_0", version=2, site=Site.from_key("host-10000"))
 

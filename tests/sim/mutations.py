@@ -21,8 +21,8 @@ from fedflow.domain import schedule
 from fedflow.domain.engines import STANDALONE
 from fedflow.domain.resources import Amount
 from fedflow.domain.states import TASK_FINAL
-from fedflow.store.memory_jobs import MemoryEngines
-from fedflow.store.memory_outbox import MemoryOutbox, MemoryReceived
+from fedflow.store.memory.jobs import MemoryEngines
+from fedflow.store.memory.outbox import MemoryOutbox, MemoryReceived
 from tests.sim.faults import Faults
 
 

@@ -20,14 +20,14 @@ from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.records import Command, JobKey, JobRecord, Reply, TaskKey, TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.spark_options import SparkPlan, SparkSite
-from fedflow.store.memory import MemoryStore
-from fedflow.testing.blobs import MemoryBlobs
+from fedflow.store.memory.store import MemoryStore
 from fedflow.wire import paths
 from tests.sim.clock import FakeClock
 from tests.sim.jobs import FakeCatalog
 from tests.sim.network import FakeParties
 from tests.sim.processes import FakeExecutor
 from tests.sim.storage import Crashed, Disk, FaultyStore, Life
+from tests.support.blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     from tests.sim.world import World

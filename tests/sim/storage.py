@@ -9,7 +9,7 @@ from types import TracebackType
 
 from fedflow.app import ports
 from fedflow.base.errors import StoreUnavailable
-from fedflow.store.memory import MemoryStore
+from fedflow.store.memory.store import MemoryStore
 from tests.sim.trace import Trace
 
 

@@ -48,7 +48,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.schedule import Reason
 from fedflow.domain.states import TASK_FINAL, TASK_SUCCEEDED, TaskEvent, TaskStatus
-from fedflow.wire.left_reports import left_report
+from fedflow.wire.undelivered_reports import left_report
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from fedflow.cli.flow.answers import Envelope, Received
 from fedflow.cli.flow.commands import Command
 from fedflow.cli.flow.requests import Request, Values
+from fedflow.cli.flow.responses import Envelope, Received
 from fedflow.client.connection import Connection, RawAnswer, json_query
 from fedflow.client.multipart import MultipartFile
 

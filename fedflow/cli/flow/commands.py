@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from fedflow.base.values import dataclass
-from fedflow.cli.flow import answers, requests
-from fedflow.cli.flow.answers import Keep
+from fedflow.cli.flow import requests, responses
 from fedflow.cli.flow.options import (
     COMPONENT,
     CONF,
@@ -35,6 +34,7 @@ from fedflow.cli.flow.options import (
     whole,
 )
 from fedflow.cli.flow.requests import Build
+from fedflow.cli.flow.responses import Keep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ class Command:
     help: str
     options: tuple[Option, ...] = ()
     build: Build = requests.plain
-    keep: Keep = answers.envelope
+    keep: Keep = responses.envelope
 
     @property
     def noun(self) -> str:
@@ -97,12 +97,12 @@ def _share_commands(noun: str) -> tuple[Command, ...]:
                 options=(*SHARE, OUTPUT.needed(),
                          whole("-l", "--limit", help="Most rows, -1: all.", default=-1)),
                 build=requests.get,
-                keep=answers.unpacked(
+                keep=responses.unpacked(
                     "job", "job_id", "component_name", "role", "party_id", "output_data"),
                 help="Save the output tables of a component."),
         Command(name=f"{noun} get-summary", path=f"{below}/summary/download",
                 options=(*SHARE, OUTPUT), build=requests.named_file("summary", "component_name"),
-                keep=answers.saved_file, help="Print or save the summary of a component."),
+                keep=responses.saved_file, help="Print or save the summary of a component."),
     )  # fmt: skip
 
 
@@ -110,22 +110,22 @@ COMMANDS: Final = (
     Command(name="job submit", path="job/submit", build=requests.submit, help="Submit a job.",
             options=(CONF, file("-d", "--dsl-path", help="JSON file with the DSL."))),
     Command(name="job list", path="job/list/job", options=(LIMIT,), help="List jobs."),
-    Command(name="job query", path="job/query", options=FILTERS, keep=answers.without_documents,
+    Command(name="job query", path="job/query", options=FILTERS, keep=responses.without_documents,
             help="Find jobs."),
     Command(name="job stop", path="job/stop", options=(JOB.needed(),), help="Stop a job."),
     Command(name="job rerun", path="job/rerun", help="Run a job again.",
             options=(JOB.needed(), flag("--force", "Also what succeeded."), COMPONENT)),
-    Command(name="job config", path="job/config", keep=answers.config_files,
+    Command(name="job config", path="job/config", keep=responses.config_files,
             options=(JOB.needed(), ROLE.needed(), PARTY.needed(), OUTPUT.needed()),
             help="Save DSL and confs of a job."),
     Command(name="job log", path="job/log/download", options=(JOB.needed(), OUTPUT.needed()),
-            keep=answers.unpacked("job", "job_id", "log"), help="Save the logs of a job."),
+            keep=responses.unpacked("job", "job_id", "log"), help="Save the logs of a job."),
     Command(name="job view", path="job/data/view/query", options=FILTERS,
             help="List the output tables of a job."),
     Command(name="job dsl", path="job/dsl/generate", build=requests.component_list,
             options=(CPN_LIST, CPN_PATH,
                      file("--train-dsl-path", help="Training DSL.", required=True), OUTPUT),
-            keep=answers.saved_file, help="Make the predict DSL of a training DSL."),
+            keep=responses.saved_file, help="Make the predict DSL of a training DSL."),
     Command(name="job parameter-update", path="job/parameter/update",
             options=(JOB.needed(), CONF), help="Change parameters for the next rerun of a job."),
     Command(name="task list", path="job/list/task", options=(LIMIT,), help="List tasks."),
@@ -179,12 +179,12 @@ COMMANDS: Final = (
                      text("--host-rename/--no-host-rename", help="Rename the hosts' columns."),
                      text("--include-guest-coef/--no-include-guest-coef", help="With the guest's."),
                      OUTPUT.needed()),
-            build=requests.merge_models, keep=answers.data_file,
+            build=requests.merge_models, keep=responses.data_file,
             help="Merge the shares of a vertical model."),
     Command(name="component woe-array-extract", path="component/woe_array/extract",
             options=(MODEL_ID, VERSION, ROLE.needed(), PARTY.needed(), COMPONENT.needed(),
                      OUTPUT.needed()),
-            keep=answers.data_file, help="Save the weights of evidence of a binning."),
+            keep=responses.data_file, help="Save the weights of evidence of a binning."),
     Command(name="component woe-array-merge", path="component/woe_array/merge",
             options=(MODEL_ID, VERSION, ROLE.needed(), PARTY.needed(), COMPONENT.needed(),
                      file("-i", "--input-path", help="What extract saved.", required=True)),
@@ -198,7 +198,7 @@ COMMANDS: Final = (
             help="Store a model from an archive."),
     Command(name="model export", path="model/export", build=requests.export_model,
             options=(CONF, flag("--to-database", "To the external model store.")),
-            keep=answers.saved_file, help="Save a model as an archive."),
+            keep=responses.saved_file, help="Save a model as an archive."),
     Command(name="model migrate", path="model/migrate", options=(CONF,),
             help="Make a version with other party ids."),
     Command(name="model tag-model", path="model/model_tag/create", build=requests.tag_model,
@@ -208,11 +208,11 @@ COMMANDS: Final = (
             help="List the tags of a model."),
     Command(name="model get-predict-dsl", path="model/get/predict/dsl",
             options=(MODEL_ID, VERSION, OUTPUT.needed()),
-            build=requests.named_file("predict_dsl"), keep=answers.saved_file,
+            build=requests.named_file("predict_dsl"), keep=responses.saved_file,
             help="Save the predict DSL of a deployed model."),
     Command(name="model get-predict-conf", path="model/get/predict/conf",
             options=(MODEL_ID, VERSION, OUTPUT.needed()),
-            build=requests.named_file("predict_conf"), keep=answers.saved_file,
+            build=requests.named_file("predict_conf"), keep=responses.saved_file,
             help="Save a conf to predict with."),
     Command(name="model deploy", path="model/deploy", build=requests.deploy,
             options=(MODEL_ID, VERSION, CPN_LIST, CPN_PATH,
@@ -267,5 +267,5 @@ COMMANDS: Final = (
     Command(name="server reload", path="server/reload", help="Read the server's conf again."),
     Command(name="template download", path="template/download",
             options=(whole("--min-data", help="Without effect."), OUTPUT),
-            keep=answers.unpacked(), help="Save examples."),
+            keep=responses.unpacked(), help="Save examples."),
 )  # fmt: skip

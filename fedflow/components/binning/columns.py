@@ -30,8 +30,8 @@ from fedflow.components.binning.statistics import (
     counts_per_bin,
     statistics_of,
 )
-from fedflow.components.instances.columns import chosen_columns
-from fedflow.components.instances.reading import (
+from fedflow.components.samples.columns import chosen_columns
+from fedflow.components.samples.reading import (
     block_numbers,
     counted_in_all,
     numbers,

@@ -23,8 +23,8 @@ from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.binning.session import HostColumns, check_rows, receive_columns
 from fedflow.components.binning.sums import Layout, encrypt_labels, open_sums
 from fedflow.components.crypto.paillier import PrivateKey
-from fedflow.components.instances.columns import anonymous_of
-from fedflow.components.instances.reading import counted_in_all
+from fedflow.components.samples.columns import anonymous_of
+from fedflow.components.samples.reading import counted_in_all
 from fedflow.components.training.keys import warn_of_short_key
 from fedflow.sdk import BadData, Context, Site, Table
 

@@ -19,7 +19,7 @@ from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.binning.session import HostColumns, check_rows, parse_ends
 from fedflow.components.binning.splitting import bin_numbers
 from fedflow.components.binning.sums import HostSums, Layout
-from fedflow.components.instances.columns import anonymous_of
+from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.training.keys import receive_key
 from fedflow.sdk import BadData, Context, Role, Table
 

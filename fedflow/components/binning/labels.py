@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.components.instances.labels import label_key, read_labels
+from fedflow.components.samples.labels import label_key, read_labels
 from fedflow.sdk import BadData, Table
 
 MAX_CLASSES: Final = 30  #: more different labels are taken for measured values

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from fedflow.base.errors import CodecError
 from fedflow.components.binning.labels import MAX_CLASSES
 from fedflow.components.binning.params import MAX_BUCKETS, OptimalBinningParam
-from fedflow.components.instances.alignment import check_same_ids
+from fedflow.components.samples.alignment import check_same_ids
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import BadParameter, Context, Role, Site, Table, check_params
 

@@ -9,8 +9,8 @@ from typing import Literal
 import pyarrow as pa
 
 from fedflow.components.features.row_formats import Delimited
-from fedflow.components.instances.progress import part_of
-from fedflow.components.instances.stored import own_model
+from fedflow.components.samples.progress import part_of
+from fedflow.components.samples.stored import own_model
 from fedflow.domain.table_names import has_control
 from fedflow.sdk import (
     BadData,

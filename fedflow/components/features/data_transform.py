@@ -36,9 +36,9 @@ from fedflow.components.features.replacing import (
     replace,
 )
 from fedflow.components.features.typed_rows import CellReader, TypedRows
-from fedflow.components.instances.columns import anonymous_header
-from fedflow.components.instances.progress import part_of
-from fedflow.components.instances.stored import own_model
+from fedflow.components.samples.columns import anonymous_header
+from fedflow.components.samples.progress import part_of
+from fedflow.components.samples.stored import own_model
 from fedflow.sdk import (
     BadData,
     Context,

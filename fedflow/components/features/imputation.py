@@ -18,8 +18,8 @@ from fedflow.components.features.replacing import (
     find,
     learn_missing,
 )
-from fedflow.components.instances.progress import RowProgress, part_of
-from fedflow.components.instances.stored import need_columns, own_model
+from fedflow.components.samples.progress import RowProgress, part_of
+from fedflow.components.samples.stored import need_columns, own_model
 from fedflow.components.training.params import one_of
 from fedflow.sdk import (
     BadData,

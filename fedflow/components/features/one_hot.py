@@ -9,10 +9,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.components.instances.columns import anonymous_of, chosen_columns
-from fedflow.components.instances.progress import part_of
-from fedflow.components.instances.reading import need_rows, where_of
-from fedflow.components.instances.stored import need_columns, own_model
+from fedflow.components.samples.columns import anonymous_of, chosen_columns
+from fedflow.components.samples.progress import part_of
+from fedflow.components.samples.reading import need_rows, where_of
+from fedflow.components.samples.stored import need_columns, own_model
 from fedflow.sdk import (
     BadData,
     Context,

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedflow.components.instances.labels import label_key, read_labels
-from fedflow.components.instances.progress import part_of
-from fedflow.components.instances.reading import need_rows, numbers
-from fedflow.components.instances.stored import own_model, stored_number
+from fedflow.components.samples.labels import label_key, read_labels
+from fedflow.components.samples.progress import part_of
+from fedflow.components.samples.reading import need_rows, numbers
+from fedflow.components.samples.stored import own_model, stored_number
 from fedflow.sdk import (
     BadData,
     BadParameter,

@@ -17,15 +17,15 @@ from msgspec import field as parameter
 from numpy.typing import NDArray
 
 from fedflow.components.features.moments import Moments
-from fedflow.components.instances.columns import ALL, chosen_columns
-from fedflow.components.instances.progress import RowProgress, part_of
-from fedflow.components.instances.reading import (
+from fedflow.components.samples.columns import ALL, chosen_columns
+from fedflow.components.samples.progress import RowProgress, part_of
+from fedflow.components.samples.reading import (
     block_numbers,
     counted_in_all,
     numbers,
     where_of,
 )
-from fedflow.components.instances.stored import need_columns, own_model, stored_number
+from fedflow.components.samples.stored import need_columns, own_model, stored_number
 from fedflow.components.training.params import one_of
 from fedflow.sdk import (
     BadData,

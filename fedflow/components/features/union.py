@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.components.instances.progress import RowProgress
+from fedflow.components.samples.progress import RowProgress
 from fedflow.sdk import BadData, Context, Outputs, Params, Table, TableSchema, component
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from fedflow.components.instances.columns import anonymous_header, anonymous_label
 from fedflow.components.io.engines import OpensOutputs, ReadsBound
+from fedflow.components.samples.columns import anonymous_header, anonymous_label
 from fedflow.sdk import (
     BadParameter,
     Context,

@@ -1,6 +1,6 @@
 """How the guest cuts the rows into batches, and what it tells the others about that.
 
-Guest and hosts hold the same rows in the same order (`instances.alignment`), so a batch
+Guest and hosts hold the same rows in the same order (`samples.alignment`), so a batch
 travels as row numbers. With a masked rate r, hosts see a batch of
 min(rows, round((1 + r) * batch_size)) rows in random order, of which the guest alone knows the real
 ones; for the others it sends encrypted zeros.
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.base.reading import read_as
-from fedflow.components.instances.alignment import checked_rows
 from fedflow.components.linear.params import MIN_BATCH_ROWS, BatchOrder, LinearParams
+from fedflow.components.samples.alignment import checked_rows
 
 Rows = NDArray[np.int64]
 

@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.instances.predictions import sigmoid
+from fedflow.components.samples.predictions import sigmoid
 
 Floats = NDArray[np.float64]
 

@@ -10,12 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.instances.alignment import check_same_rows
-from fedflow.components.instances.predictions import (
-    write_class_predictions,
-    write_predictions,
-    write_values,
-)
 from fedflow.components.linear.callbacks import Plan
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.keys import Keys, warn_of_arbiter
@@ -25,6 +19,12 @@ from fedflow.components.linear.scoring import score_in_clear
 from fedflow.components.linear.stepwise import Choice, choose_columns
 from fedflow.components.linear.stored import LinearModel, Trained
 from fedflow.components.linear.training import Train, Training, check_start, train
+from fedflow.components.samples.alignment import check_same_rows
+from fedflow.components.samples.predictions import (
+    write_class_predictions,
+    write_predictions,
+    write_values,
+)
 from fedflow.components.training.cross_validation import cross_validate
 from fedflow.components.training.one_vs_rest import agree_on_classes, class_context
 from fedflow.sdk import BadData, Context, Model, NotSupportedYet, Outputs, Role, Table

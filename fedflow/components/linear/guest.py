@@ -13,7 +13,6 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedflow.components.crypto.encrypted_rows import IntegerRows, column_sums
-from fedflow.components.instances.alignment import check_same_rows
 from fedflow.components.linear.arithmetic import (
     WEIGHT_BITS,
     Floats,
@@ -29,6 +28,7 @@ from fedflow.components.linear.session import batch_tag, diverging, send_shape
 from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.sqn import announce_sample, due_direction
 from fedflow.components.linear.zeros import MOST_ROWS, Zeros
+from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.components.crypto.encrypted_rows import IntegerRows, column_sums
-from fedflow.components.instances.alignment import check_same_rows
 from fedflow.components.linear.arithmetic import (
     Floats,
     Scales,
@@ -27,6 +26,7 @@ from fedflow.components.linear.session import batch_tag, diverging, send_shape
 from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.sqn import announced_sample, due_direction
 from fedflow.components.linear.zeros import MOST_ROWS, Zeros
+from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
 

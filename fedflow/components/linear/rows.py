@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.instances.reading import (
+from fedflow.components.linear.families import Family
+from fedflow.components.samples.reading import (
     Instances,
     is_class,
     label_classes,
@@ -17,7 +18,6 @@ from fedflow.components.instances.reading import (
     numbers,
     read_instances,
 )
-from fedflow.components.linear.families import Family
 from fedflow.sdk import BadData, Context, Role, Table
 
 Floats = NDArray[np.float64]

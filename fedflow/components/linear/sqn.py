@@ -26,8 +26,8 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.instances.alignment import checked_rows
 from fedflow.components.linear.params import SqnParam
+from fedflow.components.samples.alignment import checked_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
 

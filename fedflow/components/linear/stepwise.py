@@ -27,12 +27,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedflow.base.errors import CodecError
-from fedflow.components.instances.columns import anonymous_of
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams, StepwiseParam
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.stored import LinearModel, Trained
 from fedflow.components.linear.training import Train
+from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.training.nested import SilentTracker, nested
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Diverged, Role

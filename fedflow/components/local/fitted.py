@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.base.reading import read_as
-from fedflow.components.instances.predictions import sigmoid
 from fedflow.components.local.params import LocalBaselineParams
+from fedflow.components.samples.predictions import sigmoid
 from fedflow.sdk import BadData, Model
 
 Floats = NDArray[np.float64]

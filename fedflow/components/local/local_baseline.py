@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.instances.labels import label_key
-from fedflow.components.instances.predictions import (
+from fedflow.components.local.fitted import PARAM, Fitted
+from fedflow.components.local.params import LocalBaselineParams, LogisticOptions
+from fedflow.components.samples.labels import label_key
+from fedflow.components.samples.predictions import (
     write_class_predictions,
     write_predictions,
 )
-from fedflow.components.instances.reading import (
+from fedflow.components.samples.reading import (
     Instances,
     is_class,
     label_classes,
     numbers,
     read_instances,
 )
-from fedflow.components.instances.stored import own_model
-from fedflow.components.local.fitted import PARAM, Fitted
-from fedflow.components.local.params import LocalBaselineParams, LogisticOptions
+from fedflow.components.samples.stored import own_model
 from fedflow.sdk import BadData, BadParameter, Context, Outputs, Table, component
 
 Floats = NDArray[np.float64]

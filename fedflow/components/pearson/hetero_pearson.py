@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.instances.alignment import check_same_rows
-from fedflow.components.instances.columns import anonymous_of, chosen_columns
-from fedflow.components.instances.reading import Instances, numbers
 from fedflow.components.pearson.correlation import correlations, inflation_factors, standardize
 from fedflow.components.pearson.params import HeteroPearsonParams
 from fedflow.components.pearson.products import Peer, cross_correlations, meet
+from fedflow.components.samples.alignment import check_same_rows
+from fedflow.components.samples.columns import anonymous_of, chosen_columns
+from fedflow.components.samples.reading import Instances, numbers
 from fedflow.sdk import (
     BadData,
     Context,

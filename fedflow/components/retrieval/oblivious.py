@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from gmpy2 import mpz
 
 from fedflow.base.errors import CodecError
-from fedflow.components.psi.prime_group import group_bits, prime_of
+from fedflow.components.intersection.prime_group import group_bits, prime_of
 
 KEY_BYTES = 32
 _GENERATOR = mpz(4)

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import field
 
-from fedflow.components.psi.params import DhParams
+from fedflow.components.intersection.params import DhParams
 from fedflow.components.training.params import one_of
 from fedflow.sdk import Params, Role
 from fedflow.sdk.params import PlannedRun
@@ -36,7 +36,7 @@ class SecureInformationRetrievalParams(Params, frozen=True, kw_only=True):
 
     @property
     def method(self) -> str:
-        """Return the method of `fedflow.components.psi` that finds the common ids."""
+        """Return the method of `fedflow.components.intersection` that finds the common ids."""
         return "dh"
 
     @property

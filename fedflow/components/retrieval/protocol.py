@@ -38,15 +38,15 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fedflow.base.errors import CodecError
 from fedflow.base.reading import read_as
-from fedflow.components.instances.received import received_positions
-from fedflow.components.psi.commutative import CommutativeFinder, CommutativeHolder
-from fedflow.components.psi.elements import Positions
-from fedflow.components.psi.hashing import domain_of
-from fedflow.components.psi.sides import Pair, Progress
+from fedflow.components.intersection.commutative import CommutativeFinder, CommutativeHolder
+from fedflow.components.intersection.elements import Positions
+from fedflow.components.intersection.hashing import domain_of
+from fedflow.components.intersection.sides import Pair, Progress
 from fedflow.components.retrieval.cells import MAX_WIDTH, pack, unpack
 from fedflow.components.retrieval.decoys import random_places
 from fedflow.components.retrieval.oblivious import KeyReceiver, KeySender
 from fedflow.components.retrieval.params import SecureInformationRetrievalParams
+from fedflow.components.samples.received import received_positions
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Role, Site
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedflow.components.psi.keys import Keys, read_keys
+from fedflow.components.intersection.keys import Keys, read_keys
 from fedflow.components.retrieval.cells import as_texts
 from fedflow.components.retrieval.params import SecureInformationRetrievalParams
 from fedflow.components.retrieval.protocol import Found, report_coverage, retrieve, serve

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
-from fedflow.components.instances.alignment import check_same_ids
-from fedflow.components.instances.labels import label_key, read_labels
-from fedflow.components.instances.reading import numbers
-from fedflow.components.instances.received import Positions, received_positions
+from fedflow.components.samples.alignment import check_same_ids
+from fedflow.components.samples.labels import label_key, read_labels
+from fedflow.components.samples.reading import numbers
+from fedflow.components.samples.received import Positions, received_positions
 from fedflow.components.sampling.taking import write_rows
 from fedflow.sdk import (
     BadData,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fedflow.base.errors import CodecError
-from fedflow.components.instances.columns import anonymous_of, chosen_columns
+from fedflow.components.samples.columns import anonymous_of, chosen_columns
 from fedflow.components.selection.known import Correlations, IsometricModels, Known, Values
 from fedflow.components.selection.params import THRESHOLD, HeteroFeatureSelectionParams
 from fedflow.components.selection.rules import at_least_one, keep_by_value, keep_uncorrelated

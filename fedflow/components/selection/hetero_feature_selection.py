@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedflow.components.instances.columns import chosen_columns
-from fedflow.components.instances.stored import need_columns
+from fedflow.components.samples.columns import chosen_columns
+from fedflow.components.samples.stored import need_columns
 from fedflow.components.selection.deciding import Selection, own_names
 from fedflow.components.selection.known import IsometricModels
 from fedflow.components.selection.params import HeteroFeatureSelectionParams

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fedflow.components.instances.columns import anonymous_of
+from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.selection.deciding import PartyResult, StepResult
 from fedflow.components.selection.params import HeteroFeatureSelectionParams
 from fedflow.sdk import BadData, Context, Model, TableSchema

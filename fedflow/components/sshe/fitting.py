@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.base.errors import BadParameter
-from fedflow.components.instances.alignment import check_same_rows
 from fedflow.components.linear.callbacks import (
     GuestCallbacks,
     HostCallbacks,
@@ -22,6 +21,7 @@ from fedflow.components.linear.session import diverging
 from fedflow.components.linear.share import Progress, WeightShare
 from fedflow.components.linear.stored import Trained
 from fedflow.components.linear.training import Training, record_start
+from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.sshe.matmul import mask_vector, open_products
 from fedflow.components.sshe.model import EncryptedWeights, Fitted, no_weights, read_model
 from fedflow.components.sshe.params import SSHEParams

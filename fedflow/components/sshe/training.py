@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from fedflow.base.errors import CodecError
 from fedflow.components.crypto.fixed_point import FixedPoint
-from fedflow.components.instances.reading import Instances
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.callbacks import Callbacks
 from fedflow.components.linear.optimizer import Convergence
@@ -20,6 +19,7 @@ from fedflow.components.linear.session import (
     show_progress,
 )
 from fedflow.components.linear.share import Progress
+from fedflow.components.samples.reading import Instances
 from fedflow.components.sshe.matmul import (
     SLOT_BITS,
     EncodedMatrix,

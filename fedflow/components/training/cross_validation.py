@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedflow.components.evaluation.recorder import Recorder
-from fedflow.components.instances.alignment import check_same_ids, checked_rows
+from fedflow.components.samples.alignment import check_same_ids, checked_rows
 from fedflow.components.training.measures import record_measures
 from fedflow.components.training.nested import nested
 from fedflow.components.training.params import CallbackParam, CvParam

@@ -7,7 +7,7 @@
 | data set in a bucket | one object below `_new-<id>/`, copied by the server at the end |
 
 What is there already is never replaced. A writer that is killed leaves the name with the id, which
-readers do not take for data, until `leftovers.py` removes it. Numbers keep their types; CSV is as
+readers do not take for data, until `orphans.py` removes it. Numbers keep their types; CSV is as
 a download.
 """
 
@@ -30,7 +30,9 @@ from fedflow.sdk.table import Table
 from fedflow.tables.export import write_csv
 from fedflow.tables.file_errors import told
 from fedflow.tables.filesystems import Place
-from fedflow.tables.storages.leftovers import (
+from fedflow.tables.storages.mysql import LOCK_S, connect, disconnect, quoted, said
+from fedflow.tables.storages.opening import place_of
+from fedflow.tables.storages.orphans import (
     NEW_FOLDER,
     NEW_TABLE,
     held_folder,
@@ -38,8 +40,6 @@ from fedflow.tables.storages.leftovers import (
     sweep_folders,
     sweep_tables,
 )
-from fedflow.tables.storages.mysql import LOCK_S, connect, disconnect, quoted, said
-from fedflow.tables.storages.opening import place_of
 from fedflow.tables.writer import on_disk
 
 ID_LENGTH: Final = 255  #: characters of an id in a table of MySQL, which is its primary key

@@ -38,8 +38,8 @@ from fedflow.domain.schedule import Reason, SitePhase
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.connect import open_mysql, open_sqlite
-from fedflow.store.memory import MemoryStore
-from fedflow.store.sql import SqlStore
+from fedflow.store.memory.store import MemoryStore
+from fedflow.store.sql.store import SqlStore
 from fedflow.store.tables import TABLES
 
 _DEFAULT = "mysql://root@127.0.0.1:3306/"

@@ -77,7 +77,7 @@ def test_a_later_step_runs_on_old_data_once(database, make):
     later = Step(number=len(STEPS) + 1, name="priority", up=_with_priority)
     with database.schema() as schema:
         assert migrate(schema, Clock()) == len(STEPS)
-    from fedflow.store.sql import SqlTx
+    from fedflow.store.sql.store import SqlTx
 
     with database.session(write=True) as session:
         SqlTx(session).jobs.add(make.job())
@@ -113,7 +113,7 @@ def _shape(schema, table):
 
 def test_an_older_schema_becomes_the_declared_one_step_by_step(database, make):
     """The next release: a column and an index are declared, and a step adds them."""
-    from fedflow.store.sql import SqlTx
+    from fedflow.store.sql.store import SqlTx
 
     def of_before(schema):
         for table in TABLES:
@@ -246,7 +246,7 @@ def test_a_file_that_is_no_database_is_refused_with_its_name(tmp_path, content, 
 
 def test_a_full_disk_undoes_the_transaction_and_says_so(tmp_path, make):
     database = SqliteFile(tmp_path / "x.db")
-    from fedflow.store.sql import SqlStore
+    from fedflow.store.sql.store import SqlStore
 
     store = SqlStore(database)
     pages = database._connection().execute("PRAGMA page_count").fetchone()[0]
@@ -262,7 +262,7 @@ def test_a_full_disk_undoes_the_transaction_and_says_so(tmp_path, make):
 
 def test_a_database_that_may_not_be_written_says_so_and_can_still_be_read(tmp_path, make):
     database = SqliteFile(tmp_path / "x.db")
-    from fedflow.store.sql import SqlStore
+    from fedflow.store.sql.store import SqlStore
 
     store = SqlStore(database)
     database._connection().execute("PRAGMA query_only = 1")
@@ -346,7 +346,7 @@ def test_two_stores_on_one_file_wait_for_each_other(tmp_path, make):
 
 def test_a_schedule_of_a_thousand_tasks_takes_four_statements(tmp_path, make):
     database = SqliteFile(tmp_path / "x.db")
-    from fedflow.store.sql import SqlStore
+    from fedflow.store.sql.store import SqlStore
 
     store = SqlStore(database)
     with store.transaction() as tx:

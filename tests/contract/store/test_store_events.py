@@ -17,8 +17,9 @@ from fedflow.domain.history import Event, EventFilter, Subject
 from fedflow.domain.records import ScheduledSite
 from fedflow.domain.schedule import SitePhase, StopRequest
 from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
-from fedflow.store import events as sql_events
-from fedflow.store import memory_events, recording
+from fedflow.store import recording
+from fedflow.store.memory import events as memory_events
+from fedflow.store.sql import events as sql_events
 
 NOW = {"now_ms": 5000}
 
@@ -304,10 +305,11 @@ def _tells(function):
 
 def test_every_statement_that_writes_a_status_tells_it():
     writers = {}
-    for path in sorted(Path(fedflow.store.__file__).parent.glob("*.py")):
+    root = Path(fedflow.store.__file__).parent
+    for path in [p for part in (".", "sql", "memory") for p in (root / part).glob("*.py")]:
         for function in _functions(path):
             if _STATUS_COLUMNS.search(_texts(function)):
-                writers[path.stem, function.name] = _tells(function)
+                writers[str(path), function.name] = _tells(function)
     silent = {name for name, tells in writers.items() if not tells and name[1] not in _COPIES}
     assert silent == set()
     assert {name for _, name in writers} >= {
@@ -319,6 +321,6 @@ def test_every_statement_that_writes_a_status_tells_it():
 def test_the_store_in_memory_tells_what_the_one_over_sql_tells():
     folder = Path(fedflow.store.__file__).parent
     for name in ("jobs", "tasks", "schedules"):
-        over_sql = {f.name for f in _functions(folder / f"{name}.py") if _tells(f)}
-        in_memory = {f.name for f in _functions(folder / f"memory_{name}.py") if _tells(f)}
+        over_sql = {f.name for f in _functions(folder / "sql" / f"{name}.py") if _tells(f)}
+        in_memory = {f.name for f in _functions(folder / "memory" / f"{name}.py") if _tells(f)}
         assert over_sql == in_memory, name

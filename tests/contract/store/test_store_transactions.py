@@ -130,7 +130,7 @@ def test_a_transaction_is_of_no_use_after_its_end(store):
 
 def test_a_closed_store_says_so(tmp_path):
     from fedflow.store.connect import open_sqlite
-    from fedflow.store.memory import MemoryStore
+    from fedflow.store.memory.store import MemoryStore
 
     for store in (MemoryStore(), open_sqlite(tmp_path / "x.db")):
         store.close()

@@ -25,7 +25,7 @@ from fedflow.domain.schedule import SitePhase, StopRequest
 from fedflow.domain.site import Role
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, TaskEvent, TaskStatus
 from fedflow.domain.submits import SubmitKey
-from fedflow.store.memory import MemoryStore
+from fedflow.store.memory.store import MemoryStore
 
 JOBS = ("j1", "j2", "j3")
 PARTIES = ("9999", "10000")

@@ -37,9 +37,9 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.domain.spark_options import SparkPlan, SparkSite
-from fedflow.testing.blobs import MemoryBlobs
 from fedflow.wire import paths
 from tests.memory_store import MemoryStore
+from tests.support.blobs import MemoryBlobs
 
 CORES = 8
 NOW_MS = 1_800_000_000_000

@@ -20,8 +20,8 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.engines import STANDALONE as ENGINE
 from fedflow.domain.job_spec import ModuleInfo
 from fedflow.domain.site import Role, Site
-from fedflow.testing.blobs import MemoryBlobs
 from tests.memory_store import MemoryStore
+from tests.support.blobs import MemoryBlobs
 
 JOB_ID = "202611201000000000000"
 DSL = {"components": {"upload_0": {"module": "Upload"}}}

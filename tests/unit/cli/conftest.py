@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from fedflow.cli.main import cli
-from fedflow.testing.rest import Answer, RestServer
 from fedflow.wire.envelope import failure
+from tests.support.rest import Answer, RestServer
 
 NO_KEYS = {
     "FEDFLOW_APP_KEY": "",

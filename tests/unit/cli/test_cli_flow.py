@@ -13,9 +13,9 @@ from fedflow.base.errors import JobNotFound
 from fedflow.cli.flow.commands import COMMANDS, NOUNS
 from fedflow.cli.flow.main import cli
 from fedflow.cli.main import cli as fedflow_cli
-from fedflow.testing.rest import Answer, RestServer
 from fedflow.wire import headers
 from fedflow.wire.envelope import failure
+from tests.support.rest import Answer, RestServer
 
 FATE = {
     "job": "config dsl list log parameter-update query rerun stop submit view",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fedflow.base.errors import InvalidJobSpec, JobNotFound, Problem, SubmitRefused
-from fedflow.testing.rest import Answer
+from tests.support.rest import Answer
 
 STATUS, SUBMIT, LOG = "/v1/job/status", "/v1/job/submit", "/v1/job/log/download"
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fedflow.base.errors import JobNotFound
-from fedflow.testing.rest import Answer
+from tests.support.rest import Answer
 
 EVENTS, EXPLAIN, STATUS = "/v1/job/events", "/v1/job/explain", "/v1/job/status"
 

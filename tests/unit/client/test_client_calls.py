@@ -14,7 +14,7 @@ from fedflow.base.ids import PartyId
 from fedflow.client.client import Client
 from fedflow.client.results import JobStatusView, Reason, TaskView
 from fedflow.domain.site import Role, Site
-from fedflow.testing.rest import Answer, RestServer
+from tests.support.rest import Answer, RestServer
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 

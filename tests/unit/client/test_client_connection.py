@@ -17,8 +17,8 @@ from fedflow.base.errors import (
 )
 from fedflow.client.client import Client
 from fedflow.client.signing import signature
-from fedflow.testing.rest import Answer, RestServer
 from fedflow.wire.envelope import failure
+from tests.support.rest import Answer, RestServer
 
 
 def _failing(error):

@@ -10,8 +10,8 @@ from fedflow.base.errors import JobNotFound, ServerNotReachable, StillRunning
 from fedflow.client import Client
 from fedflow.client.events import EventKind, events_between
 from fedflow.client.results import JobStatusView, Reason, TaskView
-from fedflow.testing.rest import Answer, RestServer
 from fedflow.wire.envelope import failure
+from tests.support.rest import Answer, RestServer
 
 STARTED, PROGRESS, ENDED, MOVED = (
     EventKind.TASK_STARTED, EventKind.TASK_PROGRESS, EventKind.TASK_ENDED, EventKind.JOB_MOVED,

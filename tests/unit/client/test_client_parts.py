@@ -29,8 +29,8 @@ from fedflow.client.results import (
     TaskView,
 )
 from fedflow.domain.site import Role, Site
-from fedflow.testing.rest import Answer, RestServer
 from fedflow.wire.envelope import failure
+from tests.support.rest import Answer, RestServer
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 

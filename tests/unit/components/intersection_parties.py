@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fedflow.base.errors import FedflowError
 from fedflow.base.ids import PartyId
-from fedflow.components.psi.intersection import Intersection
+from fedflow.components.intersection.intersection import Intersection
 from fedflow.sdk import Inputs, PeerFailed, Role, Site, Table, TableKind, TableSchema
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore

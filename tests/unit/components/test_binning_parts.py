@@ -27,7 +27,7 @@ from fedflow.components.binning.statistics import against_rest, counts_per_bin, 
 from fedflow.components.binning.sums import HostSums, Layout, encrypt_labels, open_sums
 from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
 from fedflow.components.crypto.paillier import PrivateKey
-from fedflow.compute.local import LocalWorkers
+from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Workers
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.workers import PicklingWorkers
@@ -263,7 +263,7 @@ def test_sums_are_those_of_the_plain_labels(
     workers: Workers, classes: int, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedflow.components.binning.sums.ROWS_PER_BLOCK", 700)
-    monkeypatch.setattr("fedflow.compute.forked.FORK_FROM", 10)
+    monkeypatch.setattr("fedflow.cores.forked.FORK_FROM", 10)
     generator = np.random.default_rng(2)
     rows, sizes = 1500, (3, 2)
     labels = generator.integers(0, classes, rows)
@@ -297,7 +297,7 @@ def test_sums_are_blinded_before_they_leave(key: PrivateKey) -> None:
 def test_a_label_that_is_no_ciphertext_is_refused(
     processes: int, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedflow.compute.forked.FORK_FROM", 0)
+    monkeypatch.setattr("fedflow.cores.forked.FORK_FROM", 0)
     layout = Layout(rows=3, classes=2)
     body = key.public.body([*key.public.encrypt([1, 0]), key.public.modulus])
     host = HostSums(key.public, (2,), layout, LocalWorkers(processes))

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from fedflow.components.intersection.params import IntersectionParams
 from fedflow.components.linear.params import HeteroLRParams
-from fedflow.components.psi.params import IntersectionParams
 from fedflow.components.registry import Registry, load_registry
 from fedflow.sdk import check_params
 

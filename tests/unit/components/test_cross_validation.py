@@ -12,9 +12,9 @@ import pytest
 from sklearn.model_selection import KFold
 
 from fedflow.base.errors import BadData, BadParameter, CodecError
-from fedflow.components.instances.alignment import ids_digest
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.hetero_poisson import HeteroPoisson
+from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.training.cross_validation import k_folds
 from fedflow.components.training.params import CvParam
 from fedflow.testing.federation import LocalFederation

@@ -13,7 +13,7 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 from fedflow.base.errors import BadData, BadParameter, CodecError
-from fedflow.components.instances.alignment import ids_digest
+from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.sampling.data_split import HeteroDataSplit, HomoDataSplit
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Outputs

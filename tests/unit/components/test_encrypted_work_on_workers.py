@@ -20,11 +20,11 @@ from fedflow.components.linear.hetero_poisson import HeteroPoisson
 from fedflow.components.pearson.hetero_pearson import HeteroPearson
 from fedflow.components.sshe.component import HeteroSSHELR
 from fedflow.components.waiting import PATIENCE_S
-from fedflow.compute.local import LocalWorkers
-from fedflow.compute.scratch import Scratch
-from fedflow.compute.spark import SparkWorkers
+from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.site import Site
 from fedflow.sdk import Inputs, Model, Workers
+from fedflow.spark.scratch import Scratch
+from fedflow.spark.workers import SparkWorkers
 from fedflow.testing.federation import SiteFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import outputs_of, run_component
@@ -77,7 +77,7 @@ SHARES: dict[str, tuple[Data, dict[str, Any]]] = {
 @pytest.fixture
 def forking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small work be done by several processes too."""
-    monkeypatch.setattr("fedflow.compute.forked.FORK_FROM", 0)
+    monkeypatch.setattr("fedflow.cores.forked.FORK_FROM", 0)
 
 
 def compared(find: Callable[[AllWorkers], Floats], *sites: Site, atol: float = 0.0) -> None:

@@ -432,7 +432,7 @@ def test_small_bins_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFi
 def test_other_workers_give_the_same_as_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedflow.compute.forked.FORK_FROM", 10)
+    monkeypatch.setattr("fedflow.cores.forked.FORK_FROM", 10)
     one = run(small(), tmp_path / "1")
     two = run(small(), tmp_path / "2", cores=2)
     assert model_of(one[GUEST]) == model_of(two[GUEST])

@@ -12,7 +12,7 @@ import pytest
 from fedflow.base.errors import BadData, BadParameter, CodecError, PeerFailed
 from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.crypto.paillier import PrivateKey
-from fedflow.components.instances.alignment import ids_digest
+from fedflow.components.samples.alignment import ids_digest
 from fedflow.sdk import check_params
 from fedflow.testing.federation import LocalFederation
 from tests.unit.components.binning_parties import (

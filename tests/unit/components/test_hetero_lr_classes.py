@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import BadData, CodecError
-from fedflow.components.instances.predictions import sigmoid
+from fedflow.components.samples.predictions import sigmoid
 from fedflow.components.training.one_vs_rest import agree_on_classes
 from fedflow.sdk import Model
 from fedflow.testing.federation import LocalFederation

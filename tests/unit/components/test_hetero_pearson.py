@@ -13,10 +13,10 @@ import pytest
 
 from fedflow.base.errors import BadData, BadParameter, CodecError, FedflowError, PeerFailed
 from fedflow.components.crypto.paillier import PrivateKey
-from fedflow.components.instances.alignment import ids_digest
 from fedflow.components.pearson import products
 from fedflow.components.pearson.correlation import correlations, inflation_factors, standardize
 from fedflow.components.pearson.hetero_pearson import HeteroPearson
+from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.waiting import PATIENCE_S
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Outputs

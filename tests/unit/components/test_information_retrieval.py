@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import BadData, BadParameter, CodecError, FedflowError
-from fedflow.components.psi.prime_group import prime_of
+from fedflow.components.intersection.prime_group import prime_of
 from fedflow.components.retrieval.cells import as_texts, pack, unpack
 from fedflow.components.retrieval.decoys import random_places
 from fedflow.components.retrieval.oblivious import KeyReceiver, KeySender

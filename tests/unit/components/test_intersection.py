@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflow.components.psi.intersection import Intersection
-from fedflow.components.psi.params import IntersectionParams
-from fedflow.compute import forked as processes
+from fedflow.components.intersection.intersection import Intersection
+from fedflow.components.intersection.params import IntersectionParams
+from fedflow.cores import forked as processes
 from fedflow.sdk import (
     BadData,
     BadParameter,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import BadData, BadParameter, FedflowError
-from fedflow.components.psi.ecdh import CurveCipher
-from fedflow.components.psi.intersection import Intersection
+from fedflow.components.intersection.ecdh import CurveCipher
+from fedflow.components.intersection.intersection import Intersection
 from fedflow.sdk import Cache, Inputs, Site
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore

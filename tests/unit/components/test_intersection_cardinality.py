@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.components.psi import cardinality
+from fedflow.components.intersection import cardinality
 from fedflow.sdk import BadParameter, Site
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import outputs_of

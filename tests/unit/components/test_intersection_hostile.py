@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import CodecError
-from fedflow.components.psi.blind_rsa import SigningKey
-from fedflow.components.psi.blind_rsa_sides import RsaFinder
-from fedflow.components.psi.ecdh import CurveCipher
-from fedflow.components.psi.prime_group import PrimeGroupCipher
-from fedflow.compute.local import LocalWorkers
+from fedflow.components.intersection.blind_rsa import SigningKey
+from fedflow.components.intersection.blind_rsa_sides import RsaFinder
+from fedflow.components.intersection.ecdh import CurveCipher
+from fedflow.components.intersection.prime_group import PrimeGroupCipher
+from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import PeerFailed, Site
 from fedflow.testing.federation import LocalFederation, SiteFederation
 from tests.unit.components.intersection_parties import (
@@ -224,7 +224,9 @@ def test_a_guest_refuses_wicked_places_of_the_other_half(places: Any, tmp_path: 
     ids = {GUEST: [str(i) for i in range(20)], HOST: [str(i) for i in range(20)]}
     params = {**RSA, "rsa_params": {"key_length": 1024, "split_calculation": True}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedflow.components.psi.blind_rsa_sides.np.stack", lambda rows: places)
+        patch.setattr(
+            "fedflow.components.intersection.blind_rsa_sides.np.stack", lambda rows: places
+        )
         results = intersect(ids, tmp_path, params=params)
     assert "half_intersect_ids" in str(results[GUEST].error)
 

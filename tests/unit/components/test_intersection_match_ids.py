@@ -203,7 +203,7 @@ def test_sample_ids_that_are_none_are_refused(told: Any, tmp_path: Path) -> None
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "fedflow.components.psi.alignment._send_ids",
+            "fedflow.components.intersection.alignment._send_ids",
             lambda ctx, ids, *, to: ctx.federation.send("sample_ids", told, to=to),
         )
         results = run((GUEST, HOST), tmp_path, given=given)

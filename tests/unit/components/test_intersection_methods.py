@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.components.psi.hashing import is_available
-from fedflow.components.psi.params import IntersectionParams
+from fedflow.components.intersection.hashing import is_available
+from fedflow.components.intersection.params import IntersectionParams
 from fedflow.components.waiting import PATIENCE_S
-from fedflow.compute import forked as processes
+from fedflow.cores import forked as processes
 from fedflow.sdk import BadParameter, NoCommonIds, Site, TableKind, TableSchema, check_params
 from fedflow.testing.federation import LocalFederation, SiteFederation
 from fedflow.testing.memory_tables import MemoryTableStore
@@ -168,7 +168,9 @@ def test_sm3_is_used_where_there_is_one(method: str, tmp_path: Path) -> None:
 def test_a_hash_that_openssl_lacks_is_refused_before_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedflow.components.psi.params.is_available", lambda name: name != "sm3")
+    monkeypatch.setattr(
+        "fedflow.components.intersection.params.is_available", lambda name: name != "sm3"
+    )
     for path in ("dh_params.hash_method", "rsa_params.final_hash_method"):
         section, name = path.split(".")
         params = {"intersect_method": section.removesuffix("_params"), section: {name: "sm3"}}

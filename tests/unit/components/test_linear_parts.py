@@ -18,8 +18,6 @@ from fedflow.components.crypto.encrypted_rows import (
 )
 from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.paillier import PrivateKey
-from fedflow.components.instances.alignment import ids_digest
-from fedflow.components.instances.predictions import sigmoid
 from fedflow.components.linear import arithmetic
 from fedflow.components.linear.arithmetic import (
     Scales,
@@ -33,7 +31,9 @@ from fedflow.components.linear.params import BatchOrder, HeteroLRParams
 from fedflow.components.linear.session import receive_flag
 from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.zeros import Zeros
-from fedflow.compute.local import LocalWorkers
+from fedflow.components.samples.alignment import ids_digest
+from fedflow.components.samples.predictions import sigmoid
+from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Workers, check_params
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.workers import PicklingWorkers

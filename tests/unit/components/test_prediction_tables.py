@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import BadData
-from fedflow.components.instances import predictions
-from fedflow.components.instances.predictions import write_predictions, write_values
-from fedflow.components.instances.reading import read_instances
+from fedflow.components.samples import predictions
+from fedflow.components.samples.predictions import write_predictions, write_values
+from fedflow.components.samples.reading import read_instances
 from fedflow.sdk import Context, Outputs, Params, component
 from tests.unit.components.one_party import Party, rows_of
 

@@ -12,7 +12,7 @@ from gmpy2 import mpz
 
 from fedflow.base.errors import CodecError, ComponentFailed
 from fedflow.components.crypto.modulus import parse_modulus
-from fedflow.components.psi.blind_rsa import (
+from fedflow.components.intersection.blind_rsa import (
     EXPONENT,
     Names,
     SigningKey,
@@ -20,9 +20,9 @@ from fedflow.components.psi.blind_rsa import (
     new_seed,
     parse_numbers,
 )
-from fedflow.components.psi.hashing import domain_of, spread
-from fedflow.compute import forked
-from fedflow.compute.local import LocalWorkers
+from fedflow.components.intersection.hashing import domain_of, spread
+from fedflow.cores import forked
+from fedflow.cores.workers import LocalWorkers
 
 KEY = SigningKey.generate(1024)
 IDS = pa.array(["1", "Zoë", "3"])

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import CodecError
-from fedflow.components.psi import bloom
-from fedflow.components.psi.bloom import BloomShape
+from fedflow.components.intersection import bloom
+from fedflow.components.intersection.bloom import BloomShape
 
 
 def shape(ids: int, rate: float) -> BloomShape:

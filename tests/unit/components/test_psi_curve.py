@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.components.psi.curve import elligator2, points_of
-from fedflow.components.psi.hashing import domain_of, hash_of, is_available, spread
+from fedflow.components.intersection.curve import elligator2, points_of
+from fedflow.components.intersection.hashing import domain_of, hash_of, is_available, spread
 
 P = 2**255 - 19
 

@@ -7,17 +7,17 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import CodecError
-from fedflow.components.psi.curve import POINT_BYTES
-from fedflow.components.psi.ecdh import CurveCipher
-from fedflow.components.psi.elements import (
+from fedflow.components.intersection.curve import POINT_BYTES
+from fedflow.components.intersection.ecdh import CurveCipher
+from fedflow.components.intersection.elements import (
     Elements,
     as_column,
     check_distinct,
     parse_elements,
     secret_order,
 )
-from fedflow.compute import forked as processes
-from fedflow.compute.local import LocalWorkers
+from fedflow.cores import forked as processes
+from fedflow.cores.workers import LocalWorkers
 
 P = 2**255 - 19
 SMALL_ORDER = [

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import CodecError
-from fedflow.components.psi.prime_group import (
+from fedflow.components.intersection.prime_group import (
     GROUPS,
     PrimeGroupCipher,
     group_bits,
     prime_of,
 )
-from fedflow.compute import forked as processes
-from fedflow.compute.local import LocalWorkers
+from fedflow.cores import forked as processes
+from fedflow.cores.workers import LocalWorkers
 
 #: RFC 7919, appendix A: the last digits before the 64 ones that end every prime
 ENDINGS = {

@@ -11,8 +11,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from fedflow.base.errors import BadData, BadParameter
 from fedflow.components.features.sample_weight import SampleWeight
-from fedflow.components.instances.labels import label_key
-from fedflow.components.instances.reading import read_instances
+from fedflow.components.samples.labels import label_key
+from fedflow.components.samples.reading import read_instances
 from fedflow.sdk import Model, Outputs, Table
 from tests.unit.components.one_party import Party, rows_of, schema_of
 

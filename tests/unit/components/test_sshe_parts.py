@@ -38,7 +38,7 @@ from fedflow.components.sshe.shares import (
     to_bytes,
     vector_matrix,
 )
-from fedflow.compute.local import LocalWorkers
+from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import PlannedRun, Workers, check_params
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import RunResult

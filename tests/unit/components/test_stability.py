@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.errors import BadData, BadParameter
-from fedflow.components.stability.psi import PSI
+from fedflow.components.stability.population import PSI
 from fedflow.sdk import Outputs, Table
 from fedflow.sdk.component import spec_of
 from tests.unit.components.hetero_lr_parties import csv

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from fedflow.base.errors import BadSetting
 from fedflow.domain.records import Handle
-from fedflow.executor.ladder import StopLadder
 from fedflow.executor.limits import ExecutorLimits
 from fedflow.executor.messages import LineReader, encode
 from fedflow.executor.processes import is_running, signal_group, start_time_of, this_host
+from fedflow.executor.termination import StopLadder
 
 NOBODY = Handle(pid=2**22 + 1, start_time=1, host=this_host())  # above Linux's highest pid
 

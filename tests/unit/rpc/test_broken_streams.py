@@ -20,8 +20,8 @@ from fedflow.federation.messages import Notice, Progress, pack, pack_chunk
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob
-from fedflow.rpc.bulk import Upload
-from fedflow.rpc.federation import DataPlaneService
+from fedflow.rpc.data_plane.bulk import Upload
+from fedflow.rpc.data_plane.service import DataPlaneService
 
 KEY = bytes(16)
 CHUNK = b"0123456789"

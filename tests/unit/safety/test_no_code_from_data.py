@@ -56,7 +56,7 @@ OFF = frozenset(["shell", "allow_pickle"])
 
 IMPORTERS = {
     "cli/main.py": "the fixed table of commands",
-    "compute/python_check.py": "a fixed list of libraries",
+    "spark/python_check.py": "a fixed list of libraries",
     "components/registry.py": "the shipped components and installed entry points",
     "testing/trial.py": "what the person who tries a component out names on the command line",
     "worker/zygote.py": "the modules that its own server names on the command line",
@@ -65,12 +65,12 @@ IMPORTERS = {
 
 _CLUSTER = "work for this party's own Spark workers, and what they made of it"
 PICKLERS = {
-    "compute/forked.py": "errors of forks of the same process",
-    "compute/spark.py": _CLUSTER,
-    "tables/spark/hive.py": _CLUSTER,
-    "tables/spark/jobs.py": _CLUSTER,
-    "tables/spark/table.py": _CLUSTER,
-    "tables/spark/taking.py": _CLUSTER,
+    "cores/forked.py": "errors of forks of the same process",
+    "spark/workers.py": _CLUSTER,
+    "spark/tables/hive.py": _CLUSTER,
+    "spark/tables/jobs.py": _CLUSTER,
+    "spark/tables/table.py": _CLUSTER,
+    "spark/tables/gather.py": _CLUSTER,
     "testing/pickling.py": "functions of a test, read back in the same process",
 }
 """Modules that pickle, and what: nothing that another party, a client or a stored file says."""

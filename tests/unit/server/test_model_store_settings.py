@@ -9,7 +9,7 @@ import pytest
 
 from fedflow.base.errors import BadSetting
 from fedflow.base.settings import parse_settings
-from fedflow.models.external import FolderModels, MySqlModels
+from fedflow.blobs.external import FolderModels, MySqlModels
 from fedflow.server.models import external_models
 
 

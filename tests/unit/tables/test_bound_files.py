@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from fedflow.base.errors import BadData
 from fedflow.domain.records import TableRecord
-from fedflow.tables import arrow_look
+from fedflow.tables import arrow_probe
 from fedflow.tables.archives import LocalArchives
 from fedflow.tables.binding import LocalFiles
 from fedflow.tables.csv_header import COLUMN_LIMIT, LINE_BYTES
@@ -176,7 +176,7 @@ def test_what_is_wrong_with_a_parquet_file_is_told_by_a_look(tmp_path: Path) -> 
 def test_a_file_that_takes_too_much_memory_does_not_harm_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrow_look, "MEMORY_BYTES", 200 << 20)
+    monkeypatch.setattr(arrow_probe, "MEMORY_BYTES", 200 << 20)
     path = tmp_path / "d.parquet"
     parquet.write_table(
         pa.table({"id": ["w" * (200 << 20)]}), path, compression="zstd", use_dictionary=False,
@@ -190,7 +190,7 @@ def test_a_file_that_takes_too_much_memory_does_not_harm_the_server(
 def test_a_file_that_takes_too_long_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrow_look, "LOOK_S", 0.001)
+    monkeypatch.setattr(arrow_probe, "LOOK_S", 0.001)
     path = tmp_path / "d.parquet"
     parquet.write_table(pa.table({"id": [7]}), path)
     with pytest.raises(BadData, match=r"more than 0.001 s"):

@@ -17,8 +17,8 @@ from fedflow.base.errors import BadData, BadTableName, DiskFull, TableExists, Ta
 from fedflow.sdk import TableKind, TableSchema
 from fedflow.tables import local_table, stored_table
 from fedflow.tables.catalog import TableEntry, entry_from_json
-from fedflow.tables.far_rows import FarRows
 from fedflow.tables.local import LocalTableStore
+from fedflow.tables.remote_gc import FarRows
 from fedflow.testing.tables import MemoryCatalog, local_store
 
 SCHEMA = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("x",))

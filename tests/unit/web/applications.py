@@ -10,16 +10,16 @@ from typing import Any, cast
 from flask import Flask
 
 from fedflow.app.services import Services
-from fedflow.web import current
+from fedflow.web import context
 from fedflow.web.app import create_app
 from fedflow.web.mounts import Mounts
 from fedflow.web.settings import WebSettings
 
 
 @functools.cache
-def _registered() -> current.Built:
+def _registered() -> context.Built:
     """Return what has applications with all routes: registering them takes long."""
-    return current.built_of(create_app(cast(Services, SimpleNamespace()), WebSettings()))
+    return context.built_of(create_app(cast(Services, SimpleNamespace()), WebSettings()))
 
 
 def app_over(services: Any) -> Flask:
@@ -29,7 +29,7 @@ def app_over(services: Any) -> Flask:
     def copied(shared: Flask) -> Flask:
         app = copy.copy(shared)
         app.extensions = dict(shared.extensions)
-        current.put(app, built)
+        context.put(app, built)
         return app
 
     mounts = Mounts(
@@ -39,7 +39,7 @@ def app_over(services: Any) -> Flask:
             for prefixes, made in known.mounts.mounted.items()
         },
     )
-    built = current.Built(
+    built = context.Built(
         services=services, settings=known.settings, clients=known.clients, mounts=mounts
     )
     app = mounts.main()

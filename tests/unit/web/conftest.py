@@ -52,8 +52,8 @@ from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.domain.storages import Connection, MysqlRows, Secrets
 from fedflow.domain.table_lists import TableFilter, fits_table, table_page
-from fedflow.testing.providers import MemoryProviders
 from fedflow.web.relay import Relay
+from tests.support.providers import MemoryProviders
 from tests.unit.web.applications import app_over
 
 GUEST = Site(Role.GUEST, PartyId("9999"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flask import Flask
 
-from fedflow.web import later
+from fedflow.web import unsupported
 from fedflow.web.mounts import served
 
 PAGE = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
@@ -28,5 +28,5 @@ def test_the_page_lists_exactly_the_routes_that_are_served(app: Flask) -> None:
 
 def test_the_page_lists_exactly_what_is_not_supported_yet(app: Flask) -> None:
     listed = re.findall(r"`(/v1/\S*)`", LATER)
-    assert sorted(listed) == sorted(later._PATHS)
+    assert sorted(listed) == sorted(unsupported._PATHS)
     assert not set(listed) & {rule.rule for rule, _ in served(app)}

@@ -13,7 +13,7 @@ from flask import Flask
 from fedflow.app.services import Services
 from fedflow.base.lazy import Lazy
 from fedflow.web.app import create_app
-from fedflow.web.current import built_of
+from fedflow.web.context import built_of
 from fedflow.web.mounts import Mounts, served
 from fedflow.web.settings import BoardSettings, WebSettings
 

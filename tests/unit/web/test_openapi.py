@@ -13,7 +13,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from fedflow.base.errors import all_errors
 from fedflow.web.app import create_app
 from fedflow.web.auth import require_client
-from fedflow.web.current import built_of
+from fedflow.web.context import built_of
 from fedflow.web.mounts import served
 from fedflow.web.openapi import operations
 from fedflow.web.routes import Access, declaration

@@ -18,9 +18,9 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from fedflow.web.app import create_app
-from fedflow.web.bodies import Flag, Text, Whole, Words
-from fedflow.web.current import built_of
+from fedflow.web.context import built_of
 from fedflow.web.openapi import Operation, operations
+from fedflow.web.requests import Flag, Text, Whole, Words
 from fedflow.web.routes import Access, Style
 from fedflow.web.settings import WebSettings
 from tests.unit.web.test_web_auth import KEYS, sign

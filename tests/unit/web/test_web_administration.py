@@ -42,9 +42,9 @@ from fedflow.domain.records import Reply
 from fedflow.domain.servers import Instance
 from fedflow.domain.site import Role, Site
 from fedflow.rpc.site_keys import RsaSiteKeys
-from fedflow.testing.providers import MemoryProviders
 from fedflow.web.passwords import ScryptPasswords
 from tests.memory_store import MemoryStore
+from tests.support.providers import MemoryProviders
 from tests.unit.web.applications import app_over
 from tests.unit.web.conftest import JOB_ID, FixedClock, make_job
 

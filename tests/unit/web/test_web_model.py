@@ -19,10 +19,10 @@ from fedflow.app.models.model_tags import ModelTags
 from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.party.worker_models import WorkerModels
 from fedflow.base.ids import PartyId
+from fedflow.blobs.archive import ZipArchives
+from fedflow.blobs.external import FolderModels
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
-from fedflow.models.archive import ZipArchives
-from fedflow.models.external import FolderModels
 from tests.unit.app.fakes import OneServer, participant
 from tests.unit.app.models.test_models import MODEL, MODEL_ID, ended, started, token
 from tests.unit.web.applications import app_over

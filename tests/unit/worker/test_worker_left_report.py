@@ -10,10 +10,10 @@ import pytest
 
 from fedflow.base.errors import ServerNotReachable
 from fedflow.components.registry import load_registry
-from fedflow.testing.executors import write_launch
-from fedflow.wire.left_reports import left_report
+from fedflow.wire.undelivered_reports import left_report
 from fedflow.worker import run
 from fedflow.worker.spec import read_spec
+from tests.support.executors import write_launch
 
 
 class GoneAtTheEnd:

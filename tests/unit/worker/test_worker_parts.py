@@ -23,13 +23,13 @@ from fedflow.base.errors import (
 )
 from fedflow.sdk.table import TableKind, TableSchema
 from fedflow.tables.catalog import Origin, TableEntry
-from fedflow.testing.executors import write_launch
 from fedflow.wire.envelope import failure
 from fedflow.worker.catalog import WorkerCatalog, entry_of, table_of
 from fedflow.worker.exit_codes import ExitCode, explain
 from fedflow.worker.logs import LevelFiles, mask, traceback_of
 from fedflow.worker.spec import SpecError, read_spec
 from fedflow.worker.tracker import ServerTracker
+from tests.support.executors import write_launch
 
 
 class ManualClock:

@@ -10,7 +10,7 @@ from fedflow import __version__
 from fedflow.app.administration.modules import Modules
 from fedflow.app.administration.providers import Providers
 from fedflow.base.errors import BadRequest, ProviderRefused, UnknownComponent
-from fedflow.testing.providers import MemoryProviders
+from tests.support.providers import MemoryProviders
 from tests.unit.app.fakes import FakeClock
 
 

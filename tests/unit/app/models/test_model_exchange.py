@@ -23,9 +23,9 @@ from fedflow.base.errors import (
     ModelNotFound,
     NotSupportedYet,
 )
+from fedflow.blobs import archive
+from fedflow.blobs.archive import ZipArchives
 from fedflow.domain.models import ModelKey, StepChoice
-from fedflow.models import archive
-from fedflow.models.archive import ZipArchives
 from tests.unit.app.fakes import ARBITER, GUEST, OneServer, participant
 from tests.unit.app.models.test_models import KEY, MODEL, ended, started, token, worker
 

@@ -21,8 +21,8 @@ from fedflow.base.errors import (
 )
 from fedflow.domain.records import Handle, JobKey, Stale, TaskKey
 from fedflow.domain.states import TaskStatus
-from fedflow.store.tasks import SqlTasks
-from fedflow.wire.left_reports import leave_report
+from fedflow.store.sql.tasks import SqlTasks
+from fedflow.wire.undelivered_reports import leave_report
 from tests.unit.app.fakes import CORES, HOST, OneServer, table
 
 KEY = JobKey(job_id="1", site=HOST)

@@ -1,0 +1,201 @@
+"""What is found when a draft of a job is looked at: mistakes, notes, and what each site gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from fedflow.base.errors import FedflowError, InvalidJobSpec, NoRoute, PartiesNotReady
+from fedflow.base.values import dataclass
+from fedflow.board import drafts
+from fedflow.board.drafts import MAX_TEXT, Draft
+from fedflow.board.json_faults import sentence
+from fedflow.board.language import t
+from fedflow.board.presenters import dag
+from fedflow.board.presenters.document_diff import Comparison, compare
+from fedflow.board.presenters.json_text import JsonText, Lines
+from fedflow.board.presenters.submit import (
+    FIELDS,
+    Field,
+    Mistake,
+    Share,
+    Step,
+    in_order,
+    mistakes,
+    shares,
+    spot,
+    steps,
+)
+from fedflow.board.statuses import KINDS, SHAPES
+from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.records import JobFilter
+from fedflow.web.context import services
+
+SHOWN: Final = 100  #: mistakes, notes and changes that are listed
+DRAWN: Final = 1_000  #: components up to which the graph is drawn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hop:
+    """A way between two parties that was tried, and why it is broken; empty: it is not."""
+
+    party_id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Findings:
+    """What the page shows beside the two texts."""
+
+    mistakes: tuple[Mistake, ...] = ()
+    notes: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    shares: tuple[Share, ...] = ()
+    graph: str = ""  #: JSON of the drawing, empty: there is none
+    states: str = ""  #: JSON of what stands in its boxes
+    version: int = 2
+    changes: Comparison | None = None  #: None: this is no copy, or not comparable
+    asked: tuple[Hop, ...] | None = None  #: None: the parties were not asked
+    refusal: FedflowError | None = None  #: why a submit was refused, if that is no mistake
+    earlier_job: str = ""  #: id of the job that the form was sent as before
+    is_empty: bool = False  #: there is nothing to look at yet
+
+    @property
+    def is_good(self) -> bool:
+        return not self.mistakes and not self.is_empty and self.refusal is None
+
+    @property
+    def remote(self) -> bool:
+        """Tell whether parties of other servers take part."""
+        return any(not share.is_here for share in self.shares)
+
+
+def look(draft: Draft, *, ask: bool = False) -> Findings:
+    """Return what can be known of a draft without storing it; `ask` calls its parties."""
+    if draft.is_empty:
+        return Findings(is_empty=True)
+    too_long = tuple(
+        Mistake(
+            message=t(
+                "The text has more than {n} characters: use `fedflow job submit` for such jobs.",
+                n=MAX_TEXT,
+            ),
+            spot=spot(name, draft.text(name), 0, 1),
+        )
+        for name in draft.long
+    )
+    if too_long:
+        return Findings(mistakes=too_long)
+    read = draft.read()
+    unread = tuple(_unread(read))
+    if any(not one.is_json for one in read.values()):
+        return Findings(mistakes=unread)
+    dsl, conf = read["dsl"].value, read["conf"].value
+    examined = services().submissions.examination.look(dsl, conf)
+    found = Findings(
+        mistakes=in_order((*unread, *mistakes(examined.problems, read))),
+        notes=examined.notes,
+        version=examined.version,
+        changes=_changed(draft, dsl, conf),
+    )
+    if examined.spec is None:
+        return found
+    found = replace(found, **_drawn(examined.spec, examined.here))
+    if ask and found.is_good:
+        found = replace(found, asked=_asked(examined.spec, examined.here))
+    return found
+
+
+def refused(draft: Draft, exc: FedflowError) -> Findings:
+    """Return what is found in a draft that the server refused for a reason."""
+    found = look(draft)
+    if isinstance(exc, InvalidJobSpec):
+        if not found.mistakes:
+            found = replace(found, mistakes=tuple(mistakes(exc.problems, draft.read())))
+        return found
+    asked = None
+    if isinstance(exc, PartiesNotReady):
+        asked = tuple(_hops(exc))
+    earlier = str(exc.fields.get("earlier_job") or exc.fields.get("job_id") or "")
+    return replace(found, refusal=exc, asked=asked, earlier_job=earlier)
+
+
+def _unread(read: Mapping[Field, JsonText]) -> list[Mistake]:
+    """Return what keeps the texts from being JSON objects."""
+    found: list[Mistake] = []
+    for name in FIELDS:
+        one = read[name]
+        lines = Lines(one.text)
+        found += (
+            Mistake(
+                message=sentence(fault),
+                spot=spot(name, one.text, fault.start, fault.end, lines),
+                rule="JSON",
+            )
+            for fault in one.faults
+        )
+    return found
+
+
+def _drawn(spec: JobSpec, own: frozenset[str]) -> dict[str, Any]:
+    here = {n for n in spec.dag.names if any(s.party_id in own for s in spec.sites_of(n))}
+    graph, states = "", ""
+    if len(spec.components) <= DRAWN:
+        drawing = dag.graph(spec.dsl, spec.conf, order=spec.dag.order, here=here)
+        graph = _compact({**drawing, "kinds": KINDS, "shapes": SHAPES})
+        states = _compact({"sites": [], "of": {n: _unsent(spec, n) for n in spec.dag.order}})
+    return {
+        "steps": tuple(steps(spec)),
+        "shares": tuple(shares(spec, own=own)),
+        "graph": graph,
+        "states": states,
+    }
+
+
+def _unsent(spec: JobSpec, name: str) -> dict[str, Any]:
+    """Return how a component stands that is not submitted yet: only where it would run."""
+    roles = dict.fromkeys(site.role.value for site in spec.sites_of(name))
+    return {"s": "", "p": None, "v": 0, "parts": [], "word": ", ".join(roles)}
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _changed(draft: Draft, dsl: object, conf: object) -> Comparison | None:
+    """Return what a copy has in another way than its original."""
+    if not draft.source:
+        return None
+    own = drafts.initiated(services().jobs.find(JobFilter(job_id=draft.source)))
+    if own is None:
+        return None
+    old_dsl, old_conf, _ = drafts.original(own)
+    if not draft.dsl.strip():
+        return compare({"conf": old_conf}, {"conf": conf})
+    return compare({"dsl": old_dsl, "conf": old_conf}, {"dsl": dsl, "conf": conf})
+
+
+def _asked(spec: JobSpec, own: frozenset[str]) -> tuple[Hop, ...]:
+    """Return how the parties of a job answered: each that is well, and every broken hop."""
+    others = dict.fromkeys(s.party_id for s in spec.sites if s.party_id not in own)
+    try:
+        services().submissions.examination.ask(spec)
+        broken: list[Hop] = []
+    except PartiesNotReady as exc:
+        broken = _hops(exc)
+    except NoRoute as exc:
+        broken = [Hop(party_id=str(exc.fields.get("party_id", "")), reason=exc.message)]
+    bad = {hop.party_id for hop in broken}
+    return (*broken, *(Hop(party_id=p, reason="") for p in others if p not in bad))
+
+
+def _hops(exc: PartiesNotReady) -> list[Hop]:
+    own = services().info.place.party_id or ""
+    found = []
+    for hop in exc.fields.get("hops", ()):
+        ends = [str(hop.get("from", "")), str(hop.get("to", ""))]
+        party = next((end for end in reversed(ends) if end != own), ends[-1])
+        found.append(Hop(party_id=party, reason=str(hop.get("reason", ""))[:1000]))
+    return found

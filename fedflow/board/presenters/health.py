@@ -1,0 +1,65 @@
+"""What the settings page shows of a server's health."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedflow.base.values import dataclass
+from fedflow.board.language import t
+
+_LONGEST_LIST = 20  #: parties that are named
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One part of a server: what it is, how it stands."""
+
+    name: str
+    kind: str  #: of a status: ok, bad, wait
+    word: str
+    text: str
+
+
+def parts_of(found: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the parts that `Info.ready` tells about."""
+    return (
+        _part(
+            t("Store"),
+            found["store"],
+            t("It answers, and knows the engines."),
+            t("It answers, but nothing is stored about the engines."),
+        ),
+        _part(
+            t("Executor"),
+            found["executor"],
+            t("It can start processes of tasks."),
+            t("It cannot start processes of tasks now. The server's log says why."),
+        ),
+        _outbox(int(found["outbox"])),
+        _unreachable([str(one) for one in found["unreachable"]]),
+    )
+
+
+def _part(name: str, good: bool, text: str, trouble: str) -> Part:
+    if good:
+        return Part(name=name, kind="ok", word=t("well"), text=text)
+    return Part(name=name, kind="bad", word=t("not well"), text=trouble)
+
+
+def _outbox(waiting: int) -> Part:
+    name = t("Outbox")
+    if waiting == 0:
+        return Part(name=name, kind="ok", word=t("well"), text=t("No command waits."))
+    text = t("{n} commands to other parties wait to be delivered.", n=waiting)
+    return Part(name=name, kind="wait", word=t("waiting"), text=text)
+
+
+def _unreachable(parties: list[str]) -> Part:
+    name = t("Other parties")
+    if not parties:
+        text = t("None is known to be out of reach.")
+        return Part(name=name, kind="ok", word=t("well"), text=text)
+    named = ", ".join(parties[:_LONGEST_LIST]) + (", ..." if len(parties) > _LONGEST_LIST else "")
+    text = t("These do not answer: {parties}", parties=named)
+    return Part(name=name, kind="bad", word=t("not well"), text=text)

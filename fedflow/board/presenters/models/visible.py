@@ -1,0 +1,102 @@
+"""What a site may see of its own stored share, and what nobody is shown.
+
+The components already store at each party only what it may know (`docs/components.md`); this is the
+second lock. It is applied before anything is drawn, searched or downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fedflow.board.presenters.models.decoding import items, mapping, objects
+from fedflow.domain.site import Role
+
+#: keys, shares of hidden weights and states of trainings: of use to the worker alone
+SECRET: Final = frozenset(
+    {"cipher", "private_key", "training_state", "resume_state", "optimizer_state"}
+)
+_STATISTICS: Final = (
+    "woe_array", "iv_array", "event_count_array", "non_event_count_array", "event_rate_array",
+    "non_event_rate_array", "optimal_metric_array",
+)  # fmt: skip
+_BINNING: Final = "FeatureBinningParam"
+_SELECTION: Final = "FeatureSelectionParam"
+
+Json = Mapping[str, Any]
+
+
+def own_param(role: Role, param_name: str, param: Any, meta: Any) -> Json:
+    """Return the part of a model's param object that its site may see; nothing at the arbiter."""
+    if role is Role.ARBITER or not isinstance(param, Mapping):
+        return {}
+    found = mapping(_without_secrets(param))
+    if param_name == _BINNING:
+        return _binning(role, found)
+    if param_name == _SELECTION and role is Role.HOST:
+        return _host_selection(found, meta)
+    return found
+
+
+def own_meta(role: Role, meta: Any) -> Json:
+    """Return the part of a model's meta object that its site may see; nothing at the arbiter."""
+    if role is Role.ARBITER or not isinstance(meta, Mapping):
+        return {}
+    return mapping(_without_secrets(meta))
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without_secrets(v) for k, v in value.items() if k not in SECRET}
+    if isinstance(value, list | tuple) and any(isinstance(v, dict | list | tuple) for v in value):
+        return [_without_secrets(v) for v in value]
+    return value  # lists of a million numbers among them
+
+
+# --- binning --------------------------------------------------------------------------------------
+
+
+def _binning(role: Role, param: Json) -> Json:
+    """Return a host's bins without what depends on labels, or a guest's without hosts' cuts."""
+    found = dict(param)
+    for prefix in ("", "transform_"):
+        own, hosts = f"{prefix}binning_result", f"{prefix}host_results"
+        several = f"{prefix}multi_class_result"
+        if role is Role.HOST:
+            found[own] = _party(param.get(own), _unlabelled)
+            found[hosts] = []
+            found[several] = {}
+        elif role is Role.GUEST:
+            found[hosts] = [_party(one, _uncut) for one in items(param, hosts)]
+            classes = mapping(param, several)
+            theirs = [_party(one, _uncut) for one in items(classes, "host_results")]
+            found[several] = {**classes, "host_results": theirs} if classes else {}
+    return found
+
+
+def _party(result: Any, change: Any) -> Json:
+    bins = mapping(result, "binning_result")
+    return {**mapping(result), "binning_result": {k: change(mapping(v)) for k, v in bins.items()}}
+
+
+def _unlabelled(column: Json) -> Json:
+    hidden: dict[str, Any] = {name: [] for name in _STATISTICS}
+    return {**column, **hidden, "iv": None, "is_woe_monotonic": None}
+
+
+def _uncut(column: Json) -> Json:
+    return {**column, "split_points": []}
+
+
+# --- selection ------------------------------------------------------------------------------------
+
+
+def _host_selection(param: Json, meta: Any) -> Json:
+    """Return a host's selection without values of steps that the guest decided."""
+    decided = [bool(step.get("select_federated")) for step in objects(meta, "filter_metas")]
+    results = []
+    for number, result in enumerate(objects(param, "results")):
+        asked = number < len(decided) and decided[number]
+        hidden: dict[str, Any] = {"feature_values": {}} if asked else {}
+        results.append({**result, **hidden, "host_feature_values": [], "host_left_cols": []})
+    return {**param, "results": results, "host_col_names": []}

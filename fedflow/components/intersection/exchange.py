@@ -1,0 +1,180 @@
+"""The protocol of one guest with one or more hosts, on ids only.
+
+    guest                                        host
+      psi_hello (rows, settings)   <->  psi_hello
+      bloom_filter                 -->  with run_preprocess; from the host if filter_owner is host
+      pruned_rows                  <--
+
+  ecdh and dh (`commutative`):
+      id_ciphertext_exchange_g2h   -->  aP for every own id, sorted
+      id_ciphertext_exchange_h2g   <--  bQ for every own id, sorted
+      doubly_encrypted_id          <--  b(aP), in the order received
+
+  rsa (`blind_rsa_sides`; with split_calculation the same for the other half, with roles swapped):
+      host_pubkey                  <--  the modulus n, with e = 65537, and a proof that it hides
+      host_prvkey_ids              <--  H2(H1(id)^d mod n) for every own id, sorted
+      guest_pubkey_ids             -->  H1(id) r^e for every own id, sorted
+      host_sign_guest_ids          <--  their signatures, in the order received
+
+  what is told (`alignment`):
+      intersect_ids                -->  places in the host's offer of what all parties have
+      sample_ids                   -->  with match ids or a left join: the rows' sample ids
+
+  cardinality_only with ecdh and dh (`cardinality`):
+      cardinality_ring             <->  every party's set goes round, each party blinds and sorts it
+      cardinality                  -->  with sync_cardinality: the number
+
+The guest compares. Every pair has its own secrets and its own hash domain; only the ids that all
+hosts have are told. The common rows stand in the guest's order at every party.
+
+With `run_cache` only hello and the host's offer are sent, and both sides keep what that gave
+(`caching`). With such a cache as input, a host sends it no more: its secret, its domain and its
+offer are those of the cache.
+Source: Meadows 1986; Huberman, Franklin and Hogg 1999 (ecdh, dh), RFC 7748 (X25519); De Cristofaro
+and Tsudik 2010 (rsa).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from fedflow.base.errors import BadParameter
+from fedflow.components.intersection.elements import Positions
+from fedflow.components.intersection.handshake import Origin, Phase, greet
+from fedflow.components.intersection.keys import Keys
+from fedflow.components.intersection.methods import finder_of, holder_of, receive_offer, steps_of
+from fedflow.components.intersection.pruning import prune
+from fedflow.components.intersection.sides import Held, Offer, Pair, Progress
+from fedflow.sdk import Context, Role, Site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuestsCache:
+    """What a guest has of an earlier job."""
+
+    origin: Origin
+    offers: Mapping[Site, Offer]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostsCache:
+    """What a host has of an earlier job."""
+
+    origin: Origin
+    held: Held
+
+
+def prepare_at_host(ctx: Context, keys: Keys) -> Held:
+    """Offer the own ids for a cache, and return what makes the offer usable."""
+    guest = ctx.only(Role.GUEST)
+    hello = greet(ctx, guest, keys, phase=Phase.MAKE_CACHE)
+    pair = _pair(ctx, guest, keys.values, rows=hello.rows, progress=Progress(ctx, steps=1))
+    return holder_of(pair).offer()
+
+
+def prepare_at_guest(ctx: Context, keys: Keys) -> dict[Site, Offer]:
+    """Return every host's offer, for a cache. Raises: BadParameter, CodecError."""
+    hosts = ctx.sites_of(Role.HOST)
+    peers = {host: greet(ctx, host, keys, phase=Phase.MAKE_CACHE) for host in hosts}
+    progress = Progress(ctx, steps=len(hosts))
+    found = {}
+    for host, hello in peers.items():
+        pair = _pair(ctx, host, keys.values, rows=hello.rows, progress=progress)
+        found[host] = receive_offer(pair)
+        progress.step()(1.0)
+    return found
+
+
+def match_at_guest(ctx: Context, keys: Keys, *, cache: GuestsCache | None = None) -> Positions:
+    """Return where each host has each own key: hosts x keys, the place in its offer, or -1.
+
+    Raises: BadParameter, BadData: a host has other settings. CodecError: a host sent something
+        unusable.
+    """
+    hosts = ctx.sites_of(Role.HOST)
+    origin = cache.origin if cache else Origin.of(ctx)
+    phase = Phase.USE_CACHE if cache else Phase.WHOLE
+    peers = {host: greet(ctx, host, keys, phase=phase, origin=origin) for host in hosts}
+    ids = keys.values
+    pruned = prune(ctx, ids, peers)
+    progress = Progress(ctx, steps=steps_of(ctx) * len(hosts))
+    asked = ids.take(pa.array(pruned.rows)) if len(pruned.rows) < len(ids) else ids
+    finders = []
+    for host in hosts:
+        rows = pruned.peer_rows[host]
+        known = _known_offer(cache, host, rows=rows) if cache else None
+        pair = _pair(ctx, host, asked, rows=rows, progress=progress, origin=origin)
+        finders.append(finder_of(pair, known))
+        finders[-1].ask()
+    places = np.full((len(hosts), len(ids)), -1, np.int64)
+    for i, finder in enumerate(finders):
+        places[i, pruned.rows] = finder.find()
+    return places
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offered:
+    """What a host needs to understand what the guest tells it."""
+
+    order: Positions  #: in which the own ids were offered: place -> own id
+    guest_ids: int  #: how many distinct ones the guest has
+
+
+def match_at_host(ctx: Context, keys: Keys, *, cache: HostsCache | None = None) -> Offered:
+    """Let the guest find out what this host has, and return what was offered.
+
+    Raises: BadParameter, BadData, CodecError.
+    """
+    guest = ctx.only(Role.GUEST)
+    origin = cache.origin if cache else Origin.of(ctx)
+    phase = Phase.USE_CACHE if cache else Phase.WHOLE
+    hello = greet(ctx, guest, keys, phase=phase, origin=origin)
+    ids = keys.values
+    pruned = prune(ctx, ids, {guest: hello})
+    offered = ids.take(pa.array(pruned.rows)) if len(pruned.rows) < len(ids) else ids
+    pair = _pair(
+        ctx,
+        guest,
+        offered,
+        rows=pruned.peer_rows[guest],
+        progress=Progress(ctx, steps=1 if cache else steps_of(ctx)),
+        origin=origin,
+    )
+    holder = holder_of(pair, cache.held if cache else None)
+    held = holder.offer()
+    holder.answer()
+    return Offered(order=pruned.rows[held.order], guest_ids=hello.rows)
+
+
+def _pair(
+    ctx: Context,
+    peer: Site,
+    ids: pa.Array,
+    *,
+    rows: int,
+    progress: Progress,
+    origin: Origin | None = None,
+) -> Pair:
+    host = ctx.site if ctx.site.role is Role.HOST else peer
+    return Pair(
+        ctx=ctx,
+        peer=peer,
+        ids=ids,
+        peer_rows=rows,
+        domain=(origin or Origin.of(ctx)).domain(ctx, host),
+        progress=progress,
+    )
+
+
+def _known_offer(cache: GuestsCache, host: Site, *, rows: int) -> Offer:
+    offer = cache.offers[host]
+    if len(offer.elements) != rows:
+        raise BadParameter(
+            path="input.cache",
+            reason=f"{host} has {rows} ids, {len(offer.elements)} in the cache",
+        )
+    return offer

@@ -1,0 +1,147 @@
+"""gRPC channels to other parties: kept open, replaced when the route changes.
+
+Commands and bulk data take channels of their own, so that a big value does not delay a command.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+import grpc
+import grpc.aio
+
+from fedflow.base.errors import NoRoute
+from fedflow.base.values import dataclass
+from fedflow.rpc.client.routes import Route, RouteTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelSettings:
+    """Connections to other parties."""
+
+    message_bytes: int = 64 * 1024 * 1024  #: largest message in or out
+    keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
+
+
+class Channels:
+    """Opens channels by party id. The synchronous ones are shared by all threads."""
+
+    def __init__(
+        self, routes: RouteTable, *, credentials: grpc.ChannelCredentials | None,
+        settings: ChannelSettings,
+    ) -> None:  # fmt: skip
+        self._routes = routes
+        self._credentials = credentials
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[Route, grpc.Channel]] = {}
+        self._turns: dict[str, int] = {}  #: how often a party's first server gave no answer
+
+    def route(self, party_id: str) -> Route:
+        """Return the route to a party, its server that answered last first. Raises: NoRoute."""
+        route = self._routes.find(party_id)
+        if route is None:
+            raise NoRoute(party_id=party_id)
+        return route.turned(self._turns.get(party_id, 0)) if route.others else route
+
+    def gave_no_answer(self, party_id: str, route: Route) -> None:
+        """Let calls begin with the next server of a party, if there are several."""
+        if route.others:
+            with self._lock:
+                if self.route(party_id) == route:  # nobody else did it meanwhile
+                    self._turns[party_id] = self._turns.get(party_id, 0) + 1
+
+    def channel(self, party_id: str) -> grpc.Channel:
+        """Return the channel for commands to a party, opened at the first call. Raises: NoRoute."""
+        route = self.route(party_id)
+        with self._lock:
+            known = self._open.get(party_id)
+            if known is not None and known[0] == route:
+                return known[1]
+            opened = self._new(party_id, route)
+            self._open[party_id] = (route, opened)
+        if known is not None:
+            known[1].close()
+        return opened
+
+    def forget(self, party_id: str) -> None:
+        """Close the channel to a party; the next call opens a new one."""
+        with self._lock:
+            known = self._open.pop(party_id, None)
+        if known is not None:
+            known[1].close()
+
+    def open_aio_channel(self, party_id: str) -> grpc.aio.Channel:
+        """Return a new channel for bulk data, which the caller closes; call it on the event loop.
+
+        Raises: NoRoute.
+        """
+        route = self.route(party_id)
+        options = channel_options(self._settings, party_id, route)
+        if self._credentials is None or not route.tls:
+            return grpc.aio.insecure_channel(_target(route), options=options)
+        return grpc.aio.secure_channel(_target(route), self._credentials, options=options)
+
+    def close(self) -> None:
+        """Close all channels; calls under way fail."""
+        with self._lock:
+            known, self._open = self._open, {}
+        for _, channel in known.values():
+            channel.close()
+
+    def _new(self, party_id: str, route: Route) -> grpc.Channel:
+        options = channel_options(self._settings, party_id, route)
+        if self._credentials is None or not route.tls:
+            return grpc.insecure_channel(_target(route), options=options)
+        return grpc.secure_channel(_target(route), self._credentials, options=options)
+
+
+def _target(route: Route) -> str:
+    """Return what gRPC shall connect to: with several servers the first of them that accepts.
+
+    gRPC takes a list of numeric addresses only, so names are looked up here.
+    """
+    if not route.others:
+        return route.address
+    numeric = [_numeric(one) for one in (route, *route.others)]
+    if all(host.version == 4 for host, _ in numeric):
+        return "ipv4:" + ",".join(f"{host}:{port}" for host, port in numeric)
+    sixes = (f"::ffff:{host}" if host.version == 4 else str(host) for host, _ in numeric)
+    return "ipv6:" + ",".join(
+        f"[{host}]:{port}" for host, (_, port) in zip(sixes, numeric, strict=True)
+    )
+
+
+def _numeric(route: Route) -> tuple[IPv4Address | IPv6Address, int]:
+    """Return a server's IP address and port; a name that is unknown becomes one nobody has."""
+    try:
+        found = socket.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return IPv4Address("0.0.0.0"), 1  # noqa: S104  # connecting there is refused
+    hosts = [ip_address(str(address[4][0]).partition("%")[0]) for address in found]
+    return min(hosts, key=lambda host: host.version), route.port
+
+
+def channel_options(
+    settings: ChannelSettings, party_id: str, route: Route
+) -> list[tuple[str, int | str]]:
+    """Return the options of a channel to a party's server."""
+    options: list[tuple[str, int | str]] = [
+        ("grpc.max_receive_message_length", settings.message_bytes),
+        ("grpc.max_send_message_length", settings.message_bytes),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        # what one attempt to connect may take, whatever its name says: far parties need seconds
+        ("grpc.min_reconnect_backoff_ms", 5_000),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
+        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.enable_http_proxy", 0),  # a proxy of the environment is not meant for parties
+    ]
+    if route.tls:
+        name = route.name or f"party-{party_id}"
+        options.append(("grpc.ssl_target_name_override", name))
+        options.append(("grpc.default_authority", name))
+    return options

@@ -1,0 +1,509 @@
+"""The data plane between servers over gRPC: the port for what goes out, the service for the rest.
+
+Raw bytes handlers under `fedflow.v1.DataPlane`: `Messages` carries small values and notices of a
+pair of parties, `Bulk` one big value. Channels are opened by the caller's function, so routes and
+TLS are not known here. Bulk has a channel of its own. Source:
+docs/reference/numerics.md#data-plane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import grpc
+import grpc.aio
+import msgspec
+
+from fedflow.base.errors import (
+    BadRequest,
+    FedflowError,
+    NotAuthenticated,
+    PeerFailed,
+    SpoolFull,
+)
+from fedflow.base.ids import PartyId
+from fedflow.domain.servers import Instance
+from fedflow.domain.site import Site
+from fedflow.federation.keys import ValueKey, key_from_wire, site_from_wire
+from fedflow.federation.mailbox import Arrival
+from fedflow.federation.messages import (
+    Ack,
+    Notice,
+    Offer,
+    Progress,
+    Put,
+    error_to_wire,
+    pack,
+    parse_chunk,
+    split_frames,
+)
+from fedflow.federation.plane import DataPlane
+from fedflow.federation.settings import FederationSettings
+from fedflow.federation.spool import Blob
+from fedflow.rpc.data_plane.bulk import BULK, Upload
+from fedflow.rpc.data_plane.links import Link
+from fedflow.rpc.data_plane.streams import (
+    BROKEN,
+    Authenticate,
+    Metadata,
+    OpenChannel,
+    lost_connection,
+    refusal,
+)
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+READ_THREADS = 2
+ACK_DELAY_S = 0.003  #: how long an acknowledgement of a small value waits for others
+ACK_BATCH = 64
+_LAST_WRITE_S = 1.0  #: how long the end of a stream waits for an answer that is being written
+WAITING_STREAMS = 8  #: streams for big values that may wait, per one that may arrive
+
+
+class OtherServers(Protocol):
+    """The other servers of this party, for what is not meant for this one;
+    `rpc/data_plane/relays.py`.
+    """
+
+    @property
+    def needed(self) -> bool:
+        """Tell whether there is another server at the moment."""
+
+    def is_server(self, context: Any) -> bool:
+        """Tell whether a stream is from one of them: what it brings goes no further."""
+
+    async def find(self, session: str, site: Site) -> Instance | None:
+        """Return the other server where a session is open, None if it is none, or none yet."""
+
+    async def deliver(
+        self, key: ValueKey, body: bytes, *, digest: str, is_here: Callable[[], bool]
+    ) -> bool:
+        """Deliver a small value where its session is; False as soon as that is here."""
+
+    async def notify(self, notice: Notice, to: Instance, party_id: PartyId) -> None:
+        """Pass a notice on."""
+
+    async def stream(self, context: Any, offer: bytes, to: Instance) -> None:
+        """Pass a stream that carries one big value on, both ways, until it ends."""
+
+
+class GrpcOutgoing:
+    """The `OutgoingPort` of a server: links and uploads to other parties."""
+
+    def __init__(
+        self,
+        *,
+        open_channel: OpenChannel,
+        is_local: Callable[[PartyId], bool],
+        settings: FederationSettings,
+        metadata: Metadata = (),
+    ) -> None:
+        self._open_channel = open_channel
+        self._metadata = metadata
+        self._is_local = is_local
+        self._settings = settings
+        self._links: dict[PartyId, Link] = {}
+        self._bulk: dict[PartyId, grpc.aio.Channel] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="data-plane-read")
+        self._closed = False
+
+    def is_local(self, party_id: PartyId) -> bool:
+        """Tell whether this server is the party's."""
+        return self._is_local(party_id)
+
+    async def deliver_small(self, key: ValueKey, data: bytes, *, digest: str) -> None:
+        """Return when the receiver's server has the value. Raises: see `OutgoingPort`."""
+        crc32 = zlib.crc32(data)
+        wire = key.wire
+        await self._link(key.destination.party_id).send(
+            lambda seq: Put(seq=seq, key=wire, digest=digest, crc32=crc32), data
+        )
+
+    async def deliver_file(self, key: ValueKey, blob: Blob) -> None:
+        """Return when the receiver's server has the value. Raises: see `OutgoingPort`."""
+        party = key.destination.party_id
+        failures = 0
+        while True:
+            channel = self._bulk_channel(party)
+            upload = Upload(
+                channel.stream_stream(BULK)(metadata=self._metadata),
+                key=key,
+                blob=blob,
+                settings=self._settings,
+                in_thread=self._in_thread,
+            )
+            try:
+                await upload.run()
+                return
+            except BROKEN as exc:
+                if (sentence := refusal(exc)) is not None:
+                    raise PeerFailed(site=str(key.destination), reason=sentence) from exc
+                logger.info("A value to party %s broke at %d bytes", party, upload.acknowledged)
+                if upload.stalled or lost_connection(exc):
+                    await self._drop_bulk(party, channel)
+            except SpoolFull:
+                pass
+            failures = 0 if upload.acknowledged and not upload.stalled else failures + 1
+            await asyncio.sleep(self._pause_s(failures))
+
+    def notify(self, party_id: PartyId, notice: Notice) -> None:
+        """Send a notice, trying for a while; returns at once."""
+        if not self._closed:
+            task = asyncio.create_task(self._notify(party_id, notice))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Close all streams and channels."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for link in self._links.values():
+            await link.close()
+        for channel in self._bulk.values():
+            await channel.close(None)
+        self._links.clear()
+        self._bulk.clear()
+        self._pool.shutdown()
+
+    async def _notify(self, party_id: PartyId, notice: Notice) -> None:
+        limit_s = self._settings.notice_timeout_s
+        if notice.kind == "watch":
+            limit_s = min(limit_s, self._settings.watch_interval_s)
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._link(party_id).send(
+                    lambda seq: msgspec.structs.replace(notice, seq=seq)
+                )
+        except (FedflowError, TimeoutError) as exc:
+            logger.info("Party %s was not told %r: %s", party_id, notice.kind, exc or "no answer")
+
+    def _link(self, party_id: PartyId) -> Link:
+        link = self._links.get(party_id)
+        if link is None:
+            link = self._links[party_id] = Link(
+                party_id,
+                open_channel=self._open_channel,
+                settings=self._settings,
+                metadata=self._metadata,
+            )
+        return link
+
+    def _bulk_channel(self, party_id: PartyId) -> grpc.aio.Channel:
+        if party_id not in self._bulk:
+            self._bulk[party_id] = self._open_channel(party_id)
+        return self._bulk[party_id]
+
+    async def _drop_bulk(self, party_id: PartyId, channel: grpc.aio.Channel) -> None:
+        """Close a channel that is stuck or lost; the next one follows the route of that time."""
+        if party_id in self._bulk and self._bulk[party_id] is channel:
+            del self._bulk[party_id]
+            await channel.close(None)
+
+    def _in_thread(
+        self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> asyncio.Future[R]:
+        return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+
+    def _pause_s(self, attempt: int) -> float:
+        low, high = self._settings.reconnect_min_s, self._settings.reconnect_max_s
+        return min(low * 2.0 ** min(attempt, 20), high)
+
+
+class DataPlaneService:
+    """The gRPC service `fedflow.v1.DataPlane`: what other parties send."""
+
+    def __init__(
+        self, plane: DataPlane, *, authenticate: Authenticate, settings: FederationSettings,
+        servers: OtherServers | None = None,
+    ) -> None:  # fmt: skip
+        self._plane = plane
+        self._servers = servers
+        self._authenticate = authenticate
+        self._settings = settings
+        self._active = 0  #: big values that are arriving
+        self._freed = asyncio.Event()
+        self._streams = 0  #: streams for big values, those that wait included
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register the service on a server that has not started."""
+        handlers = {
+            "Messages": grpc.stream_stream_rpc_method_handler(self._messages),
+            "Bulk": grpc.stream_stream_rpc_method_handler(self._bulk),
+        }
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("fedflow.v1.DataPlane", handlers),)
+        )
+
+    async def _messages(self, _: Any, context: Any) -> None:
+        from_server = self._servers is not None and self._servers.is_server(context)
+        stream = _Inbound(
+            context,
+            plane=self._plane,
+            servers=None if from_server else self._servers,
+            is_trusted=from_server,
+            party=self._authenticate(context),
+            ping_s=self._settings.progress_timeout_s / 3,
+        )
+        await stream.run()
+
+    # --- big values
+
+    async def _bulk(self, _: Any, context: Any) -> None:
+        self._streams += 1
+        try:
+            key, offer, raw = await self._read_offer(context)
+            servers = self._servers
+            if servers is not None and servers.needed and not servers.is_server(context):
+                here = (key.session, key.destination)
+                if not self._plane.knows(*here) and (to := await servers.find(*here)) is not None:
+                    await servers.stream(context, raw, to)
+                    return
+            if self._streams > WAITING_STREAMS * self._settings.max_inbound:
+                raise SpoolFull(used=self._streams, limit=self._settings.max_inbound)
+            await self._receive(context, key, offer)
+        except (SpoolFull, TimeoutError):
+            await context.write(pack(Progress(status="later")))
+        except FedflowError as exc:
+            await context.write(pack(Progress(status="refused", error=error_to_wire(exc))))
+        finally:
+            self._streams -= 1
+
+    async def _read_offer(self, context: Any) -> tuple[ValueKey, Offer, bytes]:
+        """Return what a stream is about, and its first message."""
+        party = self._authenticate(context)
+        raw = await asyncio.wait_for(context.read(), self._settings.progress_timeout_s)
+        frames = split_frames(raw) if isinstance(raw, bytes) else []
+        offer = frames[0][0] if len(frames) == 1 else None
+        if not isinstance(offer, Offer):
+            raise BadRequest(reason="a stream for a big value begins with an offer")
+        if not 0 < offer.size <= self._settings.spool_bytes:
+            raise BadRequest(reason=f"a value of {offer.size} bytes")
+        key = key_from_wire(offer.key)
+        if self._servers is None or not self._servers.is_server(context):
+            _check_party(party, key.source.party_id)
+        return key, offer, raw
+
+    async def _receive(self, context: Any, key: ValueKey, offer: Offer) -> None:
+        mailbox = self._plane.mailbox
+        await self._saying_wait(context, mailbox.opened((key.session, key.destination)))
+        while self._active >= self._settings.max_inbound:
+            self._freed.clear()
+            await self._saying_wait(context, self._freed.wait())
+        self._active += 1
+        try:
+            arrival = await mailbox.begin(key, size=offer.size, digest=offer.digest)
+            if arrival is not None:
+                await self._receive_chunks(context, arrival)
+            await context.write(pack(Progress(status="stored")))
+        finally:
+            self._active -= 1
+            self._freed.set()
+
+    async def _receive_chunks(self, context: Any, arrival: Arrival) -> None:
+        """Write chunks to the part; the next one is read while the last one is written."""
+        mailbox, part, key_id = self._plane.mailbox, arrival.part, arrival.key.id
+        received, told = part.written, 0
+        writing = asyncio.create_task(asyncio.sleep(0))
+        try:
+            await context.write(self._go(received))
+            while received < part.size:
+                async with asyncio.timeout(self._settings.progress_timeout_s):
+                    raw = await context.read()
+                if not isinstance(raw, bytes):
+                    raise BadRequest(reason="the stream of a value ended early")
+                data, crc32 = parse_chunk(raw, key_id, offset=received, size=part.size)
+                await writing
+                if part.written - told >= self._share() // 4:
+                    told = part.written
+                    await context.write(self._go(told))
+                received += len(data)
+                writing = asyncio.create_task(mailbox.write(arrival, data, crc32))
+            await writing
+            await mailbox.finish(arrival)
+        except BadRequest as exc:  # the sender opens a new stream and goes on where this one broke
+            await context.abort(grpc.StatusCode.ABORTED, exc.message)
+        finally:
+            writing.add_done_callback(_look_at)
+            self._plane.in_thread(part.close)
+
+    def _share(self) -> int:
+        """Return the window of each value that arrives, in bytes; one chunk or more."""
+        share = self._settings.inbound_bytes // max(self._active, 1)
+        return min(max(self._settings.chunk_bytes, share), self._settings.window_bytes)
+
+    def _go(self, written: int) -> bytes:
+        return pack(Progress(status="go", written=written, limit=written + self._share()))
+
+    async def _saying_wait(self, context: Any, work: Coroutine[Any, Any, R]) -> R:
+        """Return the result of `work`; meanwhile tell the sender now and then that it may hope."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait((task,), timeout=self._settings.progress_timeout_s / 3)
+                if not task.done():
+                    await context.write(pack(Progress(status="wait")))
+            return task.result()
+        finally:
+            task.cancel()
+
+
+def _look_at(done: asyncio.Task[None]) -> None:
+    """Look at how a write ended for which nobody waits, as its stream broke first."""
+    if not done.cancelled():
+        done.exception()
+
+
+class _Inbound:
+    """One stream of small values and notices of another party."""
+
+    def __init__(
+        self, context: Any, *, plane: DataPlane, party: PartyId | None, ping_s: float,
+        servers: OtherServers | None, is_trusted: bool,
+    ) -> None:  # fmt: skip
+        self._context = context
+        self._servers = servers
+        self._is_trusted = is_trusted
+        self._plane = plane
+        self._party = party
+        self._ping_s = ping_s
+        self._acks: deque[Ack] = deque()
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._held: dict[int, asyncio.Task[None]] = {}
+        self._passing: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Serve the stream until the sender closes it."""
+        writer = asyncio.create_task(self._write())
+        try:
+            while isinstance(raw := await self._context.read(), bytes):
+                for message, body in split_frames(raw):
+                    self._on_message(message, body)
+        except BadRequest as exc:
+            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, exc.message)
+        finally:
+            for task in self._held.values():
+                task.cancel()
+            self._closed = True
+            self._changed.set()
+            # gRPC cannot end a call while one of its writes is under way
+            await asyncio.wait([writer], timeout=_LAST_WRITE_S)
+            writer.cancel()
+
+    def _on_message(self, message: object, body: bytes) -> None:
+        if not isinstance(message, (Put, Notice)):
+            raise BadRequest(reason="only values and notices travel on this stream")
+        try:
+            if isinstance(message, Notice):
+                self._check_party(site_from_wire(message.source).party_id)
+                self._on_notice(message)
+                self._ack(Ack(seq=message.seq, status="stored"))
+            else:
+                self._on_put(message, body)
+        except FedflowError as exc:
+            self._ack(Ack(seq=message.seq, status="refused", error=error_to_wire(exc)))
+
+    def _check_party(self, named: PartyId) -> None:
+        if not self._is_trusted:  # another server of this party has checked it
+            _check_party(self._party, named)
+
+    def _on_notice(self, notice: Notice) -> None:
+        destination = site_from_wire(notice.destination)
+        servers = self._servers
+        if servers is None or not servers.needed or self._plane.knows(notice.session, destination):
+            self._plane.on_notice(notice)
+            return
+        task = asyncio.create_task(self._pass_on(notice, destination, servers))
+        self._passing.add(task)
+        task.add_done_callback(self._passing.discard)
+
+    async def _pass_on(self, notice: Notice, destination: Site, servers: OtherServers) -> None:
+        to = await servers.find(notice.session, destination)
+        if to is None:
+            self._plane.on_notice(notice)
+        else:
+            await servers.notify(notice, to, destination.party_id)
+
+    def _on_put(self, put: Put, body: bytes) -> None:
+        key = key_from_wire(put.key)
+        self._check_party(key.source.party_id)
+        if zlib.crc32(body) != put.crc32:
+            raise BadRequest(reason="a value with a wrong checksum")
+        if self._is_elsewhere(key):
+            pass
+        elif self._plane.mailbox.put_now(key, body, digest=put.digest):
+            self._ack(Ack(seq=put.seq, status="stored"))
+            return
+        self._ack(Ack(seq=put.seq, status="held"))
+        task = asyncio.create_task(self._hold(put, key, body))
+        self._held[put.seq] = task
+        task.add_done_callback(lambda _: self._held.pop(put.seq, None))
+
+    def _is_elsewhere(self, key: ValueKey) -> bool:
+        """Tell whether a value may be for an executor of another server."""
+        servers = self._servers
+        if servers is None or not servers.needed:
+            return False
+        return not self._plane.knows(key.session, key.destination)
+
+    async def _hold(self, put: Put, key: ValueKey, body: bytes) -> None:
+        try:
+            if self._servers is not None and self._is_elsewhere(key):
+                async with asyncio.timeout(self._plane.settings.hold_timeout_s):
+                    delivered = await self._servers.deliver(
+                        key, body, digest=put.digest,
+                        is_here=lambda: self._plane.knows(key.session, key.destination),
+                    )  # fmt: skip
+                if delivered:
+                    self._ack(Ack(seq=put.seq, status="stored"))
+                    return
+            await self._plane.mailbox.put(key, body, digest=put.digest)
+        except (SpoolFull, TimeoutError):
+            self._ack(Ack(seq=put.seq, status="later"))
+        except FedflowError as exc:
+            self._ack(Ack(seq=put.seq, status="refused", error=error_to_wire(exc)))
+        else:
+            self._ack(Ack(seq=put.seq, status="stored"))
+
+    def _ack(self, ack: Ack) -> None:
+        """Queue an answer; the first one waits a little for others, to travel in one message."""
+        self._acks.append(ack)
+        if len(self._acks) == 1:
+            asyncio.get_running_loop().call_later(ACK_DELAY_S, self._changed.set)
+        elif len(self._acks) == ACK_BATCH:
+            self._changed.set()
+
+    async def _write(self) -> None:
+        """Send what is acknowledged, and a sign of life for what is held."""
+        while not self._closed:
+            try:
+                async with asyncio.timeout(self._ping_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                if not self._held:
+                    continue
+                self._acks.append(Ack(seq=next(iter(self._held)), status="held"))
+            frames = b"".join(pack(ack) for ack in self._acks)
+            self._acks.clear()
+            self._changed.clear()
+            if frames:
+                await self._context.write(frames)
+
+
+def _check_party(found: PartyId | None, named: PartyId) -> None:
+    """Refuse a value or notice in another party's name; without TLS (`found` None) anybody may."""
+    if found is not None and found != named:
+        raise NotAuthenticated(reason=f"party {found} speaks for party {named}")

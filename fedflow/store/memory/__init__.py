@@ -1,0 +1,1 @@
+"""The store in memory, for tests and the simulator: the same parts as `store.sql`."""

@@ -1,0 +1,62 @@
+"""What lists of jobs show, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fedflow.domain.job_lines import JobLine, StatusCount
+from fedflow.domain.records import SUBMIT_FAILED, JobFilter
+from fedflow.domain.states import JobStatus
+from fedflow.store.memory.job_tags import MemoryJobTags
+from fedflow.store.memory.jobs import MemoryJobs
+from fedflow.store.memory.schedules import MemorySchedules
+
+
+class MemoryJobLists:
+    """See `app.ports.JobLists`."""
+
+    def __init__(self, jobs: MemoryJobs, schedules: MemorySchedules, tags: MemoryJobTags) -> None:
+        self._jobs = jobs
+        self._schedules = schedules
+        self._tags = tags
+
+    def page(self, which: JobFilter) -> list[JobLine]:
+        return [
+            JobLine(
+                key=job.key,
+                initiator=job.initiator,
+                status=job.status,
+                epoch=job.epoch,
+                roles=job.roles,
+                created_ms=job.created_ms,
+                updated_ms=job.updated_ms,
+                started_ms=job.started_ms,
+                ended_ms=job.ended_ms,
+                progress=job.progress,
+                reason=job.reason,
+                description=job.description,
+                user=job.user,
+                refused=job.tag == SUBMIT_FAILED,
+                tags=self._tags.names(job.key.job_id),
+            )
+            for job in self._jobs.find(which)
+        ]
+
+    def progress(self, job_ids: Collection[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for job_id in job_ids:
+            job = self._schedules.get(job_id)
+            if job is not None and job.tasks:
+                ended = sum(task.ended_ms is not None for task in job.tasks)
+                found[job_id] = 100 * ended // len(job.tasks)
+        return found
+
+    def counts(self, since_ms: int) -> list[StatusCount]:
+        jobs: dict[JobStatus, set[str]] = {}
+        for job in self._jobs.created_since(since_ms):
+            if job.tag != SUBMIT_FAILED:
+                jobs.setdefault(job.status, set()).add(job.key.job_id)
+        return [
+            StatusCount(status=status, count=len(jobs[status]))
+            for status in sorted(jobs, key=lambda s: s.value)
+        ]

@@ -1,0 +1,23 @@
+"""Versions of models, in memory: simulated processes leave no components of models."""
+
+from __future__ import annotations
+
+from fedflow.domain.models import ModelComponent, ModelKey, ModelVersion
+from fedflow.store.memory.journal import Journal
+
+
+class MemoryModels:
+    """What simulations use of `app.ports.Models`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._versions: dict[ModelKey, ModelVersion] = {}
+
+    def put(self, version: ModelVersion) -> None:
+        self._journal.put(self._versions, version.key, version)
+
+    def get(self, key: ModelKey) -> ModelVersion | None:
+        return self._versions.get(key)
+
+    def components(self, key: ModelKey) -> list[ModelComponent]:
+        return []

@@ -1,0 +1,104 @@
+"""The store in memory: the same rules as over SQL, with a real rollback, for simulations only. It
+has the parts that they use.
+
+Records are frozen and shared, not copied; JSON in them is copied once, when it is stored, and must
+not be changed by readers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import cast
+
+from fedflow.app import ports
+from fedflow.base.errors import StoreUnavailable
+from fedflow.store.memory.events import MemoryEvents
+from fedflow.store.memory.job_lists import MemoryJobLists
+from fedflow.store.memory.job_tags import MemoryJobTags
+from fedflow.store.memory.jobs import MemoryEngines, MemoryJobs
+from fedflow.store.memory.journal import Journal
+from fedflow.store.memory.models import MemoryModels
+from fedflow.store.memory.outbox import MemoryLeases, MemoryOutbox, MemoryReceived
+from fedflow.store.memory.queue import MemoryQueue
+from fedflow.store.memory.schedules import MemorySchedules
+from fedflow.store.memory.submits import MemorySubmits
+from fedflow.store.memory.tasks import MemoryTasks
+from fedflow.store.memory.tracking import MemoryConnectors, MemoryTables, MemoryTracking
+from fedflow.store.recording import Recent
+
+
+class MemoryTx:
+    """One transaction: what simulations use of `app.ports.Tx`."""
+
+    def __init__(self, journal: Journal) -> None:
+        engines = MemoryEngines(journal)
+        self.engines: ports.Engines = engines
+        tags = MemoryJobTags(journal)
+        jobs, schedules = MemoryJobs(journal, engines, tags), MemorySchedules(journal)
+        self.jobs: ports.Jobs = jobs
+        self.job_tags: ports.JobTags = tags
+        self.job_lists: ports.JobLists = MemoryJobLists(jobs, schedules, tags)
+        self.tasks: ports.Tasks = MemoryTasks(journal)
+        self.schedules: ports.Schedules = schedules
+        self.queue: ports.Queue = MemoryQueue(journal, schedules, jobs)
+        self.outbox: ports.Outbox = MemoryOutbox(journal)
+        self.received: ports.Received = MemoryReceived(journal)
+        self.leases: ports.Leases = MemoryLeases(journal)
+        self.tracking: ports.Tracking = MemoryTracking(journal)
+        self.tables: ports.Tables = MemoryTables(journal)
+        self.models = MemoryModels(journal)
+        self.connectors: ports.Connectors = MemoryConnectors(journal)
+        self.submits: ports.Submits = MemorySubmits(journal)
+        events = MemoryEvents(journal)
+        self.events: ports.Events = events
+        self.write_events = events.write
+
+
+class MemoryStore:
+    """See `app.ports.Store`. One transaction at a time, reading ones too."""
+
+    def __init__(self) -> None:
+        self._journal = Journal()
+        self._tx = MemoryTx(self._journal)
+        self._recent = Recent()
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        self._closed = False
+
+    def transaction(self) -> AbstractContextManager[ports.Tx]:
+        return self._run(write=True)
+
+    def read(self) -> AbstractContextManager[ports.Tx]:
+        return self._run(write=False)
+
+    @property
+    def writes(self) -> int:
+        """How often something was written: as long as this stays, so does what is stored."""
+        return self._journal.writes
+
+    def close(self) -> None:
+        """Refuse everything from now on; what is stored is gone with the object."""
+        self._closed = True
+
+    @contextmanager
+    def _run(self, *, write: bool) -> Iterator[ports.Tx]:
+        if self._closed:
+            raise StoreUnavailable(reason="memory: closed")
+        me = threading.get_ident()
+        if self._owner == me:
+            raise RuntimeError("a transaction of this thread is open already")
+        with self._lock:
+            self._owner = me
+            self._journal.begin(write=write)
+            try:
+                yield cast(ports.Tx, self._tx)
+                if write:
+                    self._recent.wrote(self._tx.write_events(self._recent))
+            except BaseException:
+                self._journal.undo()
+                raise
+            finally:
+                self._journal.end()
+                self._owner = None

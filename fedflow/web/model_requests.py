@@ -1,0 +1,45 @@
+"""How requests name a stored model: one site's share of one version."""
+
+from __future__ import annotations
+
+from fedflow.base.errors import BadRequest
+from fedflow.domain.models import ModelKey
+from fedflow.web.requests import Body, Text, site_of
+
+
+class ShareBody(Body, frozen=True):
+    """One site's share of one version."""
+
+    model_id: Text
+    model_version: Text
+    role: Text
+    party_id: Text
+
+    @property
+    def key(self) -> ModelKey:
+        """Return what the members name. Raises: BadRequest: there is no such role."""
+        return ModelKey(
+            site=site_of(self.role, self.party_id),
+            model_id=self.model_id,
+            model_version=self.model_version,
+        )
+
+
+class PartyModelBody(Body, frozen=True):
+    """One site's share of one version, by FATE's name."""
+
+    party_model_id: Text  #: `<role>#<party id>#<model id>`
+    model_version: Text
+
+    @property
+    def key(self) -> ModelKey:
+        """Return what the members name. Raises: BadRequest."""
+        return named_share(self.party_model_id, self.model_version)
+
+
+def named_share(party_model_id: str, model_version: str) -> ModelKey:
+    """Return the share that FATE's name means. Raises: BadRequest: it is no such name."""
+    try:
+        return ModelKey.from_party_model_id(party_model_id, model_version)
+    except ValueError as exc:
+        raise BadRequest(reason=f"{party_model_id[:200]!r} is no party_model_id") from exc

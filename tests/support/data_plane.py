@@ -1,0 +1,133 @@
+"""A data-plane server of one party for tests and benchmarks: real sockets, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from fedflow.base.ids import PartyId
+from fedflow.domain.site import Site
+from fedflow.federation.handle import FederationHandle
+from fedflow.federation.plane import DataPlane
+from fedflow.federation.settings import FederationSettings
+from fedflow.rpc.client.channels import Channels, ChannelSettings
+from fedflow.rpc.client.routes import Route, Routes, RouteTable
+from fedflow.rpc.credentials import Credentials, certificate_party
+from fedflow.rpc.data_plane.service import DataPlaneService, GrpcOutgoing
+from fedflow.rpc.server.listener import AddService, RpcServer, RpcSettings
+from tests.support.certificates import Authority, make_certificate
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Party:
+    """Who a test server is."""
+
+    party_id: str
+    home: Path  #: spool and unix socket lie here
+    credentials: Credentials | None = None  #: None: no TLS
+    port: int = 0  #: 0 lets the system choose
+
+
+def credentials_of(party_id: str, authority: Authority) -> Credentials:
+    """Return fresh credentials of a party, signed by a test authority."""
+    made = make_certificate(party_id, authority=authority)
+    return Credentials(
+        party_id=PartyId(party_id),
+        certificate=made.certificate,
+        key=made.key,
+        authorities=authority.certificate,
+        expires_ms=0,
+    )
+
+
+class DataPlaneServer:
+    """Runs a data plane and its gRPC door in a thread. A context manager."""
+
+    def __init__(
+        self, party: Party, *, settings: FederationSettings, services: Sequence[AddService] = ()
+    ) -> None:
+        self.party = party
+        self.settings = settings
+        self._services = services
+        self.socket_path = party.home / "data.sock"
+        self.routes = RouteTable(Routes(local=frozenset({party.party_id}), remote={}))
+        client = party.credentials.for_client() if party.credentials else None
+        self._channels = Channels(self.routes, credentials=client, settings=ChannelSettings())
+        server = party.credentials.for_server() if party.credentials else None
+        self._rpc = RpcServer(RpcSettings(port=party.port), credentials=server)
+        self.plane: DataPlane
+
+    @property
+    def port(self) -> int:
+        """Return the gRPC port."""
+        return self._rpc.port
+
+    def route_to(self, ports: Mapping[str, int]) -> None:
+        """Let this server reach other parties at ports of this machine."""
+        tls = self.party.credentials is not None
+        remote = {p: Route(host="127.0.0.1", port=n, tls=tls) for p, n in ports.items()}
+        own = frozenset({self.party.party_id})
+        self.routes.replace(Routes(local=own, remote=remote))
+
+    def handle(self, session: str, site: Site, *, token: str) -> FederationHandle:
+        """Return the handle that an executor of this server would use."""
+        return FederationHandle(
+            self.socket_path,
+            session=session,
+            site=site,
+            token=token,
+            timeout_s=self.settings.receive_timeout_s,
+        )
+
+    def open(self, session: str, sites: Sequence[Site], *, token: str) -> None:
+        """Open the session at every site of this party."""
+        for site in sites:
+            if self.routes.is_local(site.party_id):
+                self.plane.open_session(session, site, token=token, sites=sites)
+
+    def start(self) -> None:
+        """Listen on both doors."""
+        self._rpc.open()
+        service = self._on_loop(self._start())
+        self._rpc.listen([service.add_to, *self._services])
+
+    def stop(self) -> None:
+        """Stop both doors."""
+        self._on_loop(self.plane.stop())
+        self._rpc.stop(0.0)
+
+    def __enter__(self) -> DataPlaneServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def _start(self) -> DataPlaneService:
+        port = GrpcOutgoing(
+            open_channel=self._channels.open_aio_channel,
+            is_local=self.routes.is_local,
+            settings=self.settings,
+        )
+        self.plane = DataPlane(
+            self.settings,
+            spool_dir=self.party.home / "spool",
+            socket_path=self.socket_path,
+            port=port,
+        )
+        await self.plane.start()
+        return DataPlaneService(self.plane, authenticate=certificate_party, settings=self.settings)
+
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._rpc.loop).result(10)
