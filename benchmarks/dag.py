@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the fakes of the tests
 from waiting import _server
 
 from fedflow.app.scheduling.snapshot import view_of
-from fedflow.domain.job_spec import parse_job
+from fedflow.domain.job.spec import parse_job
 from fedflow.domain.records import Handle
-from fedflow.domain.schedule import decide
+from fedflow.domain.scheduling.decide import decide
 from fedflow.domain.states import JobStatus
 from tests.unit.app import fakes
 from tests.unit.app.fakes import OneServer

@@ -33,7 +33,7 @@ from figures import Figure, Machine, arguments, show
 from pyarrow import parquet
 from pymysql.cursors import SSCursor
 
-from fedflow.domain.storages import Connection, LocalFiles, MysqlRows, S3Files, Secrets
+from fedflow.domain.data.storages import Connection, LocalFiles, MysqlRows, S3Files, Secrets
 from fedflow.tables.catalog import Origin, TableEntry
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.local import LocalTableStore

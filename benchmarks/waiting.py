@@ -24,6 +24,8 @@ from queries import ENGINES, _database
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the fakes of the tests
 
 from fedflow.app.ports import Store
+from fedflow.domain.job.resources import Amount
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
     JobKey,
     JobRecord,
@@ -35,8 +37,6 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.resources import Amount
-from fedflow.domain.schedule import SitePhase
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.connect import open_mysql, open_sqlite

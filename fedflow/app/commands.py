@@ -14,7 +14,8 @@ from typing import Any
 from fedflow.app.effects import Effects
 from fedflow.app.ports import Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import FedflowError, RouteNotFound
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import RouteNotFound
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Site

@@ -64,7 +64,7 @@ from fedflow.app.waiting import Changes
 from fedflow.base.clock import Clock
 from fedflow.base.ids import JobIds, new_request_id, new_token
 from fedflow.base.values import dataclass
-from fedflow.domain.engines import OwnEngines
+from fedflow.domain.job.engines import OwnEngines
 from fedflow.wire.versions import OURS, Speaks
 
 

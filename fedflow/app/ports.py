@@ -15,15 +15,26 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from fedflow.base.errors import FedflowError
-from fedflow.domain.accounts import Account, AccountRole, AccountSession
-from fedflow.domain.administration import Grant, RegisteredServer, RegisteredService, SiteKey
-from fedflow.domain.caches import CacheFilter, StoredCache
-from fedflow.domain.control import Control
-from fedflow.domain.history import Event, EventFilter
+from fedflow.base.errors.error import FedflowError
+from fedflow.domain.administration.accounts import Account, AccountRole, AccountSession
+from fedflow.domain.administration.records import (
+    Grant,
+    RegisteredServer,
+    RegisteredService,
+    SiteKey,
+)
+from fedflow.domain.administration.servers import Instance
+from fedflow.domain.data.caches import CacheFilter, StoredCache
+from fedflow.domain.data.storages import Connection
+from fedflow.domain.data.table_lists import TableFilter
+from fedflow.domain.job.control import Control
+from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.providers import Manifest, RegisteredProvider
+from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.job_lines import JobLine, StatusCount
-from fedflow.domain.model_lists import ModelLine, ModelList
-from fedflow.domain.models import (
+from fedflow.domain.models.lists import ModelLine, ModelList
+from fedflow.domain.models.model import (
     Checkpoint,
     ModelComponent,
     ModelFilter,
@@ -31,8 +42,8 @@ from fedflow.domain.models import (
     ModelTag,
     ModelVersion,
 )
-from fedflow.domain.planned_run import PlannedRun
-from fedflow.domain.providers import Manifest, RegisteredProvider
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import (
     ColumnFacts,
     Command,
@@ -59,15 +70,10 @@ from fedflow.domain.records import (
     TaskRecord,
     WaitingJob,
 )
-from fedflow.domain.resources import Amount
-from fedflow.domain.schedule import Reason, SitePhase, StopRequest
-from fedflow.domain.servers import Instance
+from fedflow.domain.scheduling.history import Event, EventFilter
+from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.domain.site import Site
-from fedflow.domain.spark_options import SparkPlan
 from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
-from fedflow.domain.storages import Connection
-from fedflow.domain.submits import SubmitKey
-from fedflow.domain.table_lists import TableFilter
 
 
 class Jobs(Protocol):
@@ -424,7 +430,7 @@ class Queue(Protocol):
         """Return how many waiting jobs were denied at each party."""
 
     def page(self, *, starving_before_ms: int, limit: int, offset: int = 0) -> list[WaitingJob]:
-        """Return waiting jobs in the order in which they go (see `domain/queue.py`)."""
+        """Return waiting jobs in the order in which they go (see `domain/scheduling/queue.py`)."""
 
     def unstopped(self, *, limit: int) -> list[WaitingJob]:
         """Return waiting jobs that nobody has stopped yet."""
@@ -946,7 +952,9 @@ class Store(Protocol):
 
 
 class PartyServers(Protocol):
-    """The servers of this party, as this one of them sees them; see `domain/servers.py`."""
+    """The servers of this party, as this one of them sees them; see
+    `domain/administration/servers.py`.
+    """
 
     @property
     def own_id(self) -> str:
@@ -1228,7 +1236,7 @@ class Catalog(Protocol):
     """The component modules of this server."""
 
     def modules(self) -> Mapping[str, Any]:
-        """Return `domain.job_spec.ModuleInfo` by lower-case name and alias."""
+        """Return `domain.job.spec.ModuleInfo` by lower-case name and alias."""
 
     def check(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fedflow.app.ports import Store
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import ScheduledJob
 from fedflow.domain.states import JOB_FINAL, JobStatus
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Final
 
-from fedflow.base.errors import BadModelArchive
+from fedflow.base.errors.models import BadModelArchive
 
 MIB: Final = 1024 * 1024
 MAX_FILES: Final = 20_000

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 import pymysql
 
-from fedflow.base.errors import ModelStoreUnavailable
+from fedflow.base.errors.models import ModelStoreUnavailable
 from fedflow.base.values import dataclass
 
 SLICE_BYTES: Final = 4 * 1024 * 1024  #: of an archive in one row; a statement takes 16 MiB

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from fedflow.base.errors import BlobDamaged, DiskFull
+from fedflow.base.errors.data import DiskFull
+from fedflow.base.errors.models import BlobDamaged
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, g, request
 
 from fedflow.app.administration.accounts import Accounts, NewSession
-from fedflow.base.errors import HostRefused, NotSignedIn, RoleNeeded
+from fedflow.base.errors.requests import HostRefused, NotSignedIn, RoleNeeded
 from fedflow.base.values import dataclass
-from fedflow.domain.accounts import AccountRole, AccountSession
+from fedflow.domain.administration.accounts import AccountRole, AccountSession
 from fedflow.web.auth import is_address
 from fedflow.web.context import built, built_of, services
 from fedflow.web.settings import BoardSettings

@@ -15,7 +15,7 @@ from typing import Final
 
 from flask import Response, request
 
-from fedflow.base.errors import RouteNotFound
+from fedflow.base.errors.requests import RouteNotFound
 from fedflow.base.values import dataclass
 
 TYPES: Final = {

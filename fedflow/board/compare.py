@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
-from fedflow.base.errors import JobNotFound, NoData
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.values import dataclass
 from fedflow.board.component_pages import own_parameters
 from fedflow.board.language import t

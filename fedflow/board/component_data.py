@@ -8,7 +8,7 @@ from typing import Final
 
 from flask import Response, request
 
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
 from fedflow.base.values import dataclass
 from fedflow.board.access import need
 from fedflow.board.component_pages import (
@@ -21,7 +21,7 @@ from fedflow.board.component_pages import (
 )
 from fedflow.board.page import board_blueprint
 from fedflow.board.presenters.table_rows import Part, part_of, shown_cell
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.records import OutputTable, TableRecord
 from fedflow.web import downloads
 from fedflow.web.context import services

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from flask import Response, current_app, request
 
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
 from fedflow.board.component_pages import (
     PREFIX,
     ComponentPlace,

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from flask import Response, request
 
-from fedflow.base.errors import BadRequest, UnknownComponent
+from fedflow.base.errors.components import UnknownComponent
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.board.language import t
 from fedflow.board.page import page

@@ -11,12 +11,13 @@ from typing import Any, Final
 from flask import request
 from werkzeug.datastructures import FileStorage, MultiDict
 
-from fedflow.base.errors import FedflowError, JobNotFound
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.values import dataclass
 from fedflow.board.language import t
 from fedflow.board.presenters.json_text import JsonText, read_json
 from fedflow.board.presenters.submit import FIELDS, Field, split, without_key
-from fedflow.domain.conf import mode_of
+from fedflow.domain.job.conf import mode_of
 from fedflow.domain.records import JobFilter, JobRecord
 from fedflow.web.context import services
 

@@ -16,10 +16,12 @@ from flask import Blueprint, Response, request
 
 from fedflow.app.jobs.log_files import LogName
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import BadRequest, JobNotFound, MissingArgument, NoData, TaskNotFound
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.jobs import JobNotFound, TaskNotFound
+from fedflow.base.errors.requests import BadRequest, MissingArgument
 from fedflow.board.access import refuse_foreign_name
 from fedflow.board.presenters.models.visible import own_meta, own_param
-from fedflow.domain.own_conf import without_others
+from fedflow.domain.job.own_conf import without_others
 from fedflow.domain.records import JobFilter, JobRecord, Metric, TaskFilter, TaskRecord
 from fedflow.domain.site import Role, Site
 from fedflow.web import queries

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from fedflow.base.errors import FedflowError, InvalidJobSpec, NoRoute, PartiesNotReady
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import NoRoute, PartiesNotReady
 from fedflow.base.values import dataclass
 from fedflow.board import drafts
 from fedflow.board.drafts import MAX_TEXT, Draft
@@ -29,7 +31,7 @@ from fedflow.board.presenters.submit import (
     steps,
 )
 from fedflow.board.statuses import KINDS, SHAPES
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import JobFilter
 from fedflow.web.context import services
 

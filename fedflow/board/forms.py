@@ -20,8 +20,8 @@ import msgspec
 from flask import Blueprint, Response, after_this_request, g, request
 from markupsafe import Markup
 
-from fedflow.base.errors import BadRequest, FormRefused, NotSignedIn
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.requests import BadRequest, FormRefused, NotSignedIn
 from fedflow.base.values import dataclass
 from fedflow.board.access import (
     VISIT,
@@ -32,7 +32,7 @@ from fedflow.board.access import (
     set_cookie,
     viewer,
 )
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "X-CSRF-Token"

@@ -13,8 +13,8 @@ from fedflow.board.message_catalog import told
 from fedflow.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.board.presenters import home as shape
 from fedflow.board.urls import site_url
-from fedflow.domain.circuit import CircuitState
 from fedflow.domain.job_lines import JobLine
+from fedflow.domain.scheduling.circuit import CircuitState
 from fedflow.domain.states import JobStatus
 from fedflow.web.context import services
 

@@ -6,12 +6,12 @@ from typing import Final
 
 from flask import Response, request
 
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.board import access, site_roles
 from fedflow.board.forms import act
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, came_from, page, redirect_to
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.web.context import services
 
 board_job_actions = board_blueprint("board_job_actions", "/jobs")

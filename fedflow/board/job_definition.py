@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from flask import Response
 
-from fedflow.base.errors import RouteNotFound
+from fedflow.base.errors.requests import RouteNotFound
 from fedflow.board.formats import as_json
 from fedflow.board.job_frame import PREFIX, JobFrame, job_frame
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, page
 from fedflow.board.presenters import job_head
 from fedflow.board.presenters.masking import masked
-from fedflow.domain.own_conf import own_conf
+from fedflow.domain.job.own_conf import own_conf
 from fedflow.web.context import services
 
 board_job_definition = board_blueprint("board_job_definition", PREFIX)

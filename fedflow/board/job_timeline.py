@@ -15,9 +15,9 @@ from fedflow.board.presenters.attempts import Attempt, Epoch, attempts, epochs
 from fedflow.board.presenters.paging import Page, number_of, whole
 from fedflow.board.recent import RecentOfApp
 from fedflow.board.urls import site_named
-from fedflow.domain.conf import mode_of
-from fedflow.domain.document import Report
-from fedflow.domain.dsl import parse_dsl
+from fedflow.domain.job.conf import mode_of
+from fedflow.domain.job.document import Report
+from fedflow.domain.job.dsl import parse_dsl
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL
 from fedflow.web.context import services

@@ -16,7 +16,8 @@ from fedflow.app.jobs.job_logs import FirstError, JobLogs, LogPage, LogSearch
 from fedflow.app.jobs.log_places import LogKind, LogPlace, log_place
 from fedflow.app.jobs.log_search import Query, parse_query
 from fedflow.app.jobs.log_text import LEVELS, readable, visible
-from fedflow.base.errors import BadRequest, NoData
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.board.component_pages import ComponentPlace, component_page, component_place
 from fedflow.board.job_frame import PREFIX, job_frame

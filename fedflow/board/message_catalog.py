@@ -12,7 +12,8 @@ import json
 from importlib import resources
 from typing import Any
 
-from fedflow.base.errors import FedflowError, all_errors
+from fedflow.base.errors.catalog import all_errors
+from fedflow.base.errors.error import FedflowError
 from fedflow.board.language import language
 from fedflow.board.presenters.translation import Sentences
 

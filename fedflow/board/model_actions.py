@@ -5,13 +5,13 @@ from __future__ import annotations
 from flask import Response, request, send_file
 
 from fedflow.app.models.deployment import Deployed, DeployRequest
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.board.forms import act
 from fedflow.board.language import t
 from fedflow.board.model_urls import model_id_of_path, site_of_query, version_url
 from fedflow.board.page import board_blueprint, came_from, redirect_to
-from fedflow.domain.accounts import AccountRole
-from fedflow.domain.models import ModelKey, StepChoice
+from fedflow.domain.administration.accounts import AccountRole
+from fedflow.domain.models.model import ModelKey, StepChoice
 from fedflow.web.context import services
 from fedflow.wire.model_fields import dag_rows
 

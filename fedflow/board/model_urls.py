@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-from fedflow.base.errors import ModelNotFound
-from fedflow.domain.model_lists import ModelLine
-from fedflow.domain.models import ModelKey
+from fedflow.base.errors.models import ModelNotFound
+from fedflow.domain.models.lists import ModelLine
+from fedflow.domain.models.model import ModelKey
 from fedflow.domain.site import Site
 
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 from flask import Response, request
 
 from fedflow.app.models.model_views import ModelStory, used_version
-from fedflow.base.errors import BadRequest, ModelComponentNotFound, ModelDamaged, ModelNotFound
+from fedflow.base.errors.models import ModelComponentNotFound, ModelDamaged, ModelNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.board.language import t
 from fedflow.board.model_urls import (
     line_url,
@@ -27,8 +28,8 @@ from fedflow.board.presenters.models.shown import shown
 from fedflow.board.presenters.models.visible import own_meta, own_param
 from fedflow.board.presenters.paging import Page, number_of, whole
 from fedflow.board.urls import component_url, site_url
-from fedflow.domain.model_lists import ModelKind, ModelList, kind_of
-from fedflow.domain.models import ModelComponent, ModelContent, ModelKey
+from fedflow.domain.models.lists import ModelKind, ModelList, kind_of
+from fedflow.domain.models.model import ModelComponent, ModelContent, ModelKey
 from fedflow.domain.records import JobRecord
 from fedflow.domain.site import Role, Site
 from fedflow.web.context import services

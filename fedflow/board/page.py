@@ -15,9 +15,9 @@ from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 from jinja2 import StrictUndefined
 from werkzeug.exceptions import HTTPException
 
-from fedflow.base.errors import (
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import (
     BadRequest,
-    FedflowError,
     FormRefused,
     HostRefused,
     NotAuthenticated,

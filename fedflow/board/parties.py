@@ -13,7 +13,7 @@ from fedflow.board.message_catalog import told
 from fedflow.board.page import board_blueprint, fragment, page, redirect_to
 from fedflow.board.presenters import parties as shapes
 from fedflow.board.urls import site_url
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.records import JobFilter
 from fedflow.web.context import services
 

@@ -13,7 +13,7 @@ from fedflow.board.presenters import queue as shapes
 from fedflow.board.presenters.paging import Page, number_of
 from fedflow.board.recent import RecentOfApp
 from fedflow.board.urls import site_url
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.web.context import services
 
 board_queue = board_blueprint("board_queue", "/queue")

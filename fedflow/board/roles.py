@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedflow.board.language import t
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 
 
 def word(role: AccountRole) -> str:

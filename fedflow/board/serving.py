@@ -10,7 +10,7 @@ from fedflow.board.language import t
 from fedflow.board.model_urls import line_url
 from fedflow.board.page import board_blueprint, page
 from fedflow.board.presenters.paging import Page, number_of
-from fedflow.domain.model_lists import ModelKind, ModelList
+from fedflow.domain.models.lists import ModelKind, ModelList
 from fedflow.web.context import services
 
 board_serving = board_blueprint("board_serving", "/serving")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from flask import Response, request
 
-from fedflow.base.errors import BadAccount
+from fedflow.base.errors.requests import BadAccount
 from fedflow.board import access, roles
 from fedflow.board.forms import act
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, fragment, page, redirect_to
 from fedflow.board.presenters.health import parts_of
-from fedflow.domain.accounts import SHORTEST_PASSWORD, Account, AccountRole, role_of
+from fedflow.domain.administration.accounts import SHORTEST_PASSWORD, Account, AccountRole, role_of
 from fedflow.web.context import services
 
 board_settings = board_blueprint("board_settings", "/settings")

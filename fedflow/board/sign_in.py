@@ -5,11 +5,12 @@ from __future__ import annotations
 from flask import Response, request
 
 from fedflow.app.administration.accounts import NewSession
-from fedflow.base.errors import BadAccount, FedflowError, RouteNotFound, SignInLater, SignInRefused
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadAccount, RouteNotFound, SignInLater, SignInRefused
 from fedflow.board import access, forms, roles
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, page, redirect_to, send_again, sign_in_page
-from fedflow.domain.accounts import SHORTEST_PASSWORD, AccountRole
+from fedflow.domain.administration.accounts import SHORTEST_PASSWORD, AccountRole
 
 board_sign_in = board_blueprint("board_sign_in", "/sign-in", is_open=True)
 board_account = board_blueprint("board_account", "/account")

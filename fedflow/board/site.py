@@ -6,7 +6,7 @@ from typing import Final
 
 from flask import Response, request
 
-from fedflow.base.errors import FormRefused, RouteNotFound
+from fedflow.base.errors.requests import FormRefused, RouteNotFound
 from fedflow.board import assets
 from fedflow.board.forms import is_own_page
 from fedflow.board.language import COOKIE, LANGUAGES

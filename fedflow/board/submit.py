@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from flask import Response, request
 
-from fedflow.base.errors import FedflowError, IdempotencyKeyReused
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import IdempotencyKeyReused
 from fedflow.board import drafts, findings
 from fedflow.board.access import may
 from fedflow.board.drafts import Draft
@@ -15,7 +16,7 @@ from fedflow.board.forms import act
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, fragment, json_answer, page, redirect_to
 from fedflow.board.urls import site_url
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.web.context import services
 
 board_submit = board_blueprint("board_submit", "/submit")

@@ -7,14 +7,14 @@ from typing import Any
 from flask import Response, request, url_for
 
 from fedflow.app.scheduling.submissions import Submitted
-from fedflow.base.errors import MissingArgument, NotSignedIn
+from fedflow.base.errors.requests import MissingArgument, NotSignedIn
 from fedflow.board.access import need, viewer
 from fedflow.board.forms import CSRF_FIELD, act, check_form
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, is_scripted, json_answer, page, redirect_to
 from fedflow.board.urls import site_url
-from fedflow.domain.accounts import AccountRole
-from fedflow.domain.table_names import NAME_LIMIT
+from fedflow.domain.administration.accounts import AccountRole
+from fedflow.domain.data.table_names import NAME_LIMIT
 from fedflow.web import downloads
 from fedflow.web.context import built, services
 from fedflow.web.spool import Spool

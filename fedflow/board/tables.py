@@ -11,7 +11,8 @@ from typing import Final
 from flask import Response, request
 
 from fedflow.app.data.provenance import Source
-from fedflow.base.errors import MissingArgument, TableNotFound, TableNotTracked
+from fedflow.base.errors.data import TableNotFound, TableNotTracked
+from fedflow.base.errors.requests import MissingArgument
 from fedflow.board.component_data import rows_shown
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, page
@@ -20,9 +21,9 @@ from fedflow.board.presenters.paging import page_of
 from fedflow.board.presenters.table_facts import columns_of, facts_of
 from fedflow.board.presenters.table_rows import headers_of
 from fedflow.board.urls import component_url
+from fedflow.domain.data.table_lists import TableFilter, TableOrder
+from fedflow.domain.data.table_names import NAME_LIMIT
 from fedflow.domain.records import OutputTable
-from fedflow.domain.table_lists import TableFilter, TableOrder
-from fedflow.domain.table_names import NAME_LIMIT
 from fedflow.web.context import services
 
 board_tables = board_blueprint("board_tables", "/tables")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-from fedflow.base.errors import JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter, JobRecord

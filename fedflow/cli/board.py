@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fedflow.base.errors import BadDocument
+from fedflow.base.errors.requests import BadDocument
 from fedflow.cli import session
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment

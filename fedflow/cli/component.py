@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fedflow.base.errors import UnknownComponent
+from fedflow.base.errors.components import UnknownComponent
 from fedflow.cli.component_trial import TrialOptions, try_component
 from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.groups import Nouns

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.examples import examples_folder
 from fedflow.base.values import dataclass
 from fedflow.cli.output import Output, json_text

@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.examples import examples_folder
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedflow.base.errors import BadDocument
+from fedflow.base.errors.requests import BadDocument
 from fedflow.client.documents import parse_document
 
 if TYPE_CHECKING:

@@ -11,13 +11,10 @@ from typing import Any, Final
 
 import click
 
-from fedflow.base.errors import (
-    BadClientConf,
-    BadDocument,
-    FedflowError,
-    InvalidJobSpec,
-    ServerNotReachable,
-)
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadClientConf, BadDocument
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.output import clean
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
 from fedflow.cli import job_history, session
 from fedflow.cli.files import JsonFile
 from fedflow.cli.groups import Nouns

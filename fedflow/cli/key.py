@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fedflow.base.errors import BadDocument
+from fedflow.base.errors.requests import BadDocument
 from fedflow.cli import session
 from fedflow.cli.files import existing_file
 from fedflow.cli.groups import Nouns

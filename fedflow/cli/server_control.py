@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from fedflow.base.errors import ServerNotReachable
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.cli import session
 from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.output import Output, duration

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import ServerNotStarted
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.start import ServerNotStarted
 from fedflow.base.values import dataclass
 from fedflow.client.client import Client
 from fedflow.domain.records import Handle

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 import platformdirs
 
-from fedflow.base.errors import BadClientConf
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.requests import BadClientConf
 from fedflow.base.values import dataclass
 
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104

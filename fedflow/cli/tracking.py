@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
 from fedflow.cli import session
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import Output, json_text

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
 from fedflow.client.site_results import (

@@ -9,7 +9,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 
 MAX_MEMBERS = 100_000
 MAX_BYTES = 1 << 40  #: of all members together, unpacked

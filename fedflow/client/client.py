@@ -11,7 +11,7 @@ Jobs, uploads and results are methods of the client itself; other nouns have a g
 `parties`, `accounts`.
 
 Every method raises `ServerNotReachable` if no server answers, the server's own error (a class of
-`base/errors.py`) if it refuses, and `ClientError` if its answer makes no sense.
+`base/errors/`) if it refuses, and `ClientError` if its answer makes no sense.
 """
 
 from __future__ import annotations

@@ -18,17 +18,13 @@ import msgspec
 import requests
 
 from fedflow.base.clock import pause
-from fedflow.base.errors import (
-    BadSetting,
-    ClientError,
-    FedflowError,
-    InvalidJobSpec,
-    NoData,
-    Problem,
-    ServerNotReachable,
-    all_errors,
-)
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.catalog import all_errors
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import ClientError
+from fedflow.base.errors.start import BadSetting, ServerNotReachable
 from fedflow.base.settings import LOOPBACK
 from fedflow.base.values import dataclass
 from fedflow.client.multipart import MultipartFile

@@ -8,7 +8,7 @@ from typing import Any
 from fedflow.base.ids import new_request_id
 from fedflow.client.connection import Connection
 from fedflow.client.results import Submitted
-from fedflow.domain.submits import key_in_conf
+from fedflow.domain.scheduling.submits import key_in_conf
 
 
 def submit_job(

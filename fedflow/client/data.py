@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import make_job
 from fedflow.client.multipart import MultipartFile, Progress

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedflow.base.errors import BadDocument
+from fedflow.base.errors.requests import BadDocument
 
 Document = Mapping[str, Any] | str | os.PathLike[str]
 """A JSON object, or the path of a file that holds one."""

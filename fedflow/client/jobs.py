@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.base.clock import Clock, SystemClock, pause
-from fedflow.base.errors import BadDocument, ServerNotReachable, StillRunning
+from fedflow.base.errors.jobs import StillRunning
+from fedflow.base.errors.requests import BadDocument
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import submit_job

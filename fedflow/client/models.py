@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fedflow.base.errors import BadDocument
+from fedflow.base.errors.requests import BadDocument
 from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import make_job, submit_job
 from fedflow.client.documents import Document, read_document

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.base.ids import new_request_id
 
 Progress = Callable[[int, int], None]  #: (bytes sent, bytes in all) of the file

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from fedflow.base.errors import JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.client.archive import unpack

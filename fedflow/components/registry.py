@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.base.errors import UnknownComponent
+from fedflow.base.errors.components import UnknownComponent
 from fedflow.sdk.component import ComponentSpec, is_component, spec_of
 from fedflow.sdk.params import checks_run, defaults_of
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from fedflow.base.errors import ComponentFailed
+from fedflow.base.errors.components import ComponentFailed
 from fedflow.sdk.workers import Rows
 
 UNIT_S: Final = 30e-6  #: an operation of cost 1 on one core, seconds

@@ -24,7 +24,8 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from fedflow.base.errors import ComponentFailed, FedflowError
+from fedflow.base.errors.components import ComponentFailed
+from fedflow.base.errors.error import FedflowError
 from fedflow.cores.blocks import bounds
 from fedflow.sdk.workers import Progress, no_progress
 

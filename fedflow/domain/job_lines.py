@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedflow.base.values import dataclass
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 

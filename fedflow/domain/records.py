@@ -14,10 +14,11 @@ from enum import StrEnum
 from typing import Any
 
 from fedflow.base.values import dataclass
-from fedflow.domain.control import FREE, Control
-from fedflow.domain.engines import STANDALONE
-from fedflow.domain.resources import NOTHING, UNCOUNTED, Amount, Capacity
-from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.job.control import FREE, Control
+from fedflow.domain.job.engines import STANDALONE
+from fedflow.domain.job.resources import NOTHING, UNCOUNTED, Amount, Capacity
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 
@@ -89,7 +90,9 @@ class JobRecord:
     started_ms: int | None = None
     ended_ms: int | None = None
     memory: int = 0  #: MiB
-    engine: str = STANDALONE  #: whose these are; chosen when it was accepted, `domain/engines.py`
+    engine: str = (
+        STANDALONE  #: whose these are; chosen when it was accepted, `domain/job/engines.py`
+    )
     queued_ms: int = 0  #: when it began to wait here, in this epoch
     description: str = ""
     user: str = ""
@@ -166,7 +169,9 @@ class TaskRecord:
     auto_retries: int = 0  #: how often it will be tried again if it fails
     auto_retry_delay_s: int = 0
     inherited_from: str = ""  #: id of the job that really ran it, empty if it is this one
-    instance_id: str = ""  #: the server of this party that runs it, see `domain/servers.py`
+    instance_id: str = (
+        ""  #: the server of this party that runs it, see `domain/administration/servers.py`
+    )
     absent: tuple[str, ...] = ()  #: upstream components without outputs, as the initiator says
     here: bool = True  #: False: another party's share as it reported it, never stored
     engine: str | None = None  #: of the share, where it is told to people; never stored
@@ -216,7 +221,7 @@ class ScheduledTask:
     epoch: int = 0  #: of the job, when the attempt was made
     retries: int = 0  #: how many automatic retries of this epoch led to it
     infrastructure_retries: int = 0  #: those of them that a server's failure caused
-    cache_key: str | None = None  #: of what its results depend on, see `domain/reuse.py`
+    cache_key: str | None = None  #: of what its results depend on, see `domain/job/reuse.py`
     inherited_from: str = ""  #: id of the job that really ran it, empty if it is this one
 
 
@@ -313,7 +318,7 @@ class Reply:
     retcode: int
     retmsg: str = "success"
     data: Json = None
-    error: str = ""  #: class name in `base/errors.py`, empty if it is none
+    error: str = ""  #: class name in `base/errors/`, empty if it is none
     speaks: str | None = None  #: protocols of the answering server (`wire/versions.py`), if told
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from fedflow.base.errors import IllegalMove
+from fedflow.base.errors.jobs import IllegalMove
 
 
 class JobStatus(StrEnum):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
 from fedflow.domain.site import Role
 
 _Name = Annotated[str, Meta(pattern=r"^[A-Za-z][\w.-]{0,99}$")]

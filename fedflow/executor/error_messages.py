@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedflow.base.errors import (
-    BadParameter,
-    ComponentFailed,
-    FedflowError,
-    NotSupportedYet,
-    UnknownComponent,
-)
+from fedflow.base.errors.components import BadParameter, ComponentFailed, UnknownComponent
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import NotSupportedYet
 
 _KINDS: tuple[type[FedflowError], ...] = (BadParameter, UnknownComponent, NotSupportedYet)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from fedflow.base.errors import BadSetting
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.values import dataclass
 
 OUTPUT_FILE: Final = "stdout.log"  #: what a worker and its children print, in its log folder

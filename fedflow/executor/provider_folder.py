@@ -23,9 +23,9 @@ from typing import Final
 
 import msgspec
 
-from fedflow.base.errors import ProviderRefused
-from fedflow.base.reading import read_as
-from fedflow.domain.providers import PROVIDERS, Manifest, RegisteredProvider
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.components import ProviderRefused
+from fedflow.domain.job.providers import PROVIDERS, Manifest, RegisteredProvider
 from fedflow.executor.described import check_described
 
 logger = logging.getLogger(__name__)

@@ -20,10 +20,10 @@ import msgspec
 
 from fedflow import __version__
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import BadParameter, ProviderRefused
-from fedflow.base.reading import read_as
-from fedflow.domain.planned_run import PlannedRun
-from fedflow.domain.providers import Manifest
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.components import BadParameter, ProviderRefused
+from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.providers import Manifest
 from fedflow.executor.descendants import end_below
 from fedflow.executor.described import Answer, check_described
 from fedflow.executor.error_messages import raise_told

@@ -21,8 +21,9 @@ from typing import Any
 
 from fedflow.app.ports import ExecutorEvents, Launch
 from fedflow.base.clock import Clock, SystemClock, pause
-from fedflow.base.errors import BadParameter, ExecutorNotStarted
-from fedflow.domain.planned_run import PlannedRun
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.executors import ExecutorNotStarted
+from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.records import Handle
 from fedflow.executor.error_messages import raise_told
 from fedflow.executor.limits import OUTPUT_FILE, PRELOAD, ExecutorLimits, child_environment

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.base.values import dataclass
 
 MAGIC = b"FFV1"

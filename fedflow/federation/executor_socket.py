@@ -7,7 +7,7 @@ import os
 import select
 import socket
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.federation.messages import PREFIX, Reply, frame_lengths, parse_reply
 
 

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.data_plane import (
     CodecError,
     DuplicateValue,
-    FedflowError,
     PeerFailed,
     ServerRestarted,
     SessionUnknown,
     SpoolFull,
     ValueTooLate,
 )
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.site import Site
 from fedflow.federation import codec
 from fedflow.federation.digest import digest_of

@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 

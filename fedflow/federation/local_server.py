@@ -15,13 +15,10 @@ from collections import deque
 from collections.abc import Coroutine
 from pathlib import Path
 
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
-    HomeNotUsable,
-    NotAuthenticated,
-    SessionUnknown,
-)
+from fedflow.base.errors.data_plane import SessionUnknown
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.base.errors.start import HomeNotUsable
 from fedflow.federation.keys import ValueKey, site_from_wire
 from fedflow.federation.mailbox import InThread, Mailbox
 from fedflow.federation.messages import (

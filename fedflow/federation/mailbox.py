@@ -12,13 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
-    NotAuthenticated,
-    SessionUnknown,
-    SpoolFull,
-)
+from fedflow.base.errors.data_plane import SessionUnknown, SpoolFull
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.values import dataclass
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.session import Ending, Opening, Session, SessionBook, SessionKey

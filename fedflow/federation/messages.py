@@ -12,17 +12,16 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.data_plane import (
     CodecError,
     DuplicateValue,
-    FedflowError,
-    NotAuthenticated,
     PeerFailed,
     SessionUnknown,
     SpoolFull,
     ValueTooLate,
 )
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.federation.keys import WireKey
 
 PREFIX = struct.Struct("<II")

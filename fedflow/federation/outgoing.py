@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from fedflow.base.errors import BadRequest, FedflowError, PeerFailed, SessionUnknown, SpoolFull
+from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown, SpoolFull
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey

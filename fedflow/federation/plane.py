@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from fedflow.base.errors import FedflowError, PeerFailed, SessionUnknown
+from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 from fedflow.federation.keys import site_from_wire

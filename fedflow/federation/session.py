@@ -13,13 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import field
 
-from fedflow.base.errors import (
-    DuplicateValue,
-    FedflowError,
-    PeerFailed,
-    SessionUnknown,
-    ValueTooLate,
-)
+from fedflow.base.errors.data_plane import DuplicateValue, PeerFailed, SessionUnknown, ValueTooLate
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedflow.base.errors import BadSetting
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.values import dataclass
 
 KIB = 1024

@@ -15,7 +15,9 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedflow.base.errors import BadRequest, HomeNotUsable, SpoolFull
+from fedflow.base.errors.data_plane import SpoolFull
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.errors.start import HomeNotUsable
 
 PART = ".part"
 VALUE = ".value"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError, EncodeError
 
-from fedflow.base.errors import BadPacket
+from fedflow.base.errors.parties import BadPacket
 from fedflow.rpc.pb import proxy_pb2
 from fedflow.wire.packet import (
     HEADERS_MODEL,

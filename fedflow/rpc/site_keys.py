@@ -17,7 +17,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from fedflow.base.errors import BadKey, HomeNotUsable
+from fedflow.base.errors.requests import BadKey
+from fedflow.base.errors.start import HomeNotUsable
 
 BITS: Final = 2048  #: of the own key, and at least of another party's
 _MOST_BITS: Final = 8192  #: a longer key would make every check slow

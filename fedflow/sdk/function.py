@@ -17,7 +17,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.sdk.context import Context
 from fedflow.sdk.outputs import Outputs
 from fedflow.sdk.params import Params

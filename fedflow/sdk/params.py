@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fedflow.base.errors import BadParameter
-from fedflow.base.reading import read_as
-from fedflow.domain.planned_run import PlannedRun as PlannedRun  # noqa: PLC0414  others find it here
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.components import BadParameter
+from fedflow.domain.job.planned_run import PlannedRun as PlannedRun  # noqa: PLC0414  others find it here
 
 P = TypeVar("P", bound="Params")
 

@@ -14,8 +14,8 @@ from fedflow.app.ports import Store
 from fedflow.app.timing import Timing
 from fedflow.base.ids import PartyId
 from fedflow.base.settings import Settings
-from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
-from fedflow.domain.spark_options import SparkSite, property_text
+from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.job.spark_options import SparkSite, property_text
 from fedflow.executor.plain import PlainExecutor, local_executor
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.settings import MIB, FederationSettings

@@ -23,12 +23,12 @@ from fedflow.app.jobs.log_files import LogFiles
 from fedflow.app.jobs.log_index import LogIndexes
 from fedflow.app.ports import PartyClient, ProviderBook, ProviderHost, Store
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadSetting
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.examples import examples_folder
+from fedflow.base.public_settings import shown_settings
 from fedflow.base.settings import Settings
-from fedflow.base.shown_settings import shown_settings
 from fedflow.base.values import dataclass
-from fedflow.domain.administration import RegisteredServer
+from fedflow.domain.administration.records import RegisteredServer
 from fedflow.executor.provider_folder import ProviderFolders
 from fedflow.federation.settings import MIB
 from fedflow.rpc.client.http import HttpServers

@@ -31,7 +31,7 @@ from fedflow.app.scheduling.leadership import Leadership
 from fedflow.app.services import DataServices, ModelServices, Services
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import SteadyClock, SystemClock, is_older
-from fedflow.base.errors import NotLeading
+from fedflow.base.errors.start import NotLeading
 from fedflow.base.ids import new_salt
 from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from fedflow.base.errors import BadSetting, ListenerNotSafe
+from fedflow.base.errors.start import BadSetting, ListenerNotSafe
 from fedflow.base.settings import LOOPBACK, Settings, parse_settings
 
 _PREFIX = "FEDFLOW__"

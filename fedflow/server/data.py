@@ -25,8 +25,8 @@ from fedflow.app.services import DataServices
 from fedflow.base.clock import Clock
 from fedflow.base.ids import new_request_id
 from fedflow.base.settings import Settings
-from fedflow.domain.storage_places import Places
-from fedflow.domain.storages import Limits
+from fedflow.domain.data.storage_places import Places
+from fedflow.domain.data.storages import Limits
 from fedflow.server.adapters import allowed_sources
 from fedflow.store.connector_key import KeyFile
 from fedflow.tables.binding import LocalFiles

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedflow.app.folders import Folders
-from fedflow.base.errors import HomeNotUsable
+from fedflow.base.errors.start import HomeNotUsable
 from fedflow.base.log import JobLogFiles, set_up_logging
 from fedflow.base.settings import LOOPBACK, Settings
 from fedflow.executor.processes import start_time_of

@@ -22,10 +22,11 @@ from typing import Final
 from fedflow import __version__
 from fedflow.app.administration.servers import Servers
 from fedflow.app.folders import Folders
-from fedflow.base.errors import FedflowError, HomeNotUsable, NotLeading
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.start import HomeNotUsable, NotLeading
 from fedflow.base.ids import new_token
 from fedflow.base.settings import Settings
-from fedflow.domain.servers import Instance
+from fedflow.domain.administration.servers import Instance
 from fedflow.executor.processes import this_host
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.server.threads import Loop

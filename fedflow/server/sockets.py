@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from fedflow.app.folders import Folders
-from fedflow.base.errors import HomeNotUsable
+from fedflow.base.errors.start import HomeNotUsable
 
 _LONGEST = 100  #: bytes that the address of a unix socket may have, with some to spare
 _NAME = "federation.sock"

@@ -29,7 +29,8 @@ from fedflow.app.scheduling.scheduler import Scheduler
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import HOLD_S, Clock, SteadyClock
-from fedflow.base.errors import NotLeading, StoreUnavailable
+from fedflow.base.errors.start import NotLeading
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.values import dataclass
 
 logger = logging.getLogger(__name__)

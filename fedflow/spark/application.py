@@ -33,8 +33,9 @@ import msgspec
 
 from fedflow import __version__
 from fedflow.base.clock import Clock, SystemClock
-from fedflow.base.errors import FedflowError, SparkLost, SparkNotStarted, SparkWorkersDiffer
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import SparkLost, SparkNotStarted, SparkWorkersDiffer
 from fedflow.spark.errors import last_line, text_of
 from fedflow.spark.python_check import about_worker
 from fedflow.spark.submission import is_loopback, start_driver

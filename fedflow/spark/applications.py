@@ -19,12 +19,12 @@ from typing import Final
 
 import msgspec
 
-from fedflow.base.errors import BadSetting
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.values import dataclass
+from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey
 from fedflow.domain.site import Site
-from fedflow.domain.spark_options import SparkPlan
 from fedflow.executor.limits import child_environment
 from fedflow.executor.processes import handle_of, is_running
 from fedflow.executor.termination import StopLadder

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-from fedflow.base.errors import FedflowError, SparkFailed
-from fedflow.base.printed_errors import printed_error
+from fedflow.base.error_text import printed_error
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import SparkFailed
 
 logger = logging.getLogger(__name__)
 

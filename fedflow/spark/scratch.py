@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedflow.base.errors import DiskFull
+from fedflow.base.errors.data import DiskFull
 
 logger = logging.getLogger(__name__)
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from fedflow.base.clock import Clock, SystemClock, pause
-from fedflow.base.errors import (
-    FedflowError,
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import (
     SparkExecutorsMissing,
     SparkLost,
     SparkMissing,
     SparkNotStarted,
 )
-from fedflow.base.reading import decode_as
 from fedflow.sdk.context import Tracker
 from fedflow.spark.errors import meaning_of, spark_errors
 from fedflow.spark.progress import StageProgress

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from fedflow.base.errors import (
-    FedflowError,
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import (
     JavaMissing,
     SparkMasterUnreachable,
     SparkMissing,

@@ -30,7 +30,8 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import FedflowError, TablesNotShared
+from fedflow.base.errors.data import TablesNotShared
+from fedflow.base.errors.error import FedflowError
 from fedflow.cores.blocks import (
     BLOCKS_PER_CORE,
     bounds,

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
-from fedflow.domain.control import FREE, Control
+from fedflow.domain.job.control import FREE, Control
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import Json
-from fedflow.domain.schedule import Reason, SitePhase, StopRequest
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
 

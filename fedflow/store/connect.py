@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.mysql import MySqlServer
 from fedflow.store.sql.store import SqlStore
 from fedflow.store.sqlite import SqliteFile

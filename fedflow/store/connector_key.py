@@ -14,7 +14,7 @@ from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from fedflow.base.errors import HomeNotUsable
+from fedflow.base.errors.start import HomeNotUsable
 from fedflow.base.ids import new_request_id
 
 _OTHERS: Final = 0o077  #: what other users of the machine may not do with the file

@@ -9,7 +9,9 @@ import peewee
 import pymysql
 from playhouse.pool import MaxConnectionsExceeded
 
-from fedflow.base.errors import BadRequest, FedflowError, StoreUnavailable
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.errors.store import StoreUnavailable
 
 DRIVER_ERRORS: Final = (
     sqlite3.Error,

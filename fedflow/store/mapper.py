@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
 
-from fedflow.domain.models import ModelKey
+from fedflow.domain.models.model import ModelKey
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.store import codec
 from fedflow.store.session import Found, Value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedflow.base.clock import Clock
-from fedflow.base.errors import SchemaTooNew
+from fedflow.base.errors.store import SchemaTooNew
 from fedflow.store.schema import Schema
 from fedflow.store.tables import SCHEMA_VERSION, TABLES
 

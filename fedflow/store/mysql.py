@@ -19,7 +19,7 @@ import pymysql
 from playhouse.pool import PooledMySQLDatabase
 from pymysql.constants import CLIENT
 
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.failures import DRIVER_ERRORS, as_fedflow_error, mysql_code
 from fedflow.store.schema import MySqlSchema
 from fedflow.store.session import MYSQL, Found, Session, Value

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from fedflow.domain.history import Event, Subject, job_note
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import (
     JobKey,
     JobRecord,
@@ -21,7 +22,7 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.scheduling.history import Event, Subject, job_note
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.states import TASK_END_EVENT, TASK_MOVES, TaskEvent, TaskStatus
 
 _EVENTS: Final = {TaskStatus.RUNNING: TaskEvent.STARTED, **TASK_END_EVENT}

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.session import Found, Value
 from fedflow.store.tables import Table
 

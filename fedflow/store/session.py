@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final, Protocol
 
 from fedflow.base.values import dataclass
-from fedflow.domain.history import Event
+from fedflow.domain.scheduling.history import Event
 from fedflow.store.tables import Table
 
 Value = str | int | float | None

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import peewee
 
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.failures import DRIVER_ERRORS, as_fedflow_error
 from fedflow.store.schema import SqliteSchema
 from fedflow.store.session import SQLITE, Found, Session, Value

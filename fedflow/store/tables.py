@@ -282,7 +282,7 @@ SCHEDULED_JOB: Final = Table(
         "f_create_time": TIME,
         "f_update_time": TIME,
         "f_rerun_time": TIME_NULL,
-        "f_control": LONG_NULL,  #: pauses and steps of this epoch, see `domain/control.py`
+        "f_control": LONG_NULL,  #: pauses and steps of this epoch, see `domain/job/control.py`
         "f_held_time": TIME_NULL,  #: since when it is held
         "f_need_cores": INT_0,  #: of this server's own machine
         "f_need_memory": BIG_0,  #: MiB
@@ -338,7 +338,7 @@ SCHEDULED_TASK: Final = Table(
         "f_epoch": INT_0,
         "f_retries": INT_0,
         "f_infrastructure_retries": INT_0,
-        "f_cache_key": text_null(64),  #: see `domain/reuse.py`
+        "f_cache_key": text_null(64),  #: see `domain/job/reuse.py`
         "f_inherited_from": "VARCHAR(64) NOT NULL DEFAULT ''",
     },
     key=("f_job_id", "f_component_name", "f_task_version"),
@@ -689,7 +689,7 @@ JOB_EVENT: Final = Table(
     numbered="f_number",
     indexes=("f_job_id, f_number",),
 )
-"""Something that happened to a job; see `domain/history.py`."""
+"""Something that happened to a job; see `domain/scheduling/history.py`."""
 
 INSTANCE: Final = Table(
     "t_server_instance",

@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from fedflow.app.data.row_folders import NEW
-from fedflow.base.errors import NotSupportedYet
+from fedflow.base.errors.requests import NotSupportedYet
+from fedflow.domain.data.storages import Connection, connection_without_secrets, is_bound
 from fedflow.domain.records import TableRecord
-from fedflow.domain.storages import Connection, connection_without_secrets, is_bound
 
 if TYPE_CHECKING:
     from fedflow.tables.catalog import TableEntry

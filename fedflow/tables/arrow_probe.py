@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.base.errors import BadData
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.data import BadData
 from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS
 from fedflow.tables.csv_header import CsvOptions
 

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fedflow.base.errors import BadData
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data import BadData
 from fedflow.base.values import dataclass
-from fedflow.domain.storages import Connection
-from fedflow.domain.table_parts import parts_uri
+from fedflow.domain.data.storages import Connection
+from fedflow.domain.data.table_parts import parts_uri
 from fedflow.sdk.table import TableKind, TableSchema
 
 PREVIEW_ROWS = 100  #: rows kept as text for people
@@ -51,7 +51,8 @@ class TableEntry:
     created_ms: int
     engine: str = STANDALONE
     source: str | None = None  #: absolute path of a bound file
-    #: where else the rows are, without credentials; see `domain/storages.py`. None: in `source`, or
+    #: where else the rows are, without credentials; see `domain/data/storages.py`. None: in
+    #: `source`, or
     #: below the table root
     storage: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None  #: members of FATE's schema beyond the column names

@@ -14,9 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.base.values import dataclass
-from fedflow.domain.table_names import has_control
+from fedflow.domain.data.table_names import has_control
 from fedflow.sdk.table import TableKind, TableSchema
 from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.tables.csv_header import LINE_BYTES, CsvOptions, FileKind, header_of
 from fedflow.tables.input_files import InputFile
 from fedflow.tables.row_source import FileSource

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.parts import Manifest, Part, PartFile, read_manifest
 from fedflow.tables.spool import Spool

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.base.errors import BadTableName, NoData
+from fedflow.base.errors.data import BadTableName, NoData
 from fedflow.sdk.table import Table, TableSchema
 from fedflow.tables.text import column_text, is_detail, text_of
 

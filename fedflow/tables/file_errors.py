@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from fedflow.base.errors import StorageMissing, StorageRefused, StorageUnreachable
+from fedflow.base.errors.data import StorageMissing, StorageRefused, StorageUnreachable
 
 _REFUSED_WORDS: Final = (
     "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "HTTP status 403",

@@ -3,7 +3,7 @@
 A place is a URI without credentials: `/path`, `file:/path`, `s3://bucket/path`,
 `hdfs://name-node:8020/path` (`hdfs:///path`: the cluster of Hadoop's own configuration). What a
 store needs beyond that stands in an `Access`, never in the URI. Who may name which place is checked
-by the server (`domain/storages.py`); here a URI that says more than a place is refused.
+by the server (`domain/data/storages.py`); here a URI that says more than a place is refused.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from pyarrow import fs
 
-from fedflow.base.errors import (
-    BadData,
-    NotSupportedYet,
-    StorageUnreachable,
-)
+from fedflow.base.errors.data import BadData, StorageUnreachable
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.base.values import dataclass
 
 CONNECT_S: Final = 10.0  #: longest wait for a connection of an object store

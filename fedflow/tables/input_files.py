@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedflow.base.errors import BadData, BoundTableChanged, StorageRefused
+from fedflow.base.errors.data import BadData, BoundTableChanged, StorageRefused
 from fedflow.base.values import dataclass
 from fedflow.tables.file_errors import told
 

@@ -21,11 +21,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from fedflow.app.data.row_folders import NEW
 from fedflow.base.clock import Clock, SystemClock
-from fedflow.base.errors import BadData, TableExists, TableNotFound
+from fedflow.base.errors.data import BadData, TableExists, TableNotFound
 from fedflow.base.ids import new_request_id
-from fedflow.domain.storages import is_bound
-from fedflow.domain.table_names import checked_name
-from fedflow.domain.table_parts import is_parts_folder
+from fedflow.domain.data.storages import is_bound
+from fedflow.domain.data.table_names import checked_name
+from fedflow.domain.data.table_parts import is_parts_folder
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
 from fedflow.tables.catalog import STANDALONE, Catalog, Origin, TableEntry
 from fedflow.tables.csv_header import CsvOptions, FileKind, file_kind

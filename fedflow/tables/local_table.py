@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import ipc
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.tables.catalog import TableEntry
 from fedflow.tables.stored_table import Outputs, StoredTable, where_is
 from fedflow.tables.writer import META, ROWS_FILE, mapped, read_schema

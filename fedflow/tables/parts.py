@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from fedflow.base.errors import BadData, DiskFull, StorageRefused, TablesNotShared
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.data import BadData, DiskFull, StorageRefused, TablesNotShared
 from fedflow.base.values import dataclass
-from fedflow.domain.table_parts import local_path
+from fedflow.domain.data.table_parts import local_path
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.file_errors import told
 from fedflow.tables.filesystems import Access, Place, below, open_place

@@ -15,10 +15,10 @@ from pyarrow import ipc
 
 from fedflow.app.data.row_folders import NEW, write_note
 from fedflow.base.clock import Clock
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import new_request_id
+from fedflow.domain.data.table_parts import FOLDER, parts_storage
 from fedflow.domain.records import ColumnFacts
-from fedflow.domain.table_parts import FOLDER, parts_storage
 from fedflow.sdk.table import TableSchema, TableWriter
 from fedflow.tables.catalog import PREVIEW_ROWS, Catalog, TableEntry
 from fedflow.tables.local import LocalTableStore

@@ -22,8 +22,8 @@ from fedflow.app.data.row_folders import (
     read_note,
     remove_rows,
 )
-from fedflow.base.errors import FedflowError
-from fedflow.domain.table_parts import is_parts_folder, local_path
+from fedflow.base.errors.error import FedflowError
+from fedflow.domain.data.table_parts import is_parts_folder, local_path
 
 SWEEP_S: Final = 600  #: longest time of one sweep, seconds
 

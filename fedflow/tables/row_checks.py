@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.sdk.table import TableKind, TableSchema
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.base.ids import new_request_id
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.csv_header import CsvOptions, FileKind, kind_of

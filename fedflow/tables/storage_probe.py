@@ -20,10 +20,11 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from fedflow.base import errors
-from fedflow.base.errors import BadData, FedflowError, StorageUnreachable
-from fedflow.base.reading import decode_as
-from fedflow.domain.storages import Connection, place_text
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.catalog import all_errors
+from fedflow.base.errors.data import BadData, StorageUnreachable
+from fedflow.base.errors.error import FedflowError
+from fedflow.domain.data.storages import Connection, place_text
 from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS
 from fedflow.tables.csv_header import CsvOptions
 
@@ -55,7 +56,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     schema: Any = None
     rows: Rows | None = None
-    error: str = ""  #: class of an error of `base/errors.py`
+    error: str = ""  #: class of an error of `base/errors/`
     fields: dict[str, Any] = {}
 
 
@@ -140,8 +141,8 @@ def _tail(text: bytes) -> str:
 
 
 def _rebuilt(found: Found, where: str) -> FedflowError:
-    kind = getattr(errors, found.error, None)
-    if isinstance(kind, type) and issubclass(kind, FedflowError):
+    kind = next((kind for kind in all_errors() if kind.__name__ == found.error), None)
+    if kind is not None:
         try:
             return kind(**found.fields)
         except KeyError:

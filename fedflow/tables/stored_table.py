@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.sdk.table import Table, TableSchema, TableWriter
 from fedflow.sdk.workers import Progress, no_progress
 from fedflow.tables.catalog import TableEntry

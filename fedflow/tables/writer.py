@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from fedflow.app.data.row_folders import NEW
-from fedflow.base.errors import DiskFull
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.data import DiskFull
 from fedflow.base.ids import new_request_id
-from fedflow.base.reading import decode_as
 from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.catalog import Origin

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fedflow.base.errors import BadRequest, CheckpointNotFound
-from fedflow.domain.models import canonical_json
+from fedflow.base.errors.models import CheckpointNotFound
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.models.model import canonical_json
 from fedflow.sdk.context import Step
 from fedflow.sdk.outputs import Model
 from fedflow.wire.json_text import decode_json

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from fedflow.base.clock import Clock, SystemClock
-from fedflow.base.errors import CodecError, DuplicateValue, PeerFailed, ValueTooLate, WrongSite
+from fedflow.base.errors.data_plane import CodecError, DuplicateValue, PeerFailed, ValueTooLate
+from fedflow.base.errors.jobs import WrongSite
 from fedflow.domain.site import Site
 
 if TYPE_CHECKING:

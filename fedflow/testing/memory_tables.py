@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedflow.base.errors import BadData, TableExists, TableNotFound
+from fedflow.base.errors.data import BadData, TableExists, TableNotFound
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
 from fedflow.sdk.workers import Progress, no_progress
 from fedflow.testing.pickling import pickled

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import PeerFailed
+from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.site import Site
 from fedflow.sdk.component import ComponentSpec, spec_of

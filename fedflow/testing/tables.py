@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from fedflow.base.errors import BadData, TableExists
-from fedflow.domain.storages import Connection, connection_without_secrets
+from fedflow.base.errors.data import BadData, TableExists
+from fedflow.domain.data.storages import Connection, connection_without_secrets
 from fedflow.sdk.table import Table, TableSchema
 from fedflow.sdk.workers import Progress, no_progress
 from fedflow.spark.tables.jobs import Cluster

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyarrow import csv
 
 import fedflow
-from fedflow.base.errors import BadData, ProviderRefused
+from fedflow.base.errors.components import ProviderRefused
+from fedflow.base.errors.data import BadData
 from fedflow.components.registry import load_provider, load_registry
 from fedflow.domain.site import Site
 from fedflow.executor.provider_folder import ProviderFolders

@@ -7,7 +7,7 @@ from typing import Any, Final, TypedDict
 from flask import Blueprint, Response
 
 from fedflow.app.administration.accounts import Accounts
-from fedflow.domain.accounts import Account, role_of
+from fedflow.domain.administration.accounts import Account, role_of
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, Text

@@ -20,7 +20,8 @@ from urllib.parse import quote, urlsplit
 from flask import request
 
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadRequest, ForbiddenRoute, IncompatibleVersions, NotAuthenticated
+from fedflow.base.errors.parties import ForbiddenRoute, IncompatibleVersions
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.values import dataclass
 from fedflow.web.context import built
 from fedflow.web.settings import ClientKeys

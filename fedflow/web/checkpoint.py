@@ -10,8 +10,8 @@ from typing import TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.base.errors import BadRequest
-from fedflow.domain.models import StepChoice
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.models.model import StepChoice
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.model_requests import ShareBody

@@ -12,7 +12,7 @@ from typing import Any, Final
 from flask import Blueprint, Response, current_app, request
 
 from fedflow import __version__
-from fedflow.base.errors import RouteNotFound
+from fedflow.base.errors.requests import RouteNotFound
 from fedflow.web.context import built
 from fedflow.web.openapi import document
 from fedflow.web.requests import NoBody

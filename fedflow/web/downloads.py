@@ -9,7 +9,7 @@ from typing import IO
 
 from flask import Response
 
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.web.responses import download
 
 

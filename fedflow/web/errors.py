@@ -13,7 +13,8 @@ from typing import Final, cast
 from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
-from fedflow.base.errors import FedflowError, NotAuthenticated, NotSupportedYet, RouteNotFound
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import NotAuthenticated, NotSupportedYet, RouteNotFound
 from fedflow.web.responses import answer, status_error, status_refusal
 from fedflow.web.routes import Style, declaration
 from fedflow.web.unsupported import is_later

@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import OpenBody

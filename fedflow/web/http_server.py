@@ -26,7 +26,7 @@ from waitress.task import ThreadedTaskDispatcher
 from waitress.wasyncore import close_all, loop
 
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import PortInUse
+from fedflow.base.errors.start import PortInUse
 from fedflow.base.values import dataclass
 from fedflow.wire.headers import UNDERSCORED, plain_name, plain_names
 from fedflow.wire.paths import PREFIX

@@ -10,13 +10,15 @@ from typing import Any, Final
 
 from flask import Blueprint, Response, request
 
-from fedflow.base.errors import FedflowError, JobNotFound, MissingArgument
-from fedflow.domain.conf import mode_of
-from fedflow.domain.job_spec import model_id_of
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import MissingArgument
+from fedflow.domain.job.conf import mode_of
+from fedflow.domain.job.spec import model_id_of
 from fedflow.domain.records import JobFilter, JobRecord
+from fedflow.domain.scheduling.submits import key_in_header
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
-from fedflow.domain.submits import key_in_header
 from fedflow.web import queries
 from fedflow.web.auth import require_client
 from fedflow.web.context import services

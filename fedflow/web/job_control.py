@@ -11,7 +11,8 @@ import msgspec
 from flask import Blueprint, Response
 
 from fedflow.app.scheduling.parameter_updates import Sections
-from fedflow.base.errors import BadRequest, JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Role

@@ -8,7 +8,8 @@ from typing import IO
 
 from flask import Blueprint, Response
 
-from fedflow.base.errors import JobNotFound, NoData
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.web import downloads
 from fedflow.web.auth import require_client
 from fedflow.web.context import services

@@ -10,8 +10,9 @@ from typing import Any, Final, NoReturn, TypedDict
 
 from flask import Blueprint, Response, request, send_file
 
-from fedflow.base.errors import BadRequest, MissingArgument, ModelNotFound, NotSupportedYet
-from fedflow.domain.models import ModelFilter, ModelKey
+from fedflow.base.errors.models import ModelNotFound
+from fedflow.base.errors.requests import BadRequest, MissingArgument, NotSupportedYet
+from fedflow.domain.models.model import ModelFilter, ModelKey
 from fedflow.domain.site import Role
 from fedflow.web import queries
 from fedflow.web.auth import require_client

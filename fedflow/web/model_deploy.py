@@ -12,18 +12,17 @@ from flask import Blueprint, Response
 from fedflow.app.models.deployment import DeployRequest, predict_dsl_of, steps_of
 from fedflow.app.models.migration import MigrateRequest, roles_of
 from fedflow.app.models.model_changes import Outcome, told
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.models import (
     ModelChangeRefused,
     ModelNotDeployed,
     ModelNotFound,
     NoPredictDsl,
-    NotSupportedYet,
 )
-from fedflow.domain.document import JsonObject
-from fedflow.domain.models import ModelFilter, ModelKey, ModelVersion
-from fedflow.domain.predict_conf import predict_conf_template
+from fedflow.base.errors.requests import BadRequest, NotSupportedYet
+from fedflow.domain.job.document import JsonObject
+from fedflow.domain.job.predict_conf import predict_conf_template
+from fedflow.domain.models.model import ModelFilter, ModelKey, ModelVersion
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Text, Words, site_of

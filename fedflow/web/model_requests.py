@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedflow.base.errors import BadRequest
-from fedflow.domain.models import ModelKey
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.models.model import ModelKey
 from fedflow.web.requests import Body, Text, site_of
 
 

@@ -16,7 +16,8 @@ import msgspec
 from flask import Flask
 from werkzeug.routing import IntegerConverter, Rule
 
-from fedflow.base.errors import FedflowError, all_errors
+from fedflow.base.errors.catalog import all_errors
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
 from fedflow.web.mounts import served
 from fedflow.web.requests import Body, NoBody, schema_of_member

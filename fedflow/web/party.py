@@ -11,7 +11,9 @@ import logging
 from flask import Blueprint, Response, request
 
 from fedflow.app.commands import Incoming
-from fedflow.base.errors import BadRequest, ForbiddenRoute, StoreUnavailable
+from fedflow.base.errors.parties import ForbiddenRoute
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.web.auth import request_id, source_party
 from fedflow.web.context import services

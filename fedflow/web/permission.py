@@ -9,8 +9,8 @@ import msgspec
 from flask import Blueprint, Response
 
 from fedflow.app.administration.permissions import Permissions
-from fedflow.base.errors import BadRequest
-from fedflow.domain.administration import ANY, GrantKind
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.administration.records import ANY, GrantKind
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Text, Words

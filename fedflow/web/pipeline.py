@@ -9,16 +9,11 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from fedflow.base.errors import (
-    BadRequest,
-    InvalidJobSpec,
-    JobNotFound,
-    MissingArgument,
-    PredictDslNotMade,
-    Problem,
-)
-from fedflow.domain.dependencies import DependencyInfo
-from fedflow.domain.document import shown
+from fedflow.base.errors.documents import InvalidJobSpec, PredictDslNotMade, Problem
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest, MissingArgument
+from fedflow.domain.job.dependencies import DependencyInfo
+from fedflow.domain.job.document import shown
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Text, Words, site_of

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, Response
 
 from fedflow.app.administration.providers import Providers
-from fedflow.base.errors import NotSupportedYet
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.records import ModuleRow

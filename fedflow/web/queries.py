@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.domain.records import Between, JobFilter, Order, Sort, TaskFilter
 from fedflow.domain.site import Role

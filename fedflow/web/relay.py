@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from flask import Flask
 
-from fedflow.base.errors import FedflowError, ForbiddenRoute, NotAuthenticated
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import ForbiddenRoute
+from fedflow.base.errors.requests import NotAuthenticated
 from fedflow.web.auth import PARTY_FLAG
 from fedflow.wire import envelope, headers
 from fedflow.wire.paths import parse_party_path

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fedflow.base.errors import BadRequest, MissingArgument
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.requests import BadRequest, MissingArgument
 from fedflow.base.ids import PartyId
-from fedflow.base.reading import read_as
 from fedflow.domain.site import Role, Site
 
 MAX_TEXT: Final = 1024 * 1024  #: characters of a text member

@@ -11,7 +11,8 @@ import msgspec
 from flask import Response, request, send_file
 
 from fedflow.app.scheduling.submissions import Submitted
-from fedflow.base.errors import BadRequest, FedflowError
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.site import Site
 from fedflow.web.context import built
 from fedflow.wire import envelope

@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 from flask import Blueprint, Flask, Response, request
 
-from fedflow.base.errors import BadRequest, FedflowError
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.web.requests import Body, NoBody, read_body
 from fedflow.wire.json_text import decode_json

@@ -14,9 +14,9 @@ from flask import Blueprint, Response
 from fedflow.app.administration.info import FATE_FLOW_VERSION
 from fedflow.app.administration.registry import Registry
 from fedflow.app.administration.servers import ListedServer
-from fedflow.base.errors import BadRequest
-from fedflow.base.reading import read_as
-from fedflow.domain.administration import RegisteredServer, RegisteredService
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.administration.records import RegisteredServer, RegisteredService
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, OpenBody, Text, Whole

@@ -13,7 +13,8 @@ from flask import request
 from werkzeug.formparser import parse_form_data
 from werkzeug.utils import secure_filename
 
-from fedflow.base.errors import BadRequest, DiskFull
+from fedflow.base.errors.data import DiskFull
+from fedflow.base.errors.requests import BadRequest
 
 _NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 MAX_FORM_BYTES: Final = 1024 * 1024  #: of the text fields beside a file

@@ -9,16 +9,12 @@ from typing import Any, Final, TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
-    JobNotFound,
-    MissingArgument,
-    NoData,
-    TableNotFound,
-)
+from fedflow.base.errors.data import NoData, TableNotFound
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest, MissingArgument
+from fedflow.domain.data.table_lists import TableFilter, TableOrder
 from fedflow.domain.records import TableRecord
-from fedflow.domain.table_lists import TableFilter, TableOrder
 from fedflow.web import downloads
 from fedflow.web.auth import require_client
 from fedflow.web.context import services

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from flask import Blueprint, Response, request
 
-from fedflow.base.errors import BadRequest, ForbiddenRoute, MissingArgument
+from fedflow.base.errors.parties import ForbiddenRoute
+from fedflow.base.errors.requests import BadRequest, MissingArgument
+from fedflow.domain.data.storages import connection_to_json
 from fedflow.domain.records import TaskKey
-from fedflow.domain.storages import connection_to_json
 from fedflow.web.auth import PARTY_FLAG, task_token
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Flag, OpenBody, Text

@@ -10,7 +10,8 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from fedflow.base.errors import JobNotFound, NoData
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter, JobRecord, Metric
 from fedflow.domain.site import Site

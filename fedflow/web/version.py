@@ -7,7 +7,7 @@ from typing import TypedDict
 import msgspec
 from flask import Blueprint, Response
 
-from fedflow.base.errors import NotSupportedYet
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, Text

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.base.errors import BadPacket, FedflowError, InvalidJobSpec
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import BadPacket
 from fedflow.domain.records import Reply
 from fedflow.wire.json_text import decode_json
 

@@ -11,16 +11,11 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, TypedDict
 
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
-    JobNotFound,
-    MissingArgument,
-    NoData,
-    RerunRefused,
-    TaskNotFound,
-)
-from fedflow.domain.dependencies import DependencyInfo
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import JobNotFound, RerunRefused, TaskNotFound
+from fedflow.base.errors.requests import BadRequest, MissingArgument
+from fedflow.domain.job.dependencies import DependencyInfo
 from fedflow.domain.records import JobRecord, TaskRecord
 from fedflow.domain.site import Role
 from fedflow.domain.states import JobStatus, TaskStatus

@@ -15,9 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from fedflow import __version__
-from fedflow.domain.engines import SECTIONS
-from fedflow.domain.own_conf import own_conf
-from fedflow.domain.providers import provider_of_module
+from fedflow.domain.data.storages import bound_from_json, is_bound, shown_address
+from fedflow.domain.job.engines import SECTIONS
+from fedflow.domain.job.own_conf import own_conf
+from fedflow.domain.job.providers import provider_of_module
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     JOB_END,
     ColumnFacts,
@@ -29,10 +31,8 @@ from fedflow.domain.records import (
     TableRecord,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role
 from fedflow.domain.states import JOB_FINAL, TASK_SEVERITY, JobStatus
-from fedflow.domain.storages import bound_from_json, is_bound, shown_address
 
 Row = dict[str, Any]
 

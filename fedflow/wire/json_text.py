@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 
 MAX_DEPTH: Final = 100  #: objects and lists inside each other
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fedflow.domain.models import Checkpoint, ModelTag, ModelVersion
-from fedflow.domain.own_conf import own_conf
+from fedflow.domain.job.own_conf import own_conf
+from fedflow.domain.models.model import Checkpoint, ModelTag, ModelVersion
 from fedflow.wire.fields import date_text, roles_as_numbers
 
 Row = dict[str, Any]

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final, Protocol
 
-from fedflow.base.errors import BadPacket, FedflowError
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import BadPacket
 from fedflow.base.values import dataclass
 from fedflow.wire import headers as names
 from fedflow.wire.envelope import encode

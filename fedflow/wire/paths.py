@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, TaskKey

@@ -22,7 +22,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from fedflow.base.errors import FedflowError, SparkLost, all_errors
+from fedflow.base.errors.catalog import all_errors
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import SparkLost
 
 APPLICATION: Final = "application.json"
 PROCESS: Final = "process.json"

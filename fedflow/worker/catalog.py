@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedflow.base.errors import ServerRefused, TableExists
-from fedflow.domain.storages import Connection, connection_from_json
+from fedflow.base.errors.data import TableExists
+from fedflow.base.errors.executors import ServerRefused
+from fedflow.domain.data.storages import Connection, connection_from_json
 from fedflow.tables.catalog import TableEntry, entry_from_json
 from fedflow.worker.report import ServerLink, meant
 

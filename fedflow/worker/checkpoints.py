@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedflow.base.errors import CheckpointNotFound
+from fedflow.base.errors.models import CheckpointNotFound
 from fedflow.sdk.context import Step
 from fedflow.sdk.outputs import Model
 from fedflow.worker.report import ServerLink

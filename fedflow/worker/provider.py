@@ -18,9 +18,10 @@ import sys
 from typing import Any
 
 from fedflow import __version__
-from fedflow.base.errors import BadParameter, FedflowError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.registry import describe, load_provider
-from fedflow.domain.planned_run import planned_run_from_json
+from fedflow.domain.job.planned_run import planned_run_from_json
 from fedflow.executor.descendants import adopt_orphans, end_strangers
 from fedflow.executor.provider_process import TIMEOUT_S
 from fedflow.sdk.params import check_params

@@ -9,13 +9,10 @@ import threading
 from typing import IO, Any, Final
 
 from fedflow.base.clock import Clock, SystemClock, pause
-from fedflow.base.errors import (
-    FedflowError,
-    LaunchRefused,
-    ServerNotReachable,
-    ServerRefused,
-    repeated_error,
-)
+from fedflow.base.errors.catalog import repeated_error
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import LaunchRefused, ServerRefused
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TaskKey
 from fedflow.wire.paths import PREFIX, task_path
 

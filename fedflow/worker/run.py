@@ -12,14 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedflow.base.errors import (
-    ComponentFailed,
-    FedflowError,
-    LaunchRefused,
-    OutOfMemory,
-    ServerNotReachable,
-    ServerRefused,
-)
+from fedflow.base.errors.components import ComponentFailed
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import LaunchRefused, OutOfMemory, ServerRefused
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.components.registry import Registry, load_provider, load_registry
 from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.site import Site

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
 from fedflow.domain.records import Handle
 from fedflow.executor.processes import is_running
 from fedflow.spark.scratch import Scratch

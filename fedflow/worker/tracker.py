@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedflow.base.clock import Clock, SystemClock
-from fedflow.base.errors import ServerNotReachable, ServerRefused
+from fedflow.base.errors.executors import ServerRefused
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.worker.report import ServerLink
 
 logger = logging.getLogger(__name__)

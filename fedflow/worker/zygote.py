@@ -28,10 +28,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedflow.base.errors import BadParameter, FedflowError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import compile_all
 from fedflow.components.registry import Registry, describe, load_registry
-from fedflow.domain.planned_run import planned_run_from_json
+from fedflow.domain.job.planned_run import planned_run_from_json
 from fedflow.executor.descendants import adopt_orphans, end_strangers
 from fedflow.executor.messages import LineReader, Message, encode
 from fedflow.executor.processes import start_time_of

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     JobKey,
     ScheduledJob,
@@ -12,7 +14,6 @@ from fedflow.domain.records import (
     ScheduledSite,
     ScheduledTask,
 )
-from fedflow.domain.schedule import Reason, SitePhase
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus
 from tests.board import seeds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedflow.app.folders import Folders
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobRecord, TaskKey
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.board.places import Place

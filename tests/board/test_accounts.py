@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from fedflow.app.administration.accounts import Accounts
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.states import JobStatus
 from tests.board import seeds
 from tests.board.places import Place, serving

@@ -13,8 +13,8 @@ import requests
 
 from fedflow.base.ids import PartyId
 from fedflow.board import metric_pace
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey, Metric, TaskRecord
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
 from tests.board import seeds

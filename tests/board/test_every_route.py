@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.web.mounts import served
 from tests.board.places import Place, serving
 from tests.board.seeds import CHAIN, HOSTILE, job, job_id, put, task

@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from fedflow.domain.history import Event, Subject
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import Metric
-from fedflow.domain.schedule import Reason
+from fedflow.domain.scheduling.history import Event, Subject
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.board.job_seeds import CONF
 from tests.board.log_seeds import put_log

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.records import JobFilter, TaskFilter
 from fedflow.domain.states import JobStatus
 from tests.board import seeds

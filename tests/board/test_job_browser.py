@@ -11,8 +11,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from fedflow.base.ids import PartyId
 from fedflow.board.page import STOP_POLLING
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.board import seeds

@@ -11,9 +11,10 @@ import pytest
 import requests
 from playwright.sync_api import Page, expect
 
-from fedflow.domain.history import EventFilter
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey, JobRecord, ScheduledJob, ScheduledSite
-from fedflow.domain.schedule import Reason, SitePhase
+from fedflow.domain.scheduling.history import EventFilter
 from fedflow.domain.states import JobEvent, JobStatus
 from tests.board import seeds
 from tests.board.places import NARROW, Place, Visitor, check_fits, serving, shoot

@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from fedflow.board.page import STOP_POLLING
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 from tests.board import seeds

@@ -13,8 +13,8 @@ import pytest
 import requests
 
 from fedflow.base.ids import PartyId
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey, JobRecord
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.board.log_seeds import (

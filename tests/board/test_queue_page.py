@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
+from fedflow.domain.job.resources import Amount
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobFilter, ScheduledJob, ScheduledSite
-from fedflow.domain.resources import Amount
-from fedflow.domain.schedule import Reason, SitePhase
 from fedflow.domain.states import JOB_FINAL, JobStatus
 from tests.board import seeds
 from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 import requests
 
-from fedflow.domain.schedule import Reason
+from fedflow.domain.reason import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.board.job_seeds import put_job

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from tests.board.places import NARROW, Place, Visitor, check_fits, serving, shoot
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.browser]

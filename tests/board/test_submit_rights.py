@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.records import JobFilter
 from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl
 from tests.board.places import Place, Visitor, serving

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from fedflow.domain.accounts import AccountRole
+from fedflow.domain.administration.accounts import AccountRole
 from tests.board.model_seeds import model_path, put_output, stored_table
 from tests.board.places import Place, serving
 from tests.board.seeds import GUEST, job, put, task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedflow.domain.models import (
+from fedflow.domain.models.model import (
     Checkpoint,
     ModelComponent,
     ModelKey,

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import requests
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from tests.chaos.load import FINAL, Job
 from tests.chaos.parties import LEASE_S, ChaosParty, World
 from tests.chaos.watch import Process

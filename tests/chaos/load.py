@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from tests.chaos.parties import World
 
 FINAL = frozenset({"success", "failed", "canceled", "timeout"})

@@ -100,7 +100,7 @@ The above exception was the direct cause of the following exception:
 Traceback (most recent call last):
   File "/x/fedflow/store/mysql.py", line 100, in fail
     raise error
-fedflow.base.errors.StoreUnavailable: The store cannot be used.
+fedflow.base.errors.store.StoreUnavailable: The store cannot be used.
 2026-11-21 21:20:03,212 INFO    fedflow.server.threads: goes on
 Traceback (most recent call last):
   File "/x/fedflow/app/core.py", line 7, in tick
@@ -115,7 +115,7 @@ def test_of_errors_that_follow_from_one_another_the_last_counts(tmp_path: Path) 
     assert list(tracebacks(log)) == [
         (
             "store/mysql.py:100",
-            "fedflow.base.errors.StoreUnavailable: The store cannot be used.",
+            "fedflow.base.errors.store.StoreUnavailable: The store cannot be used.",
         ),
         ("app/core.py:7", "AttributeError: 'NoneType' object has no attribute 'x'"),
     ]

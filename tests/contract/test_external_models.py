@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pymysql
 import pytest
 
-from fedflow.base.errors import ModelStoreUnavailable
+from fedflow.base.errors.models import ModelStoreUnavailable
 from fedflow.blobs.external import SLICE_BYTES, FolderModels, MySqlAddress, MySqlModels
 
 MODEL = "guest#9999#guest-9999#host-10000#model"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import CodecError, DuplicateValue, PeerFailed, ValueTooLate
+from fedflow.base.errors.data_plane import CodecError, DuplicateValue, PeerFailed, ValueTooLate
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.settings import FederationSettings

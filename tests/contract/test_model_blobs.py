@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import BlobDamaged
+from fedflow.base.errors.models import BlobDamaged
 from fedflow.blobs.files import LocalBlobs
 from tests.support.blobs import MemoryBlobs
 

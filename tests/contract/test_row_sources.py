@@ -13,8 +13,9 @@ import pytest
 from pyarrow import csv as arrow_csv
 from pyarrow import fs, ipc, parquet
 
-from fedflow.base.errors import BadData, BoundTableChanged, FedflowError, StorageMissing
-from fedflow.domain.storages import (
+from fedflow.base.errors.data import BadData, BoundTableChanged, StorageMissing
+from fedflow.base.errors.error import FedflowError
+from fedflow.domain.data.storages import (
     Address,
     Connection,
     LocalFiles,

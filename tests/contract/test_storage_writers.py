@@ -10,8 +10,9 @@ import pyarrow as pa
 import pymysql
 import pytest
 
-from fedflow.base.errors import BadData, NotSupportedYet, StorageMissing, TableExists
-from fedflow.domain.storages import Connection, LocalFiles, MysqlRows, S3Files, Secrets
+from fedflow.base.errors.data import BadData, StorageMissing, TableExists
+from fedflow.base.errors.requests import NotSupportedYet
+from fedflow.domain.data.storages import Connection, LocalFiles, MysqlRows, S3Files, Secrets
 from fedflow.sdk.table import Table, TableKind, TableSchema
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.storages.opening import open_rows

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fedflow.base.errors import BadData, FedflowError, SparkLost, TableNotFound
+from fedflow.base.errors.data import BadData, TableNotFound
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import SparkLost
 from fedflow.sdk import Table, TableKind, TableSchema, TableStore
 from fedflow.spark.errors import spark_errors
 from fedflow.spark.tables.jobs import Cluster

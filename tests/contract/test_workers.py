@@ -15,7 +15,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from fedflow.base.errors import BadData, CodecError, ComponentFailed, DiskFull, FedflowError
+from fedflow.base.errors.components import ComponentFailed
+from fedflow.base.errors.data import BadData, DiskFull
+from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.error import FedflowError
 from fedflow.cores import forked
 from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Workers

@@ -27,7 +27,9 @@ import pytest
 import requests
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import ClientError, FedflowError, ServerNotReachable
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import ClientError
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.ids import PartyId
 from fedflow.client.client import Client
 from fedflow.client.results import JobStatusView

@@ -11,13 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
-from fedflow.base.errors import (
-    InvalidJobSpec,
-    NoRoute,
-    NotEnoughResources,
-    SubmitRefused,
-    TableExists,
-)
+from fedflow.base.errors.data import TableExists
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import NotEnoughResources, SubmitRefused
+from fedflow.base.errors.parties import NoRoute
 from tests.e2e.jobs import Json, example, reads, upload_data
 from tests.e2e.servers import (
     GUEST_ID,

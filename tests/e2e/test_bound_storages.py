@@ -16,16 +16,16 @@ import pymysql
 import pytest
 from pyarrow import parquet
 
-from fedflow.base.errors import (
+from fedflow.base.errors.data import (
     ConnectorInUse,
     ConnectorNotFound,
-    FedflowError,
     QueryNotAllowed,
     StorageMissing,
     StorageNotAllowed,
     StorageRefused,
     StorageUnreachable,
 )
+from fedflow.base.errors.error import FedflowError
 from tests.e2e.servers import Party, free_ports, standalone, wait_for
 from tests.storage_servers import MysqlDatabase, S3Server, mysql_database, s3_server
 

@@ -17,7 +17,8 @@ import psutil
 import pytest
 
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import PartiesNotReady, SubmitRefused
+from fedflow.base.errors.jobs import SubmitRefused
+from fedflow.base.errors.parties import PartiesNotReady
 from fedflow.client.results import JobStatusView
 from fedflow.domain.site import Site
 from tests.e2e.jobs import empty_job, example, upload_data

@@ -11,7 +11,8 @@ import pymysql
 import pytest
 
 from fedflow.base.clock import pause
-from fedflow.base.errors import StoreUnavailable, SubmitRefused
+from fedflow.base.errors.jobs import SubmitRefused
+from fedflow.base.errors.store import StoreUnavailable
 from tests.e2e.jobs import Json, empty_job, example, upload_data
 from tests.e2e.servers import QUICK, Pair, mysql_database, two_parties, wait_for
 

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedflow.base.errors import FedflowError, NoData
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.error import FedflowError
 from fedflow.domain.site import Site
 from fedflow.testing.oracle import OracleRun, OracleSettings, train_in_clear
 from tests.e2e.jobs import NAMES, example, upload_data

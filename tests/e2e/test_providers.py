@@ -13,7 +13,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.cli.main import cli
 from tests.e2e.jobs import Json, upload_data
 from tests.e2e.servers import (

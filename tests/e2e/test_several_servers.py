@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedflow.base.errors import FedflowError, ServerNotReachable
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.cli.flow.toy import toy_job
 from fedflow.client.site_results import PartyServer
 from tests.e2e.jobs import empty_job

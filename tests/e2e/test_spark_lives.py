@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
 from fedflow.wire.spark_application import GATEWAY, PROCESS, ProcessFile
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import QUICK, Pair, standalone, wait_for

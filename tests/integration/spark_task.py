@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import CodecError, FedflowError
+from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.error import FedflowError
 from fedflow.spark.session import Session, TaskName, open_session
 from fedflow.wire.spark_application import PROCESS
 

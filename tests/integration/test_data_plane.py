@@ -13,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.data_plane import (
     CodecError,
     DuplicateValue,
-    NotAuthenticated,
     PeerFailed,
     SessionUnknown,
     ValueTooLate,
 )
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.handle import FederationHandle

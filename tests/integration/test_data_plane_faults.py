@@ -14,7 +14,8 @@ import grpc
 import numpy as np
 import pytest
 
-from fedflow.base.errors import BadRequest, CodecError, PeerFailed, ServerRestarted
+from fedflow.base.errors.data_plane import CodecError, PeerFailed, ServerRestarted
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.digest import digest_of

@@ -20,7 +20,8 @@ import pytest
 from pyarrow import fs
 
 from fedflow.app.data.row_folders import GONE, NEW, remove_rows
-from fedflow.base.errors import BadData, DiskFull, FedflowError, StorageMissing, TablesNotShared
+from fedflow.base.errors.data import BadData, DiskFull, StorageMissing, TablesNotShared
+from fedflow.base.errors.error import FedflowError
 from fedflow.domain.records import TableRecord
 from fedflow.sdk import TableKind, TableSchema
 from fedflow.spark.tables.blocks import Source, cut

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import BadParameter, UnknownComponent
+from fedflow.base.errors.components import BadParameter, UnknownComponent
 from fedflow.executor.plain import PlainExecutor
 from fedflow.executor.processes import is_running
 from fedflow.executor.zygote import ZygoteExecutor

@@ -16,7 +16,7 @@ import pytest
 from flask import Flask
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import PortInUse
+from fedflow.base.errors.start import PortInUse
 from fedflow.web.app import create_app
 from fedflow.web.auth import SignedRequest, signature, signed_request
 from fedflow.web.context import built_of

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from fedflow.base.errors import ServerCallFailed
-from fedflow.domain.administration import RegisteredServer
+from fedflow.base.errors.requests import ServerCallFailed
+from fedflow.domain.administration.records import RegisteredServer
 from fedflow.rpc.client import http
 from fedflow.rpc.client.http import HttpServers
 

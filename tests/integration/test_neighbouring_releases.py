@@ -12,7 +12,7 @@ import pytest
 
 from fedflow.app.folders import Folders
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import PartiesNotReady, PartyTooOld
+from fedflow.base.errors.parties import PartiesNotReady, PartyTooOld
 from fedflow.base.settings import parse_settings
 from fedflow.client.client import Client
 from fedflow.server.build import FedflowServer

@@ -14,10 +14,10 @@ import pytest
 
 from fedflow.app.timing import Timing
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import IncompatibleVersions
+from fedflow.base.errors.parties import IncompatibleVersions
 from fedflow.base.ids import PartyId
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import Reply
-from fedflow.domain.schedule import SitePhase
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.loopback import LoopbackClient

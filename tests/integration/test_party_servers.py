@@ -10,8 +10,9 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from fedflow.base.errors import NotLeading, PartyUnreachable
-from fedflow.domain.servers import Instance
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.start import NotLeading
+from fedflow.domain.administration.servers import Instance
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import RouteTable, make_routes

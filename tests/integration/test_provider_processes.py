@@ -17,12 +17,12 @@ import pytest
 
 import fedflow
 from fedflow import __version__
-from fedflow.base.errors import BadParameter, ProviderRefused
+from fedflow.base.errors.components import BadParameter, ProviderRefused
 from fedflow.base.ids import PartyId
 from fedflow.components.evaluation.evaluation import Evaluation
 from fedflow.components.registry import describe
-from fedflow.domain.planned_run import PlannedRun
-from fedflow.domain.providers import Manifest, RegisteredProvider
+from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.providers import Manifest, RegisteredProvider
 from fedflow.domain.site import Role, Site
 from fedflow.executor.provider_folder import ProviderFile, ProviderFolders
 from fedflow.executor.provider_process import ProviderProcesses

@@ -11,7 +11,7 @@ import pytest
 from fedflow.app.scheduling.delivery import Delivery
 from fedflow.app.scheduling.scheduler import Scheduler
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Command, CommandKind, Reply
 from fedflow.server.threads import COURIERS, Couriers, SchedulerThread
 from tests.memory_store import MemoryStore

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fedflow.base.decoding import decode_as
 from fedflow.base.ids import PartyId
-from fedflow.base.reading import decode_as
-from fedflow.domain.job_parameters import JobParameters
+from fedflow.domain.job.parameters import JobParameters
+from fedflow.domain.job.spark_options import SparkPlan, SparkSite, plan_application
 from fedflow.domain.records import JobKey
 from fedflow.domain.site import Role, Site
-from fedflow.domain.spark_options import SparkPlan, SparkSite, plan_application
 from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.wire.spark_application import FAILED, GATEWAY, PROCESS, Failure, ProcessFile
 from tests.support.executors import wait_until

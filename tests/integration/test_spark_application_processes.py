@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fedflow.base.decoding import decode_as
 from fedflow.base.ids import PartyId
-from fedflow.base.reading import decode_as
+from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey
 from fedflow.domain.site import Role, Site
-from fedflow.domain.spark_options import SparkPlan
 from fedflow.executor.termination import StopLadder
 from fedflow.spark import applications as spark_applications
 from fedflow.spark.applications import ApplicationSettings, SparkApplications

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fedflow.base.errors import SparkClusterFailed
+from fedflow.base.errors.executors import SparkClusterFailed
 from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]

@@ -20,14 +20,9 @@ from pyarrow import fs
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from fedflow.base.errors import (
-    BadData,
-    BoundTableChanged,
-    NotSupportedYet,
-    StorageMissing,
-    TablesNotShared,
-)
-from fedflow.domain.storages import Bound, HiveRows, bound_to_json
+from fedflow.base.errors.data import BadData, BoundTableChanged, StorageMissing, TablesNotShared
+from fedflow.base.errors.requests import NotSupportedYet
+from fedflow.domain.data.storages import Bound, HiveRows, bound_to_json
 from fedflow.sdk import Table, TableKind, TableSchema, TableStore
 from fedflow.spark.tables import gather, jobs
 from fedflow.spark.tables import table as table_module

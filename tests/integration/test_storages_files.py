@@ -16,15 +16,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs, parquet
 
-from fedflow.base.errors import (
+from fedflow.base.errors.data import (
     BadData,
     BoundTableChanged,
-    NotSupportedYet,
     StorageMissing,
     StorageRefused,
     StorageUnreachable,
 )
-from fedflow.domain.storages import (
+from fedflow.base.errors.requests import NotSupportedYet
+from fedflow.domain.data.storages import (
     Address,
     Connection,
     HdfsFiles,

@@ -13,8 +13,8 @@ import msgspec
 import pymysql
 import pytest
 
-from fedflow.base.errors import BadData, StorageMissing, StorageRefused, StorageUnreachable
-from fedflow.domain.storages import Connection, Limits, MysqlRows, Secrets
+from fedflow.base.errors.data import BadData, StorageMissing, StorageRefused, StorageUnreachable
+from fedflow.domain.data.storages import Connection, Limits, MysqlRows, Secrets
 from fedflow.tables.catalog import Origin, TableEntry
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.local import LocalTableStore

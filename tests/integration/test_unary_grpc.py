@@ -14,7 +14,8 @@ import grpc
 import pytest
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import BadSetting, NoRoute, PartyUnreachable, PortInUse
+from fedflow.base.errors.parties import NoRoute, PartyUnreachable
+from fedflow.base.errors.start import BadSetting, PortInUse
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.rpc.client.channels import Channels, ChannelSettings

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import LaunchRefused, ServerNotReachable, ServerRefused
+from fedflow.base.errors.executors import LaunchRefused, ServerRefused
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Site
 from fedflow.worker.report import ServerLink

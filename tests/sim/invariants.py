@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedflow.app.ports import Tx
 from fedflow.app.scheduling.repeats import was_refused
-from fedflow.domain.engines import SPARK, STANDALONE
+from fedflow.domain.job.engines import SPARK, STANDALONE
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     Command,

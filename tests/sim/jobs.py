@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, ClassVar
 
-from fedflow.domain.job_spec import ModuleInfo
+from fedflow.domain.job.spec import ModuleInfo
 from fedflow.domain.site import Role
 
 

@@ -16,10 +16,11 @@ from fedflow.app.party import party_jobs
 from fedflow.app.party.detector import Detector
 from fedflow.app.party.workers import Workers
 from fedflow.app.scheduling import initiator
-from fedflow.base.errors import LaunchRefused
-from fedflow.domain import schedule
-from fedflow.domain.engines import STANDALONE
-from fedflow.domain.resources import Amount
+from fedflow.base.errors.executors import LaunchRefused
+from fedflow.domain.job.engines import STANDALONE
+from fedflow.domain.job.resources import Amount
+from fedflow.domain.scheduling import decide as schedule
+from fedflow.domain.scheduling.decide import decide
 from fedflow.domain.states import TASK_FINAL
 from fedflow.store.memory.jobs import MemoryEngines
 from fedflow.store.memory.outbox import MemoryOutbox, MemoryReceived
@@ -106,7 +107,7 @@ def _order_of_commands() -> Iterator[None]:
 @contextmanager
 def _inputs_of_tasks() -> Iterator[None]:
     """A task starts as soon as its inputs have started."""
-    right = schedule.decide
+    right = decide
 
     def hasty(view: Any, now_ms: int) -> Any:
         tasks = {

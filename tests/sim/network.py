@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fedflow.base.errors import PartyUnreachable
+from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.domain.records import Command, Reply
 from fedflow.domain.site import Site
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedflow.app.party.launcher import TaskLaunch
 from fedflow.app.party.processes import Processes
-from fedflow.base.errors import FedflowError, StoreUnavailable
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Handle
 
 if TYPE_CHECKING:

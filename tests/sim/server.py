@@ -15,11 +15,11 @@ from fedflow.app.party.processes import Processes
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import SteadyClock
-from fedflow.base.errors import StoreUnavailable
-from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.job.spark_options import SparkPlan, SparkSite
 from fedflow.domain.records import Command, JobKey, JobRecord, Reply, TaskKey, TaskRecord
 from fedflow.domain.site import Site
-from fedflow.domain.spark_options import SparkPlan, SparkSite
 from fedflow.store.memory.store import MemoryStore
 from fedflow.wire import paths
 from tests.sim.clock import FakeClock

@@ -8,7 +8,7 @@ from random import Random
 from types import TracebackType
 
 from fedflow.app import ports
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.memory.store import MemoryStore
 from tests.sim.trace import Trace
 

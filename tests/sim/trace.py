@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 
 _RANDOM = re.compile("[0-9a-f]{32}")  #: ids and tokens that no seed decides
 

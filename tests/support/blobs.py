@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from fedflow.base.errors import BlobDamaged
+from fedflow.base.errors.models import BlobDamaged
 
 
 class MemoryBlobs:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.domain.providers import Manifest
+from fedflow.domain.job.providers import Manifest
 from fedflow.domain.records import Handle, TaskKey
 from fedflow.domain.site import Site
 

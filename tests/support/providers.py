@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedflow.base.errors import ProviderRefused
-from fedflow.domain.planned_run import PlannedRun
-from fedflow.domain.providers import Manifest, RegisteredProvider
+from fedflow.base.errors.components import ProviderRefused
+from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.providers import Manifest, RegisteredProvider
 
 
 class MemoryProviders:

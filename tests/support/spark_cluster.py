@@ -31,8 +31,9 @@ import msgspec
 import psutil
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors import FedflowError, SparkClusterFailed
-from fedflow.base.reading import decode_as
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import SparkClusterFailed
 
 HOST: Final = "127.0.0.1"
 START_S: Final = 60.0  #: longest wait for the master and for each worker

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from fedflow.app.ports import Store
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
+from fedflow.base.errors.requests import (
     AccountExists,
     AccountNotFound,
     BadAccount,
@@ -27,7 +27,7 @@ from fedflow.base.errors import (
 )
 from fedflow.base.ids import new_session_token
 from fedflow.base.values import dataclass
-from fedflow.domain.accounts import (
+from fedflow.domain.administration.accounts import (
     LONGEST_PASSWORD,
     MAX_SESSIONS,
     RENEW_AFTER_MS,

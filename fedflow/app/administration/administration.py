@@ -17,10 +17,10 @@ from fedflow.app.administration.templates import Templates
 from fedflow.app.jobs.job_files import JobFiles
 from fedflow.app.jobs.job_logs import JobLogs
 from fedflow.app.jobs.log_files import LogFiles
-from fedflow.base.errors import ReloadRefused
-from fedflow.base.shown_settings import ShownSetting
+from fedflow.base.errors.requests import ReloadRefused
+from fedflow.base.public_settings import ShownSetting
 from fedflow.base.values import dataclass
-from fedflow.domain.job_parameters import JobParameters
+from fedflow.domain.job.parameters import JobParameters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from fedflow import __version__
 from fedflow.app.ports import Store
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
-from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
 
 FATE_VERSION = "1.11.4"  #: the FATE release whose interface this server speaks
 FATE_FLOW_VERSION = "1.11.2"

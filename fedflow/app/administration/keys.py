@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from fedflow.app.ports import PartyClient, Store
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadKey, BadRequest, NotSigned, PrivateKeyKept
-from fedflow.domain.administration import SiteKey
+from fedflow.base.errors.requests import BadKey, BadRequest, NotSigned, PrivateKeyKept
+from fedflow.domain.administration.records import SiteKey
 from fedflow.wire.json_text import decode_json
 from fedflow.wire.paths import fits
 

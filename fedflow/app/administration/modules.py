@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import msgspec
 
 from fedflow.app.ports import ProviderBook, ProviderHost
-from fedflow.base.errors import ProviderRefused, UnknownComponent
-from fedflow.domain.job_spec import ModuleInfo
-from fedflow.domain.planned_run import PlannedRun
-from fedflow.domain.providers import Manifest, RegisteredProvider
+from fedflow.base.errors.components import ProviderRefused, UnknownComponent
+from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.providers import Manifest, RegisteredProvider
+from fedflow.domain.job.spec import ModuleInfo
 from fedflow.domain.site import Role
 
 _KEEP = 2048

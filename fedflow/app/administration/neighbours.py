@@ -10,7 +10,8 @@ from fedflow.app.commands import Incoming
 from fedflow.app.ports import PartyClient, Store
 from fedflow.app.scheduling.circuits import Circuits, CircuitView
 from fedflow.app.scheduling.preflight import REACH, Preflight, reach
-from fedflow.base.errors import BadRequest, NoRoute, PartyRefused
+from fedflow.base.errors.parties import NoRoute, PartyRefused
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.domain.records import Reply

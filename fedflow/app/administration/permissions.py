@@ -14,10 +14,10 @@ from typing import Final
 
 from fedflow.app.ports import Catalog, Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadRequest, PermissionDenied, PermissionsOff, UnknownGrant
+from fedflow.base.errors.requests import BadRequest, PermissionDenied, PermissionsOff, UnknownGrant
 from fedflow.base.values import dataclass
-from fedflow.domain.administration import ANY, Grant, GrantKind
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.administration.records import ANY, Grant, GrantKind
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import TableRecord
 from fedflow.domain.site import Role, Site
 from fedflow.wire.paths import fits

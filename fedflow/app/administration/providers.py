@@ -12,8 +12,9 @@ from typing import Any, Final, Protocol
 from fedflow import __version__
 from fedflow.app.ports import ProviderBook, ProviderFolders, ProviderHost
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadRequest, ProviderRefused
-from fedflow.domain.providers import (
+from fedflow.base.errors.components import ProviderRefused
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.job.providers import (
     FATE,
     FATE_FLOW,
     PROVIDERS,

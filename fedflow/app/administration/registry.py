@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from fedflow.app.ports import PartyClient, Store
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadAddress, BadRequest, NotSupportedYet, ServerNotListed
+from fedflow.base.errors.requests import BadAddress, BadRequest, NotSupportedYet, ServerNotListed
 from fedflow.base.values import dataclass
-from fedflow.domain.administration import RegisteredServer, RegisteredService
+from fedflow.domain.administration.records import RegisteredServer, RegisteredService
 
 PROTOCOLS: Final = ("http", "https")
 METHODS: Final = ("GET", "POST", "PUT", "DELETE")

@@ -16,16 +16,11 @@ from typing import Protocol
 from fedflow.app.ports import Store
 from fedflow.app.scheduling.leadership import LEASE, Leadership
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    FedflowError,
-    NoOtherServer,
-    NotLeading,
-    SharedHomeDiffers,
-    StoreUnavailable,
-)
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.start import NoOtherServer, NotLeading, SharedHomeDiffers
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.values import dataclass
-from fedflow.domain.records import Lease, TaskRecord
-from fedflow.domain.servers import (
+from fedflow.domain.administration.servers import (
     BEAT_MS,
     FORGET_AFTER_MS,
     LOST_AFTER_MS,
@@ -33,6 +28,7 @@ from fedflow.domain.servers import (
     InstanceState,
     living_others,
 )
+from fedflow.domain.records import Lease, TaskRecord
 from fedflow.domain.site import Site
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from fedflow.base.clock import Clock
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
 
 _GUEST, _HOST = "breast_hetero_guest", "breast_hetero_host"
 _SITE: Final = {"role": "guest", "party_id": 9999}

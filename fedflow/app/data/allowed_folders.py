@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedflow.base.errors import FileNotAllowed, PlaceNotAllowed
+from fedflow.base.errors.data import FileNotAllowed, PlaceNotAllowed
 
 _SHOWN = 300  #: characters of a refused path that are repeated
 

@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 import msgspec
 
 from fedflow.app.data.allowed_folders import AllowedFolders
-from fedflow.base.errors import FileNotAllowed, StorageMissing, StorageNotAllowed
-from fedflow.domain.storage_places import Places, check_place
-from fedflow.domain.storages import Address, Limits, LocalFiles, PathFile, place_text
+from fedflow.base.errors.data import FileNotAllowed, StorageMissing, StorageNotAllowed
+from fedflow.domain.data.storage_places import Places, check_place
+from fedflow.domain.data.storages import Address, Limits, LocalFiles, PathFile, place_text
 
 _GLOB = re.compile(r"[*?]")
 

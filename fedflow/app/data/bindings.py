@@ -20,16 +20,11 @@ from fedflow.app.data.table_use import STANDALONE, make_way, remove_rows
 from fedflow.app.folders import Folders
 from fedflow.app.ports import BoundFiles, StorageLook, Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
-    NotSupportedYet,
-    TableExists,
-    TableNotFound,
-)
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data import TableExists, TableNotFound
+from fedflow.base.errors.requests import BadRequest, NotSupportedYet
 from fedflow.base.values import dataclass
-from fedflow.domain.records import TableRecord
-from fedflow.domain.storages import (
+from fedflow.domain.data.storages import (
     CONNECTOR,
     ENGINES,
     Bound,
@@ -41,9 +36,10 @@ from fedflow.domain.storages import (
     bound_to_json,
     hidden_connector,
 )
-from fedflow.domain.table_names import checked_name, names_in_schema, new_namespace
-from fedflow.domain.table_parts import is_own
-from fedflow.domain.upload_meta import UploadMeta, schema_members
+from fedflow.domain.data.table_names import checked_name, names_in_schema, new_namespace
+from fedflow.domain.data.table_parts import is_own
+from fedflow.domain.data.upload_meta import UploadMeta, schema_members
+from fedflow.domain.records import TableRecord
 
 PATH: Final = "PATH"
 _OTHERS: Final = frozenset({"EGGROLL", "LINKIS_HIVE", "API", "SIMPLE"})

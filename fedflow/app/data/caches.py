@@ -11,10 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from fedflow.app.ports import Tx
-from fedflow.base.errors import BadParameter, BadRequest, CacheNotFound
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.components import BadParameter, CacheNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_request_id
-from fedflow.base.reading import read_as
-from fedflow.domain.caches import CacheFilter, StoredCache, TableName
+from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
 from fedflow.domain.records import Metric, TableRecord, TaskRecord
 from fedflow.domain.site import Site
 

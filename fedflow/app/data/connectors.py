@@ -18,16 +18,15 @@ import msgspec
 from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.ports import Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.data import (
     ConnectorInUse,
     ConnectorMismatch,
     ConnectorNotFound,
     SecretUnreadable,
 )
-from fedflow.base.reading import decode_as
-from fedflow.domain.records import Connector, TableRecord
-from fedflow.domain.storages import (
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.data.storages import (
     Bound,
     Connection,
     Secrets,
@@ -41,7 +40,8 @@ from fedflow.domain.storages import (
     secret_info,
     secrets_of,
 )
-from fedflow.domain.table_names import has_control
+from fedflow.domain.data.table_names import has_control
+from fedflow.domain.records import Connector, TableRecord
 
 _SEALED: Final = "sealed"
 _HIDDEN: Final = "."  #: before the names of hidden connectors

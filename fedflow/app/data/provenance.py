@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fedflow.app.data.table_use import named_table, output_of
 from fedflow.app.ports import Store, Tx
-from fedflow.base.errors import TableNotTracked
+from fedflow.base.errors.data import TableNotTracked
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, OutputTable, TaskFilter, TaskKey, TaskRecord
 

@@ -6,8 +6,9 @@
 | `.new-<id>` | a table or scratch rows in use, or what a killed writer left |
 | `.gone-<address>` | a table that was given up, whose parts elsewhere still have to go |
 
-A folder of parts (`domain/table_parts.py`) has a note, `parts.json`, in the table's own folder,
-written before the parts: what is left over is found here, without a look at other file systems.
+A folder of parts (`domain/data/table_parts.py`) has a note, `parts.json`, in the table's own
+folder, written before the parts: what is left over is found here, without a look at other file
+systems.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from fedflow.domain.table_parts import is_parts_folder, local_path, parts_uri
+from fedflow.domain.data.table_parts import is_parts_folder, local_path, parts_uri
 
 NEW: Final = ".new-"
 GONE: Final = ".gone-"

@@ -7,11 +7,11 @@ from typing import Final
 
 from fedflow.app.data.table_use import users
 from fedflow.app.ports import Store, TableWindows
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
 from fedflow.base.values import dataclass
+from fedflow.domain.data.storages import is_bound
+from fedflow.domain.data.table_lists import TableFilter
 from fedflow.domain.records import OutputTable, TableRecord
-from fedflow.domain.storages import is_bound
-from fedflow.domain.table_lists import TableFilter
 
 MOST_ROWS: Final = 500  #: of one page
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fedflow.app.ports import Store, Tx
-from fedflow.base.errors import BadRequest, ColumnsFixed, TableNotFound
+from fedflow.base.errors.data import ColumnsFixed, TableNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import TableRecord
 from fedflow.wire.fields import table_schema_row
 

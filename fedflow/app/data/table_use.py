@@ -14,12 +14,13 @@ from typing import Any, Final
 from fedflow.app.data import row_folders
 from fedflow.app.folders import Folders
 from fedflow.app.ports import Tx
-from fedflow.base.errors import BadParameter, TableDisabled, TableNotFound
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import TableDisabled, TableNotFound
+from fedflow.domain.data.storages import hidden_connector, is_bound
+from fedflow.domain.data.table_names import REPLACED
+from fedflow.domain.data.table_parts import is_own, parts_uri
 from fedflow.domain.records import JobFilter, OutputTable, TableRecord, TaskFilter, TaskRecord
 from fedflow.domain.site import Site
-from fedflow.domain.storages import hidden_connector, is_bound
-from fedflow.domain.table_names import REPLACED
-from fedflow.domain.table_parts import is_own, parts_uri
 
 STANDALONE: Final = "STANDALONE"  #: the engine of tables below the server's own folder
 _READER: Final = "reader"

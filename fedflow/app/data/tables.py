@@ -17,8 +17,9 @@ from fedflow.app.data.table_use import (
 from fedflow.app.folders import Folders
 from fedflow.app.ports import Archives, Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import FileNotAllowed, JobNotFound, NoData, TableNotFound
-from fedflow.domain.caches import CacheFilter
+from fedflow.base.errors.data import FileNotAllowed, NoData, TableNotFound
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.domain.data.caches import CacheFilter
 from fedflow.domain.records import JobFilter, JobRecord, TableRecord, TaskFilter
 from fedflow.domain.site import Site
 

@@ -13,9 +13,10 @@ from fedflow.app.data.writing_targets import WRITABLE, WritingTargets
 from fedflow.app.jobs.local_jobs import refuse_other_storage, submit_local
 from fedflow.app.ports import Store, Tx
 from fedflow.app.scheduling.submissions import Submissions, Submitted
-from fedflow.base.errors import BadRequest, MissingArgument, TableExists, TableNotFound
+from fedflow.base.errors.data import TableExists, TableNotFound
+from fedflow.base.errors.requests import BadRequest, MissingArgument
+from fedflow.domain.data.table_names import checked_name, new_namespace
 from fedflow.domain.records import TableRecord
-from fedflow.domain.table_names import checked_name, new_namespace
 
 
 class Transfers:

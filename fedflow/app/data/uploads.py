@@ -13,10 +13,11 @@ from fedflow.app.folders import Folders
 from fedflow.app.jobs.local_jobs import OWN_PARTY, component_of, refuse_other_storage, submit_local
 from fedflow.app.ports import Store
 from fedflow.app.scheduling.submissions import Submissions, Submitted
-from fedflow.base.errors import BadRequest, MissingArgument, TableExists
+from fedflow.base.errors.data import TableExists
+from fedflow.base.errors.requests import BadRequest, MissingArgument
+from fedflow.domain.data.table_names import checked_name, new_namespace
 from fedflow.domain.records import JobFilter, JobRecord, TableRecord
 from fedflow.domain.site import Role
-from fedflow.domain.table_names import checked_name, new_namespace
 from fedflow.wire.json_text import decode_json
 
 _MODULE: Final = "Upload"

@@ -9,8 +9,8 @@ from typing import Any, Final
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.data.connectors import Connectors
-from fedflow.base.errors import BadStorage, FileNotAllowed
-from fedflow.domain.storages import (
+from fedflow.base.errors.data import BadStorage, FileNotAllowed
+from fedflow.domain.data.storages import (
     CONNECTOR,
     Connection,
     LocalFiles,

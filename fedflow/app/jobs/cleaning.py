@@ -6,10 +6,10 @@ from fedflow.app.data.table_use import every_output_of
 from fedflow.app.data.tables import Tables
 from fedflow.app.ports import Store, Wakeup
 from fedflow.base.clock import Clock
-from fedflow.base.errors import CleaningRefused, JobNotFound
+from fedflow.base.errors.jobs import CleaningRefused, JobNotFound
 from fedflow.base.values import dataclass
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import JobFilter, JobRecord, OutputTable
-from fedflow.domain.schedule import Reason, StopRequest
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
 

@@ -23,14 +23,14 @@ from fedflow.app.folders import Folders
 from fedflow.app.models.models import trained_key
 from fedflow.app.party.party_jobs import has_process
 from fedflow.app.ports import Store, Tx
-from fedflow.base.errors import DeleteRefused, JobFilesNotDeleted, JobNotFound
+from fedflow.base.errors.jobs import DeleteRefused, JobFilesNotDeleted, JobNotFound
 from fedflow.base.values import dataclass
-from fedflow.domain.caches import CacheFilter
-from fedflow.domain.models import ModelFilter, ModelKey
+from fedflow.domain.data.caches import CacheFilter
+from fedflow.domain.data.table_parts import parts_uri
+from fedflow.domain.models.model import ModelFilter, ModelKey
 from fedflow.domain.records import JobRecord, TableRecord, TaskFilter
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
-from fedflow.domain.table_parts import parts_uri
 from fedflow.wire.paths import fits
 
 logger = logging.getLogger(__name__)

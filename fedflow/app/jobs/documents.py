@@ -12,20 +12,15 @@ from typing import Any
 from fedflow.app.ports import Catalog, Store
 from fedflow.app.scheduling.parameter_checks import Asked, parameter_problems
 from fedflow.app.scheduling.specs import Specs
-from fedflow.base.errors import (
-    InvalidJobSpec,
-    JobNotFound,
-    NotASite,
-    PredictDslNotMade,
-    Problem,
-)
-from fedflow.domain.conf import mode_of, parse_conf
-from fedflow.domain.dependencies import DependencyInfo, dependency_info
-from fedflow.domain.document import Report
-from fedflow.domain.formats import read_job
-from fedflow.domain.job_spec import JobSpec, parse_job
-from fedflow.domain.predict_conf import merge_predict_conf
-from fedflow.domain.predict_dsl import deduce_predict_dsl
+from fedflow.base.errors.documents import InvalidJobSpec, NotASite, PredictDslNotMade, Problem
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.domain.job.conf import mode_of, parse_conf
+from fedflow.domain.job.dependencies import DependencyInfo, dependency_info
+from fedflow.domain.job.document import Report
+from fedflow.domain.job.formats import read_job
+from fedflow.domain.job.predict_conf import merge_predict_conf
+from fedflow.domain.job.predict_dsl import deduce_predict_dsl
+from fedflow.domain.job.spec import JobSpec, parse_job
 from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Site
 

@@ -16,10 +16,8 @@ from fedflow.app.scheduling.snapshot import view_of
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import JobNotFound
-from fedflow.domain import explain
-from fedflow.domain.explain import Around, End, Place, Wait
-from fedflow.domain.history import EventFilter, Subject
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
     Command,
     JobFilter,
@@ -29,7 +27,10 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import JobView, SitePhase
+from fedflow.domain.scheduling import explain
+from fedflow.domain.scheduling.explain import Around, End, Place, Wait
+from fedflow.domain.scheduling.history import EventFilter, Subject
+from fedflow.domain.scheduling.views import JobView
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
 

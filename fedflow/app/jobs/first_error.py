@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fedflow.app.jobs.log_text import start_of
-from fedflow.base.errors import all_errors
+from fedflow.base.errors.catalog import all_errors
 from fedflow.base.values import dataclass
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import TaskRecord
-from fedflow.domain.schedule import FOLLOW_ON, Reason
+from fedflow.domain.scheduling.decide import FOLLOW_ON
 from fedflow.domain.states import TaskStatus
 
 MAX_LINES: Final = 60  #: of an error's record that are shown

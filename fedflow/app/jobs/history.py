@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fedflow.app.ports import Store
-from fedflow.base.errors import BadRequest, JobNotFound
-from fedflow.domain import history
-from fedflow.domain.history import OWN_HALF, Event, EventFilter
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobFilter
+from fedflow.domain.scheduling import history
+from fedflow.domain.scheduling.history import OWN_HALF, Event, EventFilter
 from fedflow.domain.site import Site
 
 MOST: Final = 1_000  #: events of one page

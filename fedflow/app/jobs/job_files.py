@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from fedflow.app.folders import Folders
 from fedflow.app.ports import Store
-from fedflow.base.errors import FileNotAllowed, JobNotFound, NoData
+from fedflow.base.errors.data import FileNotAllowed, NoData
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.domain.records import JobKey, JobRecord
 from fedflow.domain.site import Site
 from fedflow.wire.json_text import decode_json

@@ -6,7 +6,8 @@ from typing import Final
 
 from fedflow.app.ports import Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadRequest, JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.job_lines import MAX_TAGS, tag_problem
 from fedflow.domain.records import JobFilter
 

@@ -20,15 +20,13 @@ from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
-    JobNotFound,
-)
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
-from fedflow.domain.explain import INITIATOR, Wait
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.lists import fits_task, main_share, task_page
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     JobFilter,
     JobKey,
@@ -40,7 +38,7 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason
+from fedflow.domain.scheduling.explain import INITIATOR, Wait
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fedflow.app.scheduling.submissions import Submissions, Submitted
-from fedflow.base.errors import NotSupportedYet
+from fedflow.base.errors.requests import NotSupportedYet
 
 OWN_PARTY: Final = "0"  #: where FATE's clients look for these jobs
 _OWN_ENGINES: Final = frozenset({"", "STANDALONE", "EGGROLL", "LOCALFS"})

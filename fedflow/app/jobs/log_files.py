@@ -18,7 +18,8 @@ from fedflow.app.jobs.log_index import LogIndexes
 from fedflow.app.jobs.log_opening import names_below
 from fedflow.app.jobs.log_text import mask_addresses
 from fedflow.app.ports import Store
-from fedflow.base.errors import BadRequest, JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Role

@@ -14,7 +14,7 @@ from typing import Final
 from fedflow.app.jobs.log_index import LogFile
 from fedflow.app.jobs.log_levels import NAMES, START
 from fedflow.app.jobs.log_text import LEVELS
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 
 MAX_TEXT: Final = 200  #: characters that are looked for

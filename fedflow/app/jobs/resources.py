@@ -7,9 +7,10 @@ from typing import Final
 from fedflow.app.party.party_jobs import has_process
 from fedflow.app.ports import Store, Wakeup
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadRequest, JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
-from fedflow.domain.engines import OwnEngines
+from fedflow.domain.job.engines import OwnEngines
 from fedflow.domain.records import Engine, JobFilter, JobRecord
 from fedflow.domain.states import JOB_FINAL
 

@@ -16,12 +16,13 @@ from fedflow.app.ports import Store
 from fedflow.app.scheduling.snapshot import begun_in
 from fedflow.app.scheduling.specs import Specs
 from fedflow.base.clock import Clock
-from fedflow.base.errors import InvalidJobSpec, JobNotFound
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.values import dataclass
-from fedflow.domain.control import is_stopped
-from fedflow.domain.history import KEEP, OWN_HALF, Event, EventFilter
+from fedflow.domain.job.control import is_stopped
+from fedflow.domain.reason import AWAITS_STEP, PAUSED, StopRequest
 from fedflow.domain.records import JobFilter, JobRecord, ScheduledJob, TaskFilter, TaskRecord
-from fedflow.domain.schedule import AWAITS_STEP, PAUSED, StopRequest
+from fedflow.domain.scheduling.history import KEEP, OWN_HALF, Event, EventFilter
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL
 

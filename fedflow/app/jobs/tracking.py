@@ -6,7 +6,8 @@ from collections.abc import Collection
 from typing import IO, Any
 
 from fedflow.app.ports import Archives, ParameterBook, Store
-from fedflow.base.errors import JobNotFound, NoData, TaskNotFound
+from fedflow.base.errors.data import NoData
+from fedflow.base.errors.jobs import JobNotFound, TaskNotFound
 from fedflow.domain.lists import main_share
 from fedflow.domain.records import (
     JobFilter,

@@ -25,24 +25,24 @@ from fedflow.app.models.model_changes import (
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports import Catalog, Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.models import (
     CheckpointNotFound,
-    InvalidJobSpec,
     ModelIsDeployed,
     ModelNotFound,
     ModelNotReady,
     ModelsDiffer,
     NotModelInitiator,
-    Problem,
     WrongModelSource,
 )
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import JobId, new_request_id
 from fedflow.base.values import dataclass
-from fedflow.domain.conf import given_version
-from fedflow.domain.document import JsonObject, Report, check_document, child, copy_object
-from fedflow.domain.dsl import Component, parse_dsl
-from fedflow.domain.models import (
+from fedflow.domain.job.conf import given_version
+from fedflow.domain.job.document import JsonObject, Report, check_document, child, copy_object
+from fedflow.domain.job.dsl import Component, parse_dsl
+from fedflow.domain.job.predict_dsl import deduce_predict_dsl
+from fedflow.domain.models.model import (
     ModelComponent,
     ModelFilter,
     ModelKey,
@@ -50,7 +50,6 @@ from fedflow.domain.models import (
     StepChoice,
     common_digest,
 )
-from fedflow.domain.predict_dsl import deduce_predict_dsl
 from fedflow.domain.records import JobFilter, JobKey, Reply
 from fedflow.domain.states import JOB_FINAL
 

@@ -24,19 +24,14 @@ from fedflow.app.models.model_changes import (
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports import Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
-    ModelChangeRefused,
-    ModelNotFound,
-    ModelsDiffer,
-    SameParties,
-)
+from fedflow.base.errors.models import ModelChangeRefused, ModelNotFound, ModelsDiffer, SameParties
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import JobId, new_request_id
 from fedflow.base.values import dataclass
-from fedflow.domain.conf import party_id_of, role_of
-from fedflow.domain.job_spec import model_id_of
-from fedflow.domain.migration import Migration, structure_fault
-from fedflow.domain.models import (
+from fedflow.domain.job.conf import party_id_of, role_of
+from fedflow.domain.job.spec import model_id_of
+from fedflow.domain.models.migration import Migration, structure_fault
+from fedflow.domain.models.model import (
     ModelComponent,
     ModelFilter,
     ModelKey,

@@ -24,18 +24,13 @@ from fedflow.app.scheduling.outgoing import Outgoing
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadPacket,
-    BadRequest,
-    FedflowError,
-    ModelChangeRefused,
-    NoRoute,
-    PartyUnreachable,
-    WrongModelSource,
-)
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.models import ModelChangeRefused, WrongModelSource
+from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
-from fedflow.domain.models import (
+from fedflow.domain.models.model import (
     ModelComponent,
     ModelKey,
     ModelVersion,

@@ -9,11 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from fedflow.app.ports import ArchiveFiles
-from fedflow.base.errors import BadModelArchive, BadRequest, NotSupportedYet
-from fedflow.base.reading import read_as
-from fedflow.domain.document import Report, check_document
-from fedflow.domain.dsl import declared_components
-from fedflow.domain.models import (
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.models import BadModelArchive
+from fedflow.base.errors.requests import BadRequest, NotSupportedYet
+from fedflow.domain.job.document import Report, check_document
+from fedflow.domain.job.dsl import declared_components
+from fedflow.domain.models.model import (
     ARCHIVE_FORMAT,
     MAX_MODEL_ID,
     Checkpoint,

@@ -31,8 +31,9 @@ from fedflow.app.models.model_document import (
 from fedflow.app.models.models import ModelRepository, version_in
 from fedflow.app.ports import ModelArchives, ModelBlobs, PartyClient, Store
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadModelArchive, BadRequest, ModelExists
-from fedflow.domain.models import ARCHIVE_FORMAT, ModelKey, ModelVersion, canonical_json
+from fedflow.base.errors.models import BadModelArchive, ModelExists
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.models.model import ARCHIVE_FORMAT, ModelKey, ModelVersion, canonical_json
 
 _IN_MEMORY: Final = 8 * 1024 * 1024  #: an archive that is larger goes to disk
 _CHUNK: Final = 1024 * 1024

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from fedflow.app.models.models import ModelRepository, version_in
 from fedflow.app.ports import Tx
-from fedflow.base.errors import BadParameter, ModelNotFound, ModelsDiffer
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.models import ModelNotFound, ModelsDiffer
 from fedflow.base.values import dataclass
-from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.models import (
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.models.model import (
     Checkpoint,
     ModelComponent,
     ModelKey,

@@ -16,16 +16,11 @@ from fedflow.app.models.model_exchange import ModelExchange, digest_of
 from fedflow.app.party.workers import Workers
 from fedflow.app.ports import ExternalModels, Store
 from fedflow.app.scheduling.submissions import Submissions, Submitted
-from fedflow.base.errors import (
-    BadModelArchive,
-    BadRequest,
-    LaunchRefused,
-    ModelExists,
-    ModelNotFound,
-    ModelStoreNotSet,
-)
+from fedflow.base.errors.executors import LaunchRefused
+from fedflow.base.errors.models import BadModelArchive, ModelExists, ModelNotFound, ModelStoreNotSet
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
-from fedflow.domain.models import ModelKey
+from fedflow.domain.models.model import ModelKey
 from fedflow.domain.records import TaskKey, TaskRecord
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TASK_FINAL

@@ -9,8 +9,9 @@ from typing import Final
 
 from fedflow.app.ports import Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadRequest, ModelNotFound, TagExists, TagNotFound
-from fedflow.domain.models import ModelFilter, ModelTag, ModelVersion
+from fedflow.base.errors.models import ModelNotFound, TagExists, TagNotFound
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.models.model import ModelFilter, ModelTag, ModelVersion
 
 MAX_NAME: Final = 100
 MAX_DESCRIPTION: Final = 10_000

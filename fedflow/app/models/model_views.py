@@ -8,12 +8,12 @@ from typing import Final
 
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports import ModelBlobs, Store, Tx
-from fedflow.base.errors import ModelDamaged, ModelNotFound
+from fedflow.base.errors.models import ModelDamaged, ModelNotFound
 from fedflow.base.values import dataclass
-from fedflow.domain.conf import mode_of
-from fedflow.domain.job_spec import model_id_of
-from fedflow.domain.model_lists import ModelLine, ModelList, parent_version
-from fedflow.domain.models import (
+from fedflow.domain.job.conf import mode_of
+from fedflow.domain.job.spec import model_id_of
+from fedflow.domain.models.lists import ModelLine, ModelList, parent_version
+from fedflow.domain.models.model import (
     Checkpoint,
     ModelComponent,
     ModelContent,

@@ -15,8 +15,7 @@ from typing import Any, Final
 from fedflow.app.administration.info import FATE_VERSION
 from fedflow.app.ports import ModelBlobs, Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.models import (
     BlobDamaged,
     CheckpointNotFound,
     CheckpointRefused,
@@ -24,10 +23,11 @@ from fedflow.base.errors import (
     ModelDamaged,
     ModelNotFound,
 )
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
-from fedflow.domain.conf import mode_of
-from fedflow.domain.job_spec import model_id_of
-from fedflow.domain.models import (
+from fedflow.domain.job.conf import mode_of
+from fedflow.domain.job.spec import model_id_of
+from fedflow.domain.models.model import (
     MAX_MODEL_ID,
     Checkpoint,
     ModelComponent,

@@ -14,21 +14,16 @@ from fedflow.app.models.deployment import check_contents, predict_dsl_of, stored
 from fedflow.app.models.model_loading import LoadRequest
 from fedflow.app.models.models import ModelRepository, version_in
 from fedflow.app.ports import Store, Tx
-from fedflow.base.errors import (
-    InvalidJobSpec,
-    ModelNotDeployed,
-    ModelsDiffer,
-    NotPredictable,
-    Problem,
-)
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.models import ModelNotDeployed, ModelsDiffer, NotPredictable
 from fedflow.base.values import dataclass
-from fedflow.domain.conf import mode_of, party_id_of, role_of
-from fedflow.domain.document import JsonObject
-from fedflow.domain.dsl import Component
-from fedflow.domain.formats import read_job
-from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.models import ModelKey, ModelVersion, common_digest
-from fedflow.domain.predict_conf import merge_predict_conf
+from fedflow.domain.job.conf import mode_of, party_id_of, role_of
+from fedflow.domain.job.document import JsonObject
+from fedflow.domain.job.dsl import Component
+from fedflow.domain.job.formats import read_job
+from fedflow.domain.job.predict_conf import merge_predict_conf
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.models.model import ModelKey, ModelVersion, common_digest
 from fedflow.domain.site import Site
 
 

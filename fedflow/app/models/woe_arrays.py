@@ -9,16 +9,16 @@ from typing import Any, Final
 from fedflow.app.models.models import ModelRepository, version_in
 from fedflow.app.ports import Store
 from fedflow.base.clock import Clock
-from fedflow.base.errors import ModelComponentNotFound, WrongWoeArrays
-from fedflow.domain.models import ModelComponent, ModelContent, ModelKey
+from fedflow.base.errors.models import ModelComponentNotFound, WrongWoeArrays
+from fedflow.domain.models.model import ModelComponent, ModelContent, ModelKey
+from fedflow.domain.models.woe import PARAM, extract_woe, merge_woe
 from fedflow.domain.site import Role
-from fedflow.domain.woe import PARAM, extract_woe, merge_woe
 
 _ATTEMPTS: Final = 3  #: how often a model is read anew that somebody else changes meanwhile
 
 
 class WoeArrays:
-    """What lets a host transform its columns by woe (`domain.woe`)."""
+    """What lets a host transform its columns by woe (`domain.models.woe`)."""
 
     def __init__(self, *, store: Store, repository: ModelRepository, clock: Clock) -> None:
         self._store = store

@@ -17,19 +17,16 @@ from fedflow.app.ports import Catalog, Tx
 from fedflow.app.scheduling.parameter_checks import asked_of, parameter_problems
 from fedflow.app.scheduling.queue import Queue
 from fedflow.app.scheduling.specs import need_at
-from fedflow.base.errors import (
-    BadParameter,
-    PermissionDenied,
-    Problem,
-    ProviderRefused,
-    SparkOptionRefused,
-)
-from fedflow.domain.engines import SPARK, OwnEngines
-from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.providers import provider_problems
+from fedflow.base.errors.components import BadParameter, ProviderRefused
+from fedflow.base.errors.documents import Problem
+from fedflow.base.errors.executors import SparkOptionRefused
+from fedflow.base.errors.requests import PermissionDenied
+from fedflow.domain.job.engines import SPARK, OwnEngines
+from fedflow.domain.job.providers import provider_problems
+from fedflow.domain.job.spark_options import SparkSite, spark_problems_at
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import JobFilter, TableRecord
 from fedflow.domain.site import Role, Site
-from fedflow.domain.spark_options import SparkSite, spark_problems_at
 
 logger = logging.getLogger(__name__)
 

@@ -27,10 +27,13 @@ from fedflow.app.scheduling.hearing import Hearing
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock, is_older
-from fedflow.base.errors import InitiatorLost, NotLeading, ServerLost, StoreUnavailable
-from fedflow.domain.history import process_note
+from fedflow.base.errors.executors import ServerLost
+from fedflow.base.errors.jobs import InitiatorLost
+from fedflow.base.errors.start import NotLeading
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey, JobRecord, TaskRecord
-from fedflow.domain.schedule import Reason
+from fedflow.domain.scheduling.history import process_note
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, TASK_SUCCEEDED, JobStatus, TaskStatus
 
 logger = logging.getLogger(__name__)

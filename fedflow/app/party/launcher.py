@@ -27,17 +27,20 @@ from fedflow.app.ports import (
     Tx,
 )
 from fedflow.app.scheduling.specs import Specs
-from fedflow.base.errors import DiskFull, FedflowError, SparkMissing, StoreUnavailable
+from fedflow.base.errors.data import DiskFull
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import SparkMissing
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.values import dataclass
-from fedflow.domain.caches import CacheFilter
-from fedflow.domain.dsl import Component, Ref
-from fedflow.domain.engines import SPARK
-from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.providers import Manifest
+from fedflow.domain.data.caches import CacheFilter
+from fedflow.domain.job.dsl import Component, Ref
+from fedflow.domain.job.engines import SPARK
+from fedflow.domain.job.providers import Manifest
+from fedflow.domain.job.resources import demand_at
+from fedflow.domain.job.spark_options import WITHOUT_SPARK, SparkSite, plan_application
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import JobRecord, TaskFilter, TaskKey, TaskRecord
-from fedflow.domain.resources import demand_at
 from fedflow.domain.site import Site
-from fedflow.domain.spark_options import WITHOUT_SPARK, SparkSite, plan_application
 from fedflow.domain.states import TASK_FINAL
 
 logger = logging.getLogger(__name__)

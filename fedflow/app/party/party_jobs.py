@@ -21,20 +21,22 @@ from fedflow.app.scheduling.outgoing import reason_from_wire
 from fedflow.app.scheduling.queue import Queue
 from fedflow.app.scheduling.specs import Specs, need_at
 from fedflow.base.clock import Clock, is_older
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import (
     JobEnded,
     JobNotFound,
-    NoRoute,
     StaleCommand,
     StillEnding,
     SubmitRefused,
     WrongSite,
 )
+from fedflow.base.errors.parties import NoRoute
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
-from fedflow.domain.engines import SPARK, OwnEngines
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.engines import SPARK, OwnEngines
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     JobFilter,
@@ -45,7 +47,6 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason, SitePhase
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import (
     JOB_END_EVENT,

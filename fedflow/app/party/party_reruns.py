@@ -14,17 +14,17 @@ from fedflow.app.ports import Store, Tx, Wakeup
 from fedflow.app.scheduling.hearing import Hearing
 from fedflow.app.scheduling.specs import Specs, need_at
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import (
     JobNotFound,
     OutputGone,
     ParametersRefused,
     StaleCommand,
     StillEnding,
 )
-from fedflow.domain.engines import OwnEngines
-from fedflow.domain.job_spec import JobSpec
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.job.engines import OwnEngines
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import JobKey, JobRecord, Moved, Reply, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TaskStatus

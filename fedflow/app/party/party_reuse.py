@@ -15,13 +15,15 @@ from fedflow.app.effects import Effects
 from fedflow.app.party.acceptance import Acceptance
 from fedflow.app.ports import Tx
 from fedflow.app.scheduling.inheritance import results_there
-from fedflow.base.errors import BadRequest, FedflowError, WrongSite
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import WrongSite
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
-from fedflow.domain.dsl import MAX_COMPONENTS
-from fedflow.domain.models import canonical_json
+from fedflow.domain.data.table_parts import is_own
+from fedflow.domain.job.dsl import MAX_COMPONENTS
+from fedflow.domain.models.model import canonical_json
 from fedflow.domain.records import JobKey, Reply, TableRecord
 from fedflow.domain.site import Role, Site
-from fedflow.domain.table_parts import is_own
 
 _MAX_NAMED: Final = MAX_COMPONENTS
 

@@ -21,18 +21,18 @@ from fedflow.app.scheduling.news import take_news
 from fedflow.app.scheduling.outgoing import Outgoing, reason_from_wire, reason_to_wire
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.executors import ServerLost
+from fedflow.base.errors.jobs import (
     JobEnded,
     JobNotFound,
-    ServerLost,
     StaleCommand,
     StillEnding,
     TaskNotFound,
     WrongSite,
 )
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskKey, TaskRecord
-from fedflow.domain.schedule import Reason
 from fedflow.domain.states import (
     JOB_FINAL,
     TASK_END_EVENT,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from fedflow.app.party.workers import Workers
 from fedflow.app.ports import Executor
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.domain.records import Handle, TaskKey
 
 logger = logging.getLogger(__name__)

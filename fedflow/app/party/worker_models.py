@@ -8,8 +8,10 @@ from typing import Any
 from fedflow.app.models.models import ModelRepository, checkpoint_key, trained_key, version_in
 from fedflow.app.party.workers import Workers
 from fedflow.app.ports import Store, Tx
-from fedflow.base.errors import BadRequest, JobNotFound, LaunchRefused
-from fedflow.domain.models import ModelKey, StepChoice
+from fedflow.base.errors.executors import LaunchRefused
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.models.model import ModelKey, StepChoice
 from fedflow.domain.records import JobRecord, TaskKey, TaskRecord
 from fedflow.domain.states import TASK_FINAL
 

@@ -10,19 +10,19 @@ from fedflow.app.data.table_use import named_table, readable
 from fedflow.app.data.writing_targets import WRITABLE, WritingTargets
 from fedflow.app.party.workers import Workers
 from fedflow.app.ports import Store
-from fedflow.base.errors import (
+from fedflow.base.errors.data import (
     BoundTableRefused,
     ConnectorNotFound,
-    FedflowError,
     FileNotAllowed,
-    NotAuthenticated,
     SecretUnreadable,
     StorageMissing,
     StorageNotAllowed,
 )
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import NotAuthenticated
+from fedflow.domain.data.storages import Connection, is_bound
 from fedflow.domain.records import TaskKey
 from fedflow.domain.states import TASK_FINAL
-from fedflow.domain.storages import Connection, is_bound
 
 logger = logging.getLogger(__name__)
 

@@ -23,19 +23,14 @@ from fedflow.app.party.party_jobs import PartyJobs
 from fedflow.app.party.party_tasks import PartyTasks
 from fedflow.app.ports import Store, Tx, Wakeup
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
-    DiskFull,
-    ExecutorDied,
-    ExecutorNotStarted,
-    FedflowError,
-    LaunchRefused,
-    NotAuthenticated,
-    StoreUnavailable,
-    TableExists,
-    TaskNotFound,
-)
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data import DiskFull, TableExists
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import ExecutorDied, ExecutorNotStarted, LaunchRefused
+from fedflow.base.errors.jobs import TaskNotFound
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Handle,
     Metric,
@@ -46,7 +41,6 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason
 from fedflow.domain.states import TASK_FINAL, TASK_SUCCEEDED, TaskEvent, TaskStatus
 from fedflow.wire.undelivered_reports import left_report
 

@@ -14,8 +14,10 @@ from typing import Any
 from fedflow.app.ports import Tx
 from fedflow.app.scheduling.news import news_of
 from fedflow.app.scheduling.outgoing import Outgoing
-from fedflow.domain.control import held
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.control import held
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     Command,
@@ -24,22 +26,20 @@ from fedflow.domain.records import (
     ScheduledSite,
     TaskKey,
 )
-from fedflow.domain.rerun import next_attempt
-from fedflow.domain.schedule import (
+from fedflow.domain.scheduling.actions import (
     Action,
     ApplyAt,
     EndJob,
     HoldJob,
     QueueJob,
-    Reason,
     ReleaseAt,
     RetryTask,
     SettleTask,
-    SitePhase,
     SkipTask,
     StartJob,
     StartTask,
 )
+from fedflow.domain.scheduling.rerun import next_attempt
 from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_END_EVENT,

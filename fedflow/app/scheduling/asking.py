@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from fedflow.app.commands import Incoming
 from fedflow.app.ports import PartyClient, Tx
-from fedflow.base.errors import JobNotFound, WrongSite
+from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.domain.records import JobRecord, Reply, ScheduledJob
 from fedflow.wire import paths
 

@@ -2,7 +2,8 @@
 
 Everything that calls a party notes here how it went: `Delivery` for commands of the outbox, and
 `CheckedParties` for all other calls. A closed circuit lets all through; an open one only the next
-probe (`domain/circuit.py`). Nothing of it is stored: a new server begins with closed circuits.
+probe (`domain/scheduling/circuit.py`). Nothing of it is stored: a new server begins with closed
+circuits.
 """
 
 from __future__ import annotations
@@ -18,15 +19,11 @@ from typing import Any
 from fedflow.app.ports import PartyClient
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    FedflowError,
-    IncompatibleVersions,
-    NoRoute,
-    PartyTooOld,
-    PartyUnreachable,
-)
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import IncompatibleVersions, NoRoute, PartyTooOld, PartyUnreachable
 from fedflow.base.values import dataclass
-from fedflow.domain.circuit import (
+from fedflow.domain.records import Reply
+from fedflow.domain.scheduling.circuit import (
     Circuit,
     CircuitState,
     Pauses,
@@ -35,7 +32,6 @@ from fedflow.domain.circuit import (
     may_try,
     trying,
 )
-from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
 from fedflow.wire.paths import PREFIX, parse_party_path
 from fedflow.wire.versions import OURS, SINCE, Speaks, common, read_speaks

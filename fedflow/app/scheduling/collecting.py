@@ -13,9 +13,9 @@ from typing import Any, Final
 from fedflow.app.ports import PartyClient, Tx
 from fedflow.app.scheduling.outgoing import reason_from_wire, reason_to_wire
 from fedflow.app.scheduling.specs import Specs
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import JobKey, JobRecord, Reply
-from fedflow.domain.schedule import Reason, StopRequest
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 

@@ -1,7 +1,7 @@
 """Pausing a job and letting it go on: from the initiator, or asked by another of its parties.
 
 Only what people want is stored here, by compare-and-set; `decide` sees to what follows: nothing new
-starts, and once nothing runs the job gives its cores back (`domain/control.py`).
+starts, and once nothing runs the job gives its cores back (`domain/job/control.py`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,11 @@ from fedflow.app.scheduling.snapshot import begun_in
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
-    BadSteps,
-    ContinueRefused,
-    JobNotFound,
-    PauseRefused,
-)
-from fedflow.domain.control import ALL_STEPS, MAX_STEPS, Control, continued, is_stopped
+from fedflow.base.errors.jobs import BadSteps, ContinueRefused, JobNotFound, PauseRefused
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.job.control import ALL_STEPS, MAX_STEPS, Control, continued, is_stopped
+from fedflow.domain.reason import PAUSED, Reason
 from fedflow.domain.records import JobFilter, JobRecord, Reply, ScheduledJob
-from fedflow.domain.schedule import PAUSED, Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
 

@@ -20,7 +20,9 @@ from fedflow.app.scheduling.circuits import Circuits, why
 from fedflow.app.scheduling.initiator import Initiator
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadPacket, NoRoute, NotLeading, PartyUnreachable, StoreUnavailable
+from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
+from fedflow.base.errors.start import NotLeading
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Command, Reply
 from fedflow.wire.envelope import NOT_NOW
 

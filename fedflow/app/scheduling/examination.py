@@ -16,18 +16,15 @@ from fedflow.app.scheduling.inheritance import Inheritance
 from fedflow.app.scheduling.parameter_checks import asked_of, parameter_problems
 from fedflow.app.scheduling.preflight import Preflight
 from fedflow.app.scheduling.queue import Queue
-from fedflow.base.errors import (
-    BadParameter,
-    FedflowError,
-    InvalidJobSpec,
-    NoRoute,
-    Problem,
-    SubmitRefused,
-)
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import SubmitRefused
+from fedflow.base.errors.parties import NoRoute
 from fedflow.base.values import dataclass
-from fedflow.domain.formats import read_job
-from fedflow.domain.job_spec import JobSpec, parse_job
-from fedflow.domain.providers import provider_notes, provider_problems
+from fedflow.domain.job.formats import read_job
+from fedflow.domain.job.providers import provider_notes, provider_problems
+from fedflow.domain.job.spec import JobSpec, parse_job
 from fedflow.domain.site import Site
 
 _GUARDED: Final[Mapping[str, str]] = {

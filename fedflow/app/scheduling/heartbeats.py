@@ -23,7 +23,8 @@ from fedflow.app.scheduling.news import news_of
 from fedflow.app.scheduling.preflight import reach
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import FedflowError, PartyUnreachable
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.domain.records import ScheduledJob
 from fedflow.wire import paths
 

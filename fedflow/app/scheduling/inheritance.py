@@ -15,13 +15,15 @@ from typing import Any
 from fedflow.app.models.models import trained_key
 from fedflow.app.ports import Store, Tx
 from fedflow.app.scheduling.specs import Specs
-from fedflow.base.errors import BadRequest, InheritanceRefused, InvalidJobSpec
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import InheritanceRefused
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
-from fedflow.domain.caches import CacheFilter, StoredCache
-from fedflow.domain.dsl import MAX_COMPONENTS
-from fedflow.domain.inheritance import check_inheritance
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.data.caches import CacheFilter, StoredCache
+from fedflow.domain.job.dsl import MAX_COMPONENTS
+from fedflow.domain.job.inheritance import check_inheritance
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import (
     JobKey,
     JobRecord,

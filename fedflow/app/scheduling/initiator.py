@@ -16,8 +16,10 @@ from fedflow.app.scheduling.hearing import Hearing
 from fedflow.app.scheduling.outgoing import reason_from_wire
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import BadRequest, JobNotFound, WrongSite
-from fedflow.domain.history import job_note
+from fedflow.base.errors.jobs import JobNotFound, WrongSite
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import (
     Command,
     CommandKind,
@@ -26,7 +28,7 @@ from fedflow.domain.records import (
     ScheduledJob,
     ScheduledSite,
 )
-from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.scheduling.history import job_note
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
 from fedflow.wire import paths

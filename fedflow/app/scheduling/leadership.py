@@ -17,10 +17,10 @@ from typing import Final
 
 from fedflow.app.ports import Store, Tx
 from fedflow.base.clock import Clock
-from fedflow.base.errors import NotLeading
+from fedflow.base.errors.start import NotLeading
 from fedflow.base.values import dataclass
+from fedflow.domain.administration.servers import LEASE_MS
 from fedflow.domain.records import Lease
-from fedflow.domain.servers import LEASE_MS
 
 LEASE: Final = "scheduler"
 _MARGIN_S: Final = 1.0  #: this server gives its lease up so much earlier than the database does

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedflow.app.ports import Tx
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.states import TASK_FINAL, TaskStatus
 

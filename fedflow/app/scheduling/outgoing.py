@@ -7,8 +7,8 @@ from typing import Any
 
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import Command, CommandKind, JobKey, ScheduledJob, TaskKey
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_SUCCEEDED, JobStatus, TaskStatus
 from fedflow.wire import paths

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fedflow.app.ports import Catalog
-from fedflow.base.errors import BadParameter, Problem
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.documents import Problem
 from fedflow.base.values import dataclass
-from fedflow.domain.conf import Conf
-from fedflow.domain.document import child
-from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.planned_run import PlannedRun
+from fedflow.domain.job.conf import Conf
+from fedflow.domain.job.document import child
+from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.site import Site
 
 RULE = "ParameterException"  #: FATE's word

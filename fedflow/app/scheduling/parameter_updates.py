@@ -21,15 +21,12 @@ from fedflow.app.scheduling.specs import Specs
 from fedflow.app.scheduling.submitted_files import write_files
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
-    JobNotFound,
-    ParametersRefused,
-)
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import JobNotFound, ParametersRefused
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
-from fedflow.domain.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import JobFilter, JobKey, JobRecord, Reply, ScheduledJob
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL

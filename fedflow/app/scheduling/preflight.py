@@ -18,19 +18,13 @@ from fedflow.app.ports import Catalog, PartyClient
 from fedflow.app.scheduling.circuits import Circuits, why
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock, pause
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
-    NoRoute,
-    PartiesNotReady,
-    PartyTooOld,
-    PartyUnreachable,
-    PermissionDenied,
-    WrongSite,
-)
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import WrongSite
+from fedflow.base.errors.parties import NoRoute, PartiesNotReady, PartyTooOld, PartyUnreachable
+from fedflow.base.errors.requests import BadRequest, PermissionDenied
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
 from fedflow.wire.envelope import NOT_NOW

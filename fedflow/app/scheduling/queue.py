@@ -1,6 +1,6 @@
 """The queue of this server's own jobs: whose turn it is, and what each waits for.
 
-`domain/queue.py` decides; here is what it looks at: a bounded part of those that wait.
+`domain/scheduling/queue.py` decides; here is what it looks at: a bounded part of those that wait.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ from fedflow.app.scheduling.specs import need_at
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
-from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
-from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.queue import CLAIM_MS, Turn, Waiting, choose, goes_first, in_order
-from fedflow.domain.records import Engine, JobRecord, WaitingJob
-from fedflow.domain.resources import (
+from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.job.resources import (
     UNCOUNTED,
     Amount,
     Capacity,
@@ -26,7 +23,10 @@ from fedflow.domain.resources import (
     demand_at,
     shortage,
 )
-from fedflow.domain.schedule import Reason
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.reason import Reason
+from fedflow.domain.records import Engine, JobRecord, WaitingJob
+from fedflow.domain.scheduling.queue import CLAIM_MS, Turn, Waiting, choose, goes_first, in_order
 from fedflow.domain.site import Site
 
 _BATCH: Final = 64  #: jobs that one pass considers, of those that starve and of the others

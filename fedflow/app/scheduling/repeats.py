@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fedflow.app.ports import Tx
-from fedflow.base.errors import IdempotencyKeyReused
+from fedflow.base.errors.jobs import IdempotencyKeyReused
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import ScheduledJob
-from fedflow.domain.schedule import SitePhase
+from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.domain.states import JOB_FINAL
-from fedflow.domain.submits import SubmitKey
 
 _NOT_ACCEPTED = frozenset({SitePhase.CREATING, SitePhase.REFUSED})
 

@@ -22,15 +22,12 @@ from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes, await_sites
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    BadRequest,
-    JobNotFound,
-    NoRoute,
-    PartiesNotReady,
-    RerunRefused,
-)
+from fedflow.base.errors.jobs import JobNotFound, RerunRefused
+from fedflow.base.errors.parties import NoRoute, PartiesNotReady
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     JobFilter,
@@ -40,8 +37,7 @@ from fedflow.domain.records import (
     ScheduledJob,
     ScheduledSite,
 )
-from fedflow.domain.rerun import WHOLE_JOB, choose, next_attempt
-from fedflow.domain.schedule import SitePhase
+from fedflow.domain.scheduling.rerun import WHOLE_JOB, choose, next_attempt
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
 
 logger = logging.getLogger(__name__)
@@ -52,7 +48,7 @@ _FAILED = frozenset({TaskStatus.FAILED, TaskStatus.TIMEOUT})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RerunRequest:
-    """What shall run again, and with which parameters; see `domain.rerun.choose`."""
+    """What shall run again, and with which parameters; see `domain.scheduling.rerun.choose`."""
 
     components: tuple[str, ...] = ()  #: none: all
     force: bool = False  #: also what succeeded
@@ -105,10 +101,10 @@ class Reruns:
     ) -> None:  # fmt: skip
         """Run components of an ended job again; returns once the sites have agreed.
 
-        See `domain.rerun.choose` for which ones; with `failed_only` not those that never ran.
-        `sections` are parameters for it: all sites check them, then they change with the rerun or
-        not at all. Raises: JobNotFound, RerunRefused, PartyUnreachable, NoRoute, PartyTooOld,
-        InvalidJobSpec, ParametersRefused. BadRequest: `force` and `failed_only`.
+        See `domain.scheduling.rerun.choose` for which ones; with `failed_only` not those that
+        never ran. `sections` are parameters for it: all sites check them, then they change with
+        the rerun or not at all. Raises: JobNotFound, RerunRefused, PartyUnreachable, NoRoute,
+        PartyTooOld, InvalidJobSpec, ParametersRefused. BadRequest: `force` and `failed_only`.
         """
         request = _request(components, force, failed_only, sections or Sections())
         with self._store.read() as tx:

@@ -18,12 +18,12 @@ from fedflow.app.ports import PartyClient, Store
 from fedflow.app.scheduling.inheritance import Plan, ended_task
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
-from fedflow.domain.inheritance import check_inheritance
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.inheritance import check_inheritance
+from fedflow.domain.job.reuse import cache_keys, closed, named_tables
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import JobKey, ScheduledJob
-from fedflow.domain.reuse import cache_keys, closed, named_tables
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TaskStatus
 from fedflow.wire import paths

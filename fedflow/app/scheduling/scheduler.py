@@ -18,17 +18,13 @@ from fedflow.app.scheduling.snapshot import view_of
 from fedflow.app.scheduling.specs import Specs
 from fedflow.app.timing import Timing
 from fedflow.base.clock import Clock, is_older
-from fedflow.base.errors import NotLeading, StoreUnavailable
-from fedflow.domain.job_spec import JobSpec
+from fedflow.base.errors.start import NotLeading
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import ScheduledJob
-from fedflow.domain.schedule import (
-    Action,
-    JobView,
-    SettleTask,
-    StartTask,
-    decide,
-    next_look_ms,
-)
+from fedflow.domain.scheduling.actions import Action, SettleTask, StartTask
+from fedflow.domain.scheduling.decide import decide, next_look_ms
+from fedflow.domain.scheduling.views import JobView
 from fedflow.domain.states import TASK_SUCCEEDED, JobStatus
 
 logger = logging.getLogger(__name__)

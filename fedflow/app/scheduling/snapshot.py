@@ -7,10 +7,12 @@ from functools import lru_cache
 
 from fedflow.app.timing import Timing
 from fedflow.base.ids import PartyId
-from fedflow.domain.control import steps_left
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.control import steps_left
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.task_rule import PLAIN, Rule
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import ScheduledJob, ScheduledTask
-from fedflow.domain.schedule import PLAIN, JobView, PartyTaskView, Reason, Rule, SiteView, TaskView
+from fedflow.domain.scheduling.views import JobView, PartyTaskView, SiteView, TaskView
 from fedflow.domain.states import TaskStatus
 
 

@@ -24,18 +24,17 @@ from fedflow.app.scheduling.submitted_files import SubmittedFiles, files_of, wri
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes, await_sites
 from fedflow.base.clock import Clock
-from fedflow.base.errors import (
-    FedflowError,
-    InheritanceRefused,
-    NoRoute,
-    SubmitRefused,
-)
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import InheritanceRefused, SubmitRefused
+from fedflow.base.errors.parties import NoRoute
 from fedflow.base.ids import JobId
 from fedflow.base.values import dataclass
-from fedflow.domain.formats import read_job
-from fedflow.domain.job_parameters import OBSOLETE
-from fedflow.domain.job_spec import JobSpec, model_id
-from fedflow.domain.providers import provider_notes
+from fedflow.domain.job.formats import read_job
+from fedflow.domain.job.parameters import OBSOLETE
+from fedflow.domain.job.providers import provider_notes
+from fedflow.domain.job.spec import JobSpec, model_id
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     JobKey,
@@ -45,10 +44,9 @@ from fedflow.domain.records import (
     ScheduledSite,
     ScheduledTask,
 )
-from fedflow.domain.schedule import Reason, SitePhase
+from fedflow.domain.scheduling.submits import SubmitKey, chosen_key, content_digest, key_in_conf
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
-from fedflow.domain.submits import SubmitKey, chosen_key, content_digest, key_in_conf
 
 logger = logging.getLogger(__name__)
 

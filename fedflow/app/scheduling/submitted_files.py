@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from fedflow.app.folders import Folders
-from fedflow.base.errors import JobFilesNotWritten
+from fedflow.base.errors.jobs import JobFilesNotWritten
 from fedflow.base.values import dataclass
-from fedflow.domain.job_spec import JobSpec
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.site import Site
 
 _INDENT: Final = 2

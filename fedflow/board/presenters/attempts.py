@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedflow.base.values import dataclass
-from fedflow.domain.history import Event, Subject
 from fedflow.domain.records import JobRecord, TaskRecord
+from fedflow.domain.scheduling.history import Event, Subject
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
 

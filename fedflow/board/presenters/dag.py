@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 from fedflow.base.values import dataclass
-from fedflow.domain.conf import mode_of
-from fedflow.domain.document import Report
-from fedflow.domain.dsl import Component, Ref, parse_dsl
+from fedflow.domain.job.conf import mode_of
+from fedflow.domain.job.document import Report
+from fedflow.domain.job.dsl import Component, Ref, parse_dsl
 from fedflow.domain.records import TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, TaskStatus, federated_status

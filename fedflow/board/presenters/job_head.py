@@ -8,10 +8,10 @@ from typing import Any, Final
 from fedflow.app.jobs.site_jobs import SiteJob
 from fedflow.base.clock import is_older
 from fedflow.base.values import dataclass
-from fedflow.domain.conf import ALL, mode_of
-from fedflow.domain.explain import INITIATOR
-from fedflow.domain.job_spec import model_id_of
+from fedflow.domain.job.conf import ALL, mode_of
+from fedflow.domain.job.spec import model_id_of
 from fedflow.domain.records import SUBMIT_FAILED, JobRecord
+from fedflow.domain.scheduling.explain import INITIATOR
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from fedflow.app.administration.neighbours import Neighbour
 from fedflow.app.administration.servers import ListedServer
 from fedflow.base.values import dataclass
-from fedflow.domain.circuit import CircuitState
 from fedflow.domain.records import JobRecord
+from fedflow.domain.scheduling.circuit import CircuitState
 from fedflow.domain.site import Site
 
 ERROR = 1000  #: characters of an error

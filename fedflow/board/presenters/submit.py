@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
-from fedflow.base.errors import Problem
+from fedflow.base.errors.documents import Problem
 from fedflow.base.values import dataclass
 from fedflow.board.presenters.json_text import JsonText, Lines, browser_offset, keys_of
-from fedflow.domain.document import copy_json
-from fedflow.domain.job_spec import JobSpec
-from fedflow.domain.resources import demand_at
+from fedflow.domain.job.document import copy_json
+from fedflow.domain.job.resources import demand_at
+from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.site import Site
 
 MAX_TABLES: Final = 20  #: tables of one site that are named

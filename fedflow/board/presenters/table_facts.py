@@ -8,8 +8,8 @@ from typing import Any
 from fedflow.board.language import t
 from fedflow.board.presenters.models.sections import Cell, Column, Facts, Table
 from fedflow.board.presenters.table_rows import headers_of
+from fedflow.domain.data.storages import is_bound
 from fedflow.domain.records import ColumnFacts, TableRecord
-from fedflow.domain.storages import is_bound
 
 
 def facts_of(table: TableRecord) -> Facts:

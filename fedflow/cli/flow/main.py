@@ -16,11 +16,8 @@ from typing import Any, Final, NoReturn
 import click
 
 from fedflow import __version__
-from fedflow.base.errors import (
-    BadDocument,
-    FedflowError,
-    NotSupportedYet,
-)
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadDocument, NotSupportedYet
 from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.flow.commands import COMMANDS, NOUNS, Command
 from fedflow.cli.flow.options import parameters, text, whole

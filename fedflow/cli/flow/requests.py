@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from fedflow.base.errors import BadDocument
+from fedflow.base.errors.requests import BadDocument
 from fedflow.base.values import dataclass
 from fedflow.client.documents import read_document
 from fedflow.client.downloads import safe_name

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedflow.base.errors import StillRunning
+from fedflow.base.errors.jobs import StillRunning
 from fedflow.client.client import Client
 
 _MODULE = "SecureAddExample"

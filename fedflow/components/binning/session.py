@@ -28,7 +28,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.binning.labels import MAX_CLASSES
 from fedflow.components.binning.params import MAX_BUCKETS, OptimalBinningParam
 from fedflow.components.samples.alignment import check_same_ids

@@ -17,7 +17,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.sdk.workers import Workers

@@ -43,7 +43,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto import multi_exponent
 from fedflow.components.crypto.modulus import parse_modulus
 from fedflow.components.crypto.random_powers import RandomPowers

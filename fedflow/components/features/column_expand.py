@@ -11,7 +11,7 @@ import pyarrow as pa
 from fedflow.components.features.row_formats import Delimited
 from fedflow.components.samples.progress import part_of
 from fedflow.components.samples.stored import own_model
-from fedflow.domain.table_names import has_control
+from fedflow.domain.data.table_names import has_control
 from fedflow.sdk import (
     BadData,
     Context,

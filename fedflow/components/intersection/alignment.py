@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.exchange import Offered
 from fedflow.components.intersection.hashing import domain_of

@@ -23,7 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from gmpy2 import mpz
 
-from fedflow.base.errors import BadParameter, CodecError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.modulus import parse_modulus
 from fedflow.components.intersection.blind_rsa import (
     Names,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.hashing import spread
 
 ROWS_PER_BLOCK = 65_536

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.base.errors import CodecError
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.commutative import cipher_of
 from fedflow.components.intersection.elements import Elements, parse_elements
 from fedflow.components.intersection.exchange import (

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.commutative import Cipher, cipher_of
 from fedflow.components.intersection.elements import (
     Elements,

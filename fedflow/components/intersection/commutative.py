@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from fedflow.base.errors import BadParameter
+from fedflow.base.errors.components import BadParameter
 from fedflow.components.intersection.ecdh import CurveCipher
 from fedflow.components.intersection.elements import (
     Elements,

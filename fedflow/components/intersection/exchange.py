@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fedflow.base.errors import BadParameter
+from fedflow.base.errors.components import BadParameter
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.handshake import Origin, Phase, greet
 from fedflow.components.intersection.keys import Keys

@@ -12,8 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from fedflow.base.errors import BadParameter, CodecError
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.hashing import domain_of
 from fedflow.components.intersection.keys import Keys
 from fedflow.components.intersection.params import IntersectionParams

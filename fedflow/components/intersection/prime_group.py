@@ -22,7 +22,7 @@ import gmpy2
 import pyarrow as pa
 from gmpy2 import mpz
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.elements import Elements, parse_elements
 from fedflow.components.intersection.hashing import spread
 from fedflow.sdk.workers import Progress, Workers, no_progress

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.bloom import BloomShape
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.handshake import Hello, filter_domain

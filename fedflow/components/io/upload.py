@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from fedflow.components.io.engines import ImportsCsv
-from fedflow.domain.upload_meta import UploadMeta, given_names, schema_members
+from fedflow.domain.data.upload_meta import UploadMeta, given_names, schema_members
 from fedflow.sdk import (
     BadData,
     BadParameter,

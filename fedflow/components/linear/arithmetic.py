@@ -24,7 +24,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.components.crypto.encrypted_rows import parts_of
 from fedflow.components.crypto.fixed_point import FixedPoint, check_range
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fedflow.base.errors import CodecError
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.evaluation.recorder import Recorder
 from fedflow.components.linear.best import KeptWeights, Watch
 from fedflow.components.linear.families import Family

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.encrypted_rows import IntegerRows, column_sums
 from fedflow.components.linear.arithmetic import (
     Floats,

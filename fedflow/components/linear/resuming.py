@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
 from fedflow.sdk import BadData, Model
 
 FIELD = "resume_state"  #: in the parameters of a checkpoint's model; final models have none

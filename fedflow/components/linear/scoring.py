@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.stored import Trained
 from fedflow.components.waiting import wait_for

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams, StepwiseParam
 from fedflow.components.linear.rows import Rows

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import HeteroPoissonParams, LinearParams
 from fedflow.components.linear.share import FittedShare, Progress

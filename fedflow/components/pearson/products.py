@@ -46,7 +46,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.encrypted_rows import (
     DECRYPTION_COST,
     IntegerRows,

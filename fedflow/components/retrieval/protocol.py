@@ -36,8 +36,8 @@ import pyarrow.compute as pc
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from fedflow.base.errors import CodecError
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.commutative import CommutativeFinder, CommutativeHolder
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.hashing import domain_of

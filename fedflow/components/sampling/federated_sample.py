@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.samples.labels import label_key, read_labels
 from fedflow.components.samples.reading import numbers

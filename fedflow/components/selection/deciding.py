@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.samples.columns import anonymous_of, chosen_columns
 from fedflow.components.selection.known import Correlations, IsometricModels, Known, Values
 from fedflow.components.selection.params import THRESHOLD, HeteroFeatureSelectionParams

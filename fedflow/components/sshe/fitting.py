@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import BadParameter
+from fedflow.base.errors.components import BadParameter
 from fedflow.components.linear.callbacks import (
     GuestCallbacks,
     HostCallbacks,

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 from gmpy2 import mpz
 
-from fedflow.base.errors import CodecError
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams

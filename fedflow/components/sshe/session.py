@@ -59,8 +59,9 @@ from typing import Any
 
 import msgspec
 
-from fedflow.base.errors import BadParameter, CodecError
-from fedflow.base.reading import read_as
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.params import MIN_BATCH_ROWS
 from fedflow.components.sshe.params import SSHEParams

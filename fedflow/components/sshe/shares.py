@@ -29,7 +29,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError, NotEncodable
+from fedflow.base.errors.components import NotEncodable
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.fixed_point import check_range, scaled
 
 RING_BITS: Final = 192

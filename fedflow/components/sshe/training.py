@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.callbacks import Callbacks

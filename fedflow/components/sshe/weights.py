@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.fixed_point import scaled
 from fedflow.components.linear.optimizer import Optimizer
 from fedflow.components.linear.share import WeightShare

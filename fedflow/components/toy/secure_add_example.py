@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.sdk import BadParameter, ComponentFailed, Context, Outputs, Params, Role, component
 
 Shares = NDArray[np.uint64]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fedflow.base.errors import BadParameter, CodecError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.training.params import SAFE_KEY_BITS, EncryptParam
 from fedflow.components.waiting import wait_for

@@ -9,7 +9,7 @@ The messages of training number i have the tags `model_<i>.<tag>`, classes in so
 
 from __future__ import annotations
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.training.nested import TaggedTracker, nested
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 import grpc
 import grpc.aio
 
-from fedflow.base.errors import NoRoute
+from fedflow.base.errors.parties import NoRoute
 from fedflow.base.values import dataclass
 from fedflow.rpc.client.routes import Route, RouteTable
 

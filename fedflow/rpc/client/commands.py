@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
-from fedflow.base.errors import PartyUnreachable
+from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
 from fedflow.rpc.client.channels import Channels

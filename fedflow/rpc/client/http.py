@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from fedflow.app.administration.registry import Forwarded
-from fedflow.base.errors import ServerCallFailed
-from fedflow.domain.administration import RegisteredServer
+from fedflow.base.errors.requests import ServerCallFailed
+from fedflow.domain.administration.records import RegisteredServer
 
 if TYPE_CHECKING:
     import requests

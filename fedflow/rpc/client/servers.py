@@ -9,8 +9,8 @@ import grpc
 import grpc.aio
 import msgspec
 
-from fedflow.base.errors import PartyUnreachable
-from fedflow.domain.servers import Instance
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.domain.administration.servers import Instance
 from fedflow.rpc.client.channels import ChannelSettings, channel_options
 from fedflow.rpc.client.commands import why
 from fedflow.rpc.client.routes import Route

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fedflow.base.errors import FedflowError, SpoolFull
+from fedflow.base.errors.data_plane import SpoolFull
+from fedflow.base.errors.error import FedflowError
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.mailbox import InThread
 from fedflow.federation.messages import (

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fedflow.base.errors import FedflowError, PeerFailed
+from fedflow.base.errors.data_plane import PeerFailed
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import PartyId
 from fedflow.federation.messages import Ack, Notice, Put, error_from_wire, pack, split_frames
 from fedflow.federation.settings import FederationSettings

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import grpc.aio
 
-from fedflow.base.errors import BadRequest, FedflowError
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
-from fedflow.domain.servers import Instance
+from fedflow.domain.administration.servers import Instance
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.messages import Notice

@@ -20,15 +20,11 @@ import grpc
 import grpc.aio
 import msgspec
 
-from fedflow.base.errors import (
-    BadRequest,
-    FedflowError,
-    NotAuthenticated,
-    PeerFailed,
-    SpoolFull,
-)
+from fedflow.base.errors.data_plane import PeerFailed, SpoolFull
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.ids import PartyId
-from fedflow.domain.servers import Instance
+from fedflow.domain.administration.servers import Instance
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey, key_from_wire, site_from_wire
 from fedflow.federation.mailbox import Arrival

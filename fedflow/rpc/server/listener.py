@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fedflow.base.errors import PortInUse
+from fedflow.base.errors.start import PortInUse
 from fedflow.base.values import dataclass
 
 logger = logging.getLogger(__name__)

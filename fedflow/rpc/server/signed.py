@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.rpc.server.unary import Dispatch
 from fedflow.wire import envelope, headers
 

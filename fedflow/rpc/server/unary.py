@@ -17,13 +17,9 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from fedflow.base.errors import (
-    BadPacket,
-    FedflowError,
-    ForbiddenRoute,
-    IncompatibleVersions,
-    NotAuthenticated,
-)
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import BadPacket, ForbiddenRoute, IncompatibleVersions
+from fedflow.base.errors.requests import NotAuthenticated
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Role

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.parts import Part, PartFile, reading

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema

@@ -17,15 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fedflow.base.errors import (
-    BadData,
-    BoundTableChanged,
-    FedflowError,
-    NotSupportedYet,
-    StorageMissing,
-)
+from fedflow.base.errors.data import BadData, BoundTableChanged, StorageMissing
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.base.ids import new_request_id
-from fedflow.domain.storages import Connection, HiveRows
+from fedflow.domain.data.storages import Connection, HiveRows
 from fedflow.sdk.table import TableSchema
 from fedflow.spark.tables.blocks import Source, SourceReader, cut
 from fedflow.spark.tables.jobs import (

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import cloudpickle
 import pyarrow as pa
 
-from fedflow.base.errors import BadData, FedflowError, TablesNotShared
+from fedflow.base.errors.data import BadData, TablesNotShared
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.tables.file_errors import told

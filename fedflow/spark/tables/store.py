@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from fedflow.base.clock import Clock
-from fedflow.domain.table_parts import local_path
+from fedflow.domain.data.table_parts import local_path
 from fedflow.spark.tables.hive import read_hive
 from fedflow.spark.tables.jobs import Cluster
 from fedflow.spark.tables.table import SparkTable, seen

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from fedflow.base.errors import TablesNotShared
+from fedflow.base.errors.data import TablesNotShared
 from fedflow.base.ids import new_request_id
 from fedflow.sdk.table import Table, TableSchema
 from fedflow.sdk.workers import Progress, no_progress

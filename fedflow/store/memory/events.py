@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedflow.domain.history import KEEP, OWN_HALF, Event, EventFilter, Subject
+from fedflow.domain.scheduling.history import KEEP, OWN_HALF, Event, EventFilter, Subject
 from fedflow.store.memory.journal import Journal
 from fedflow.store.recording import Recent
 

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from fedflow.domain.job.resources import Amount
 from fedflow.domain.lists import fits_job, job_page
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Engine,
     JobFilter,
@@ -17,8 +19,6 @@ from fedflow.domain.records import (
     ScheduledJob,
     Stale,
 )
-from fedflow.domain.resources import Amount
-from fedflow.domain.schedule import Reason
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, next_job_status
 from fedflow.store import recording
 from fedflow.store.codec import plain

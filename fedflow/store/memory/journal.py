@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from fedflow.domain.history import Event
+from fedflow.domain.scheduling.history import Event
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedflow.domain.models import ModelComponent, ModelKey, ModelVersion
+from fedflow.domain.models.model import ModelComponent, ModelKey, ModelVersion
 from fedflow.store.memory.journal import Journal
 
 

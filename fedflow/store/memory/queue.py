@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fedflow.base.values import dataclass
-from fedflow.domain.control import FREE, Control
+from fedflow.domain.job.control import FREE, Control
+from fedflow.domain.job.resources import NOTHING, Amount
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, JobRecord, ScheduledJob, WaitingJob
-from fedflow.domain.resources import NOTHING, Amount
-from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobStatus
 from fedflow.store.memory.jobs import MemoryJobs
 from fedflow.store.memory.journal import Journal

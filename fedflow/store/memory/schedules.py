@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import field, replace
 from typing import TypeVar
 
-from fedflow.base.errors import IllegalMove
+from fedflow.base.errors.jobs import IllegalMove
 from fedflow.base.values import dataclass
-from fedflow.domain.control import FREE, Control
-from fedflow.domain.history import job_note
+from fedflow.domain.job.control import FREE, Control
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import (
     Json,
     Moved,
@@ -20,7 +21,7 @@ from fedflow.domain.records import (
     Stale,
     WaitingJob,
 )
-from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.scheduling.history import job_note
 from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_FINAL,

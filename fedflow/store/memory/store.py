@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 
 from fedflow.app import ports
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.memory.events import MemoryEvents
 from fedflow.store.memory.job_lists import MemoryJobLists
 from fedflow.store.memory.job_tags import MemoryJobTags

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedflow.domain.submits import SubmitKey
+from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.store.memory.journal import Journal
 
 

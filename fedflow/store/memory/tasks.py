@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedflow.domain.lists import fits_task, task_page
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Handle,
     JobKey,
@@ -15,7 +16,6 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, TaskEvent, TaskStatus, next_task_status
 from fedflow.store import recording

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from fedflow.base.errors import TableExists
+from fedflow.base.errors.data import TableExists
+from fedflow.domain.data.table_lists import TableFilter, fits_table, table_page
 from fedflow.domain.records import Connector, Metric, OutputTable, StoredModel, TableRecord, TaskKey
 from fedflow.domain.site import Site
-from fedflow.domain.table_lists import TableFilter, fits_table, table_page
 from fedflow.store.codec import plain
 from fedflow.store.memory.journal import Journal
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedflow.domain.accounts import Account, AccountRole, AccountSession
+from fedflow.domain.administration.accounts import Account, AccountRole, AccountSession
 from fedflow.store.mapper import Mapper, word
 from fedflow.store.session import Session
 from fedflow.store.tables import ACCOUNT, ACCOUNT_SESSION

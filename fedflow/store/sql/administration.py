@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fedflow.domain.administration import (
+from fedflow.domain.administration.records import (
     Grant,
     GrantKind,
     RegisteredServer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedflow.domain.caches import CacheFilter, StoredCache, TableName
+from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
 from fedflow.store.mapper import JSON, TASK_KEY, Kind, Mapper
 from fedflow.store.session import Session, Value
 from fedflow.store.tables import CACHE

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fedflow.base.errors import TableExists
+from fedflow.base.errors.data import TableExists
+from fedflow.domain.data.table_lists import TableFilter, TableOrder
+from fedflow.domain.data.table_names import REPLACED
 from fedflow.domain.records import Connector, TableRecord
-from fedflow.domain.table_lists import TableFilter, TableOrder
-from fedflow.domain.table_names import REPLACED
 from fedflow.store.codec import from_json, to_json
 from fedflow.store.mapper import FLAG, JSON, JSON_OR_NONE, Kind, Mapper
 from fedflow.store.session import Session, Value, one_of

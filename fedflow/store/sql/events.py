@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Final
 
-from fedflow.domain.history import KEEP, OWN_HALF, Event, EventFilter, Subject
+from fedflow.domain.scheduling.history import KEEP, OWN_HALF, Event, EventFilter, Subject
 from fedflow.store.mapper import REASON, Columns, Kind, Mapper, word
 from fedflow.store.recording import Recent
 from fedflow.store.session import Found, Session, Value, one_of

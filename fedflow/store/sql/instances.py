@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from fedflow.domain.servers import Instance, InstanceState
+from fedflow.domain.administration.servers import Instance, InstanceState
 from fedflow.store.mapper import Mapper, word
 from fedflow.store.session import Session
 from fedflow.store.tables import INSTANCE

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from fedflow.domain.engines import STANDALONE
+from fedflow.domain.job.engines import STANDALONE
+from fedflow.domain.job.resources import NOTHING, UNCOUNTED, Amount
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     Engine,
@@ -19,8 +21,6 @@ from fedflow.domain.records import (
     Sort,
     Stale,
 )
-from fedflow.domain.resources import NOTHING, UNCOUNTED, Amount
-from fedflow.domain.schedule import Reason
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, next_job_status
 from fedflow.store import recording
 from fedflow.store.codec import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from fedflow.domain.model_lists import ModelKind, ModelLine, ModelList, parent_version
+from fedflow.domain.models.lists import ModelKind, ModelLine, ModelList, parent_version
 from fedflow.store.codec import to_json
 from fedflow.store.mapper import FLAG, JSON, MODEL_KEY, SITE, Kind, Mapper
 from fedflow.store.session import Session, Value, one_of

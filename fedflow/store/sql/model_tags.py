@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fedflow.domain.models import ModelTag
+from fedflow.domain.models.model import ModelTag
 from fedflow.store.session import Session, Value
 from fedflow.store.tables import MODEL_TAG, TAG
 

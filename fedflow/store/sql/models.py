@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from fedflow.domain.models import (
+from fedflow.domain.models.model import (
     Checkpoint,
     ModelComponent,
     ModelFilter,

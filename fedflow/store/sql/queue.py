@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from fedflow.domain.engines import SPARK
+from fedflow.domain.job.engines import SPARK
+from fedflow.domain.job.resources import NOTHING, Amount
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, JobRecord, WaitingJob
-from fedflow.domain.resources import NOTHING, Amount
-from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import reason_from_text, site_of
 from fedflow.store.session import Found, Session, Value, one_of

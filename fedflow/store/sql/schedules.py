@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
-from fedflow.base.errors import IllegalMove
-from fedflow.domain.control import Control
-from fedflow.domain.history import job_note
+from fedflow.base.errors.jobs import IllegalMove
+from fedflow.domain.job.control import Control
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import (
     Json,
     Moved,
@@ -19,7 +20,7 @@ from fedflow.domain.records import (
     ScheduledTask,
     Stale,
 )
-from fedflow.domain.schedule import Reason, SitePhase, StopRequest
+from fedflow.domain.scheduling.history import job_note
 from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_FINAL,

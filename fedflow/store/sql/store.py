@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from fedflow.app import ports
 from fedflow.base.clock import Clock, SystemClock
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.migrate import migrate
 from fedflow.store.recording import Recent
 from fedflow.store.schema import Schema

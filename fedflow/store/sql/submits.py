@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedflow.domain.submits import SubmitKey
+from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.store.mapper import TEXTS, Mapper
 from fedflow.store.session import Session
 from fedflow.store.tables import SUBMIT_KEY

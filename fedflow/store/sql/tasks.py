@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Handle,
     JobKey,
@@ -19,7 +20,6 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, TaskEvent, TaskStatus, next_task_status
 from fedflow.store import recording

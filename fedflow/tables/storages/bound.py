@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from fedflow.base.errors import BadData, BoundTableChanged, NotSupportedYet
-from fedflow.domain.storages import Connection, PathFile
+from fedflow.base.errors.data import BadData, BoundTableChanged
+from fedflow.base.errors.requests import NotSupportedYet
+from fedflow.domain.data.storages import Connection, PathFile
 from fedflow.tables.catalog import Catalog, TableEntry
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.csv_import import RaggedRows

@@ -24,9 +24,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from fedflow.base.errors import BadData, StorageMissing
+from fedflow.base.errors.data import BadData, StorageMissing
 from fedflow.base.values import dataclass
-from fedflow.domain.storages import Format
+from fedflow.domain.data.storages import Format
 from fedflow.tables.arrow_import import ArrowSource
 from fedflow.tables.csv_header import CsvOptions, FileKind, raw_schema
 from fedflow.tables.csv_import import RaggedRows

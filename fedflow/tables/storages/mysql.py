@@ -28,16 +28,11 @@ import pymysql
 from pymysql.constants import FIELD_TYPE
 from pymysql.cursors import SSCursor
 
-from fedflow.base.errors import (
-    BadData,
-    FedflowError,
-    StorageMissing,
-    StorageRefused,
-    StorageUnreachable,
-)
+from fedflow.base.errors.data import BadData, StorageMissing, StorageRefused, StorageUnreachable
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
-from fedflow.domain.select_query import without_end
-from fedflow.domain.storages import Connection, Limits, MysqlRows, Secrets
+from fedflow.domain.data.select_query import without_end
+from fedflow.domain.data.storages import Connection, Limits, MysqlRows, Secrets
 from fedflow.tables.arrow_import import as_text
 from fedflow.tables.csv_header import LINE_BYTES, CsvOptions, check_names, raw_schema
 from fedflow.tables.row_source import RowSource

@@ -6,13 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from fedflow.base.errors import (
-    BadData,
-    BoundTableChanged,
-    NotSupportedYet,
-    StorageUnreachable,
-)
-from fedflow.domain.storages import (
+from fedflow.base.errors.data import BadData, BoundTableChanged, StorageUnreachable
+from fedflow.base.errors.requests import NotSupportedYet
+from fedflow.domain.data.storages import (
     Connection,
     HdfsFiles,
     HiveRows,

@@ -23,9 +23,10 @@ import pyarrow as pa
 import pymysql
 from pyarrow import fs, ipc
 
-from fedflow.base.errors import BadData, NotSupportedYet, TableExists
+from fedflow.base.errors.data import BadData, TableExists
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.base.ids import new_request_id
-from fedflow.domain.storages import Connection, HdfsFiles, LocalFiles, MysqlRows, S3Files
+from fedflow.domain.data.storages import Connection, HdfsFiles, LocalFiles, MysqlRows, S3Files
 from fedflow.sdk.table import Table
 from fedflow.tables.export import write_csv
 from fedflow.tables.file_errors import told

@@ -19,6 +19,8 @@ import pytest
 
 from fedflow.app.ports import Store
 from fedflow.base.ids import PartyId
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Command,
     CommandKind,
@@ -34,7 +36,6 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason, SitePhase
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.connect import open_mysql, open_sqlite

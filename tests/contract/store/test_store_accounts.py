@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedflow.domain.accounts import Account, AccountRole, AccountSession
+from fedflow.domain.administration.accounts import Account, AccountRole, AccountSession
 
 
 def account(name="ann", **fields):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from fedflow.app.ports import Store
-from fedflow.domain.administration import (
+from fedflow.domain.administration.records import (
     Grant,
     GrantKind,
     RegisteredServer,

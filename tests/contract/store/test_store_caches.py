@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedflow.domain.caches import CacheFilter, StoredCache, TableName
+from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
 
 
 def cache(key, number=0, *, name="cache", created_ms=1):

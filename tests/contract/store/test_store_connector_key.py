@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from fedflow.base.errors import HomeNotUsable
+from fedflow.base.errors.start import HomeNotUsable
 from fedflow.store.connector_key import KeyFile
 
 

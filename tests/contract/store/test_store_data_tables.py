@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fedflow.domain.data.table_lists import TableFilter, TableOrder
+from fedflow.domain.data.table_names import REPLACED
 from fedflow.domain.records import Connector
-from fedflow.domain.table_lists import TableFilter, TableOrder
-from fedflow.domain.table_names import REPLACED
 
 
 def test_a_bound_table_comes_back_as_it_was(store, make):

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from fedflow.base.errors import BadRequest, SchemaTooNew, StoreUnavailable
-from fedflow.domain.engines import STANDALONE as ENGINE
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.errors.store import SchemaTooNew, StoreUnavailable
+from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobFilter, ScheduledSite
-from fedflow.domain.schedule import SitePhase
 from fedflow.store.connect import open_mysql, open_sqlite, open_store
 from fedflow.store.migrate import STEPS, Step, migrate
 from fedflow.store.mysql import MySqlServer

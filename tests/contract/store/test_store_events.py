@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import fedflow.store
-from fedflow.domain import history
-from fedflow.domain.engines import STANDALONE as ENGINE
-from fedflow.domain.history import Event, EventFilter, Subject
+from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import StopRequest
 from fedflow.domain.records import ScheduledSite
-from fedflow.domain.schedule import SitePhase, StopRequest
+from fedflow.domain.scheduling import history
+from fedflow.domain.scheduling.history import Event, EventFilter, Subject
 from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
 from fedflow.store import recording
 from fedflow.store.memory import events as memory_events

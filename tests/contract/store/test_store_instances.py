@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from fedflow.domain.administration.servers import Instance, InstanceState
 from fedflow.domain.records import Handle
-from fedflow.domain.servers import Instance, InstanceState
 from fedflow.domain.states import TaskEvent, TaskStatus
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedflow.domain.history import EventFilter
 from fedflow.domain.job_lines import MAX_TAG, StatusCount, tag_problem
 from fedflow.domain.records import SUBMIT_FAILED, JobFilter, Metric, Order, Sort, TaskFilter
+from fedflow.domain.scheduling.history import EventFilter
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from fedflow.base.errors import IllegalMove
+from fedflow.base.errors.jobs import IllegalMove
 from fedflow.base.ids import PartyId
-from fedflow.domain.engines import SPARK
-from fedflow.domain.engines import STANDALONE as ENGINE
+from fedflow.domain.job.engines import SPARK
+from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.job.resources import Amount
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobFilter, Moved, Stale
-from fedflow.domain.resources import Amount
-from fedflow.domain.schedule import SitePhase
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobEvent, JobStatus
 

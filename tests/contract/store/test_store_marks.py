@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.domain.engines import STANDALONE as ENGINE
-from fedflow.domain.history import OWN_HALF, EventFilter, Subject
+from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import ScheduledSite
-from fedflow.domain.schedule import SitePhase
+from fedflow.domain.scheduling.history import OWN_HALF, EventFilter, Subject
 from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
 
 

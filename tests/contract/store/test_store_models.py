@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from fedflow.base.ids import PartyId
-from fedflow.domain.model_lists import ModelKind, ModelList, line_of
-from fedflow.domain.models import (
+from fedflow.domain.models.lists import ModelKind, ModelList, line_of
+from fedflow.domain.models.model import (
     Checkpoint,
     ModelComponent,
     ModelFilter,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import CommandKind, Reply
 
 NONE = frozenset()

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from fedflow.base.errors import IllegalMove
-from fedflow.domain.control import FREE, Control
+from fedflow.base.errors.jobs import IllegalMove
+from fedflow.domain.job.control import FREE, Control
+from fedflow.domain.job.resources import Amount
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import StopRequest
 from fedflow.domain.records import Moved, ScheduledSite, Stale
-from fedflow.domain.resources import Amount
-from fedflow.domain.schedule import SitePhase, StopRequest
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 
 

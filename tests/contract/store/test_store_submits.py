@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
-from fedflow.domain.submits import SubmitKey
 
 
 def used(key="k", job_id="j1", **fields):

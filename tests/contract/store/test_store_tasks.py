@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.base.errors import IllegalMove
+from fedflow.base.errors.jobs import IllegalMove
 from fedflow.domain.records import Handle, Moved, Stale, TaskFilter
 from fedflow.domain.site import Role
 from fedflow.domain.states import TaskEvent, TaskStatus

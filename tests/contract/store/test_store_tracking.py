@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.base.errors import TableExists
+from fedflow.base.errors.data import TableExists
 from fedflow.domain.records import Metric
 
 

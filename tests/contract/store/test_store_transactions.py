@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from fedflow.base.errors import IllegalMove, StoreUnavailable
-from fedflow.domain.engines import STANDALONE as ENGINE
+from fedflow.base.errors.jobs import IllegalMove
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.domain.job.engines import STANDALONE as ENGINE
 from fedflow.domain.records import Metric, Reply
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 

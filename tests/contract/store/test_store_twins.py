@@ -7,9 +7,11 @@ from dataclasses import is_dataclass, replace
 
 import pytest
 
-from fedflow.base.errors import FedflowError
-from fedflow.domain.engines import SPARK, STANDALONE
-from fedflow.domain.history import EventFilter
+from fedflow.base.errors.error import FedflowError
+from fedflow.domain.job.engines import SPARK, STANDALONE
+from fedflow.domain.job.resources import Amount
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import StopRequest
 from fedflow.domain.records import (
     Handle,
     JobFilter,
@@ -20,11 +22,10 @@ from fedflow.domain.records import (
     Sort,
     TaskFilter,
 )
-from fedflow.domain.resources import Amount
-from fedflow.domain.schedule import SitePhase, StopRequest
+from fedflow.domain.scheduling.history import EventFilter
+from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.domain.site import Role
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus, TaskEvent, TaskStatus
-from fedflow.domain.submits import SubmitKey
 from fedflow.store.memory.store import MemoryStore
 
 JOBS = ("j1", "j2", "j3")

@@ -18,12 +18,14 @@ from fedflow.app.ports import PartyServers
 from fedflow.app.scheduling.leadership import OnlyServer
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
-from fedflow.base.errors import BadParameter, NoRoute, UnknownComponent
+from fedflow.base.errors.components import BadParameter, UnknownComponent
+from fedflow.base.errors.parties import NoRoute
 from fedflow.base.ids import PartyId
-from fedflow.domain.engines import SPARK, OwnEngines
-from fedflow.domain.engines import STANDALONE as ENGINE
-from fedflow.domain.job_spec import ModuleInfo
-from fedflow.domain.planned_run import PlannedRun
+from fedflow.domain.job.engines import SPARK, OwnEngines
+from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.spark_options import SparkPlan, SparkSite
+from fedflow.domain.job.spec import ModuleInfo
 from fedflow.domain.records import (
     Command,
     Handle,
@@ -36,7 +38,6 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.site import Role, Site
-from fedflow.domain.spark_options import SparkPlan, SparkSite
 from fedflow.wire import paths
 from tests.memory_store import MemoryStore
 from tests.support.blobs import MemoryBlobs

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedflow.app.commands import Incoming
-from fedflow.base.errors import PartyUnreachable
-from fedflow.domain.models import (
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.domain.models.model import (
     ModelComponent,
     ModelFilter,
     ModelKey,

@@ -8,7 +8,7 @@ import pytest
 
 from fedflow.app.waiting import Changes
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import StoreUnavailable
+from fedflow.base.errors.store import StoreUnavailable
 
 
 def test_a_condition_that_holds_is_not_waited_for() -> None:

@@ -7,7 +7,8 @@ import pytest
 from fedflow.app.commands import Commands, Incoming
 from fedflow.app.effects import Effects
 from fedflow.app.ports import Tx
-from fedflow.base.errors import JobNotFound, RouteNotFound, WrongSite
+from fedflow.base.errors.jobs import JobNotFound, WrongSite
+from fedflow.base.errors.requests import RouteNotFound
 from fedflow.domain.records import JobFilter, JobKey, Reply
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import HOST, FakeClock, OneServer, create_body, incoming, table

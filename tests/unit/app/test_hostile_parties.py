@@ -10,14 +10,10 @@ import pytest
 from fedflow.app.models.deployment import DeployRequest
 from fedflow.app.models.migration import MigrateRequest
 from fedflow.app.party.party_jobs import MAX_SITES
-from fedflow.base.errors import (
-    BadParameter,
-    BadRequest,
-    FedflowError,
-    StaleCommand,
-    SubmitRefused,
-    WrongSite,
-)
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import StaleCommand, SubmitRefused, WrongSite
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, Reply
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus

@@ -14,19 +14,18 @@ from fedflow.app.data.tables import Tables
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.cleaning import Cleaning
 from fedflow.app.jobs.resources import Resources
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import (
     CleaningRefused,
-    FedflowError,
-    InvalidJobSpec,
     JobFilesNotWritten,
     JobNotFound,
-    NoRoute,
     ParametersRefused,
 )
-from fedflow.domain.engines import SPARK
-from fedflow.domain.engines import STANDALONE as ENGINE
-from fedflow.domain.history import EventFilter
+from fedflow.base.errors.parties import NoRoute
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.job.engines import SPARK
+from fedflow.domain.job.engines import STANDALONE as ENGINE
 from fedflow.domain.records import (
     SUBMIT_FAILED,
     Command,
@@ -37,6 +36,7 @@ from fedflow.domain.records import (
     Reply,
     TaskKey,
 )
+from fedflow.domain.scheduling.history import EventFilter
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 from fedflow.tables.archives import LocalArchives

@@ -15,10 +15,11 @@ from fedflow.app.party.launcher import WorkerSettings
 from fedflow.app.party.processes import Processes
 from fedflow.app.timing import Timing
 from fedflow.app.waiting import Changes
-from fedflow.base.errors import InvalidJobSpec, SubmitRefused
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import SubmitRefused
 from fedflow.base.ids import PartyId
-from fedflow.domain.engines import STANDALONE as ENGINE
-from fedflow.domain.job_spec import ModuleInfo
+from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.job.spec import ModuleInfo
 from fedflow.domain.site import Role, Site
 from tests.memory_store import MemoryStore
 from tests.support.blobs import MemoryBlobs

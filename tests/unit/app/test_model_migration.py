@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fedflow.app.models.migration import Migrated, MigrateRequest
-from fedflow.base.errors import FedflowError, ModelChangeRefused, ModelNotFound, SameParties
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.models import ModelChangeRefused, ModelNotFound, SameParties
 from fedflow.base.ids import PartyId
-from fedflow.domain.models import ModelFilter, ModelKey, common_digest
+from fedflow.domain.models.model import ModelFilter, ModelKey, common_digest
 from fedflow.domain.site import Role, Site
 from tests.unit.app.fakes import GUEST, HOST
 from tests.unit.app.models_world import MODEL_ID, TRAINED, Pair, answer, make_pair

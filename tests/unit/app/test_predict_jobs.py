@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from fedflow.app.models.deployment import DeployRequest
-from fedflow.base.errors import (
-    FedflowError,
-    InvalidJobSpec,
-    ModelNotDeployed,
-    ModelNotFound,
-    SubmitRefused,
-)
-from fedflow.domain.own_conf import own_conf
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import SubmitRefused
+from fedflow.base.errors.models import ModelNotDeployed, ModelNotFound
+from fedflow.domain.job.own_conf import own_conf
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus

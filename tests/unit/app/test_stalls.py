@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedflow.base.clock import SteadyClock
-from fedflow.base.errors import PartyUnreachable
+from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.domain.records import JobKey
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import (

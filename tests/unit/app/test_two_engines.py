@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import EngineMissing, NotEnoughResources
-from fedflow.domain.engines import SPARK, STANDALONE
+from fedflow.base.errors.executors import EngineMissing
+from fedflow.base.errors.jobs import NotEnoughResources
+from fedflow.domain.job.engines import SPARK, STANDALONE
 from fedflow.domain.records import JobKey
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import CORES, GUEST, HOST, OneServer, conf, dsl

@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedflow.base import errors
-from fedflow.base.errors import FedflowError, InvalidJobSpec, Problem, all_errors
+from fedflow.base.errors import catalog
+from fedflow.base.errors.catalog import all_errors
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.settings import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -38,6 +40,16 @@ def first_line(kind: type[FedflowError]) -> str:
     return (kind.__doc__ or "").strip().splitlines()[0]
 
 
+def areas() -> list[tuple[int, str, str]]:
+    """Return block, area and source of every module of an area, in order."""
+    found = []
+    for path in Path(catalog.__file__).parent.glob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        if heading := re.match(r'"""Errors (\d+): (.+)\."""', source):
+            found.append((int(heading[1]), heading[2], source))
+    return sorted(found)
+
+
 def test_codes_are_unique() -> None:
     codes = [kind.code for kind in KINDS]
     assert len(set(codes)) == len(codes)
@@ -45,22 +57,20 @@ def test_codes_are_unique() -> None:
 
 
 def test_every_code_is_in_the_block_under_whose_heading_the_class_stands() -> None:
-    source = Path(errors.__file__).read_text(encoding="utf-8")
-    block, found = 0, {}
-    for line in source.splitlines():
-        if heading := re.match(r"# --- (\d+): ", line):
-            block = int(heading[1])
-        elif declared := re.match(r"class (\w+)\((?:FedflowError|InvalidJobSpec)\)", line):
-            found[declared[1]] = block
+    found: dict[str, int] = {}
+    for block, _, source in areas():
+        declared = re.findall(
+            r"^class (\w+)\((?:FedflowError|InvalidJobSpec)\)", source, re.MULTILINE
+        )
+        found.update(dict.fromkeys(declared, block))
     assert set(found) == {kind.__name__ for kind in KINDS}
     for kind in KINDS:
         assert found[kind.__name__] < kind.code < found[kind.__name__] + 100, kind.__name__
 
 
 def test_the_list_of_blocks_is_that_of_the_headings() -> None:
-    source = Path(errors.__file__).read_text(encoding="utf-8")
-    headings = re.findall(r"^# --- (\d+): (.+?) -*$", source, re.MULTILINE)
-    listed = re.findall(r"^\| (\d+) \| (.+) \|$", errors.__doc__ or "", re.MULTILINE)
+    headings = [(str(block), area) for block, area, _ in areas()]
+    listed = re.findall(r"^\| (\d+) \| (.+) \|$", catalog.__doc__ or "", re.MULTILINE)
     assert headings == listed
 
 

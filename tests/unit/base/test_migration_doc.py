@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedflow.base.errors import BadSetting
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.settings import Settings, parse_settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "migration.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from fedflow.base.errors import BadSetting
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.settings import Settings, parse_settings
 
 CONF = Path(__file__).parents[3] / "conf" / "service_conf.yaml"

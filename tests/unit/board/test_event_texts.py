@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask
 
 from fedflow.board.event_texts import reader
-from fedflow.domain import history
+from fedflow.domain.scheduling import history
 
 
 def test_every_sentence_of_an_ordinary_move_is_translated() -> None:

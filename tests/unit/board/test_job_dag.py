@@ -6,8 +6,8 @@ from typing import Any
 
 from fedflow.base.ids import PartyId
 from fedflow.board.presenters import dag
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import TaskKey, TaskRecord
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
 from tests.board.seeds import GUEST, HOST, HOSTILE

@@ -8,8 +8,8 @@ import pytest
 
 from fedflow.app.jobs.site_jobs import SiteJob
 from fedflow.board.presenters import job_head
+from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import SUBMIT_FAILED, JobKey
-from fedflow.domain.schedule import Reason, StopRequest
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 from tests.board.seeds import GUEST, HOST, START_MS, job, job_id

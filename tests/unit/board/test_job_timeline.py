@@ -8,8 +8,8 @@ import pytest
 
 from fedflow.board.presenters import timeline
 from fedflow.board.presenters.attempts import Attempt, Epoch, Phase, attempts, epochs
-from fedflow.domain.history import Event, Subject
-from fedflow.domain.schedule import Reason
+from fedflow.domain.reason import Reason
+from fedflow.domain.scheduling.history import Event, Subject
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.board.seeds import GUEST, HOST, job

@@ -12,7 +12,9 @@ import pytest
 from flask import Flask
 
 import fedflow
-from fedflow.base.errors import FedflowError, InvalidJobSpec, Problem, all_errors
+from fedflow.base.errors.catalog import all_errors
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.error import FedflowError
 from fedflow.board.language import LANGUAGES
 from fedflow.board.message_catalog import (
     catalogue,
@@ -21,15 +23,15 @@ from fedflow.board.message_catalog import (
     sentences,
     told,
 )
-from fedflow.domain import explain
+from fedflow.domain.scheduling import explain
 
 ERRORS = sorted(all_errors(), key=lambda kind: kind.code)
 OTHERS = [name for name in LANGUAGES if name != "en"]
 ROOT = Path(fedflow.__file__).parent
 
 SAYERS = (
-    "domain/explain.py",
-    "domain/schedule.py",
+    "domain/scheduling/explain.py",
+    "domain/scheduling/decide.py",
     "app/scheduling/collecting.py",
     "app/scheduling/control.py",
     "app/scheduling/initiator.py",

@@ -8,8 +8,8 @@ from fedflow.app.administration.neighbours import Neighbour
 from fedflow.app.scheduling.circuits import CircuitView
 from fedflow.board.presenters.parties import row
 from fedflow.board.presenters.queue import engine_rows
-from fedflow.domain.circuit import CircuitState
 from fedflow.domain.records import Engine
+from fedflow.domain.scheduling.circuit import CircuitState
 
 
 def neighbour(**circuit: Any) -> Neighbour:

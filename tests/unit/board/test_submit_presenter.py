@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedflow.base.errors import Problem
+from fedflow.base.errors.documents import Problem
 from fedflow.board.presenters.json_text import read_json
 from fedflow.board.presenters.submit import (
     FIELDS,
@@ -15,7 +15,7 @@ from fedflow.board.presenters.submit import (
     steps,
     without_key,
 )
-from fedflow.domain.job_spec import ModuleInfo, parse_job
+from fedflow.domain.job.spec import ModuleInfo, parse_job
 from fedflow.domain.site import Role
 
 DSL = '{\n  "components": {\n    "a": {"module": "Reader"}\n  }\n}'

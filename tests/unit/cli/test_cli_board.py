@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fedflow.base.errors import AccountExists
+from fedflow.base.errors.requests import AccountExists
 
 ROW = {"name": "ann", "role": "admin", "create_time": 1, "update_time": 1, "sessions": 2}
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
-from fedflow.base.errors import TableExists
+from fedflow.base.errors.data import TableExists
 
 UPLOAD, INFO, STATUS = "/v1/data/upload", "/v1/table/table_info", "/v1/job/status"
 WHERE = ("-j", "7", "-c", "lr_0", "-r", "guest", "-p", "9999")

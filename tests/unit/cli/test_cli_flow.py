@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 from click.testing import CliRunner
 
-from fedflow.base.errors import JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.cli.flow.commands import COMMANDS, NOUNS
 from fedflow.cli.flow.main import cli
 from fedflow.cli.main import cli as fedflow_cli

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from fedflow.base.errors import InvalidJobSpec, JobNotFound, Problem, SubmitRefused
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.jobs import JobNotFound, SubmitRefused
 from tests.support.rest import Answer
 
 STATUS, SUBMIT, LOG = "/v1/job/status", "/v1/job/submit", "/v1/job/log/download"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.base.errors import ContinueRefused
+from fedflow.base.errors.jobs import ContinueRefused
 
 PAUSE, CONTINUE = "/v1/job/pause", "/v1/job/continue"
 

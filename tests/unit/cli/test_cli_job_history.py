@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fedflow.base.errors import JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
 from tests.support.rest import Answer
 
 EVENTS, EXPLAIN, STATUS = "/v1/job/events", "/v1/job/explain", "/v1/job/status"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fedflow.base.errors import SubmitRefused
+from fedflow.base.errors.jobs import SubmitRefused
 
 SUBMIT, STATUS, LOG, STOP = (
     "/v1/job/submit", "/v1/job/status", "/v1/job/log/download", "/v1/job/stop",

@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.client.archive import unpack
 
 

@@ -9,7 +9,9 @@ import tarfile
 import msgspec
 import pytest
 
-from fedflow.base.errors import BadData, JobNotFound, ServerNotReachable, StillRunning
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.jobs import JobNotFound, StillRunning
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.ids import PartyId
 from fedflow.client.client import Client
 from fedflow.client.results import JobStatusView, Reason, TaskView

@@ -6,15 +6,11 @@ import socket
 
 import pytest
 
-from fedflow.base.errors import (
-    BadSetting,
-    ClientError,
-    InvalidJobSpec,
-    JobNotFound,
-    NoData,
-    ServerNotReachable,
-    TableExists,
-)
+from fedflow.base.errors.data import NoData, TableExists
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import ClientError
+from fedflow.base.errors.start import BadSetting, ServerNotReachable
 from fedflow.client.client import Client
 from fedflow.client.signing import signature
 from fedflow.wire.envelope import failure
@@ -58,7 +54,7 @@ def test_a_name_with_two_fields_keeps_its_sentence(server, client):
 
 
 def test_an_invalid_job_arrives_with_every_mistake(server, client):
-    from fedflow.base.errors import Problem
+    from fedflow.base.errors.documents import Problem
 
     problems = [Problem("$.dsl.components.a", "no module", "X"), Problem("$.conf", "bad", "Y")]
     server.answers["/v1/job/submit"] = _failing(InvalidJobSpec(problems))

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from fedflow.base.errors import JobNotFound, ServerNotReachable, StillRunning
+from fedflow.base.errors.jobs import JobNotFound, StillRunning
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.client import Client
 from fedflow.client.events import EventKind, events_between
 from fedflow.client.results import JobStatusView, Reason, TaskView

@@ -11,7 +11,9 @@ import threading
 import pytest
 
 import fedflow.client
-from fedflow.base.errors import BadDocument, ModelExists, ServerNotReachable
+from fedflow.base.errors.models import ModelExists
+from fedflow.base.errors.requests import BadDocument
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.ids import PartyId
 from fedflow.client import html
 from fedflow.client.client import Client

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fedflow.base.errors import FedflowError, PeerFailed
+from fedflow.base.errors.data_plane import PeerFailed
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.binning.feature_binning import HeteroFeatureBinning
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Model, Outputs, TableKind, TableSchema, Workers

@@ -16,7 +16,7 @@ import pyarrow.csv
 import pytest
 from numpy.typing import NDArray
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Checkpoints, Inputs, Model, TableKind, TableSchema, Workers

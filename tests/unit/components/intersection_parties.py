@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import PartyId
 from fedflow.components.intersection.intersection import Intersection
 from fedflow.sdk import Inputs, PeerFailed, Role, Site, Table, TableKind, TableSchema

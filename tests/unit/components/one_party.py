@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedflow.base.errors import FedflowError
+from fedflow.base.errors.error import FedflowError
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Model, Outputs, Table, TableKind, TableSchema
 from fedflow.tables.local import LocalTableStore

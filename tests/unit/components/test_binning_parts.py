@@ -11,7 +11,8 @@ from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflow.base.errors import BadData, CodecError
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.binning.labels import read_classes
 from fedflow.components.binning.optimal import Aim, merge_buckets
 from fedflow.components.binning.session import parse_ends

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.features.column_expand import ColumnExpand, ColumnExpandParams
 from fedflow.components.features.data_transform import DataTransform
 from fedflow.domain.site import Role, Site

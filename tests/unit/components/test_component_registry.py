@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflow.base.errors import UnknownComponent
+from fedflow.base.errors.components import UnknownComponent
 from fedflow.components.registry import GROUP, Registry, describe, load_registry
 from fedflow.domain.site import Role
 

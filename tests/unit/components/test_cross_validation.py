@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 from sklearn.model_selection import KFold
 
-from fedflow.base.errors import BadData, BadParameter, CodecError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.hetero_poisson import HeteroPoisson
 from fedflow.components.samples.alignment import ids_digest

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 from sklearn.model_selection import train_test_split
 
-from fedflow.base.errors import BadData, BadParameter, CodecError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.sampling.data_split import HeteroDataSplit, HomoDataSplit
 from fedflow.domain.site import Role, Site

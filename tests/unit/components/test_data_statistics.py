@@ -15,7 +15,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.statistics.data_statistics import DataStatistics
 from fedflow.components.statistics.describing import BASIC, describe
 from fedflow.domain.site import Role, Site

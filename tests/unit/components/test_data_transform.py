@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, FedflowError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.features.data_transform import DataIO, DataTransform
 from fedflow.components.features.data_transform_params import DataTransformParams
 from fedflow.domain.site import Role, Site

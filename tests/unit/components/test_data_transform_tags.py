@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.features import row_formats, tagged_rows
 from fedflow.components.features.data_transform import DataIO, DataTransform
 from fedflow.components.io.upload import Upload

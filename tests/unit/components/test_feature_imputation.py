@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.features.imputation import FeatureImputation
 from fedflow.sdk import Model, Outputs, Table
 from tests.unit.components.one_party import Party, rows_of, schema_of

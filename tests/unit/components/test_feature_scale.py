@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.preprocessing import minmax_scale, scale
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.features.moments import Moments
 from fedflow.components.features.scale import FeatureScale
 from fedflow.sdk import Model, Outputs, TableKind, TableSchema

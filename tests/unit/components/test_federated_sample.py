@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, CodecError, PeerFailed
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError, PeerFailed
 from fedflow.components.sampling.federated_sample import FederatedSample
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Outputs

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.binning.params import HeteroFeatureBinningParams
-from fedflow.domain.woe import extract_woe, merge_woe
+from fedflow.domain.models.woe import extract_woe, merge_woe
 from fedflow.sdk import Model, check_params
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import outputs_of

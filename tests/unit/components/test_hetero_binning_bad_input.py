@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, CodecError, PeerFailed
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError, PeerFailed
 from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.samples.alignment import ids_digest

@@ -13,7 +13,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, CodecError, FedflowError, PeerFailed
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError, PeerFailed
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.binning.feature_binning import HeteroFeatureBinning
 from fedflow.components.pearson.hetero_pearson import HeteroPearson
 from fedflow.components.selection.hetero_feature_selection import HeteroFeatureSelection

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.params import HeteroLinRParams
 from fedflow.sdk import Model, check_params

@@ -14,14 +14,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from fedflow.base.errors import (
-    BadData,
-    BadParameter,
-    CodecError,
-    Diverged,
-    FedflowError,
-    PeerFailed,
-)
+from fedflow.base.errors.components import BadParameter, Diverged
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError, PeerFailed
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.linear import guest, host
 from fedflow.components.linear.params import HeteroLRParams
 from fedflow.domain.site import Role, Site

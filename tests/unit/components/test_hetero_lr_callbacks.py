@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, PeerFailed
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.components.linear.params import HeteroLRParams
 from fedflow.domain.site import Site
 from fedflow.sdk import Model, check_params

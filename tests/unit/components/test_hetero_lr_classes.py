@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, CodecError
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.samples.predictions import sigmoid
 from fedflow.components.training.one_vs_rest import agree_on_classes
 from fedflow.sdk import Model

@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, CodecError, FedflowError, PeerFailed
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError, PeerFailed
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.pearson import products
 from fedflow.components.pearson.correlation import correlations, inflation_factors, standardize

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, Diverged
+from fedflow.base.errors.components import BadParameter, Diverged
+from fedflow.base.errors.data import BadData
 from fedflow.components.linear.hetero_poisson import HeteroPoisson
 from fedflow.components.linear.params import HeteroPoissonParams
 from fedflow.sdk import Model, check_params

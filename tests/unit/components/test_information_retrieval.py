@@ -11,7 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, CodecError, FedflowError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.intersection.prime_group import prime_of
 from fedflow.components.retrieval.cells import as_texts, pack, unpack
 from fedflow.components.retrieval.decoys import random_places

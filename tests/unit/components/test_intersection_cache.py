@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, FedflowError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.intersection.ecdh import CurveCipher
 from fedflow.components.intersection.intersection import Intersection
 from fedflow.sdk import Cache, Inputs, Site

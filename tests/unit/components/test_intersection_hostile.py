@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.blind_rsa import SigningKey
 from fedflow.components.intersection.blind_rsa_sides import RsaFinder
 from fedflow.components.intersection.ecdh import CurveCipher

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.sdk import BadData, BadParameter, PeerFailed, Site, Table
 from fedflow.testing.federation import LocalFederation, SiteFederation
 from fedflow.testing.memory_tables import MemoryTableStore

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, CodecError, Diverged
+from fedflow.base.errors.components import Diverged
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.encrypted_rows import (
     IntegerRows,
     column_sums,

@@ -15,7 +15,8 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.local.local_baseline import LocalBaseline
 from fedflow.sdk import Model, Outputs, Table
 from tests.unit.components.one_party import HOST, Party, rows_of

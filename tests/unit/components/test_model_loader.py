@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, NotSupportedYet
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.base.ids import PartyId
 from fedflow.components.io.model_loader import ModelLoader, ModelLoaderParams
 from fedflow.components.io.model_store import ModelRestore, ModelStore

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.features.one_hot import MAX_VALUES, OneHotEncoder
 from fedflow.sdk import Model
 from tests.unit.components.one_party import GUEST, Party, rows_of, schema_of

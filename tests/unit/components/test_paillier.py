@@ -12,7 +12,8 @@ from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflow.base.errors import CodecError, NotEncodable
+from fedflow.base.errors.components import NotEncodable
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.multi_exponent import cheapest_window, dot_columns
 from fedflow.components.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.scoring.positive_unlabeled import PositiveUnlabeled
 from fedflow.sdk import Outputs, Table
 from tests.unit.components.one_party import HOST, Party, rows_of, schema_of

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.components.samples import predictions
 from fedflow.components.samples.predictions import write_predictions, write_values
 from fedflow.components.samples.reading import read_instances

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from gmpy2 import mpz
 
-from fedflow.base.errors import CodecError, ComponentFailed
+from fedflow.base.errors.components import ComponentFailed
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.modulus import parse_modulus
 from fedflow.components.intersection.blind_rsa import (
     EXPONENT,

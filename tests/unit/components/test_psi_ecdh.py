@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.curve import POINT_BYTES
 from fedflow.components.intersection.ecdh import CurveCipher
 from fedflow.components.intersection.elements import (

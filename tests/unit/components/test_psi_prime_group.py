@@ -6,7 +6,7 @@ import gmpy2
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import CodecError
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.prime_group import (
     GROUPS,
     PrimeGroupCipher,

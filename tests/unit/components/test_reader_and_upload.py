@@ -10,21 +10,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fedflow.base.errors import (
-    BadData,
-    BadParameter,
-    BoundTableChanged,
-    NotSupportedYet,
-    TableExists,
-    TableNotFound,
-)
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData, BoundTableChanged, TableExists, TableNotFound
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.components.features.data_transform import DataTransform
 from fedflow.components.io.download import Download, DownloadParams
 from fedflow.components.io.reader import Reader, ReaderParams
 from fedflow.components.io.upload import Upload, UploadParams
 from fedflow.components.io.writer import Writer, WriterParams
+from fedflow.domain.data.storages import Bound, Connection, LocalFiles, PathFile, bound_to_json
 from fedflow.domain.site import Role, Site
-from fedflow.domain.storages import Bound, Connection, LocalFiles, PathFile, bound_to_json
 from fedflow.sdk import (
     Inputs,
     Table,

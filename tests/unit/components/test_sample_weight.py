@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
-from fedflow.base.errors import BadData, BadParameter
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
 from fedflow.components.features.sample_weight import SampleWeight
 from fedflow.components.samples.labels import label_key
 from fedflow.components.samples.reading import read_instances

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.base.errors import BadParameter, CodecError, FedflowError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.error import FedflowError
 from fedflow.components.toy.secure_add_example import SecureAddExample
 from fedflow.domain.site import Role, Site
 from fedflow.testing.federation import LocalFederation

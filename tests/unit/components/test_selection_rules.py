@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.base.errors import BadParameter
+from fedflow.base.errors.components import BadParameter
 from fedflow.components.selection.params import FILTERS, HeteroFeatureSelectionParams
 from fedflow.components.selection.rules import (
     at_least_one,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.base.errors import BadParameter, CodecError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.linear.params import HeteroLRParams, SqnParam

@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData, BadParameter, PeerFailed
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.components.crypto import paillier
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.share import Progress
@@ -27,7 +29,7 @@ from fedflow.components.sshe.model import (
     write_model,
 )
 from fedflow.components.sshe.params import SSHE_LOGISTIC, HeteroSSHELRParams
-from fedflow.domain.models import canonical_json
+from fedflow.domain.models.model import canonical_json
 from fedflow.domain.site import Site
 from fedflow.sdk import Model
 from fedflow.testing.checkpoints import MemoryCheckpoints

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from gmpy2 import mpz
 
-from fedflow.base.errors import BadParameter, CodecError, NotEncodable
+from fedflow.base.errors.components import BadParameter, NotEncodable
+from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.encrypted_rows import IntegerRows
 from fedflow.components.crypto.fixed_point import scaled
 from fedflow.components.crypto.packed_rows import PackedMatrix, PowerTables, packed_products

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.base.errors import BadParameter, CodecError, NotSupportedYet
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.components.linear.families import LINEAR, LOGISTIC
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.params import HeteroLRParams, StepwiseParam

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.components.features.union import Union
 from fedflow.sdk import Outputs, Table, TableKind
 from tests.unit.components.one_party import Party, rows_of, schema_of

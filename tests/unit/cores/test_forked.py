@@ -10,7 +10,10 @@ import time
 
 import pytest
 
-from fedflow.base.errors import BadData, CodecError, ComponentFailed, FedflowError
+from fedflow.base.errors.components import ComponentFailed
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.error import FedflowError
 from fedflow.cores import forked
 
 

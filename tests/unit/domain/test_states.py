@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.base.errors import IllegalMove
+from fedflow.base.errors.jobs import IllegalMove
 from fedflow.domain.states import (
     JOB_END_EVENT,
     JOB_FINAL,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.base.errors import BadSetting
+from fedflow.base.errors.start import BadSetting
 from fedflow.domain.records import Handle
 from fedflow.executor.limits import ExecutorLimits
 from fedflow.executor.messages import LineReader, encode

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.base.errors import BadRequest, PeerFailed, SpoolFull, TableNotFound
+from fedflow.base.errors.data import TableNotFound
+from fedflow.base.errors.data_plane import PeerFailed, SpoolFull
+from fedflow.base.errors.requests import BadRequest
 from fedflow.federation.keys import WireKey
 from fedflow.federation.messages import (
     Ack,

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import (
-    BadRequest,
-    BadSetting,
+from fedflow.base.errors.data_plane import (
     DuplicateValue,
-    NotAuthenticated,
     PeerFailed,
     SessionUnknown,
     SpoolFull,
     ValueTooLate,
 )
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey

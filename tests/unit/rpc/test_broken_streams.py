@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import SessionUnknown
+from fedflow.base.errors.data_plane import SessionUnknown
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey

@@ -10,7 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from fedflow.base.errors import BadKey, HomeNotUsable
+from fedflow.base.errors.requests import BadKey
+from fedflow.base.errors.start import HomeNotUsable
 from fedflow.rpc.site_keys import RsaSiteKeys
 
 

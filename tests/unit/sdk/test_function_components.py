@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 from msgspec import Meta
 
-from fedflow.base.errors import BadData, BadParameter, FedflowError
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import PartyId
 from fedflow.components.registry import describe
 from fedflow.sdk import (

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from fedflow.base.errors import BadParameter
+from fedflow.base.errors.components import BadParameter
 from fedflow.base.ids import PartyId
 from fedflow.sdk import Params, PlannedRun, Role, Site, check_params
 from fedflow.sdk.params import MAX_MISTAKES, checks_run

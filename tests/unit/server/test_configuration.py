@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fedflow.app.folders import Folders
-from fedflow.base.errors import BadSetting, ListenerNotSafe
+from fedflow.base.errors.start import BadSetting, ListenerNotSafe
 from fedflow.base.settings import Settings
-from fedflow.domain.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.server.adapters import (
     applications_of,
     engines_of,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import BadSetting
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.settings import parse_settings
 from fedflow.blobs.external import FolderModels, MySqlModels
 from fedflow.server.models import external_models

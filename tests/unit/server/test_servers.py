@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedflow.app.folders import Folders
-from fedflow.base.errors import BadSetting, HomeNotUsable, PartyUnreachable
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.start import BadSetting, HomeNotUsable
 from fedflow.base.settings import parse_settings
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.base.errors import CodecError, FedflowError, SparkFailed, SparkLost
+from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import SparkFailed, SparkLost
 from fedflow.spark.errors import last_line, meaning_of, spark_errors, text_of
 
 GONE = SparkLost(job_id="1", reason="it is gone")
@@ -41,7 +43,7 @@ def test_somebody_elses_exception_is_left_alone() -> None:
 
 def test_an_error_of_a_block_is_raised_again() -> None:
     error = CodecError(reason="bad row")
-    text = PYTHON.format(raised=f"fedflow.base.errors.CodecError: {error}")
+    text = PYTHON.format(raised=f"fedflow.base.errors.data_plane.CodecError: {error}")
     with pytest.raises(CodecError, match="bad row"), spark_errors(lost):
         raise of_spark("Py4JJavaError", text)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyarrow import fs
 
 from fedflow.app.data.row_folders import left_over, read_note
-from fedflow.base.errors import TablesNotShared
+from fedflow.base.errors.data import TablesNotShared
 from fedflow.spark.scratch import Scratch, StoredRows, sent
 from fedflow.spark.workers import Block, SparkWorkers, run_blocks
 from fedflow.worker.spark import SweptFolder

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import csv as arrow_csv
 from pyarrow import ipc, parquet
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.tables import arrow_import
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.local_table import LocalTable

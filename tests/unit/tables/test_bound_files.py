@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.domain.records import TableRecord
 from fedflow.tables import arrow_probe
 from fedflow.tables.archives import LocalArchives

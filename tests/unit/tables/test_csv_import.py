@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflow.base.errors import BadData, DiskFull, TableExists
+from fedflow.base.errors.data import BadData, DiskFull, TableExists
 from fedflow.tables.catalog import Origin
 from fedflow.tables.csv_import import BLOCK_BYTES
 from fedflow.tables.local import LocalTableStore

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.base.errors import BadData, NotSupportedYet
+from fedflow.base.errors.data import BadData
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.tables.filesystems import Access, below, open_place
 
 

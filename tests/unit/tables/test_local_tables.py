@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
-from fedflow.base.errors import BadData, BadTableName, DiskFull, TableExists, TableNotFound
+from fedflow.base.errors.data import BadData, BadTableName, DiskFull, TableExists, TableNotFound
 from fedflow.sdk import TableKind, TableSchema
 from fedflow.tables import local_table, stored_table
 from fedflow.tables.catalog import TableEntry, entry_from_json

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadData
+from fedflow.base.errors.data import BadData
 from fedflow.domain.records import TableRecord
 from fedflow.sdk import TableKind, TableSchema
 from fedflow.tables.parts import PartFile

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import TableExists
+from fedflow.base.errors.data import TableExists
 from fedflow.sdk import TableKind, TableSchema
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts_store import PartsTableWriter

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fedflow.base.errors import BadData, FedflowError, StorageMissing, StorageUnreachable
-from fedflow.base.reading import decode_as
-from fedflow.domain.storages import (
+from fedflow.base.decoding import decode_as
+from fedflow.base.errors.data import BadData, StorageMissing, StorageUnreachable
+from fedflow.base.errors.error import FedflowError
+from fedflow.domain.data.storages import (
     Connection,
     HdfsFiles,
     Limits,

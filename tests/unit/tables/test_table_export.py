@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fedflow.base.errors import BadTableName, NoData
+from fedflow.base.errors.data import BadTableName, NoData
 from fedflow.sdk import Table, TableKind, TableSchema
 from fedflow.tables.export import write_archive, write_csv
 from fedflow.tables.text import text_rows

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.base.errors import CodecError, DuplicateValue, PeerFailed, ValueTooLate, WrongSite
+from fedflow.base.errors.data_plane import CodecError, DuplicateValue, PeerFailed, ValueTooLate
+from fedflow.base.errors.jobs import WrongSite
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.testing.federation import LocalFederation

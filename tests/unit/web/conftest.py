@@ -22,16 +22,12 @@ from fedflow.app.jobs.jobs import Stopped
 from fedflow.app.scheduling.submissions import Submitted
 from fedflow.app.scheduling.submitted_files import files_of
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors import (
-    FedflowError,
-    FileNotAllowed,
-    JobNotFound,
-    NoData,
-    TableNotFound,
-    TableNotTracked,
-    TaskNotFound,
-)
+from fedflow.base.errors.data import FileNotAllowed, NoData, TableNotFound, TableNotTracked
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import JobNotFound, TaskNotFound
 from fedflow.base.ids import PartyId
+from fedflow.domain.data.storages import Connection, MysqlRows, Secrets
+from fedflow.domain.data.table_lists import TableFilter, fits_table, table_page
 from fedflow.domain.lists import fits_job, fits_task, job_page, task_page
 from fedflow.domain.records import (
     ColumnFacts,
@@ -50,8 +46,6 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
-from fedflow.domain.storages import Connection, MysqlRows, Secrets
-from fedflow.domain.table_lists import TableFilter, fits_table, table_page
 from fedflow.web.relay import Relay
 from tests.support.providers import MemoryProviders
 from tests.unit.web.applications import app_over

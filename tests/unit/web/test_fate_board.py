@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.base.errors import JobNotFound, RerunRefused
+from fedflow.base.errors.jobs import JobNotFound, RerunRefused
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, Sort, StoredModel
 from fedflow.domain.site import Role, Site

@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from fedflow.base.errors import all_errors
+from fedflow.base.errors.catalog import all_errors
 from fedflow.web.app import create_app
 from fedflow.web.auth import require_client
 from fedflow.web.context import built_of

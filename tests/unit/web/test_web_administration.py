@@ -33,13 +33,14 @@ from fedflow.app.scheduling.circuits import CheckedParties, Circuits
 from fedflow.app.scheduling.leadership import Leadership
 from fedflow.app.scheduling.preflight import Preflight
 from fedflow.app.timing import Timing
-from fedflow.base.errors import BadSetting, PartyUnreachable
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.start import BadSetting
 from fedflow.base.examples import examples_folder
-from fedflow.domain.administration import RegisteredServer
-from fedflow.domain.engines import OwnEngines
-from fedflow.domain.job_spec import ModuleInfo
+from fedflow.domain.administration.records import RegisteredServer
+from fedflow.domain.administration.servers import Instance
+from fedflow.domain.job.engines import OwnEngines
+from fedflow.domain.job.spec import ModuleInfo
 from fedflow.domain.records import Reply
-from fedflow.domain.servers import Instance
 from fedflow.domain.site import Role, Site
 from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.web.passwords import ScryptPasswords

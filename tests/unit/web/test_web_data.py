@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.base.errors import TableExists
+from fedflow.base.errors.data import TableExists
 from fedflow.domain.records import StoredModel, TaskKey
 from fedflow.web.app import create_app
 from fedflow.web.settings import WebSettings

@@ -10,7 +10,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from fedflow.app.commands import Incoming
-from fedflow.base.errors import FedflowError, LaunchRefused, StoreUnavailable
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import LaunchRefused
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site

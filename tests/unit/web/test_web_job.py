@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.base.errors import InvalidJobSpec, Problem
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobFilter, JobKey, Order, Sort, TaskFilter
 from fedflow.domain.site import Role, Site

@@ -11,10 +11,10 @@ from flask.testing import FlaskClient
 from fedflow.app.jobs.cleaning import Cleaned
 from fedflow.app.jobs.resources import ResourceUse, Returned
 from fedflow.app.scheduling.parameter_updates import ChangedParameters, Sections
-from fedflow.base.errors import (
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import (
     BadSteps,
     ContinueRefused,
-    FedflowError,
     JobNotFound,
     ParametersRefused,
     PauseRefused,

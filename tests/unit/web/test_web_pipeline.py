@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.base.errors import InvalidJobSpec, JobNotFound, NotASite, PredictDslNotMade, Problem
+from fedflow.base.errors.documents import InvalidJobSpec, NotASite, PredictDslNotMade, Problem
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 

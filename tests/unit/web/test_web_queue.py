@@ -9,9 +9,9 @@ from flask.testing import FlaskClient
 
 from fedflow.app.scheduling.queue import Place
 from fedflow.base.ids import PartyId
+from fedflow.domain.job.resources import Amount
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import WaitingJob
-from fedflow.domain.resources import Amount
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 
 GUEST = Site(Role.GUEST, PartyId("9999"))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fedflow.domain.models import ModelKey
+from fedflow.domain.models.model import ModelKey
 from fedflow.domain.site import Site
 from tests.unit.app.fakes import GUEST, HOST, participant
 from tests.unit.app.models.test_models import MODEL, MODEL_ID, started
-from tests.unit.domain.test_woe import ONE, guest, host
+from tests.unit.domain.models.test_woe import ONE, guest, host
 from tests.unit.web.test_web_model import Api
 
 EXTRACT, MERGE = "component/woe_array/extract", "component/woe_array/merge"

@@ -9,16 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.base.errors import (
-    BadPacket,
-    BadParameter,
-    BadRequest,
-    InvalidJobSpec,
-    MissingArgument,
-    Problem,
-    SubmitRefused,
-    TableNotFound,
-)
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.data import TableNotFound
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.jobs import SubmitRefused
+from fedflow.base.errors.parties import BadPacket
+from fedflow.base.errors.requests import BadRequest, MissingArgument
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role
 from fedflow.wire import envelope

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedflow.base.ids import PartyId
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Handle,
     JobKey,
@@ -14,7 +15,6 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.wire import fields

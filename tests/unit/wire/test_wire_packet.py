@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.base.errors import BadPacket, FedflowError
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import BadPacket
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.pb import proxy_pb2
 from fedflow.wire import headers

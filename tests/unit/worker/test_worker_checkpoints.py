@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import CheckpointNotFound, ServerRefused
+from fedflow.base.errors.executors import ServerRefused
+from fedflow.base.errors.models import CheckpointNotFound
 from fedflow.sdk.outputs import Model
 from fedflow.worker.checkpoints import ServerCheckpoints
 from fedflow.worker.model_store import ServerModelStore

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflow.base.errors import ServerNotReachable
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Site
 from fedflow.worker.report import ServerLink

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import ServerNotReachable
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.components.registry import load_registry
 from fedflow.wire.undelivered_reports import left_report
 from fedflow.worker import run

@@ -13,14 +13,10 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import (
-    BoundTableRefused,
-    FedflowError,
-    LaunchRefused,
-    ServerNotReachable,
-    ServerRefused,
-    TableExists,
-)
+from fedflow.base.errors.data import BoundTableRefused, TableExists
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import LaunchRefused, ServerRefused
+from fedflow.base.errors.start import ServerNotReachable
 from fedflow.sdk.table import TableKind, TableSchema
 from fedflow.tables.catalog import Origin, TableEntry
 from fedflow.wire.envelope import failure

@@ -92,7 +92,7 @@ def _with_output(conf: str, folder: str) -> str:
 
 def _clean(job_id: str) -> None:
     """Delete what a job produced: FATE's `flow` has no command for it."""
-    from fedflow.base.errors import FedflowError
+    from fedflow.base.errors.error import FedflowError
     from fedflow.cli.session import connect
 
     try:

@@ -14,14 +14,14 @@ from fedflow.app.administration.accounts import (
     Accounts,
     Attempts,
 )
-from fedflow.base.errors import (
+from fedflow.base.errors.requests import (
     AccountExists,
     AccountNotFound,
     BadAccount,
     SignInLater,
     SignInRefused,
 )
-from fedflow.domain.accounts import MAX_SESSIONS, AccountRole
+from fedflow.domain.administration.accounts import MAX_SESSIONS, AccountRole
 from tests.memory_store import MemoryStore
 
 HOUR_MS = 3_600_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedflow.app.administration.keys import MAX_PEM, Keys
-from fedflow.base.errors import BadKey, BadRequest, NotSigned, PrivateKeyKept
+from fedflow.base.errors.requests import BadKey, BadRequest, NotSigned, PrivateKeyKept
 from tests.unit.app.fakes import OneServer, participant
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from fedflow.app.administration.modules import Modules
-from fedflow.base.errors import UnknownComponent
+from fedflow.base.errors.components import UnknownComponent
 from fedflow.base.ids import PartyId
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.registry import describe
-from fedflow.domain.planned_run import PlannedRun
+from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import spec_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fedflow.app.administration.permissions import PermissionRules, Permissions
-from fedflow.base.errors import BadRequest, PermissionDenied, PermissionsOff, UnknownGrant
+from fedflow.base.errors.requests import BadRequest, PermissionDenied, PermissionsOff, UnknownGrant
 from fedflow.base.ids import PartyId
-from fedflow.domain.administration import GrantKind
+from fedflow.domain.administration.records import GrantKind
 from fedflow.domain.records import JobKey, OutputTable, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.wire import envelope

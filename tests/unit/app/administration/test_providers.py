@@ -9,7 +9,8 @@ import pytest
 from fedflow import __version__
 from fedflow.app.administration.modules import Modules
 from fedflow.app.administration.providers import Providers
-from fedflow.base.errors import BadRequest, ProviderRefused, UnknownComponent
+from fedflow.base.errors.components import ProviderRefused, UnknownComponent
+from fedflow.base.errors.requests import BadRequest
 from tests.support.providers import MemoryProviders
 from tests.unit.app.fakes import FakeClock
 

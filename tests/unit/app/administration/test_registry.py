@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from fedflow.app.administration.registry import Forwarded, Registry
-from fedflow.base.errors import (
+from fedflow.base.errors.requests import (
     BadAddress,
     BadRequest,
     NotSupportedYet,
     ServerCallFailed,
     ServerNotListed,
 )
-from fedflow.domain.administration import RegisteredServer, RegisteredService
+from fedflow.domain.administration.records import RegisteredServer, RegisteredService
 from tests.unit.app.fakes import OneServer
 
 BOARD = RegisteredServer(name="FATEBOARD", host="127.0.0.1", port=8080)

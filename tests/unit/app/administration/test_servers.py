@@ -8,8 +8,9 @@ import pytest
 
 from fedflow.app.administration.servers import Servers
 from fedflow.app.scheduling.leadership import LEASE, Leadership
-from fedflow.base.errors import NoOtherServer, NotLeading, PartyUnreachable, SharedHomeDiffers
-from fedflow.domain.servers import Instance
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.start import NoOtherServer, NotLeading, SharedHomeDiffers
+from fedflow.domain.administration.servers import Instance
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import FakeClock
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedflow.app.administration.templates import Templates
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
 from fedflow.base.examples import examples_folder
 from tests.unit.app.fakes import FakeClock
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedflow.app.data.allowed_folders import AllowedFolders
-from fedflow.base.errors import FileNotAllowed, PlaceNotAllowed
+from fedflow.base.errors.data import FileNotAllowed, PlaceNotAllowed
 
 
 @pytest.fixture

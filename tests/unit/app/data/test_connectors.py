@@ -17,16 +17,13 @@ from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.tables import Tables
 from fedflow.app.folders import Folders
 from fedflow.app.party.worker_storages import WorkerStorages
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.data import (
     BadStorage,
     BoundTableRefused,
     ConnectorInUse,
     ConnectorMismatch,
     ConnectorNotFound,
     FileNotAllowed,
-    NotAuthenticated,
-    NotSupportedYet,
     SecretUnreadable,
     StorageMissing,
     StorageNotAllowed,
@@ -34,9 +31,17 @@ from fedflow.base.errors import (
     TableExists,
     TableNotFound,
 )
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated, NotSupportedYet
+from fedflow.domain.data.storage_places import Places
+from fedflow.domain.data.storages import (
+    Connection,
+    HiveRows,
+    LocalFiles,
+    MysqlRows,
+    PathFile,
+    Secrets,
+)
 from fedflow.domain.records import Connector, TableRecord, TaskFilter, TaskKey
-from fedflow.domain.storage_places import Places
-from fedflow.domain.storages import Connection, HiveRows, LocalFiles, MysqlRows, PathFile, Secrets
 from fedflow.store.connector_key import KeyFile
 from fedflow.wire.fields import connector_row, table_info_row
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl, table

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from fedflow.app.data.table_pages import MOST_ROWS, TablePages
-from fedflow.base.errors import NoData
+from fedflow.base.errors.data import NoData
+from fedflow.domain.data.table_lists import TableFilter
 from fedflow.domain.records import OutputTable, TableRecord, TaskKey
-from fedflow.domain.table_lists import TableFilter
 from tests.unit.app.fakes import GUEST, OneServer, conf, dsl, table
 
 PREVIEW = tuple((f"u{i}", str(i), "x") for i in range(3))

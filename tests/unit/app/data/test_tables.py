@@ -20,32 +20,29 @@ from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
 from fedflow.app.data.transfers import Transfers
 from fedflow.app.folders import Folders
-from fedflow.base.errors import (
+from fedflow.base.errors.data import (
     BadData,
-    BadRequest,
     BadStorage,
     BadTableName,
     ColumnsFixed,
     FileNotAllowed,
-    InvalidJobSpec,
-    JobNotFound,
-    MissingArgument,
     NoData,
-    NotSupportedYet,
     PlaceNotAllowed,
-    SubmitRefused,
     TableDisabled,
     TableExists,
     TableNotFound,
     TableNotTracked,
 )
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import JobNotFound, SubmitRefused
+from fedflow.base.errors.requests import BadRequest, MissingArgument, NotSupportedYet
 from fedflow.base.ids import PartyId
+from fedflow.domain.data.storage_places import Places
+from fedflow.domain.data.storages import Connection
+from fedflow.domain.data.table_names import REPLACED
 from fedflow.domain.records import ColumnFacts, OutputTable, TableRecord, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus
-from fedflow.domain.storage_places import Places
-from fedflow.domain.storages import Connection
-from fedflow.domain.table_names import REPLACED
 from fedflow.store.connector_key import KeyFile
 from fedflow.wire.fields import table_schema_row
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl, table

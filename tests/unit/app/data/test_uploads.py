@@ -10,14 +10,8 @@ import pytest
 
 from fedflow.app.data.uploads import Uploads
 from fedflow.app.folders import Folders
-from fedflow.base.errors import (
-    BadRequest,
-    BadTableName,
-    FileNotAllowed,
-    MissingArgument,
-    NotSupportedYet,
-    TableExists,
-)
+from fedflow.base.errors.data import BadTableName, FileNotAllowed, TableExists
+from fedflow.base.errors.requests import BadRequest, MissingArgument, NotSupportedYet
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Role, Site

@@ -15,22 +15,21 @@ from fedflow.app.data.transfers import Transfers
 from fedflow.app.data.writing_targets import WritingTargets
 from fedflow.app.folders import Folders
 from fedflow.app.party.worker_storages import WorkerStorages
-from fedflow.base.errors import (
+from fedflow.base.errors.data import (
     BadStorage,
     ConnectorMismatch,
     ConnectorNotFound,
-    FedflowError,
-    MissingArgument,
-    NotAuthenticated,
     PlaceNotAllowed,
     StorageNotAllowed,
     TableNotFound,
 )
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import MissingArgument, NotAuthenticated
 from fedflow.base.ids import PartyId
+from fedflow.domain.data.storage_places import Places
+from fedflow.domain.data.storages import LocalFiles, MysqlRows, Secrets
 from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Role, Site
-from fedflow.domain.storage_places import Places
-from fedflow.domain.storages import LocalFiles, MysqlRows, Secrets
 from fedflow.store.connector_key import KeyFile
 from tests.unit.app.fakes import OneServer, table
 

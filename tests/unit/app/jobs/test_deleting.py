@@ -12,10 +12,10 @@ import pytest
 
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.deleting import NOTE, Deletions
-from fedflow.base.errors import DeleteRefused, JobFilesNotDeleted, JobNotFound
+from fedflow.base.errors.jobs import DeleteRefused, JobFilesNotDeleted, JobNotFound
 from fedflow.base.ids import PartyId
-from fedflow.domain.caches import CacheFilter, StoredCache, TableName
-from fedflow.domain.models import ModelFilter, ModelKey, ModelVersion
+from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
+from fedflow.domain.models.model import ModelFilter, ModelKey, ModelVersion
 from fedflow.domain.records import (
     Command,
     CommandKind,

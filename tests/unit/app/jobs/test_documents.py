@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import InvalidJobSpec, JobNotFound, NotASite, PredictDslNotMade
+from fedflow.base.errors.documents import InvalidJobSpec, NotASite, PredictDslNotMade
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import TaskFilter
 from fedflow.domain.site import Role, Site

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from fedflow.app.jobs.history import Histories, event_view, moment
-from fedflow.base.errors import BadRequest, JobNotFound, PartyUnreachable
-from fedflow.domain.history import Event, Subject
-from fedflow.domain.schedule import Reason
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.reason import Reason
+from fedflow.domain.scheduling.history import Event, Subject
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedflow.app.jobs.first_error import first_failure, first_record, is_follow_on
-from fedflow.base.errors import InitiatorLost, PeerFailed, ValueTooLate
+from fedflow.base.errors.data_plane import PeerFailed, ValueTooLate
+from fedflow.base.errors.jobs import InitiatorLost
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import TaskRecord
-from fedflow.domain.schedule import Reason
 from fedflow.domain.states import TaskStatus
 from tests.board.seeds import job, task
 
@@ -61,7 +62,7 @@ def test_an_error_of_this_site_is_chosen_over_earlier_ones_that_followed_from_ot
     lines = [
         start("ERROR", f"lr_0 failed: {peer.message}"),
         "Traceback (most recent call last):",
-        f"fedflow.base.errors.PeerFailed: {peer}",
+        f"fedflow.base.errors.data_plane.PeerFailed: {peer}",
         start("INFO", "in between"),
         start("ERROR", "dataio_0 failed: a cell is no number"),
         "Traceback (most recent call last):",

@@ -8,7 +8,9 @@ import pytest
 
 from fedflow.app.folders import Folders
 from fedflow.app.jobs.job_files import READABLE, JobFiles
-from fedflow.base.errors import BadRequest, FileNotAllowed, JobNotFound
+from fedflow.base.errors.data import FileNotAllowed
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl
 
 

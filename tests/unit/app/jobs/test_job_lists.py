@@ -9,10 +9,11 @@ import pytest
 
 from fedflow.app.jobs.job_lists import DAY_MS, JobLists
 from fedflow.app.jobs.job_tags import JobTags
-from fedflow.base.errors import BadRequest, JobNotFound
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.job_lines import MAX_TAG, MAX_TAGS
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobFilter
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 from tests.memory_store import MemoryStore

@@ -13,10 +13,10 @@ from fedflow.app.jobs.job_logs import SHOWN, JobLogs
 from fedflow.app.jobs.log_index import LogIndexes
 from fedflow.app.jobs.log_places import LogKind, LogPlace, log_place
 from fedflow.app.jobs.log_search import Query
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
+from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
-from fedflow.domain.schedule import Reason
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
 from tests.board.seeds import GUEST, job, put, task

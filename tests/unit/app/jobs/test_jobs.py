@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import (
-    BadRequest,
-    InvalidJobSpec,
-    JobNotFound,
-    NoRoute,
-    SubmitRefused,
-)
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import JobNotFound, SubmitRefused
+from fedflow.base.errors.parties import NoRoute
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobFilter, Order, Reply, TaskFilter, TaskKey
 from fedflow.domain.site import Role
 from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus

@@ -11,7 +11,9 @@ from fedflow.app.jobs import log_files
 from fedflow.app.jobs.log_files import LogFiles, LogName
 from fedflow.app.jobs.log_index import LogIndexes
 from fedflow.app.jobs.log_text import MASK, mask_addresses
-from fedflow.base.errors import BadRequest, FedflowError, JobNotFound
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
 from tests.unit.app.fakes import OneServer
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedflow.app.jobs.log_index import BLOCK, LogIndexes
 from fedflow.app.jobs.log_search import Cursor, Query, parse_cursor, parse_query, search
 from fedflow.app.jobs.log_text import start_of
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 
 INFO = "[INFO] [2026-11-22 06:49:10,123] - "
 ERROR = "[ERROR] [2026-11-22 06:49:11,124] - "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedflow.app.jobs.history import Histories
-from fedflow.base.errors import JobNotFound
-from fedflow.domain.history import Subject
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.domain.scheduling.history import Subject
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import ARBITER, GUEST, HOST, OneServer, conf, dsl
 from tests.unit.app.jobs.test_explain import end

@@ -10,15 +10,21 @@ import pytest
 
 from fedflow.app.models.deployment import Deployed, DeployRequest
 from fedflow.app.models.model_changes import COMMIT_ALLOW_MS, STALE_MS
-from fedflow.base.errors import (
-    BadRequest,
-    InvalidJobSpec,
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.models import (
     ModelIsDeployed,
     ModelNotFound,
     ModelNotReady,
     NotModelInitiator,
 )
-from fedflow.domain.models import Checkpoint, StepChoice, canonical_json, common_digest, part_of
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.models.model import (
+    Checkpoint,
+    StepChoice,
+    canonical_json,
+    common_digest,
+    part_of,
+)
 from fedflow.domain.site import Site
 from tests.unit.app.fakes import GUEST, HOST, NOW_MS
 from tests.unit.app.models_world import (

@@ -15,17 +15,11 @@ from typing import Any
 import pytest
 
 from fedflow.app.models.model_exchange import ModelExchange
-from fedflow.base.errors import (
-    BadModelArchive,
-    BadRequest,
-    ModelDamaged,
-    ModelExists,
-    ModelNotFound,
-    NotSupportedYet,
-)
+from fedflow.base.errors.models import BadModelArchive, ModelDamaged, ModelExists, ModelNotFound
+from fedflow.base.errors.requests import BadRequest, NotSupportedYet
 from fedflow.blobs import archive
 from fedflow.blobs.archive import ZipArchives
-from fedflow.domain.models import ModelKey, StepChoice
+from fedflow.domain.models.model import ModelKey, StepChoice
 from tests.unit.app.fakes import ARBITER, GUEST, OneServer, participant
 from tests.unit.app.models.test_models import KEY, MODEL, ended, started, token, worker
 

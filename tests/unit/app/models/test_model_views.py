@@ -10,9 +10,9 @@ import pytest
 
 from fedflow.app.models.deployment import DeployRequest
 from fedflow.app.models.model_views import MAX_CONTENT, ModelViews, used_version
-from fedflow.base.errors import ModelNotFound
-from fedflow.domain.model_lists import ModelKind, ModelList
-from fedflow.domain.models import ModelKey
+from fedflow.base.errors.models import ModelNotFound
+from fedflow.domain.models.lists import ModelKind, ModelList
+from fedflow.domain.models.model import ModelKey
 from fedflow.domain.records import JobKey
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import GUEST, HOST, OneServer

@@ -10,18 +10,17 @@ import pytest
 
 from fedflow.app.models.models import checkpoint_key, trained_key
 from fedflow.app.party.worker_models import WorkerModels
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.executors import LaunchRefused
+from fedflow.base.errors.models import (
     CheckpointNotFound,
     CheckpointRefused,
-    LaunchRefused,
     ModelComponentNotFound,
     ModelDamaged,
     ModelNotFound,
     ModelsDiffer,
-    NotAuthenticated,
 )
-from fedflow.domain.models import (
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.domain.models.model import (
     ModelFilter,
     ModelKey,
     ModelVersion,

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import PartyUnreachable, WrongSite
+from fedflow.base.errors.jobs import WrongSite
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import Handle, JobKey, Reply, TaskKey
-from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 from tests.unit.app.fakes import ARBITER, CORES, HOST, OneServer, conf, create_body, dsl
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from fedflow.app.party.party_jobs import UNUSED_MS
-from fedflow.base.errors import (
-    BadRequest,
-    InvalidJobSpec,
+from fedflow.base.errors.components import ProviderRefused
+from fedflow.base.errors.data import TableNotFound
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import (
     JobEnded,
     JobNotFound,
-    NoRoute,
     NotEnoughResources,
-    ProviderRefused,
     StaleCommand,
     SubmitRefused,
-    TableNotFound,
     TaskNotFound,
     WrongSite,
 )
-from fedflow.domain.engines import STANDALONE as ENGINE
-from fedflow.domain.queue import CLAIM_MS
+from fedflow.base.errors.parties import NoRoute
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.job.engines import STANDALONE as ENGINE
 from fedflow.domain.records import JobKey, TaskKey
+from fedflow.domain.scheduling.queue import CLAIM_MS
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.unit.app.fakes import CORES, GUEST, HOST, OneServer, conf, create_body, dsl

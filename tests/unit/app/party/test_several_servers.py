@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from fedflow.app.ports import Store
-from fedflow.base.errors import NotLeading
+from fedflow.base.errors.start import NotLeading
 from fedflow.domain.records import Handle, JobKey, TaskKey
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.unit.app.fakes import ARBITER, CORES, HOST, OneServer, create_body, dsl, participant

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import EngineMissing, SparkOptionRefused
+from fedflow.base.errors.executors import EngineMissing, SparkOptionRefused
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.states import TaskStatus
 from tests.unit.app.fakes import HOST, OneServer, conf, dsl

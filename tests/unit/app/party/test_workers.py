@@ -9,16 +9,11 @@ import pytest
 
 from fedflow.app.folders import Folders
 from fedflow.app.scheduling.specs import Specs
-from fedflow.base.errors import (
-    BadRequest,
-    InvalidJobSpec,
-    LaunchRefused,
-    NotAuthenticated,
-    Problem,
-    TableExists,
-    TableNotFound,
-    TaskNotFound,
-)
+from fedflow.base.errors.data import TableExists, TableNotFound
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.executors import LaunchRefused
+from fedflow.base.errors.jobs import TaskNotFound
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.domain.records import Handle, JobKey, Stale, TaskKey
 from fedflow.domain.states import TaskStatus
 from fedflow.store.sql.tasks import SqlTasks

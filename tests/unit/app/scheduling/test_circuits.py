@@ -9,9 +9,10 @@ import pytest
 
 from fedflow.app.scheduling.circuits import CheckedParties, Circuits
 from fedflow.app.timing import Timing
-from fedflow.base.errors import BadPacket, FedflowError, NoRoute, PartyUnreachable
-from fedflow.domain.circuit import CircuitState
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
 from fedflow.domain.records import Reply
+from fedflow.domain.scheduling.circuit import CircuitState
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import FakeClock, FakeParties
 

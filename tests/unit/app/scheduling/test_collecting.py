@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, TaskKey
-from fedflow.domain.schedule import SitePhase
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, create_body, dsl

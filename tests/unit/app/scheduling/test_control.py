@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.jobs import (
     BadSteps,
     ContinueRefused,
     JobNotFound,
@@ -17,7 +16,8 @@ from fedflow.base.errors import (
     RerunRefused,
     WrongSite,
 )
-from fedflow.domain.engines import STANDALONE as ENGINE
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.job.engines import STANDALONE as ENGINE
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus

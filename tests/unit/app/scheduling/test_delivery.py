@@ -6,16 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from fedflow.base.errors import (
-    BadPacket,
-    JobNotFound,
-    NoRoute,
-    NotLeading,
-    PartyUnreachable,
-    WrongSite,
-)
+from fedflow.base.errors.jobs import JobNotFound, WrongSite
+from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
+from fedflow.base.errors.start import NotLeading
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import Command, CommandKind, JobKey, Reply, TaskKey
-from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl
 from tests.unit.app.scheduling.test_fenced_passes import Fenced

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedflow.app.scheduling.examination import Examined
-from fedflow.base.errors import PartiesNotReady, PartyUnreachable
+from fedflow.base.errors.parties import PartiesNotReady, PartyUnreachable
 from fedflow.domain.records import JobFilter, Reply
 from tests.unit.app.fakes import OneServer, conf, dsl
 

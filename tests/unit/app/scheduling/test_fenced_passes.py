@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import NotLeading, StoreUnavailable
+from fedflow.base.errors.start import NotLeading
+from fedflow.base.errors.store import StoreUnavailable
 from tests.unit.app.fakes import OneServer, conf, dsl
 
 

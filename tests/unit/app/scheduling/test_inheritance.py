@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from fedflow.app.models.models import trained_key
-from fedflow.base.errors import InheritanceRefused, InvalidJobSpec, SubmitRefused
-from fedflow.domain.caches import CacheFilter, StoredCache
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import InheritanceRefused, SubmitRefused
+from fedflow.domain.data.caches import CacheFilter, StoredCache
 from fedflow.domain.records import JobKey, Metric, OutputTable, StoredModel, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus

@@ -6,9 +6,9 @@ import pytest
 
 from fedflow.app.scheduling.outgoing import Outgoing
 from fedflow.app.scheduling.repeats import was_refused
-from fedflow.base.errors import RerunRefused, StillEnding
+from fedflow.base.errors.jobs import RerunRefused, StillEnding
 from fedflow.domain.records import JobKey, Reply, TaskKey
-from fedflow.domain.rerun import next_attempt
+from fedflow.domain.scheduling.rerun import next_attempt
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 from tests.unit.app.fakes import HOST, OneServer, conf, dsl
 

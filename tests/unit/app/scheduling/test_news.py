@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedflow.app.scheduling.news import news_of, take_news
-from fedflow.base.errors import BadRequest
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.states import TaskStatus
 from tests.unit.app.fakes import HOST, OneServer

@@ -8,15 +8,10 @@ from typing import Any
 import pytest
 
 from fedflow.app.administration.permissions import PermissionRules
-from fedflow.base.errors import (
-    BadRequest,
-    InvalidJobSpec,
-    NoRoute,
-    PartiesNotReady,
-    PartyTooOld,
-    PartyUnreachable,
-    WrongSite,
-)
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import WrongSite
+from fedflow.base.errors.parties import NoRoute, PartiesNotReady, PartyTooOld, PartyUnreachable
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import Reply
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import GUEST, OneServer, conf, dsl

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors import (
-    BadRequest,
-    IdempotencyKeyReused,
-    InvalidJobSpec,
-    StoreUnavailable,
-    SubmitRefused,
-)
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import IdempotencyKeyReused, SubmitRefused
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Reply
 from tests.unit.app.fakes import OneServer, conf, dsl
 

@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 from fedflow.app.scheduling.parameter_updates import Sections
-from fedflow.base.errors import (
-    BadRequest,
-    InvalidJobSpec,
-    JobNotFound,
-    ParametersRefused,
-    RerunRefused,
-    WrongSite,
-)
+from fedflow.base.errors.documents import InvalidJobSpec
+from fedflow.base.errors.jobs import JobNotFound, ParametersRefused, RerunRefused, WrongSite
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, Reply
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl, incoming

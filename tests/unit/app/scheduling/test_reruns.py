@@ -7,18 +7,18 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from fedflow.base.errors import (
-    BadRequest,
+from fedflow.base.errors.data import TableNotFound
+from fedflow.base.errors.jobs import (
     JobNotFound,
     OutputGone,
     ParametersRefused,
-    PartyUnreachable,
     RerunRefused,
     StaleCommand,
     StillEnding,
-    TableNotFound,
     WrongSite,
 )
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, OutputTable, Reply, TaskFilter, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus

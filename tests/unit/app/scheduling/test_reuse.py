@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from fedflow.app.party.party_reuse import identity
-from fedflow.base.errors import BadRequest, FedflowError, PartyUnreachable, WrongSite
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import WrongSite
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, OutputTable, Reply, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from fedflow.domain.engines import STANDALONE as ENGINE
+from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import Command, CommandKind, Reply
-from fedflow.domain.schedule import SitePhase
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import CORES, HOST, NOW_MS, OneServer, conf, dsl
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import Reply
-from fedflow.domain.schedule import SitePhase
 from tests.unit.app.fakes import HOST, OneServer, conf, dsl
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedflow.base.errors import PartyUnreachable
-from fedflow.domain.circuit import CircuitState
+from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.domain.records import Reply
+from fedflow.domain.scheduling.circuit import CircuitState
 from tests.unit.app.fakes import OneServer
 
 LOST = PartyUnreachable(party_id="10000", address="h:1", reason="connection refused")

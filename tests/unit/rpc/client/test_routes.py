@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.base.errors import BadSetting
+from fedflow.base.errors.start import BadSetting
 from fedflow.rpc.client.routes import Route, RouteTable, make_routes, parse_address
 
 

@@ -1,0 +1,71 @@
+"""Errors 1700: components."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedflow.base.errors.error import FedflowError
+
+
+class BadParameter(FedflowError):
+    """{path}: {reason}."""
+
+    code, retcode, http = 1701, 101, 400
+    hint = "docs/components.md lists the parameters of each component with type and range."
+
+    def __init__(self, *, more: Sequence[tuple[str, str]] = (), **fields: Any) -> None:
+        """`more` are further mistakes, each (path, reason); the message lists all."""
+        path, reason = fields["path"], str(fields["reason"])
+        self.mistakes = ((str(path), reason), *more)
+        listed = "; ".join([reason, *(f"{where}: {what}" for where, what in more)])
+        super().__init__(**{**fields, "reason": listed})
+
+
+class UnknownComponent(FedflowError):
+    """No component module {module!r}."""
+
+    code, retcode, http = 1702, 101, 404
+    hint = "`fedflow component list` shows the modules of this server; names are as in FATE."
+
+
+class ComponentFailed(FedflowError):
+    """{component} failed: {reason}"""
+
+    code, retcode, http = 1703, 100, 500
+    hint = "`fedflow job log` has the traceback."
+
+
+class NoCommonIds(FedflowError):
+    """The parties have no sample id in common ({own} own ids)."""
+
+    code, retcode, http = 1704, 100, 409
+    hint = "Check that all parties use the same kind of id in the same spelling."
+
+
+class Diverged(FedflowError):
+    """Training diverged in iteration {iteration}: {reason}."""
+
+    code, retcode, http = 1705, 100, 409
+    hint = "Scale the features, or lower learning_rate."
+
+
+class NotEncodable(FedflowError):
+    """A number cannot be encrypted exactly: {reason}."""
+
+    code, retcode, http = 1706, 100, 409
+    hint = "Scale the data: encrypted arithmetic has a fixed range, so that nothing wraps around."
+
+
+class CacheNotFound(FedflowError):
+    """{found} caches at {site} fit {what}, exactly one is needed."""
+
+    code, retcode, http = 1707, 101, 404
+    hint = "Name the job and component that made it (Intersection with run_cache), or its key."
+
+
+class ProviderRefused(FedflowError):
+    """The provider {provider} cannot be used: {reason}."""
+
+    code, retcode, http = 1708, 103, 400
+    hint = "docs/write-a-component.md says what a provider folder holds and how it is registered."

@@ -1,0 +1,54 @@
+"""Errors 1600: data plane."""
+
+from __future__ import annotations
+
+from fedflow.base.errors.error import FedflowError
+
+
+class PeerFailed(FedflowError):
+    """{site} stopped taking part: {reason}."""
+
+    code, retcode, http = 1601, 104, 502
+    hint = "Look at the first error of that party: `fedflow job query -j JOB` at its server."
+
+
+class ValueTooLate(FedflowError):
+    """Waited {seconds} s for {name!r} (tag {tag!r}) from {site}."""
+
+    code, retcode, http = 1602, 104, 504
+    hint = "See the other party's log: it may be stuck. Or raise federation.receive_timeout_s."
+
+
+class CodecError(FedflowError):
+    """A value of another party cannot be read: {reason}."""
+
+    code, retcode, http = 1603, 100, 400
+    hint = "The value was refused before it was used; both parties must run compatible versions."
+
+
+class SessionUnknown(FedflowError):
+    """No data-plane session {session} here."""
+
+    code, retcode, http = 1604, 10, 410
+    hint = "The task attempt has ended or has not started at this party."
+
+
+class DuplicateValue(FedflowError):
+    """The value {name!r} (tag {tag!r}) for {site} was sent or read twice."""
+
+    code, retcode, http = 1605, 100, 409
+    hint = "Give each value of a component an own tag, for example the iteration number."
+
+
+class SpoolFull(FedflowError):
+    """The spool for values in transit is full: {used} of {limit} bytes."""
+
+    code, retcode, http = 1606, 100, 507
+    hint = "Raise federation.spool_mib in the conf, or wait until other jobs have ended."
+
+
+class ServerRestarted(FedflowError):
+    """The server of {site} was restarted, and values on their way to it are lost."""
+
+    code, retcode, http = 1607, 104, 502
+    hint = "Submit the job again; what had finished before the restart is not affected."

@@ -1,0 +1,201 @@
+"""Errors 1100: jobs and tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedflow.base.errors.error import FedflowError
+
+
+class JobNotFound(FedflowError):
+    """No job {job_id} at this server."""
+
+    code, retcode, http = 1101, 102, 404
+    hint = "`fedflow job list` shows the jobs that this server knows; ids differ per deployment."
+
+
+class TaskNotFound(FedflowError):
+    """No task {task} at this server."""
+
+    code, retcode, http = 1102, 101, 404
+    hint = "`fedflow job query -j JOB` shows the tasks of a job."
+
+
+class IllegalMove(FedflowError):
+    """{machine} cannot move from {status} by {event}."""
+
+    code, retcode, http = 1103, 100, 409
+    hint = "This is a defect of fedflow: please report it with the job's log."
+
+
+class StaleCommand(FedflowError):
+    """The command is for {given}, but {current} is current here."""
+
+    code, retcode, http = 1104, 10, 409
+    hint = "Nothing was changed; a newer attempt or epoch has replaced this one."
+
+
+class SubmitRefused(FedflowError):
+    """The job was not accepted: {reason}."""
+
+    code, retcode, http = 1105, 103, 409
+    hint = "Nothing was started at any party. Fix the cause named above and submit again."
+
+
+class JobEnded(FedflowError):
+    """Job {job_id} has ended with status {status}."""
+
+    code, retcode, http = 1106, 103, 409
+    hint = "An ended job does not change any more; submit a new one."
+
+
+class NotEnoughResources(FedflowError):
+    """{what} = {need}; {where} has {total}: lower one, or raise {key} there."""
+
+    code, retcode, http = 1107, 103, 409
+    hint = "`fedflow resource query` at that party shows what its engine has."
+
+
+class Reserved(FedflowError):
+    """{need} at {where} are kept for job {job_id}, which has waited for {seconds} seconds."""
+
+    code, retcode, http = 1119, 103, 409
+    hint = "The job asks again by itself. `fedflow queue list` shows who goes first."
+
+
+class InitiatorLost(FedflowError):
+    """The initiator {site} was not heard from for {seconds} seconds."""
+
+    code, retcode, http = 1108, 104, 504
+    hint = "Check the initiator's server and the route between the parties."
+
+
+class JobTimedOut(FedflowError):
+    """The job ran longer than its timeout of {seconds} seconds."""
+
+    code, retcode, http = 1109, 103, 504
+    hint = "Raise job_parameters.common.timeout, or see what it waited for: `fedflow job events`."
+
+
+class WrongSite(FedflowError):
+    """{site} is not a site of job {job_id}."""
+
+    code, retcode, http = 1110, 108, 403
+    hint = "Only the sites listed in the job's `role` take part in it."
+
+
+class StillRunning(FedflowError):
+    """Job {job_id} is still {status} after {seconds:g} seconds."""
+
+    code, retcode, http = 1111, 106, 504
+    hint = "The job goes on: `fedflow job wait` waits again, `fedflow job stop` ends it."
+
+
+class RerunRefused(FedflowError):
+    """Job {job_id} cannot be run again: {reason}."""
+
+    code, retcode, http = 1112, 103, 409
+    hint = "docs/jobs.md says what a rerun repeats, when, and what a refusal leaves."
+
+
+class StillEnding(FedflowError):
+    """Processes of job {job_id} are still being stopped at {site}."""
+
+    code, retcode, http = 1113, 106, 409
+    hint = "It takes a few seconds at most; the command is sent again by itself."
+
+
+class OutputGone(FedflowError):
+    """The output of {component} in job {job_id} is gone at {site}."""
+
+    code, retcode, http = 1114, 103, 409
+    hint = "Run that component again too: name it, with force."
+
+
+class InheritanceRefused(FedflowError):
+    """Results of job {earlier_job} cannot be taken over: {reason}."""
+
+    code, retcode, http = 1115, 103, 409
+    hint = "Leave the component out of inheritance_info.component_list, so that it runs."
+
+
+class ParametersRefused(FedflowError):
+    """The parameters of job {job_id} cannot be changed: {reason}."""
+
+    code, retcode, http = 1116, 103, 409
+    hint = "Only a job that has ended takes new parameters, and all its sites must accept them."
+
+    @property
+    def data(self) -> Any:
+        """Return the retcode of every site, if it came to asking them."""
+        return self.fields.get("parties")
+
+
+class JobFilesNotWritten(FedflowError):
+    """The files of a job cannot be written below {path}: {reason}."""
+
+    code, retcode, http = 1117, 103, 507
+    hint = "Free space below the server's home folder, and see that the server may write there."
+
+
+class TaskTimedOut(FedflowError):
+    """{component} has run for {seconds} seconds, and its timeout is {limit} seconds."""
+
+    code, retcode, http = 1135, 103, 409
+    hint = "Raise job_parameters.common.task_conf.<component>.timeout, or see what it waits for."
+
+
+class HeldTooLong(FedflowError):
+    """The job was held for more than {hours} hours, and nobody let it go on."""
+
+    code, retcode, http = 1131, 103, 409
+    hint = "Run it again; scheduling.hold_limit_s in the conf says how long a job may be held."
+
+
+class PauseRefused(FedflowError):
+    """Job {job_id} was not paused: {reason}."""
+
+    code, retcode, http = 1132, 103, 409
+    hint = "Only a job that has not ended, and is not paused already, can be paused."
+
+
+class ContinueRefused(FedflowError):
+    """Job {job_id} does not continue: {reason}."""
+
+    code, retcode, http = 1133, 103, 409
+    hint = "Only a job that is paused, or waits for its next step, can be continued."
+
+
+class BadSteps(FedflowError):
+    """{given} is no number of steps: {reason}."""
+
+    code, retcode, http = 1134, 101, 400
+    hint = "Give a whole number from 1 to 1000000, or let all go on (`all`)."
+
+
+class CleaningRefused(FedflowError):
+    """Job {job_id} cannot be cleaned: {reason}."""
+
+    code, retcode, http = 1118, 103, 409
+    hint = "Stop the job, or wait for its end."
+
+
+class DeleteRefused(FedflowError):
+    """Job {job_id} cannot be deleted: {reason}."""
+
+    code, retcode, http = 1136, 103, 409
+    hint = "Only a job that has ended, and that no other job waits for, can be deleted."
+
+
+class JobFilesNotDeleted(FedflowError):
+    """Job {job_id} is deleted, but {path} is still there: {reason}."""
+
+    code, retcode, http = 1137, 100, 500
+    hint = "Fix the cause named above, then delete the job once more: that removes what is left."
+
+
+class IdempotencyKeyReused(FedflowError):
+    """The idempotency key {key!r} stands for job {earlier_job}, which was submitted otherwise."""
+
+    code, retcode, http = 1130, 103, 409
+    hint = "Give another job another key; a repeated submit must be the same DSL and conf."

@@ -1,0 +1,70 @@
+"""Errors 1300: parties and transport."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedflow.base.errors.error import FedflowError
+
+
+class NoRoute(FedflowError):
+    """No route to party {party_id}."""
+
+    code, retcode, http = 1301, 104, 404
+    hint = (
+        "Add the party with `--route PARTY=HOST:PORT` or under `routes` in conf/service_conf.yaml."
+    )
+
+
+class PartyUnreachable(FedflowError):
+    """Party {party_id} cannot be reached at {address}: {reason}."""
+
+    code, retcode, http = 1302, 104, 504
+    hint = "Check that the party's server runs and that its gRPC port is open to this server."
+
+
+class PartyRefused(FedflowError):
+    """Party {party_id} refused {command}: {reason}"""
+
+    code, retcode, http = 1303, 103, 409
+    hint = "The reason is the other party's own sentence; ask its administrator."
+
+
+class ForbiddenRoute(FedflowError):
+    """{path} may not be called by another party."""
+
+    code, retcode, http = 1304, 108, 403
+    hint = "Only party, initiator and output-table routes are open to other parties."
+
+
+class BadPacket(FedflowError):
+    """The packet is not acceptable: {reason}."""
+
+    code, retcode, http = 1305, 101, 400
+    hint = "The sender's version or settings do not match; compare `fedflow server status` of both."
+
+
+class IncompatibleVersions(FedflowError):
+    """Party {party_id} speaks {theirs}, this server {ours}: they have none in common."""
+
+    code, retcode, http = 1306, 107, 409
+    hint = "Upgrade the older server: each release works with the one before it."
+
+
+class PartyTooOld(FedflowError):
+    """Party {party_id} speaks {theirs}, which has no `{command}`; protocol {needed} has it."""
+
+    code, retcode, http = 1307, 107, 409
+    hint = "Upgrade that party's server, or ask its administrator to do it there."
+
+
+class PartiesNotReady(FedflowError):
+    """The job was not accepted: {reason}."""
+
+    code, retcode, http = 1308, 103, 409
+    hint = "Nothing was started at any party. `fedflow party ping PARTY` tries one party both ways."
+
+    @property
+    def data(self) -> Any:
+        """Return every broken hop: from, to, and why."""
+        return self.fields.get("hops")

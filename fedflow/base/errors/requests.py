@@ -1,0 +1,201 @@
+"""Errors 1000: requests and authentication."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedflow.base.errors.error import FedflowError
+
+
+class BadRequest(FedflowError):
+    """Bad request: {reason}."""
+
+    code, retcode, http = 1001, 101, 400
+    hint = "Compare the request with docs/api.md."
+
+
+class MissingArgument(FedflowError):
+    """required argument are missing: {names};"""  # FATE's sentence, which its clients read
+
+    code, retcode, http = 1002, 101, 400
+    hint = "Add the named members to the JSON body."
+
+
+class NotAuthenticated(FedflowError):
+    """The request is not authenticated: {reason}."""
+
+    code, retcode, http = 1003, 109, 401
+    hint = "Sign the request with the app key and secret that the server's conf names."
+
+
+class RouteNotFound(FedflowError):
+    """No route {method} {path}."""
+
+    code, retcode, http = 1004, 100, 404
+    hint = "docs/api.md lists the routes of this server."
+
+
+class NotSupportedYet(FedflowError):
+    """{what} is not supported by this version of fedflow."""
+
+    code, retcode, http = 1005, 100, 501
+    hint = "docs/features.md lists what this version can do."
+
+
+class ClientError(FedflowError):
+    """{command} failed at {address}: {reason}"""
+
+    code, retcode, http = 1006, 100, 502
+    hint = "The sentence is the server's own; `fedflow server status` tells whether it is well."
+
+
+class PermissionDenied(FedflowError):
+    """Party {party_id} may not use {what} here."""
+
+    code, retcode, http = 1020, 108, 403
+    hint = "The party that refused grants it with `permission/grant`, if it wants to."
+
+    @property
+    def data(self) -> Any:
+        """Return FATE's form: code 1 role, 2 component, 3 dataset."""
+        return {"code": self.fields["kind"], "message": self.message}
+
+
+class PermissionsOff(FedflowError):
+    """This server checks no permissions."""
+
+    code, retcode, http = 1021, 100, 409
+    hint = "Set permission.switch in the conf, and permission.component or permission.dataset."
+
+
+class BadKey(FedflowError):
+    """That is no public key which can be used: {reason}."""
+
+    code, retcode, http = 1022, 101, 400
+    hint = "Send the RSA public key of the other party as PEM text, at least 2048 bits."
+
+
+class PrivateKeyKept(FedflowError):
+    """The private key of this party is not given away."""
+
+    code, retcode, http = 1023, 108, 403
+    hint = "Other parties need the public key only: ask with key_name `public`."
+
+
+class BadAddress(FedflowError):
+    """{what} cannot be used: {reason}."""
+
+    code, retcode, http = 1024, 103, 400
+    hint = "Give a host name or address, a port from 1 to 65535, and http or https."
+
+
+class ServerNotListed(FedflowError):
+    """No server {name} is listed in this server's conf."""
+
+    code, retcode, http = 1025, 404, 404
+    hint = "Requests are passed on only to addresses below `servers` in conf/service_conf.yaml."
+
+
+class ServerCallFailed(FedflowError):
+    """The server {name} did not answer: {reason}."""
+
+    code, retcode, http = 1026, 105, 502
+    hint = "Check that it runs where `servers` in the conf says."
+
+
+class NotSigned(FedflowError):
+    """The call of party {party_id} is not authenticated: {reason}."""
+
+    code, retcode, http = 1029, 109, 401
+    hint = "Exchange public keys: `key/query` at one server, `key/public/save` at the other."
+
+
+class UnknownGrant(FedflowError):
+    """No {what} {name} to grant."""
+
+    code, retcode, http = 1028, 100, 404
+    hint = "`component/get` lists the components; roles are guest, host, arbiter."
+
+
+class ReloadRefused(FedflowError):
+    """The settings were not reloaded: {reason}."""
+
+    code, retcode, http = 1027, 100, 409
+    hint = "The server goes on with the settings that it has."
+
+
+class BadDocument(FedflowError):
+    """{where}: {reason}."""
+
+    code, retcode, http = 1040, 101, 400
+    hint = "Nothing was sent; correct the file or the command, and repeat it."
+
+
+class BadClientConf(FedflowError):
+    """The stored settings {path} cannot be used: {reason}."""
+
+    code, retcode, http = 1041, 101, 400
+    hint = "`flow init --reset` removes them, `flow init --ip HOST --port PORT` writes them again."
+
+
+class SignInRefused(FedflowError):
+    """The name or the password is wrong."""
+
+    code, retcode, http = 1050, 109, 401
+    hint = "An admin can set a new password: `fedflow board user password NAME`."
+
+
+class SignInLater(FedflowError):
+    """Too many attempts to sign in."""
+
+    code, retcode, http = 1051, 109, 429
+    hint = "Wait a few minutes. Who is signed in already is not concerned."
+
+
+class NotSignedIn(FedflowError):
+    """Nobody is signed in here, or the session has ended."""
+
+    code, retcode, http = 1052, 109, 401
+    hint = "Sign in again."
+
+
+class RoleNeeded(FedflowError):
+    """That needs the role {needed}; yours is {role}."""
+
+    code, retcode, http = 1053, 108, 403
+    hint = "An admin of this server can give you another role."
+
+
+class AccountNotFound(FedflowError):
+    """There is no account {name}."""
+
+    code, retcode, http = 1054, 101, 404
+    hint = "`fedflow board user list` shows the accounts."
+
+
+class AccountExists(FedflowError):
+    """There is an account {name} already."""
+
+    code, retcode, http = 1055, 101, 409
+    hint = "`fedflow board user role` and `user password` change it."
+
+
+class BadAccount(FedflowError):
+    """{what} cannot be used: {reason}."""
+
+    code, retcode, http = 1056, 101, 400
+    hint = "docs/security.md, section 'The board', has the rules."
+
+
+class FormRefused(FedflowError):
+    """The request was refused: {reason}."""
+
+    code, retcode, http = 1057, 108, 403
+    hint = "Load the page again, then repeat what you did."
+
+
+class HostRefused(FedflowError):
+    """The board does not answer under the name {host}."""
+
+    code, retcode, http = 1058, 108, 403
+    hint = "Call it by its address, or name it in `board.host_names` of the conf."

@@ -1,0 +1,1 @@
+"""What administrators store: accounts, permissions, keys, addresses, the servers of a party."""

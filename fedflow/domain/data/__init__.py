@@ -1,0 +1,1 @@
+"""Values about data: names and lists of tables, storages and their addresses, caches. No rows."""

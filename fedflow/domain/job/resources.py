@@ -1,0 +1,244 @@
+"""How many cores and how much memory a job and its tasks take at one site.
+
+Source: `docs/reference/jobs.md#resources`. An arbiter holds keys and waits for the others, so
+it is not counted (FATE's rule for its STANDALONE and EGGROLL engines), though its executor may use
+one core.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from fedflow.base.errors.jobs import NotEnoughResources
+from fedflow.base.values import dataclass
+from fedflow.domain.job.engines import LABELS, SECTIONS, SPARK, STANDALONE
+from fedflow.domain.job.parameters import (
+    EXECUTOR_CORES_KEY,
+    EXECUTORS_KEY,
+    PROCESSORS_KEY,
+    JobParameters,
+    cores_option,
+)
+from fedflow.domain.site import Role, Site
+
+_SPARKS: Final = (SPARK, "LINKIS_SPARK")
+
+UNCOUNTED: Final = 2**53  #: MiB that are free where memory is not counted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Amount:
+    """Cores, and memory in MiB.
+
+    What one share takes is an amount of its engine. Where several engines of a server are looked at
+    together, as in the queue, `cores` and `memory` are of its machine, `spark` of its cluster.
+    """
+
+    cores: int = 0
+    memory: int = 0
+    spark: int = 0  #: cores of the Spark cluster, whose memory is not counted
+
+    def on(self, engine: str) -> Amount:
+        """Return what a share takes of an engine as an amount of all engines."""
+        return Amount(spark=self.cores) if engine == SPARK else self
+
+    def of(self, engine: str) -> Amount:
+        """Return the part of one engine: the opposite of `on`."""
+        if engine == SPARK:
+            return Amount(cores=self.spark)
+        return Amount(cores=self.cores, memory=self.memory)
+
+    def competes_with(self, other: Amount) -> bool:
+        """Tell whether both take something of the same engine."""
+        here = (self.cores or self.memory) and (other.cores or other.memory)
+        return bool(here or (self.spark and other.spark))
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            cores=self.cores + other.cores,
+            memory=self.memory + other.memory,
+            spark=self.spark + other.spark,
+        )
+
+    def less(self, other: Amount) -> Amount:
+        """Return what is left when `other` is taken away, of neither less than nothing."""
+        return Amount(
+            cores=max(0, self.cores - other.cores),
+            memory=max(0, self.memory - other.memory),
+            spark=max(0, self.spark - other.spark),
+        )
+
+    def __str__(self) -> str:
+        memory = f"{self.memory} MiB of memory" if self.memory else ""
+        spark = f"{self.spark} cores{LABELS[SPARK]}" if self.spark else ""
+        cores = f"{self.cores} cores" if self.cores or not (memory or spark) else ""
+        return " and ".join(part for part in (cores, memory, spark) if part)
+
+    def fits(self, free: Amount) -> bool:
+        """Tell whether this much is there; who needs none of a thing does not lack it."""
+        return (
+            self.cores <= max(0, free.cores)
+            and self.memory <= max(0, free.memory)
+            and self.spark <= max(0, free.spark)
+        )
+
+
+NOTHING: Final = Amount()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capacity:
+    """What a computing engine of one party has in all."""
+
+    cores: int  #: over all nodes
+    memory: int = 0  #: MiB; 0 = not counted
+    cores_percent: float = 1.0  #: share of the cores that one job may take, 0 to 1
+    engine: str = STANDALONE
+
+    @property
+    def cores_per_job(self) -> int:
+        """Return the most cores that one job may take."""
+        return math.floor(self.cores * self.cores_percent)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Demand:
+    """What a job takes at one site."""
+
+    nodes: int  #: that one task is spread over
+    cores_per_node: int  #: of one task
+    task_parallelism: int  #: tasks that may hold cores at once
+    counted: bool  #: False for an arbiter: nothing is taken from the capacity
+    memory_per_task: int = 0  #: MiB
+    cores_key: str = "task_cores"  #: the job parameter that says how many cores a task takes
+
+    @property
+    def usable_cores(self) -> int:
+        """Return how many cores the executors of one task may use, at least 1."""
+        return self.nodes * self.cores_per_node
+
+    @property
+    def task_cores(self) -> int:
+        """Return how many cores one task takes from the job's share."""
+        return self.usable_cores if self.counted else 0
+
+    @property
+    def task_memory(self) -> int:
+        """Return how much memory (MiB) one task takes from the job's share."""
+        return self.memory_per_task if self.counted else 0
+
+    @property
+    def job_cores(self) -> int:
+        """Return how many cores the job takes from the site's capacity."""
+        return self.task_cores * self.task_parallelism
+
+    @property
+    def of_task(self) -> Amount:
+        """Return what one task takes from the job's share."""
+        return Amount(cores=self.task_cores, memory=self.task_memory)
+
+    @property
+    def of_job(self) -> Amount:
+        """Return what the job takes from the site's capacity: its share."""
+        return Amount(cores=self.job_cores, memory=self.task_memory * self.task_parallelism)
+
+
+def demand_at(
+    site: Site,
+    parameters: JobParameters,
+    *,
+    component: str | None = None,
+    nodes: int = 1,
+    engine: str | None = None,
+) -> Demand:
+    """Return what a job with `parameters` takes at `site`, whose engine has `nodes` nodes.
+
+    `engine` is that of the share (`JobRecord.engine`); None: of another party, which may have
+    chosen another one than the job names.
+
+    With `component` its `task_conf` counts: then `of_task` is what that task takes. Explicit engine
+    options (`eggroll_run`, `spark_run`) win over `task_cores`, and `task_conf` over both.
+    """
+    own: Mapping[str, object] = parameters.task_conf.get(component, {}) if component else {}
+    own_cores, own_memory = own.get("task_cores"), own.get("task_memory")
+    is_spark = engine == SPARK if engine else parameters.computing_engine in _SPARKS
+    # Another party may have Linkis; a share of ours computes on our engine, whatever it asked for.
+    is_elsewhere = engine is None and parameters.computing_engine == "LINKIS_SPARK"
+    requested = 1 if site.role is Role.ARBITER else parameters.task_cores
+    if is_spark:
+        nodes = cores_option(parameters.spark_run, EXECUTORS_KEY) or nodes
+        explicit = cores_option(parameters.spark_run, EXECUTOR_CORES_KEY)
+        key = f"spark_run.{EXECUTOR_CORES_KEY}" if explicit else "task_cores"
+        key = f"{key} x {EXECUTORS_KEY}" if explicit and nodes > 1 else key
+    else:
+        explicit = cores_option(parameters.eggroll_run, PROCESSORS_KEY)
+        key = f"eggroll_run.{PROCESSORS_KEY}" if explicit else "task_cores"
+    if isinstance(own_cores, int) and site.role is not Role.ARBITER:
+        requested, explicit = own_cores, None
+    return Demand(
+        nodes=nodes,
+        cores_per_node=explicit or max(1, requested // nodes),
+        task_parallelism=parameters.task_parallelism,
+        counted=site.role is not Role.ARBITER and not is_elsewhere,
+        memory_per_task=own_memory if isinstance(own_memory, int) else parameters.task_memory,
+        cores_key=key,
+    )
+
+
+def shortage(need: Amount, free: Amount, capacity: Capacity) -> tuple[str, str] | None:
+    """Return what is needed of the first thing that is short, and how it stands; None if nothing
+    is.
+
+    All three are of one engine. For people: `("8 cores", "2 of 8 free")`.
+    """
+    where = LABELS[capacity.engine]
+    if need.cores > max(0, free.cores):
+        return f"{need.cores} cores{where}", f"{max(0, free.cores)} of {capacity.cores} free{where}"
+    if capacity.memory and need.memory > max(0, free.memory):
+        left = f"{max(0, free.memory)} of {capacity.memory} MiB free"
+        return f"{need.memory} MiB of memory", left
+    return None
+
+
+def check_ceiling(needs: Mapping[Site, Demand], capacity: Capacity) -> None:
+    """Check what a job needs at all the sites of one engine, whose shares it holds together.
+
+    Raises: NotEnoughResources: the job would never get them; it says which key to change.
+    """
+    where = " and ".join(str(site) for site in needs)
+    cores = sum(d.of_job.cores for d in needs.values())
+    most = capacity.cores_per_job
+    if cores > most:
+        limited = cores <= capacity.cores
+        key = "max_cores_percent_per_job" if limited else "cores_per_node"
+        raise NotEnoughResources(
+            what=_product(needs, "cores"),
+            need=f"{cores} cores{LABELS[capacity.engine]}",
+            total=most if most == capacity.cores else f"{most} for one job, of {capacity.cores}",
+            where=where,
+            key=f"{SECTIONS[capacity.engine]}.{key}",
+        )
+    memory = sum(d.of_job.memory for d in needs.values())
+    if capacity.memory and memory > capacity.memory:
+        raise NotEnoughResources(
+            what=_product(needs, "memory"),
+            need=f"{memory} MiB of memory",
+            total=capacity.memory,
+            where=where,
+            key=f"{SECTIONS[capacity.engine]}.memory_per_node",
+        )
+
+
+def _product(needs: Mapping[Site, Demand], what: str) -> str:
+    """Return how the need follows from the keys of the job, for people."""
+    shares = [d for d in needs.values() if d.counted]
+    values = {(d.task_cores if what == "cores" else d.task_memory) for d in shares}
+    keys = {d.cores_key for d in shares} if what == "cores" else {"task_memory"}
+    key = keys.pop() if len(keys) == 1 else f"task_{what}"
+    product = f"job_parameters.common.{key} x task_parallelism"
+    if len(values) == 1 and shares:
+        times = f" at {len(shares)} sites" if len(shares) > 1 else ""
+        return f"{product} ({values.pop()} x {shares[0].task_parallelism}{times})"
+    return product
