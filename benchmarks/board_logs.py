@@ -21,7 +21,7 @@ import requests
 from figures import Figure, Machine, arguments, show
 from parties import Party, chain
 
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.ids import PartyId
 from fedflow.cli.demo_servers import free_ports
 from fedflow.domain.records import JobKey, JobRecord

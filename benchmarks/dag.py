@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the fakes of the tests
 
 from waiting import _server
 
-from fedflow.app.scheduling.snapshot import view_of
+from fedflow.app.protocol.snapshot import view_of
 from fedflow.domain.job.spec import parse_job
 from fedflow.domain.records import Handle
 from fedflow.domain.scheduling.decide import decide

@@ -23,7 +23,7 @@ from queries import ENGINES, _database
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the fakes of the tests
 
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
 from fedflow.domain.job.resources import Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
@@ -130,7 +130,7 @@ def _figure(
 
 def _cleaning(server: OneServer) -> Any:
     from fedflow.app.data.tables import Tables
-    from fedflow.app.jobs.cleaning import Cleaning
+    from fedflow.app.queries.cleaning import Cleaning
 
     tables: Tables = None  # type: ignore[assignment]  # the queue has none
     return Cleaning(store=server.store, tables=tables, wakeup=server.wakeup, clock=server.clock)

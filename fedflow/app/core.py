@@ -7,60 +7,54 @@ from __future__ import annotations
 from dataclasses import field, replace
 from random import Random
 
+from fedflow.app.administration.leadership import OnlyServer
 from fedflow.app.administration.permissions import PermissionRules, Permissions
-from fedflow.app.commands import Commands
-from fedflow.app.folders import Folders
-from fedflow.app.jobs.documents import Documents
-from fedflow.app.jobs.explain import Explanations
-from fedflow.app.jobs.jobs import Jobs
-from fedflow.app.jobs.site_jobs import SiteJobs
+from fedflow.app.inheritance import Inheritance
+from fedflow.app.initiator.control import JobControl
+from fedflow.app.initiator.delivery import Delivery
+from fedflow.app.initiator.heartbeats import Heartbeats
+from fedflow.app.initiator.initiator import Initiator
+from fedflow.app.initiator.parameter_updates import ParameterUpdates
+from fedflow.app.initiator.preflight import Preflight, PreflightHere
+from fedflow.app.initiator.reruns import Reruns
+from fedflow.app.initiator.reuse import Reuse
+from fedflow.app.initiator.scheduler import Scheduler
+from fedflow.app.initiator.submissions import Submissions
+from fedflow.app.initiator.validation import Examination
 from fedflow.app.models.deployment import DeployHere, Deployment
 from fedflow.app.models.migration import MigrateHere, Migrations
 from fedflow.app.models.model_changes import ModelChanges, PreparedModels
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
-from fedflow.app.party.acceptance import Acceptance
-from fedflow.app.party.detector import Detector
-from fedflow.app.party.launcher import Launcher, WorkerSettings
-from fedflow.app.party.party_jobs import PartyJobs
-from fedflow.app.party.party_reruns import PartyReruns
-from fedflow.app.party.party_reuse import PartyReuse
-from fedflow.app.party.party_tasks import PartyTasks
-from fedflow.app.party.processes import Processes
-from fedflow.app.party.workers import Workers
-from fedflow.app.ports import (
-    Applications,
-    Catalog,
-    Executor,
-    ModelBlobs,
-    PartyClient,
-    PartyServers,
-    ProviderChoice,
-    Sessions,
-    Store,
-    Wakeup,
-)
-from fedflow.app.scheduling.circuits import CheckedParties, Circuits
-from fedflow.app.scheduling.collecting import Collecting
-from fedflow.app.scheduling.control import JobControl
-from fedflow.app.scheduling.delivery import Delivery
-from fedflow.app.scheduling.examination import Examination
-from fedflow.app.scheduling.hearing import Hearing
-from fedflow.app.scheduling.heartbeats import Heartbeats
-from fedflow.app.scheduling.inheritance import Inheritance
-from fedflow.app.scheduling.initiator import Initiator
-from fedflow.app.scheduling.leadership import OnlyServer
-from fedflow.app.scheduling.outgoing import Outgoing
-from fedflow.app.scheduling.parameter_updates import ParameterUpdates
-from fedflow.app.scheduling.preflight import Preflight, PreflightHere
-from fedflow.app.scheduling.queue import Queue
-from fedflow.app.scheduling.reruns import Reruns
-from fedflow.app.scheduling.reuse import Reuse
-from fedflow.app.scheduling.scheduler import Scheduler
-from fedflow.app.scheduling.specs import Specs
-from fedflow.app.scheduling.submissions import Submissions
-from fedflow.app.timing import Timing
-from fedflow.app.waiting import Changes
+from fedflow.app.participant.admission import Acceptance
+from fedflow.app.participant.detector import Detector
+from fedflow.app.participant.launcher import Launcher, WorkerSettings
+from fedflow.app.participant.party_jobs import PartyJobs
+from fedflow.app.participant.party_reruns import PartyReruns
+from fedflow.app.participant.party_reuse import PartyReuse
+from fedflow.app.participant.party_tasks import PartyTasks
+from fedflow.app.participant.processes import Processes
+from fedflow.app.participant.task_reports import Workers
+from fedflow.app.ports.components import Catalog, ProviderChoice
+from fedflow.app.ports.executors import Applications, Executor, Sessions
+from fedflow.app.ports.models import ModelBlobs
+from fedflow.app.ports.parties import PartyClient, PartyServers
+from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.store import Store
+from fedflow.app.protocol.circuit_breakers import CheckedParties, Circuits
+from fedflow.app.protocol.commands import Commands
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.protocol.party_commands import Outgoing
+from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.protocol.queue import Queue
+from fedflow.app.protocol.status_pull import Collecting
+from fedflow.app.protocol.timing import Timing
+from fedflow.app.queries.documents import Documents
+from fedflow.app.queries.explain import Explanations
+from fedflow.app.queries.jobs import Jobs
+from fedflow.app.queries.site_jobs import SiteJobs
 from fedflow.base.clock import Clock
 from fedflow.base.ids import JobIds, new_request_id, new_token
 from fedflow.base.values import dataclass

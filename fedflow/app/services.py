@@ -8,11 +8,10 @@ from fedflow.base.lazy import Lazy
 from fedflow.base.values import dataclass
 
 if TYPE_CHECKING:
-    from fedflow.app.administration.administration import Administration
     from fedflow.app.administration.info import Info
     from fedflow.app.administration.modules import Modules
     from fedflow.app.administration.servers import Servers
-    from fedflow.app.commands import Commands
+    from fedflow.app.administration_services import Administration
     from fedflow.app.data.bindings import Bindings
     from fedflow.app.data.connectors import Connectors
     from fedflow.app.data.provenance import Provenance
@@ -20,35 +19,36 @@ if TYPE_CHECKING:
     from fedflow.app.data.table_pages import TablePages
     from fedflow.app.data.table_schemas import TableSchemas
     from fedflow.app.data.tables import Tables
-    from fedflow.app.data.transfers import Transfers
-    from fedflow.app.data.uploads import Uploads
-    from fedflow.app.jobs.cleaning import Cleaning
-    from fedflow.app.jobs.deleting import Deletions
-    from fedflow.app.jobs.documents import Documents
-    from fedflow.app.jobs.explain import Explanations
-    from fedflow.app.jobs.history import Histories
-    from fedflow.app.jobs.job_lists import JobLists
-    from fedflow.app.jobs.job_tags import JobTags
-    from fedflow.app.jobs.jobs import Jobs
-    from fedflow.app.jobs.resources import Resources
-    from fedflow.app.jobs.site_jobs import SiteJobs
-    from fedflow.app.jobs.tracking import Tracking
+    from fedflow.app.initiator.control import JobControl
+    from fedflow.app.initiator.parameter_updates import ParameterUpdates
+    from fedflow.app.initiator.reruns import Reruns
+    from fedflow.app.initiator.submissions import Submissions
+    from fedflow.app.local_jobs.model_store import ModelStoring
+    from fedflow.app.local_jobs.transfers import Transfers
+    from fedflow.app.local_jobs.uploads import Uploads
     from fedflow.app.models.deployment import Deployment
     from fedflow.app.models.migration import Migrations
     from fedflow.app.models.model_exchange import ModelExchange
-    from fedflow.app.models.model_store import ModelStoring
     from fedflow.app.models.model_tags import ModelTags
     from fedflow.app.models.model_views import ModelViews
     from fedflow.app.models.models import ModelRepository
     from fedflow.app.models.woe_arrays import WoeArrays
-    from fedflow.app.party.worker_models import WorkerModels
-    from fedflow.app.party.worker_storages import WorkerStorages
-    from fedflow.app.party.workers import Workers
-    from fedflow.app.scheduling.control import JobControl
-    from fedflow.app.scheduling.parameter_updates import ParameterUpdates
-    from fedflow.app.scheduling.queue import Queue
-    from fedflow.app.scheduling.reruns import Reruns
-    from fedflow.app.scheduling.submissions import Submissions
+    from fedflow.app.participant.task_reports import Workers
+    from fedflow.app.participant.worker_models import WorkerModels
+    from fedflow.app.participant.worker_storages import WorkerStorages
+    from fedflow.app.protocol.commands import Commands
+    from fedflow.app.protocol.queue import Queue
+    from fedflow.app.queries.cleaning import Cleaning
+    from fedflow.app.queries.deleting import Deletions
+    from fedflow.app.queries.documents import Documents
+    from fedflow.app.queries.explain import Explanations
+    from fedflow.app.queries.history import Histories
+    from fedflow.app.queries.job_lists import JobLists
+    from fedflow.app.queries.job_tags import JobTags
+    from fedflow.app.queries.jobs import Jobs
+    from fedflow.app.queries.resources import Resources
+    from fedflow.app.queries.site_jobs import SiteJobs
+    from fedflow.app.queries.tracking import Tracking
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

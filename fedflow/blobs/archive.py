@@ -28,7 +28,7 @@ _EARLIEST_S: Final = 315_532_800  #: 1980, the first year that zip knows
 
 
 class ZipArchives:
-    """See `app.ports.ModelArchives`."""
+    """See `app.ports.models.ModelArchives`."""
 
     def write(
         self, target: IO[bytes], files: Iterable[tuple[str, bytes]], *, modified_ms: int

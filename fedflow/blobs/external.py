@@ -33,7 +33,7 @@ _IS: Final = "f_party_model_id = %s AND f_model_version = %s"
 
 
 class FolderModels:
-    """See `app.ports.ExternalModels`: a folder, for example on a shared disk."""
+    """See `app.ports.models.ExternalModels`: a folder, for example on a shared disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -95,7 +95,7 @@ class MySqlAddress:
 
 
 class MySqlModels:
-    """See `app.ports.ExternalModels`: archives in slices, in a table of its own.
+    """See `app.ports.models.ExternalModels`: archives in slices, in a table of its own.
 
     FATE's tables hold pickled slices, which are never read here.
     """

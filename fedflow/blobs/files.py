@@ -25,8 +25,8 @@ _PREFIX: Final = "new-"
 
 
 class LocalBlobs:
-    """See `app.ports.ModelBlobs`. One object per folder and process: its lock keeps `remove` from
-    what is being put again.
+    """See `app.ports.models.ModelBlobs`. One object per folder and process: its lock keeps
+    `remove` from what is being put again.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request
 
-from fedflow.app.jobs.log_files import LogName
+from fedflow.app.logs.log_files import LogName
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.jobs import JobNotFound, TaskNotFound

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Response
 
-from fedflow.app.administration.neighbours import Neighbour
+from fedflow.app.initiator.neighbours import Neighbour
 from fedflow.board import site_roles
 from fedflow.board.language import t
 from fedflow.board.message_catalog import told

@@ -7,7 +7,7 @@ from typing import Any, Final
 from flask import Response, render_template
 from markupsafe import Markup
 
-from fedflow.app.jobs.site_jobs import SiteJob
+from fedflow.app.queries.site_jobs import SiteJob
 from fedflow.board.job_frame import JobFrame, job_frame
 from fedflow.board.language import language, t
 from fedflow.board.message_catalog import told

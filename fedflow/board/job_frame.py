@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedflow.app.jobs.site_jobs import Share
+from fedflow.app.queries.site_jobs import Share
 from fedflow.base.values import dataclass
 from fedflow.board.language import t
 from fedflow.board.urls import component_url, site_named, site_url

@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Response, request
 
-from fedflow.app.jobs.job_lists import JobPage
+from fedflow.app.queries.job_lists import JobPage
 from fedflow.board import site_roles
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, fragment, page, unchanged

@@ -1,6 +1,6 @@
 """The pages of logs: of a job at a site, and of one component there; and what their script asks.
 
-Addresses name a log with `component`, `attempt` and `file` (`app/jobs/log_places.py`), a place in
+Addresses name a log with `component`, `attempt` and `file` (`app/logs/log_places.py`), a place in
 it with `line`, and a search with `q` and `level`. They are stable: logs are only appended to.
 """
 
@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
-from fedflow.app.jobs.first_error import MAX_LINES as ERROR_LINES
-from fedflow.app.jobs.job_logs import FirstError, JobLogs, LogPage, LogSearch
-from fedflow.app.jobs.log_places import LogKind, LogPlace, log_place
-from fedflow.app.jobs.log_search import Query, parse_query
-from fedflow.app.jobs.log_text import LEVELS, readable, visible
+from fedflow.app.logs.first_error import MAX_LINES as ERROR_LINES
+from fedflow.app.logs.job_logs import FirstError, JobLogs, LogPage, LogSearch
+from fedflow.app.logs.log_places import LogKind, LogPlace, log_place
+from fedflow.app.logs.log_search import Query, parse_query
+from fedflow.app.logs.log_text import LEVELS, readable, visible
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from flask import Response, url_for
 
-from fedflow.app.administration.neighbours import Neighbours
+from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.board.forms import act
 from fedflow.board.language import t
 from fedflow.board.message_catalog import told

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Response, request, url_for
 
-from fedflow.app.scheduling.submissions import Submitted
+from fedflow.app.initiator.submissions import Submitted
 from fedflow.base.errors.requests import MissingArgument, NotSignedIn
 from fedflow.board.access import need, viewer
 from fedflow.board.forms import CSRF_FIELD, act, check_form

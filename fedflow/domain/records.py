@@ -271,7 +271,7 @@ class WaitingJob:
 
 
 class CommandKind(StrEnum):
-    """The commands that travel through the outbox; `app/scheduling/initiator.py` applies their
+    """The commands that travel through the outbox; `app/initiator/initiator.py` applies their
     replies.
     """
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from fedflow.app.ports import ExecutorEvents
+from fedflow.app.ports.executors import ExecutorEvents
 from fedflow.executor.limits import ExecutorLimits
 from fedflow.executor.zygote import ZygoteExecutor
 
 
 class PlainExecutor(ZygoteExecutor):
-    """The executor port over ordinary processes; see `fedflow.app.ports.Executor`."""
+    """The executor port over ordinary processes; see `fedflow.app.ports.executors.Executor`."""
 
     def __init__(
         self, *, events: ExecutorEvents, python: str, env: Mapping[str, str] | None = None,

@@ -49,7 +49,9 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ProviderFolders:
-    """Satisfies `app.ports.ProviderFolders`: reads manifests below the allowed folders."""
+    """Satisfies `app.ports.components.ProviderFolders`: reads manifests below the allowed
+    folders.
+    """
 
     def __init__(self, allowed: tuple[Path, ...], *, own: bool = False) -> None:
         """`own` folders are those of the user of this process: others may write to them, too."""
@@ -96,7 +98,7 @@ class ProviderFolders:
 
 
 class ProviderFile:
-    """Satisfies `app.ports.ProviderBook`: one JSON file, replaced as a whole."""
+    """Satisfies `app.ports.components.ProviderBook`: one JSON file, replaced as a whole."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

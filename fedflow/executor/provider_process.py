@@ -39,7 +39,7 @@ _CHUNK: Final = 256 * 1024
 
 
 class ProviderProcesses:
-    """Satisfies `app.ports.ProviderHost`."""
+    """Satisfies `app.ports.components.ProviderHost`."""
 
     def __init__(
         self, *, timeout_s: float = TIMEOUT_S, env: Mapping[str, str] | None = None

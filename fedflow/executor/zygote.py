@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedflow.app.ports import ExecutorEvents, Launch
+from fedflow.app.ports.executors import ExecutorEvents, Launch
 from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.executors import ExecutorNotStarted
@@ -60,7 +60,7 @@ class _Question:
 
 
 class ZygoteExecutor:
-    """The executor port over forked processes; see `fedflow.app.ports.Executor`.
+    """The executor port over forked processes; see `fedflow.app.ports.executors.Executor`.
 
     All callbacks come from this object's own threads, one after the other for one launch: `started`
     before `exited`. They must not call `describe` or `check`.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fedflow.app.administration.permissions import PermissionRules
 from fedflow.app.data.allowed_folders import AllowedFolders
-from fedflow.app.folders import Folders
-from fedflow.app.party.launcher import WorkerSettings
-from fedflow.app.party.processes import Processes
-from fedflow.app.ports import Store
-from fedflow.app.timing import Timing
+from fedflow.app.participant.launcher import WorkerSettings
+from fedflow.app.participant.processes import Processes
+from fedflow.app.ports.store import Store
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.timing import Timing
 from fedflow.base.ids import PartyId
 from fedflow.base.settings import Settings
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines

@@ -8,20 +8,22 @@ from pathlib import Path
 import msgspec
 
 from fedflow.app.administration.accounts import Accounts
-from fedflow.app.administration.administration import Administration
 from fedflow.app.administration.keys import Keys
 from fedflow.app.administration.modules import Modules
-from fedflow.app.administration.neighbours import Neighbours
 from fedflow.app.administration.providers import Providers
 from fedflow.app.administration.registry import Registry
 from fedflow.app.administration.templates import Templates
+from fedflow.app.administration_services import Administration
 from fedflow.app.core import Core
-from fedflow.app.folders import Folders
-from fedflow.app.jobs.job_files import JobFiles
-from fedflow.app.jobs.job_logs import JobLogs
-from fedflow.app.jobs.log_files import LogFiles
-from fedflow.app.jobs.log_index import LogIndexes
-from fedflow.app.ports import PartyClient, ProviderBook, ProviderHost, Store
+from fedflow.app.initiator.neighbours import Neighbours
+from fedflow.app.logs.job_logs import JobLogs
+from fedflow.app.logs.log_files import LogFiles
+from fedflow.app.logs.log_index import LogIndexes
+from fedflow.app.ports.components import ProviderBook, ProviderHost
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.store import Store
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.queries.job_files import JobFiles
 from fedflow.base.clock import Clock
 from fedflow.base.errors.start import BadSetting
 from fedflow.base.examples import examples_folder

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedflow.app.administration.info import Info, Place
 from fedflow.app.administration.keys import Keys
+from fedflow.app.administration.leadership import Leadership
 from fedflow.app.administration.modules import Modules
-from fedflow.app.administration.neighbours import Neighbours
 from fedflow.app.administration.servers import Servers
 from fedflow.app.core import Core, Ports, build_core
 from fedflow.app.data.tables import Tables
-from fedflow.app.folders import Folders
-from fedflow.app.jobs.cleaning import Cleaning
-from fedflow.app.jobs.deleting import Deletions
-from fedflow.app.jobs.history import Histories
-from fedflow.app.jobs.job_lists import JobLists
-from fedflow.app.jobs.job_tags import JobTags
-from fedflow.app.jobs.resources import Resources
-from fedflow.app.jobs.tracking import Tracking
-from fedflow.app.party.processes import Processes
-from fedflow.app.scheduling.leadership import Leadership
+from fedflow.app.initiator.neighbours import Neighbours
+from fedflow.app.participant.processes import Processes
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.queries.cleaning import Cleaning
+from fedflow.app.queries.deleting import Deletions
+from fedflow.app.queries.history import Histories
+from fedflow.app.queries.job_lists import JobLists
+from fedflow.app.queries.job_tags import JobTags
+from fedflow.app.queries.resources import Resources
+from fedflow.app.queries.tracking import Tracking
 from fedflow.app.services import DataServices, ModelServices, Services
-from fedflow.app.waiting import Changes
 from fedflow.base.clock import SteadyClock, SystemClock, is_older
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.ids import new_salt
@@ -93,7 +93,7 @@ from fedflow.wire.servers import Answer, Message, PartyCommand, Wake
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 
 if TYPE_CHECKING:
-    from fedflow.app.administration.administration import Administration
+    from fedflow.app.administration_services import Administration
 
 _RPC_GRACE_S = 0.2
 """What is left when the gRPC server stops are other parties' streams, which do not end alone."""

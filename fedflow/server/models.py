@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedflow.app.core import Core
-from fedflow.app.folders import Folders
+from fedflow.app.local_jobs.model_store import ModelStoring
 from fedflow.app.models.model_exchange import ModelExchange
-from fedflow.app.models.model_store import ModelStoring
 from fedflow.app.models.model_tags import ModelTags
 from fedflow.app.models.model_views import ModelViews
 from fedflow.app.models.woe_arrays import WoeArrays
-from fedflow.app.party.worker_models import WorkerModels
-from fedflow.app.ports import ExternalModels, ModelBlobs, PartyClient, Store
+from fedflow.app.participant.worker_models import WorkerModels
+from fedflow.app.ports.models import ExternalModels, ModelBlobs
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.store import Store
+from fedflow.app.protocol.folders import Folders
 from fedflow.app.services import ModelServices
 from fedflow.base.clock import Clock
 from fedflow.base.settings import Settings

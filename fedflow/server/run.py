@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.start import HomeNotUsable
 from fedflow.base.log import JobLogFiles, set_up_logging
 from fedflow.base.settings import LOOPBACK, Settings

@@ -21,7 +21,7 @@ from typing import Final
 
 from fedflow import __version__
 from fedflow.app.administration.servers import Servers
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import HomeNotUsable, NotLeading
 from fedflow.base.ids import new_token

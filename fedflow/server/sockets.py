@@ -11,7 +11,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.start import HomeNotUsable
 
 _LONGEST = 100  #: bytes that the address of a unix socket may have, with some to spare

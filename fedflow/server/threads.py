@@ -20,14 +20,14 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fedflow.app.core import Core
-from fedflow.app.jobs.jobs import Jobs
-from fedflow.app.party.detector import Detector
-from fedflow.app.ports import Store
-from fedflow.app.scheduling.delivery import Delivery
-from fedflow.app.scheduling.heartbeats import Heartbeats
-from fedflow.app.scheduling.scheduler import Scheduler
-from fedflow.app.timing import Timing
-from fedflow.app.waiting import Changes
+from fedflow.app.initiator.delivery import Delivery
+from fedflow.app.initiator.heartbeats import Heartbeats
+from fedflow.app.initiator.scheduler import Scheduler
+from fedflow.app.participant.detector import Detector
+from fedflow.app.ports.store import Store
+from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.timing import Timing
+from fedflow.app.queries.jobs import Jobs
 from fedflow.base.clock import HOLD_S, Clock, SteadyClock
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable

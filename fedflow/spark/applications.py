@@ -82,7 +82,9 @@ class _Running:
 
 
 class SparkApplications:
-    """See `fedflow.app.ports.Applications`. `open` starts its threads, `close` ends them only."""
+    """See `fedflow.app.ports.executors.Applications`. `open` starts its threads, `close` ends them
+    only.
+    """
 
     def __init__(
         self, root: Path, *, settings: ApplicationSettings, logs: Callable[[JobKey], Path]

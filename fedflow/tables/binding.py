@@ -20,7 +20,7 @@ from fedflow.tables.csv_header import (
 
 
 class LocalFiles:
-    """Satisfies `app.ports.BoundFiles`."""
+    """Satisfies `app.ports.data.BoundFiles`."""
 
     def look(
         self,

@@ -11,7 +11,7 @@ from fedflow.domain.records import TableRecord
 
 
 class LocalWindows:
-    """Satisfies `app.ports.TableWindows` for the tables below one root."""
+    """Satisfies `app.ports.data.TableWindows` for the tables below one root."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -24,7 +24,7 @@ def write_facts(folder: Path, facts: list[ColumnFacts]) -> None:
 
 
 class LocalColumnFacts:
-    """Satisfies `app.ports.TableFacts`: reads the files of tables below one root."""
+    """Satisfies `app.ports.data.TableFacts`: reads the files of tables below one root."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -61,7 +61,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StorageLooks:
-    """Satisfies `app.ports.StorageLook`."""
+    """Satisfies `app.ports.data.StorageLook`."""
 
     def __init__(self, *, look_s: float = LOOK_S, memory_bytes: int = MEMORY_BYTES) -> None:
         self._look_s = look_s

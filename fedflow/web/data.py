@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 from flask import Blueprint, Response, request
 
-from fedflow.app.scheduling.submissions import Submitted
+from fedflow.app.initiator.submissions import Submitted
 from fedflow.base.errors.requests import BadRequest, MissingArgument
 from fedflow.web.auth import require_client
 from fedflow.web.context import built, services

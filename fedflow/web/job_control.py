@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import msgspec
 from flask import Blueprint, Response
 
-from fedflow.app.scheduling.parameter_updates import Sections
+from fedflow.app.initiator.parameter_updates import Sections
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId

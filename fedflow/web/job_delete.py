@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.jobs.deleting import Deletion
+from fedflow.app.queries.deleting import Deletion
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Flag, Text

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.jobs.log_files import LogLine, LogName
+from fedflow.app.logs.log_files import LogLine, LogName
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Text, Whole

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.administration.neighbours import Neighbour, Neighbours
+from fedflow.app.initiator.neighbours import Neighbour, Neighbours
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Text

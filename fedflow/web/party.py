@@ -1,4 +1,5 @@
-"""Commands of other parties: every entry of the table in `wire/paths.py` goes to `app/commands.py`.
+"""Commands of other parties: every entry of the table in `wire/paths.py` goes to
+`app/protocol/commands.py`.
 
 Two blueprints, because FATE's paths have two prefixes; both are open to the relay only, unless the
 settings allow plain HTTP.
@@ -10,7 +11,7 @@ import logging
 
 from flask import Blueprint, Response, request
 
-from fedflow.app.commands import Incoming
+from fedflow.app.protocol.commands import Incoming
 from fedflow.base.errors.parties import ForbiddenRoute
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.errors.store import StoreUnavailable

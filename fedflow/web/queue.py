@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.scheduling.queue import Place
+from fedflow.app.protocol.queue import Place
 from fedflow.base.errors.requests import BadRequest
 from fedflow.web.auth import require_client
 from fedflow.web.context import services

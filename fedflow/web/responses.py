@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 from flask import Response, request, send_file
 
-from fedflow.app.scheduling.submissions import Submitted
+from fedflow.app.initiator.submissions import Submitted
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.site import Site

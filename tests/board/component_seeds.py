@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
 from fedflow.domain.records import JobRecord, Metric, TaskRecord
 from tests.board import seeds
 

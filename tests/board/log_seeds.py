@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobRecord, TaskKey
 from fedflow.domain.site import Site

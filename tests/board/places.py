@@ -15,8 +15,8 @@ import psutil
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, BrowserContext, Page, Request
 
-from fedflow.app.folders import Folders
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
+from fedflow.app.protocol.folders import Folders
 from fedflow.app.services import Services
 from fedflow.server.build import FedflowServer
 from fedflow.server.configuration import parse_settings

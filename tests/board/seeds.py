@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import (
     JobKey,

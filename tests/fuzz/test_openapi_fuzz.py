@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.settings import parse_settings
 from fedflow.server.build import FedflowServer
 from fedflow.web.app import create_app

@@ -11,7 +11,7 @@ import grpc
 import msgspec
 import pytest
 
-from fedflow.app.commands import Incoming
+from fedflow.app.protocol.commands import Incoming
 from fedflow.domain.records import JobKey, JobRecord, TaskFilter, TaskRecord
 from fedflow.domain.states import JobStatus
 from fedflow.rpc.credentials import certificate_party

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.parties import PartiesNotReady, PartyTooOld
 from fedflow.base.settings import parse_settings

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from fedflow.app.timing import Timing
+from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.parties import IncompatibleVersions
 from fedflow.base.ids import PartyId

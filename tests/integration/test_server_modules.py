@@ -16,7 +16,7 @@ from pathlib import Path
 
 import fedflow.cli.main
 import fedflow.cli.server
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.server.build import FedflowServer
 from fedflow.server.configuration import load_settings
 import fedflow.server.run
@@ -48,8 +48,8 @@ ABSENT = (
     "fedflow.server.administration", "fedflow.server.data", "fedflow.server.models",
     "fedflow.app.administration.accounts", "fedflow.app.administration.registry",
     "fedflow.app.administration.providers", "fedflow.app.administration.templates",
-    "fedflow.app.data.connectors", "fedflow.app.jobs.log_search",
-    "fedflow.app.models.model_exchange", "fedflow.app.models.model_store",
+    "fedflow.app.data.connectors", "fedflow.app.logs.log_search",
+    "fedflow.app.models.model_exchange", "fedflow.app.local_jobs.model_store",
     "fedflow.blobs.external", "fedflow.tables.storages", "fedflow.tables.storage_probe",
     # what other processes do
     "fedflow.sdk", "fedflow.components", "fedflow.cores", "fedflow.worker", "fedflow.client",

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fedflow.app.scheduling.delivery import Delivery
-from fedflow.app.scheduling.scheduler import Scheduler
+from fedflow.app.initiator.delivery import Delivery
+from fedflow.app.initiator.scheduler import Scheduler
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Command, CommandKind, Reply

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from fedflow.app.ports import Tx
-from fedflow.app.scheduling.repeats import was_refused
+from fedflow.app.initiator.idempotency import was_refused
+from fedflow.app.ports.store import Tx
 from fedflow.domain.job.engines import SPARK, STANDALONE
 from fedflow.domain.records import (
     SUBMIT_FAILED,

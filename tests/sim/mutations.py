@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from fedflow.app import commands
-from fedflow.app.party import party_jobs
-from fedflow.app.party.detector import Detector
-from fedflow.app.party.workers import Workers
-from fedflow.app.scheduling import initiator
+from fedflow.app.initiator import initiator
+from fedflow.app.participant import party_jobs
+from fedflow.app.participant.detector import Detector
+from fedflow.app.participant.task_reports import Workers
+from fedflow.app.protocol import commands
 from fedflow.base.errors.executors import LaunchRefused
 from fedflow.domain.job.engines import STANDALONE
 from fedflow.domain.job.resources import Amount
@@ -118,7 +118,7 @@ def _inputs_of_tasks() -> Iterator[None]:
         }
         return right(replace(view, tasks=tasks), now_ms)
 
-    with patch("fedflow.app.scheduling.scheduler.decide", hasty):
+    with patch("fedflow.app.initiator.scheduler.decide", hasty):
         yield
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedflow.app.party.launcher import TaskLaunch
-from fedflow.app.party.processes import Processes
+from fedflow.app.participant.launcher import TaskLaunch
+from fedflow.app.participant.processes import Processes
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Handle

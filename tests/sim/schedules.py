@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
-from fedflow.app.scheduling import preflight
+from fedflow.app.initiator import preflight
 from tests.sim.chaos import Chaos
 from tests.sim.faults import Faults, random_faults
 from tests.sim.invariants import Violation, require

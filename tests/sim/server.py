@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fedflow.app.commands import Incoming
 from fedflow.app.core import Core, Ports, build_core
-from fedflow.app.folders import Folders
-from fedflow.app.party.launcher import WorkerSettings
-from fedflow.app.party.processes import Processes
-from fedflow.app.timing import Timing
-from fedflow.app.waiting import Changes
+from fedflow.app.participant.launcher import WorkerSettings
+from fedflow.app.participant.processes import Processes
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import SteadyClock
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines

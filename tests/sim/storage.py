@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from types import TracebackType
 
-from fedflow.app import ports
+from fedflow.app.ports.store import Tx
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.memory.store import MemoryStore
 from tests.sim.trace import Trace
@@ -47,10 +47,10 @@ class FaultyStore:
         self.rng = rng
         self.trace = trace
 
-    def transaction(self) -> AbstractContextManager[ports.Tx]:
+    def transaction(self) -> AbstractContextManager[Tx]:
         return _Transaction(self, write=True)
 
-    def read(self) -> AbstractContextManager[ports.Tx]:
+    def read(self) -> AbstractContextManager[Tx]:
         return _Transaction(self, write=False)
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class _Transaction:
         self._store = store
         self._write = write
 
-    def __enter__(self) -> ports.Tx:
+    def __enter__(self) -> Tx:
         store = self._store
         if not store.life.alive:
             raise Crashed

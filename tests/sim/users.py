@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedflow.app.core import Core
-from fedflow.app.scheduling.parameter_updates import Sections
+from fedflow.app.initiator.parameter_updates import Sections
 from fedflow.base.errors.error import FedflowError
 from fedflow.domain.states import JobStatus
 from tests.sim.jobs import random_job, random_parameters

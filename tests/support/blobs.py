@@ -9,7 +9,7 @@ from fedflow.base.errors.models import BlobDamaged
 
 
 class MemoryBlobs:
-    """See `fedflow.app.ports.ModelBlobs`. Everything in it counts as old."""
+    """See `fedflow.app.ports.models.ModelBlobs`. Everything in it counts as old."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}

@@ -22,7 +22,7 @@ DEADLINE_S = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TestLaunch:
-    """A launch with its spec file; satisfies `fedflow.app.ports.Launch`."""
+    """A launch with its spec file; satisfies `fedflow.app.ports.executors.Launch`."""
 
     __test__ = False  # for pytest: this is no test
 
@@ -35,7 +35,9 @@ class TestLaunch:
 
 
 class RecordingEvents:
-    """Satisfies `fedflow.app.ports.ExecutorEvents` and lets a test wait for what happens."""
+    """Satisfies `fedflow.app.ports.executors.ExecutorEvents` and lets a test wait for what
+    happens.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()

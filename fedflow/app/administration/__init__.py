@@ -1,1 +1,4 @@
-"""What administrators look at and change, and what the server tells about itself."""
+"""What administrators see and change: accounts, permissions, keys, providers, servers, leadership.
+
+Runs at every site for that site alone. Nothing here knows a running job.
+"""

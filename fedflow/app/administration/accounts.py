@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Final, Protocol
 
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors.requests import (
     AccountExists,

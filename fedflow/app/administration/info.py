@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedflow import __version__
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines

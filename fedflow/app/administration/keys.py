@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from typing import Final, Protocol
 
-from fedflow.app.ports import PartyClient, Store
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors.requests import BadKey, BadRequest, NotSigned, PrivateKeyKept
 from fedflow.domain.administration.records import SiteKey

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fedflow.app.ports import ProviderBook, ProviderHost
+from fedflow.app.ports.components import ProviderBook, ProviderHost
 from fedflow.base.errors.components import ProviderRefused, UnknownComponent
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.providers import Manifest, RegisteredProvider

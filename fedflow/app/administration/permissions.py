@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fedflow.app.ports import Catalog, Store, Tx
+from fedflow.app.ports.components import Catalog
+from fedflow.app.ports.store import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors.requests import BadRequest, PermissionDenied, PermissionsOff, UnknownGrant
 from fedflow.base.values import dataclass

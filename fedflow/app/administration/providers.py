@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from fedflow import __version__
-from fedflow.app.ports import ProviderBook, ProviderFolders, ProviderHost
+from fedflow.app.ports.components import ProviderBook, ProviderFolders, ProviderHost
 from fedflow.base.clock import Clock
 from fedflow.base.errors.components import ProviderRefused
 from fedflow.base.errors.requests import BadRequest

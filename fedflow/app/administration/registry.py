@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from fedflow.app.ports import PartyClient, Store
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors.requests import BadAddress, BadRequest, NotSupportedYet, ServerNotListed
 from fedflow.base.values import dataclass

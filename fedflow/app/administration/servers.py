@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from fedflow.app.ports import Store
-from fedflow.app.scheduling.leadership import LEASE, Leadership
+from fedflow.app.administration.leadership import LEASE, Leadership
+from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import NoOtherServer, NotLeading, SharedHomeDiffers
@@ -212,7 +212,9 @@ class Servers:
         return not self._shared or instance_id in ("", self.own_id)
 
     def guarded(self, store: Store) -> Store:
-        """Return the store for what only the leader does; see `app/scheduling/leadership.py`."""
+        """Return the store for what only the leader does; see
+        `app/administration/leadership.py`.
+        """
         return self.leadership.guarded(store) if self._shared else store
 
     @property

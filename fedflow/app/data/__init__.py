@@ -1,1 +1,4 @@
-"""Tables and caches of this server: who made them, who uses them, how they come in and go out."""
+"""Tables and caches of this server: who wrote them, who uses them, which folders may be read.
+
+Runs at the site that holds the data. Rows belong to `fedflow.tables`.
+"""

@@ -17,8 +17,9 @@ import msgspec
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.table_use import STANDALONE, make_way, remove_rows
-from fedflow.app.folders import Folders
-from fedflow.app.ports import BoundFiles, StorageLook, Store, Tx
+from fedflow.app.ports.data import BoundFiles, StorageLook
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.clock import Clock
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.data import TableExists, TableNotFound

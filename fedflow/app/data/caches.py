@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.app.ports import Tx
+from fedflow.app.ports.store import Tx
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.components import BadParameter, CacheNotFound
 from fedflow.base.errors.requests import BadRequest

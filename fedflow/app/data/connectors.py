@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from fedflow.app.data.allowed_storages import AllowedStorages
-from fedflow.app.ports import Store, Tx
+from fedflow.app.ports.store import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.decoding import decode_as
 from fedflow.base.errors.data import (

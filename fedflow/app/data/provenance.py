@@ -6,7 +6,7 @@ A task's output names the table; the job's DSL and the task's parameters name wh
 from __future__ import annotations
 
 from fedflow.app.data.table_use import named_table, output_of
-from fedflow.app.ports import Store, Tx
+from fedflow.app.ports.store import Store, Tx
 from fedflow.base.errors.data import TableNotTracked
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, OutputTable, TaskFilter, TaskKey, TaskRecord

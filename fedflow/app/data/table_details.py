@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedflow.app.data.provenance import Provenance
-from fedflow.app.ports import Store, TableFacts
+from fedflow.app.ports.data import TableFacts
+from fedflow.app.ports.store import Store
 from fedflow.base.values import dataclass
 from fedflow.domain.records import ColumnFacts, OutputTable, TableRecord
 

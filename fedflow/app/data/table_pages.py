@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from fedflow.app.data.table_use import users
-from fedflow.app.ports import Store, TableWindows
+from fedflow.app.ports.data import TableWindows
+from fedflow.app.ports.store import Store
 from fedflow.base.errors.data import NoData
 from fedflow.base.values import dataclass
 from fedflow.domain.data.storages import is_bound

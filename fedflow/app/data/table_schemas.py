@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fedflow.app.ports import Store, Tx
+from fedflow.app.ports.store import Store, Tx
 from fedflow.base.errors.data import ColumnsFixed, TableNotFound
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import TableRecord

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fedflow.app.data import row_folders
-from fedflow.app.folders import Folders
-from fedflow.app.ports import Tx
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import TableDisabled, TableNotFound
 from fedflow.domain.data.storages import hidden_connector, is_bound

@@ -14,8 +14,9 @@ from fedflow.app.data.table_use import (
     make_way,
     remove_rows,
 )
-from fedflow.app.folders import Folders
-from fedflow.app.ports import Archives, Store, Tx
+from fedflow.app.ports.data import Archives
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.clock import Clock
 from fedflow.base.errors.data import FileNotAllowed, NoData, TableNotFound
 from fedflow.base.errors.jobs import JobNotFound

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
-from fedflow.app.commands import Incoming
-from fedflow.app.effects import Effects
 from fedflow.app.models.model_changes import (
     ModelChange,
     ModelChanges,
@@ -23,7 +21,10 @@ from fedflow.app.models.model_changes import (
     sites_of,
 )
 from fedflow.app.models.models import ModelRepository
-from fedflow.app.ports import Catalog, Store, Tx
+from fedflow.app.ports.components import Catalog
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.commands import Incoming
 from fedflow.base.clock import Clock
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.models import (

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedflow.app.commands import Incoming
-from fedflow.app.effects import Effects
 from fedflow.app.models.deployment import check_source, trained_version
 from fedflow.app.models.model_changes import (
     ModelChange,
@@ -22,7 +20,9 @@ from fedflow.app.models.model_changes import (
     sites_of,
 )
 from fedflow.app.models.models import ModelRepository
-from fedflow.app.ports import Store, Tx
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.commands import Incoming
 from fedflow.base.clock import Clock
 from fedflow.base.errors.models import ModelChangeRefused, ModelNotFound, ModelsDiffer, SameParties
 from fedflow.base.errors.requests import BadRequest

@@ -17,12 +17,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from fedflow.app.commands import Incoming
-from fedflow.app.effects import Effects
-from fedflow.app.ports import PartyClient, Store, Tx, Wakeup
-from fedflow.app.scheduling.outgoing import Outgoing
-from fedflow.app.timing import Timing
-from fedflow.app.waiting import Changes
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.party_commands import Outgoing
+from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.models import ModelChangeRefused, WrongModelSource

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.app.ports import ArchiveFiles
+from fedflow.app.ports.models import ArchiveFiles
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.models import BadModelArchive
 from fedflow.base.errors.requests import BadRequest, NotSupportedYet

@@ -29,7 +29,9 @@ from fedflow.app.models.model_document import (
     read_document,
 )
 from fedflow.app.models.models import ModelRepository, version_in
-from fedflow.app.ports import ModelArchives, ModelBlobs, PartyClient, Store
+from fedflow.app.ports.models import ModelArchives, ModelBlobs
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors.models import BadModelArchive, ModelExists
 from fedflow.base.errors.requests import BadRequest

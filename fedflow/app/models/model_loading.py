@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fedflow.app.models.models import ModelRepository, version_in
-from fedflow.app.ports import Tx
+from fedflow.app.ports.store import Tx
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.models import ModelNotFound, ModelsDiffer
 from fedflow.base.values import dataclass

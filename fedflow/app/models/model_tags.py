@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedflow.app.ports import Store, Tx
+from fedflow.app.ports.store import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors.models import ModelNotFound, TagExists, TagNotFound
 from fedflow.base.errors.requests import BadRequest

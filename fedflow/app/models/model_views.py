@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from fedflow.app.models.models import ModelRepository
-from fedflow.app.ports import ModelBlobs, Store, Tx
+from fedflow.app.ports.models import ModelBlobs
+from fedflow.app.ports.store import Store, Tx
 from fedflow.base.errors.models import ModelDamaged, ModelNotFound
 from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import mode_of

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fedflow.app.administration.info import FATE_VERSION
-from fedflow.app.ports import ModelBlobs, Store, Tx
+from fedflow.app.ports.models import ModelBlobs
+from fedflow.app.ports.store import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors.models import (
     BlobDamaged,

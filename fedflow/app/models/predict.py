@@ -13,7 +13,7 @@ from typing import Any, cast
 from fedflow.app.models.deployment import check_contents, predict_dsl_of, stored_models
 from fedflow.app.models.model_loading import LoadRequest
 from fedflow.app.models.models import ModelRepository, version_in
-from fedflow.app.ports import Store, Tx
+from fedflow.app.ports.store import Store, Tx
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.models import ModelNotDeployed, ModelsDiffer, NotPredictable
 from fedflow.base.values import dataclass

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fedflow.app.models.models import ModelRepository, version_in
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors.models import ModelComponentNotFound, WrongWoeArrays
 from fedflow.domain.models.model import ModelComponent, ModelContent, ModelKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from fedflow.app.jobs.job_lists import Overview
+from fedflow.app.queries.job_lists import Overview
 from fedflow.base.values import dataclass
 from fedflow.domain.job_lines import JobLine
 from fedflow.domain.states import JobStatus

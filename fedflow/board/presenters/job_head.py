@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fedflow.app.jobs.site_jobs import SiteJob
+from fedflow.app.queries.site_jobs import SiteJob
 from fedflow.base.clock import is_older
 from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import ALL, mode_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from fedflow.app.jobs.job_logs import LogLine, LogPage, LogSearch
-from fedflow.app.jobs.log_places import LogKind, LogPlace
+from fedflow.app.logs.job_logs import LogLine, LogPage, LogSearch
+from fedflow.app.logs.log_places import LogKind, LogPlace
 from fedflow.base.values import dataclass
 from fedflow.domain.records import TaskRecord
 

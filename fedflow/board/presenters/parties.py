@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fedflow.app.administration.neighbours import Neighbour
 from fedflow.app.administration.servers import ListedServer
+from fedflow.app.initiator.neighbours import Neighbour
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobRecord
 from fedflow.domain.scheduling.circuit import CircuitState

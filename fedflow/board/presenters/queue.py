@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fedflow.app.scheduling.queue import Place
+from fedflow.app.protocol.queue import Place
 from fedflow.base.values import dataclass
 from fedflow.domain.records import Engine, JobRecord
 from fedflow.domain.site import Site

@@ -2,7 +2,7 @@
 
 The scheduler of the initiator looks at a frozen snapshot of one job and names the next steps.
 Decisions are level-triggered: computed from what is stored, so a lost event costs one tick and
-deciding twice gives the same answer. `app/scheduling/apply.py` carries the actions out; each may
+deciding twice gives the same answer. `app/initiator/apply.py` carries the actions out; each may
 be applied twice without harm.
 
 A job passes through its *sites* (role and party) in phases: it is created at all of them at once;

@@ -30,7 +30,7 @@ J = TypeVar("J", JobRecord, ScheduledJob)
 
 
 class MemoryEngines:
-    """See `app.ports.Engines`."""
+    """See `app.ports.jobs.Engines`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -88,7 +88,7 @@ class MemoryEngines:
 
 
 class MemoryJobs:
-    """See `app.ports.Jobs`."""
+    """See `app.ports.jobs.Jobs`."""
 
     def __init__(
         self, journal: Journal, engines: MemoryEngines, tags: MemoryJobTags | None = None

@@ -12,7 +12,9 @@ from fedflow.store.rules import answered_twice
 
 
 class MemoryOutbox:
-    """See `app.ports.Outbox`. A queue without commands is dropped, so that looking stays cheap."""
+    """See `app.ports.scheduling.Outbox`. A queue without commands is dropped, so that looking
+    stays cheap.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -107,7 +109,7 @@ def _deadline_ms(command: Command, create_within_ms: int) -> int:
 
 
 class MemoryReceived:
-    """See `app.ports.Received`."""
+    """See `app.ports.scheduling.Received`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -131,7 +133,7 @@ class MemoryReceived:
 
 
 class MemoryLeases:
-    """See `app.ports.Leases`."""
+    """See `app.ports.scheduling.Leases`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -35,7 +35,7 @@ class _Entry:
 
 
 class MemoryQueue:
-    """See `app.ports.Queue`."""
+    """See `app.ports.scheduling.Queue`."""
 
     def __init__(self, journal: Journal, schedules: MemorySchedules, jobs: MemoryJobs) -> None:
         self._journal = journal

@@ -52,7 +52,7 @@ class _Parts:
 
 
 class MemorySchedules:
-    """See `app.ports.Schedules`."""
+    """See `app.ports.scheduling.Schedules`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

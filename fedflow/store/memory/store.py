@@ -12,7 +12,19 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 
-from fedflow.app import ports
+from fedflow.app.ports.data import Connectors, Tables
+from fedflow.app.ports.jobs import (
+    Engines,
+    Events,
+    JobLists,
+    Jobs,
+    JobTags,
+    Submits,
+    Tasks,
+    Tracking,
+)
+from fedflow.app.ports.scheduling import Leases, Outbox, Queue, Received, Schedules
+from fedflow.app.ports.store import Tx
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.memory.events import MemoryEvents
 from fedflow.store.memory.job_lists import MemoryJobLists
@@ -30,34 +42,34 @@ from fedflow.store.recording import Recent
 
 
 class MemoryTx:
-    """One transaction: what simulations use of `app.ports.Tx`."""
+    """One transaction: what simulations use of `app.ports.store.Tx`."""
 
     def __init__(self, journal: Journal) -> None:
         engines = MemoryEngines(journal)
-        self.engines: ports.Engines = engines
+        self.engines: Engines = engines
         tags = MemoryJobTags(journal)
         jobs, schedules = MemoryJobs(journal, engines, tags), MemorySchedules(journal)
-        self.jobs: ports.Jobs = jobs
-        self.job_tags: ports.JobTags = tags
-        self.job_lists: ports.JobLists = MemoryJobLists(jobs, schedules, tags)
-        self.tasks: ports.Tasks = MemoryTasks(journal)
-        self.schedules: ports.Schedules = schedules
-        self.queue: ports.Queue = MemoryQueue(journal, schedules, jobs)
-        self.outbox: ports.Outbox = MemoryOutbox(journal)
-        self.received: ports.Received = MemoryReceived(journal)
-        self.leases: ports.Leases = MemoryLeases(journal)
-        self.tracking: ports.Tracking = MemoryTracking(journal)
-        self.tables: ports.Tables = MemoryTables(journal)
+        self.jobs: Jobs = jobs
+        self.job_tags: JobTags = tags
+        self.job_lists: JobLists = MemoryJobLists(jobs, schedules, tags)
+        self.tasks: Tasks = MemoryTasks(journal)
+        self.schedules: Schedules = schedules
+        self.queue: Queue = MemoryQueue(journal, schedules, jobs)
+        self.outbox: Outbox = MemoryOutbox(journal)
+        self.received: Received = MemoryReceived(journal)
+        self.leases: Leases = MemoryLeases(journal)
+        self.tracking: Tracking = MemoryTracking(journal)
+        self.tables: Tables = MemoryTables(journal)
         self.models = MemoryModels(journal)
-        self.connectors: ports.Connectors = MemoryConnectors(journal)
-        self.submits: ports.Submits = MemorySubmits(journal)
+        self.connectors: Connectors = MemoryConnectors(journal)
+        self.submits: Submits = MemorySubmits(journal)
         events = MemoryEvents(journal)
-        self.events: ports.Events = events
+        self.events: Events = events
         self.write_events = events.write
 
 
 class MemoryStore:
-    """See `app.ports.Store`. One transaction at a time, reading ones too."""
+    """See `app.ports.store.Store`. One transaction at a time, reading ones too."""
 
     def __init__(self) -> None:
         self._journal = Journal()
@@ -67,10 +79,10 @@ class MemoryStore:
         self._owner: int | None = None
         self._closed = False
 
-    def transaction(self) -> AbstractContextManager[ports.Tx]:
+    def transaction(self) -> AbstractContextManager[Tx]:
         return self._run(write=True)
 
-    def read(self) -> AbstractContextManager[ports.Tx]:
+    def read(self) -> AbstractContextManager[Tx]:
         return self._run(write=False)
 
     @property
@@ -83,7 +95,7 @@ class MemoryStore:
         self._closed = True
 
     @contextmanager
-    def _run(self, *, write: bool) -> Iterator[ports.Tx]:
+    def _run(self, *, write: bool) -> Iterator[Tx]:
         if self._closed:
             raise StoreUnavailable(reason="memory: closed")
         me = threading.get_ident()
@@ -93,7 +105,7 @@ class MemoryStore:
             self._owner = me
             self._journal.begin(write=write)
             try:
-                yield cast(ports.Tx, self._tx)
+                yield cast(Tx, self._tx)
                 if write:
                     self._recent.wrote(self._tx.write_events(self._recent))
             except BaseException:

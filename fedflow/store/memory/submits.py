@@ -7,7 +7,7 @@ from fedflow.store.memory.journal import Journal
 
 
 class MemorySubmits:
-    """See `app.ports.Submits`."""
+    """See `app.ports.jobs.Submits`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -24,7 +24,7 @@ from fedflow.store.memory.journal import Journal
 
 
 class MemoryTasks:
-    """See `app.ports.Tasks`."""
+    """See `app.ports.jobs.Tasks`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

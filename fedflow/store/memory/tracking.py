@@ -17,7 +17,9 @@ _Share = tuple[str, str, Site]  #: job, component, site
 
 
 class MemoryTracking:
-    """See `app.ports.Tracking`. The latest attempt is the latest one that produced such a thing."""
+    """See `app.ports.jobs.Tracking`. The latest attempt is the latest one that produced such a
+    thing.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -186,7 +188,7 @@ class MemoryTracking:
 
 
 class MemoryTables:
-    """See `app.ports.Tables`."""
+    """See `app.ports.data.Tables`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -249,7 +251,7 @@ class MemoryTables:
 
 
 class MemoryConnectors:
-    """See `app.ports.Connectors`."""
+    """See `app.ports.data.Connectors`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -34,7 +34,7 @@ _SESSIONS: Final = Mapper(
 
 
 class SqlAccounts:
-    """See `app.ports.Accounts`."""
+    """See `app.ports.administration.Accounts`."""
 
     __slots__ = ("_session",)
 

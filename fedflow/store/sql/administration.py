@@ -64,7 +64,7 @@ _SERVICES: Final = Mapper(
 
 
 class SqlPermissions:
-    """See `app.ports.Permissions`."""
+    """See `app.ports.administration.Permissions`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -93,7 +93,7 @@ class SqlPermissions:
 
 
 class SqlSiteKeys:
-    """See `app.ports.SiteKeys`."""
+    """See `app.ports.administration.SiteKeys`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -113,7 +113,7 @@ class SqlSiteKeys:
 
 
 class SqlRegistry:
-    """See `app.ports.Registry`."""
+    """See `app.ports.administration.Registry`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

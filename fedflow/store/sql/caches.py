@@ -33,7 +33,7 @@ _CACHES: Final = Mapper(
 
 
 class SqlCaches:
-    """See `app.ports.Caches`."""
+    """See `app.ports.data.Caches`."""
 
     __slots__ = ("_session",)
 

@@ -59,7 +59,7 @@ _ONE: Final = "WHERE f_name = ? AND f_namespace = ?"
 
 
 class SqlTables:
-    """See `app.ports.Tables`."""
+    """See `app.ports.data.Tables`."""
 
     __slots__ = ("_session",)
 
@@ -151,7 +151,7 @@ class SqlTables:
 
 
 class SqlConnectors:
-    """See `app.ports.Connectors`."""
+    """See `app.ports.data.Connectors`."""
 
     __slots__ = ("_session",)
 

@@ -35,7 +35,7 @@ _WRITTEN: Final = Mapper(JOB_EVENT, Event, {**_FIELDS, "epoch": "f_epoch"})
 
 
 class SqlEvents:
-    """See `app.ports.Events`."""
+    """See `app.ports.jobs.Events`."""
 
     __slots__ = ("_session",)
 

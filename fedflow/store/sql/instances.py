@@ -30,7 +30,7 @@ _INSTANCES: Final = Mapper(
 
 
 class SqlInstances:
-    """See `app.ports.Instances`."""
+    """See `app.ports.scheduling.Instances`."""
 
     __slots__ = ("_session",)
 

@@ -41,7 +41,7 @@ _LINES: Final = Mapper(
 
 
 class SqlJobLists:
-    """See `app.ports.JobLists`."""
+    """See `app.ports.jobs.JobLists`."""
 
     __slots__ = ("_session",)
 

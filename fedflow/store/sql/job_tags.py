@@ -10,7 +10,7 @@ from fedflow.store.tables import JOB_TAG
 
 
 class SqlJobTags:
-    """See `app.ports.JobTags`."""
+    """See `app.ports.jobs.JobTags`."""
 
     __slots__ = ("_session",)
 

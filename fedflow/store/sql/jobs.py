@@ -110,7 +110,7 @@ _ONE: Final = "WHERE f_job_id = ? AND f_role = ? AND f_party_id = ?"
 
 
 class SqlJobs:
-    """See `app.ports.Jobs`."""
+    """See `app.ports.jobs.Jobs`."""
 
     __slots__ = ("_session",)
 
@@ -355,7 +355,7 @@ class SqlJobs:
 
 
 class SqlEngines:
-    """See `app.ports.Engines`."""
+    """See `app.ports.jobs.Engines`."""
 
     __slots__ = ("_session",)
 

@@ -8,7 +8,9 @@ from fedflow.store.tables import LEASE
 
 
 class SqlLeases:
-    """See `app.ports.Leases`. Tokens grow over all claims, so a released one loses nothing."""
+    """See `app.ports.scheduling.Leases`. Tokens grow over all claims, so a released one loses
+    nothing.
+    """
 
     __slots__ = ("_session",)
 

@@ -47,7 +47,7 @@ _HAS_TAG: Final = (
 
 
 class SqlModelLists:
-    """See `app.ports.ModelLists`."""
+    """See `app.ports.models.ModelLists`."""
 
     __slots__ = ("_session",)
 

@@ -16,7 +16,7 @@ _TAG: Final = (
 
 
 class SqlModelTags:
-    """See `app.ports.ModelTags`."""
+    """See `app.ports.models.ModelTags`."""
 
     __slots__ = ("_session",)
 

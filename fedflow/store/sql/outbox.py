@@ -46,7 +46,7 @@ _REPLIES: Final = Mapper(
 
 
 class SqlOutbox:
-    """See `app.ports.Outbox`."""
+    """See `app.ports.scheduling.Outbox`."""
 
     __slots__ = ("_session",)
 
@@ -153,7 +153,7 @@ def _without(jobs: frozenset[str]) -> str:
 
 
 class SqlReceived:
-    """See `app.ports.Received`."""
+    """See `app.ports.scheduling.Received`."""
 
     __slots__ = ("_session",)
 

@@ -42,7 +42,7 @@ _PARTIES: Final = (
 
 
 class SqlQueue:
-    """See `app.ports.Queue`."""
+    """See `app.ports.scheduling.Queue`."""
 
     __slots__ = ("_session",)
 

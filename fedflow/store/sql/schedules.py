@@ -146,7 +146,9 @@ _ONE_SHARE: Final = f"{_ONE_TASK} AND f_role = ? AND f_party_id = ?"
 
 
 class SqlSchedules:
-    """See `app.ports.Schedules`. What `get` gave is remembered until this transaction writes."""
+    """See `app.ports.scheduling.Schedules`. What `get` gave is remembered until this transaction
+    writes.
+    """
 
     __slots__ = ("_known", "_session")
 

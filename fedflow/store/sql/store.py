@@ -7,7 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
-from fedflow.app import ports
+from fedflow.app.ports.administration import Accounts, Permissions, Registry, SiteKeys
+from fedflow.app.ports.data import Caches, Connectors, Tables
+from fedflow.app.ports.jobs import (
+    Engines,
+    Events,
+    JobLists,
+    Jobs,
+    JobTags,
+    Submits,
+    Tasks,
+    Tracking,
+)
+from fedflow.app.ports.models import ModelLists, Models, ModelTags
+from fedflow.app.ports.scheduling import Instances, Leases, Outbox, Queue, Received, Schedules
+from fedflow.app.ports.store import Tx
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.migrate import migrate
@@ -78,34 +92,34 @@ _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
 
 
 class SqlTx:
-    """One transaction; see `app.ports.Tx`. A part is made when it is first asked for."""
+    """One transaction; see `app.ports.store.Tx`. A part is made when it is first asked for."""
 
     __slots__ = ("_session", *_PARTS)
 
-    jobs: ports.Jobs
-    job_lists: ports.JobLists
-    job_tags: ports.JobTags
-    engines: ports.Engines
-    tasks: ports.Tasks
-    schedules: ports.Schedules
-    queue: ports.Queue
-    outbox: ports.Outbox
-    received: ports.Received
-    leases: ports.Leases
-    instances: ports.Instances
-    tracking: ports.Tracking
-    tables: ports.Tables
-    caches: ports.Caches
-    models: ports.Models
-    model_lists: ports.ModelLists
-    model_tags: ports.ModelTags
-    connectors: ports.Connectors
-    permissions: ports.Permissions
-    site_keys: ports.SiteKeys
-    registry: ports.Registry
-    submits: ports.Submits
-    events: ports.Events
-    accounts: ports.Accounts
+    jobs: Jobs
+    job_lists: JobLists
+    job_tags: JobTags
+    engines: Engines
+    tasks: Tasks
+    schedules: Schedules
+    queue: Queue
+    outbox: Outbox
+    received: Received
+    leases: Leases
+    instances: Instances
+    tracking: Tracking
+    tables: Tables
+    caches: Caches
+    models: Models
+    model_lists: ModelLists
+    model_tags: ModelTags
+    connectors: Connectors
+    permissions: Permissions
+    site_keys: SiteKeys
+    registry: Registry
+    submits: Submits
+    events: Events
+    accounts: Accounts
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -119,7 +133,7 @@ class SqlTx:
 
 
 class SqlStore:
-    """See `app.ports.Store`. Every transaction may raise StoreUnavailable."""
+    """See `app.ports.store.Store`. Every transaction may raise StoreUnavailable."""
 
     def __init__(self, database: Database, *, clock: Clock | None = None) -> None:
         """Bring the schema up to date. Raises: StoreUnavailable, SchemaTooNew."""
@@ -134,10 +148,10 @@ class SqlStore:
             database.close()
             raise
 
-    def transaction(self) -> AbstractContextManager[ports.Tx]:
+    def transaction(self) -> AbstractContextManager[Tx]:
         return self._run(write=True)
 
-    def read(self) -> AbstractContextManager[ports.Tx]:
+    def read(self) -> AbstractContextManager[Tx]:
         return self._run(write=False)
 
     def close(self) -> None:
@@ -146,7 +160,7 @@ class SqlStore:
         self._database.close()
 
     @contextmanager
-    def _run(self, *, write: bool) -> Iterator[ports.Tx]:
+    def _run(self, *, write: bool) -> Iterator[Tx]:
         if self._closed:
             raise StoreUnavailable(reason=f"{self._database.where}: closed")
         if getattr(self._local, "inside", False):

@@ -23,7 +23,7 @@ _KEYS: Final = Mapper(
 
 
 class SqlSubmits:
-    """See `app.ports.Submits`."""
+    """See `app.ports.jobs.Submits`."""
 
     __slots__ = ("_session",)
 

@@ -100,7 +100,7 @@ _MAY_LACK: Final = frozenset({Sort.STARTED, Sort.ENDED, Sort.ELAPSED})
 
 
 class SqlTasks:
-    """See `app.ports.Tasks`."""
+    """See `app.ports.jobs.Tasks`."""
 
     __slots__ = ("_session",)
 

@@ -64,7 +64,9 @@ _Metric = tuple[TaskKey, str, str]  #: of which attempt, its namespace, its name
 
 
 class SqlTracking:
-    """See `app.ports.Tracking`. The latest attempt is the latest one that produced such a thing."""
+    """See `app.ports.jobs.Tracking`. The latest attempt is the latest one that produced such a
+    thing.
+    """
 
     __slots__ = ("_session",)
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pymysql
 import pytest
 
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
 from fedflow.base.ids import PartyId
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.app.ports import Store
+from fedflow.app.ports.store import Store
 from fedflow.domain.administration.records import (
     Grant,
     GrantKind,

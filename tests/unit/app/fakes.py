@@ -9,15 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fedflow.app.commands import Incoming
+from fedflow.app.administration.leadership import OnlyServer
 from fedflow.app.core import Core, Ports, build_core
-from fedflow.app.folders import Folders
-from fedflow.app.party.launcher import TaskLaunch, WorkerSettings
-from fedflow.app.party.processes import Processes
-from fedflow.app.ports import PartyServers
-from fedflow.app.scheduling.leadership import OnlyServer
-from fedflow.app.timing import Timing
-from fedflow.app.waiting import Changes
+from fedflow.app.participant.launcher import TaskLaunch, WorkerSettings
+from fedflow.app.participant.processes import Processes
+from fedflow.app.ports.parties import PartyServers
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.timing import Timing
 from fedflow.base.errors.components import BadParameter, UnknownComponent
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.ids import PartyId

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedflow.app.commands import Incoming
+from fedflow.app.protocol.commands import Incoming
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.domain.models.model import (
     ModelComponent,

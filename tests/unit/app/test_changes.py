@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fedflow.app.waiting import Changes
+from fedflow.app.protocol.job_notifier import Changes
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.store import StoreUnavailable
 

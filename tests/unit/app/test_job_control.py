@@ -11,9 +11,9 @@ import pytest
 
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.tables import Tables
-from fedflow.app.folders import Folders
-from fedflow.app.jobs.cleaning import Cleaning
-from fedflow.app.jobs.resources import Resources
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.queries.cleaning import Cleaning
+from fedflow.app.queries.resources import Resources
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import (
@@ -41,8 +41,8 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
 from fedflow.tables.archives import LocalArchives
 from tests.unit.app.fakes import CORES, GUEST, HOST, OneServer, conf, dsl, incoming_of, table
-from tests.unit.app.scheduling.test_inheritance import document, finished
-from tests.unit.app.scheduling.test_reruns import run
+from tests.unit.app.initiator.test_reruns import run
+from tests.unit.app.test_inheritance import document, finished
 
 
 def connect(server: OneServer) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.jobs.site_jobs import SiteJob
+from fedflow.app.queries.site_jobs import SiteJob
 from fedflow.board.presenters import job_head
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import SUBMIT_FAILED, JobKey

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.app.jobs.job_lists import Overview
+from fedflow.app.queries.job_lists import Overview
 from fedflow.base.ids import PartyId
 from fedflow.board.presenters import home
 from fedflow.board.presenters.job_list import (

@@ -32,13 +32,13 @@ ROOT = Path(fedflow.__file__).parent
 SAYERS = (
     "domain/scheduling/explain.py",
     "domain/scheduling/decide.py",
-    "app/scheduling/collecting.py",
-    "app/scheduling/control.py",
-    "app/scheduling/initiator.py",
-    "app/scheduling/queue.py",
-    "app/jobs/cleaning.py",
-    "app/jobs/first_error.py",
-    "app/jobs/jobs.py",
+    "app/protocol/status_pull.py",
+    "app/initiator/control.py",
+    "app/initiator/initiator.py",
+    "app/protocol/queue.py",
+    "app/queries/cleaning.py",
+    "app/logs/first_error.py",
+    "app/queries/jobs.py",
     "store/recording.py",
 )
 """Modules that make reasons, waits and remedies beside the errors."""

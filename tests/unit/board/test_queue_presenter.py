@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedflow.app.administration.neighbours import Neighbour
-from fedflow.app.scheduling.circuits import CircuitView
+from fedflow.app.initiator.neighbours import Neighbour
+from fedflow.app.protocol.circuit_breakers import CircuitView
 from fedflow.board.presenters.parties import row
 from fedflow.board.presenters.queue import engine_rows
 from fedflow.domain.records import Engine

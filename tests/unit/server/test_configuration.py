@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.start import BadSetting, ListenerNotSafe
 from fedflow.base.settings import Settings
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedflow.app.folders import Folders
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import BadSetting, HomeNotUsable
 from fedflow.base.settings import parse_settings

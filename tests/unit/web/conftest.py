@@ -13,14 +13,14 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from fedflow.app.administration.providers import Providers
-from fedflow.app.commands import Incoming
 from fedflow.app.data.bindings import Binding
 from fedflow.app.data.provenance import Source
 from fedflow.app.data.table_details import Details
-from fedflow.app.folders import Folders
-from fedflow.app.jobs.jobs import Stopped
-from fedflow.app.scheduling.submissions import Submitted
-from fedflow.app.scheduling.submitted_files import files_of
+from fedflow.app.initiator.submissions import Submitted
+from fedflow.app.initiator.submitted_files import files_of
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.queries.jobs import Stopped
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.data import FileNotAllowed, NoData, TableNotFound, TableNotTracked
 from fedflow.base.errors.error import FedflowError

@@ -15,24 +15,24 @@ from flask.testing import FlaskClient
 
 from fedflow import __version__
 from fedflow.app.administration.accounts import Accounts
-from fedflow.app.administration.administration import Administration
 from fedflow.app.administration.info import Info, Place
 from fedflow.app.administration.keys import Keys
-from fedflow.app.administration.neighbours import Neighbours
+from fedflow.app.administration.leadership import Leadership
 from fedflow.app.administration.permissions import PermissionRules, Permissions
 from fedflow.app.administration.providers import Providers
 from fedflow.app.administration.registry import Forwarded, Registry
 from fedflow.app.administration.servers import Servers
 from fedflow.app.administration.templates import Templates
-from fedflow.app.folders import Folders
-from fedflow.app.jobs.job_files import JobFiles
-from fedflow.app.jobs.job_logs import JobLogs
-from fedflow.app.jobs.log_files import LogFiles
-from fedflow.app.jobs.log_index import LogIndexes
-from fedflow.app.scheduling.circuits import CheckedParties, Circuits
-from fedflow.app.scheduling.leadership import Leadership
-from fedflow.app.scheduling.preflight import Preflight
-from fedflow.app.timing import Timing
+from fedflow.app.administration_services import Administration
+from fedflow.app.initiator.neighbours import Neighbours
+from fedflow.app.initiator.preflight import Preflight
+from fedflow.app.logs.job_logs import JobLogs
+from fedflow.app.logs.log_files import LogFiles
+from fedflow.app.logs.log_index import LogIndexes
+from fedflow.app.protocol.circuit_breakers import CheckedParties, Circuits
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.timing import Timing
+from fedflow.app.queries.job_files import JobFiles
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import BadSetting
 from fedflow.base.examples import examples_folder

@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from fedflow.app.commands import Incoming
+from fedflow.app.protocol.commands import Incoming
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.store import StoreUnavailable

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.app.jobs.cleaning import Cleaned
-from fedflow.app.jobs.resources import ResourceUse, Returned
-from fedflow.app.scheduling.parameter_updates import ChangedParameters, Sections
+from fedflow.app.initiator.parameter_updates import ChangedParameters, Sections
+from fedflow.app.queries.cleaning import Cleaned
+from fedflow.app.queries.resources import ResourceUse, Returned
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import (
     BadSteps,

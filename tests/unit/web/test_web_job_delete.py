@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.app.jobs.job_tags import JobTags
+from fedflow.app.queries.job_tags import JobTags
 from fedflow.domain.states import JobStatus
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import FakeClock
-from tests.unit.app.jobs.test_deleting import JOB, OTHER, World
+from tests.unit.app.queries.test_deleting import JOB, OTHER, World
 from tests.unit.web.applications import app_over
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from fedflow.app.local_jobs.model_store import ModelStoring
 from fedflow.app.models.model_exchange import ModelExchange
-from fedflow.app.models.model_store import ModelStoring
 from fedflow.app.models.model_tags import ModelTags
 from fedflow.app.models.woe_arrays import WoeArrays
-from fedflow.app.party.worker_models import WorkerModels
+from fedflow.app.participant.worker_models import WorkerModels
 from fedflow.base.ids import PartyId
 from fedflow.blobs.archive import ZipArchives
 from fedflow.blobs.external import FolderModels

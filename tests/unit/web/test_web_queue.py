@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.app.scheduling.queue import Place
+from fedflow.app.protocol.queue import Place
 from fedflow.base.ids import PartyId
 from fedflow.domain.job.resources import Amount
 from fedflow.domain.reason import Reason

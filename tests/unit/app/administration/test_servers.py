@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from fedflow.app.administration.leadership import LEASE, Leadership
 from fedflow.app.administration.servers import Servers
-from fedflow.app.scheduling.leadership import LEASE, Leadership
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import NoOtherServer, NotLeading, SharedHomeDiffers
 from fedflow.domain.administration.servers import Instance

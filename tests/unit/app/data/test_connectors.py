@@ -15,8 +15,8 @@ from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.data.bindings import Binding, Bindings
 from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.tables import Tables
-from fedflow.app.folders import Folders
-from fedflow.app.party.worker_storages import WorkerStorages
+from fedflow.app.participant.worker_storages import WorkerStorages
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.data import (
     BadStorage,
     BoundTableRefused,

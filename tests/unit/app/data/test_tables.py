@@ -18,8 +18,8 @@ from fedflow.app.data.provenance import Provenance, Source
 from fedflow.app.data.table_details import TableDetails
 from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
-from fedflow.app.data.transfers import Transfers
-from fedflow.app.folders import Folders
+from fedflow.app.local_jobs.transfers import Transfers
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.data import (
     BadData,
     BadStorage,

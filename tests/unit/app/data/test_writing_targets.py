@@ -11,10 +11,10 @@ import pytest
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.data.connectors import Connectors
-from fedflow.app.data.transfers import Transfers
 from fedflow.app.data.writing_targets import WritingTargets
-from fedflow.app.folders import Folders
-from fedflow.app.party.worker_storages import WorkerStorages
+from fedflow.app.local_jobs.transfers import Transfers
+from fedflow.app.participant.worker_storages import WorkerStorages
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.data import (
     BadStorage,
     ConnectorMismatch,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedflow.app.models.models import checkpoint_key, trained_key
-from fedflow.app.party.worker_models import WorkerModels
+from fedflow.app.participant.worker_models import WorkerModels
 from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.models import (
     CheckpointNotFound,

@@ -468,7 +468,7 @@ class Model:
         )
 
     def apply(self, action: Action) -> None:
-        """Do what `app/scheduling/apply.py` does, and be as strict as the store."""
+        """Do what `app/initiator/apply.py` does, and be as strict as the store."""
         assert self.status not in JOB_FINAL
         match action:
             case QueueJob():

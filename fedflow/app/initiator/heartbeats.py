@@ -1,0 +1,155 @@
+"""Heartbeats: what keeps the initiator's jobs alive at other parties, and repairs lost reports.
+
+A party hears each time of every job that does more than wait, and of a part of those that wait, in
+turn: a message stays small however many wait. That the message came at all is what keeps the
+waiting ones alive.
+
+A party without jobs that could not be reached, or that somebody looks at, is called too: nothing
+else would tell that it is back, or away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from fedflow.app.initiator.initiator import Initiator
+from fedflow.app.initiator.preflight import reach
+from fedflow.app.ports.parties import PartyClient, PartyServers
+from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.circuit_breakers import Circuits
+from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.protocol.piggyback import news_of
+from fedflow.app.protocol.status_pull import Collecting
+from fedflow.app.protocol.timing import Timing
+from fedflow.base.clock import Clock
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.domain.records import ScheduledJob
+from fedflow.wire import paths
+
+logger = logging.getLogger(__name__)
+
+_WAITING: Final = 32  #: waiting jobs that one heartbeat names
+_JOBS: Final = 500  #: jobs that one message names
+
+
+class Heartbeats:
+    """The heartbeats to all parties with whom this server, as initiator, has jobs."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        hearing: Hearing,
+        initiator: Initiator,
+        parties: PartyClient,
+        circuits: Circuits,
+        servers: PartyServers,
+        collecting: Collecting,
+        wakeup: Wakeup,
+        clock: Clock,
+        timing: Timing,
+        new_request_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._leading = servers.guarded(store)
+        self._collecting = collecting
+        self._hearing = hearing
+        self._initiator = initiator
+        self._parties = parties
+        self._circuits = circuits
+        self._wakeup = wakeup
+        self._clock = clock
+        self._timing = timing
+        self._new_request_id = new_request_id
+        self._after: dict[str, str] = {}  #: by party: the waiting job that was named last
+
+    def remote_parties(self) -> list[str]:
+        """Return the other parties with whom this server, as initiator, has jobs under way."""
+        with self._store.read() as tx:
+            return sorted(p for p in tx.queue.parties() if not self._parties.is_local(p))
+
+    def unsure_parties(self) -> list[str]:
+        """Return the other parties that are to be called even without a job."""
+        known = (p for p in self._circuits.unsure() if self._parties.knows(p))
+        return [p for p in known if not self._parties.is_local(p)]
+
+    def collects(self, party_id: str) -> bool:
+        """Tell whether a job under way wants its status collected from a party (PULL)."""
+        with self._store.read() as tx:
+            moving = tx.queue.moving_with(party_id, self._clock.now_ms())
+            return any(self._collecting.collects_from(tx, job_id, party_id) for job_id in moving)
+
+    def beat(self, party_id: str) -> bool:
+        """Send a heartbeat to a party and take its answer; tell whether it answered."""
+        with self._store.read() as tx:
+            shared = self._shared(tx, party_id)
+        if not shared:
+            return party_id not in self._circuits.unsure() or self._reaches(party_id)
+        parts = [shared[i : i + _JOBS] for i in range(0, len(shared), _JOBS)]
+        answered = [self._send(party_id, part) for part in parts]
+        return all(answered)
+
+    def _reaches(self, party_id: str) -> bool:
+        """Tell whether a party answers; its circuit notes it."""
+        try:
+            reach(self._parties, party_id, timeout_s=self._timing.call_timeout_s)
+        except FedflowError as exc:
+            logger.debug("Party %s: %s", party_id, exc.message)
+            return False
+        return True
+
+    def _shared(self, tx: Tx, party_id: str) -> list[ScheduledJob]:
+        """Return the jobs that the next heartbeat names."""
+        named = tx.queue.moving_with(party_id, self._clock.now_ms())
+        waiting = tx.queue.waiting_with(
+            party_id, after=self._after.get(party_id, ""), limit=_WAITING
+        )
+        self._after[party_id] = waiting[-1] if len(waiting) == _WAITING else ""
+        jobs = (tx.schedules.get(job_id) for job_id in dict.fromkeys([*named, *waiting]))
+        return [job for job in jobs if job is not None]
+
+    def _send(self, party_id: str, shared: Sequence[ScheduledJob]) -> bool:
+        first = shared[0]
+        told = {job.job_id: _told(job, party_id) for job in shared}
+        try:
+            reply = self._parties.call(
+                first.initiator,
+                party_id,
+                paths.PARTY_COMMANDS["heartbeat"],
+                {"jobs": told, "initiator_party_id": first.initiator.party_id},
+                request_id=self._new_request_id(),
+                job_id=first.job_id,
+                deadline_s=self._timing.call_timeout_s,
+            )
+        except PartyUnreachable as exc:
+            logger.info("Heartbeat to party %s: %s", party_id, exc.message)
+            return False
+        except FedflowError as exc:
+            logger.warning("Heartbeat to party %s was not taken: %s", party_id, exc.message)
+            return False
+        answers = reply.data.get("jobs") if isinstance(reply.data, dict) else None
+        changed: list[str] = []
+        with self._leading.transaction() as tx:
+            self._hearing.heard(tx, party_id)
+            for job in shared:
+                answer = answers.get(job.job_id) if isinstance(answers, dict) else None
+                for site in (s.site for s in job.sites if s.site.party_id == party_id):
+                    one = answer.get(site.key) if isinstance(answer, dict) else None
+                    if self._initiator.take_answer(tx, job, site, one):
+                        changed.append(job.job_id)
+        for job_id in changed:
+            self._wakeup.schedule(job_id)
+        return True
+
+
+def _told(job: ScheduledJob, party_id: str) -> dict[str, Any]:
+    """Return what a party hears of one job."""
+    return {
+        "epoch": job.epoch,
+        "sites": {s.site.key: s.phase.value for s in job.sites if s.site.party_id == party_id},
+        **news_of({t.component: (t.version, t.status) for t in job.tasks}),
+    }

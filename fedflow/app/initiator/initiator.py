@@ -1,0 +1,318 @@
+"""The initiator's side of commands: reports and stop requests that come in, replies that come
+back.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.party_commands import reason_from_wire
+from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.protocol.status_pull import told_stop
+from fedflow.app.protocol.timing import Timing
+from fedflow.base.clock import Clock
+from fedflow.base.errors.jobs import JobNotFound, WrongSite
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason, StopRequest
+from fedflow.domain.records import (
+    Command,
+    CommandKind,
+    Moved,
+    Reply,
+    ScheduledJob,
+    ScheduledSite,
+)
+from fedflow.domain.scheduling.history import job_note
+from fedflow.domain.site import Site
+from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
+from fedflow.wire import paths
+
+logger = logging.getLogger(__name__)
+
+_CREATING = frozenset({CommandKind.CREATE_JOB, CommandKind.RERUN_JOB})
+"""Commands by which a site begins to take part."""
+_MUST_TAKE_EFFECT = _CREATING | {CommandKind.APPLY_CORES, CommandKind.CREATE_TASK}
+"""Commands whose return code 10, "stale, without effect", is no consent."""
+_NOT_NOW = frozenset({"NotEnoughResources", "Reserved"})
+"""Why a site denies cores that it may well grant later."""
+_NEEDED = frozenset(
+    {
+        CommandKind.APPLY_CORES,
+        CommandKind.START_JOB,
+        CommandKind.CREATE_TASK,
+        CommandKind.START_TASK,
+    }
+)
+"""Commands without which the job cannot go on."""
+
+
+class Initiator:
+    """What this server knows of the jobs that it initiated, kept up to date."""
+
+    def __init__(self, *, hearing: Hearing, wakeup: Wakeup, clock: Clock, timing: Timing) -> None:
+        self._hearing = hearing
+        self._wakeup = wakeup
+        self._clock = clock
+        self._timing = timing
+
+    # --- commands that come in ------------------------------------------------------------------
+
+    def report(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """A site tells how its share of a task stands. Late and repeated reports change nothing."""
+        key = incoming.task
+        _check_site(incoming, key.site)
+        try:
+            status = TaskStatus(incoming.member("party_status"))
+        except ValueError as exc:
+            raise BadRequest(reason="`party_status` is not a task status") from exc
+        if tx.schedules.status(key.job_id) is None:
+            raise JobNotFound(job_id=key.job_id)
+        self._hearing.heard(tx, key.site.party_id)  # first, as heartbeats do: else a deadlock
+        moved = tx.schedules.report(
+            key.job_id,
+            key.component,
+            key.version,
+            key.site,
+            status,
+            reason=reason_from_wire(incoming.member("reason")),
+            progress=1.0 if status in TASK_FINAL else None,
+            now_ms=self._clock.now_ms(),
+        )
+        if status in TASK_FINAL:  # that it runs decides nothing
+            effects.add(lambda: self._wakeup.schedule(key.job_id))
+        return Reply(retcode=0 if isinstance(moved, Moved) else 10)
+
+    def stop(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """A site asks for the end of a job."""
+        key = incoming.job
+        job = tx.schedules.get(key.job_id)
+        if job is None:
+            raise JobNotFound(job_id=key.job_id)
+        if all(s.site != key.site for s in job.sites):
+            raise WrongSite(site=str(key.site), job_id=key.job_id)
+        _check_site(incoming, key.site)
+        try:
+            status = JobStatus(incoming.status or "")
+        except ValueError as exc:
+            raise BadRequest(reason=f"{incoming.status!r} is not a job status") from exc
+        if status not in (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.TIMEOUT):
+            raise BadRequest(reason=f"a job cannot be stopped as {status.value}")
+        reason = reason_from_wire(incoming.member("reason")) or Reason(
+            code="Stopped", message=f"stopped by {key.site}", site=key.site
+        )
+        if job.status in JOB_FINAL:
+            return Reply(retcode=10, retmsg=f"the job has ended: {job.status.value}")
+        if incoming.member("epoch") not in (None, job.epoch):  # an older release gives none
+            return Reply(retcode=10, retmsg="the job was run again after this was asked for")
+        tx.schedules.ask_stop(
+            key.job_id, StopRequest(status=status, reason=reason), now_ms=self._clock.now_ms()
+        )
+        effects.add(lambda: self._wakeup.schedule(key.job_id))
+        return Reply(retcode=0)
+
+    # --- replies that come back -----------------------------------------------------------------
+
+    def replied(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
+        """Store what follows from the answer to a command."""
+        if command.source.party_id != command.destination.party_id:
+            self._hearing.heard(tx, command.destination.party_id)
+        if reply.retcode == 0 or (reply.retcode == 10 and command.kind not in _MUST_TAKE_EFFECT):
+            self._accepted(tx, command, reply, effects)
+        else:
+            reason = Reason(
+                code=reply.error[:100] or "PartyRefused",
+                message=reply.retmsg[:4000],
+                site=command.destination,
+            )
+            self._refused(tx, command, reason, effects)
+
+    def undeliverable(self, tx: Tx, command: Command, effects: Effects) -> None:
+        """Store what follows from a command whose deadline passed without an answer."""
+        reason = Reason(
+            code="PartyUnreachable",
+            message=f"{command.destination} could not be reached: {command.error}",
+            site=command.destination,
+        )
+        self._refused(tx, command, reason, effects)
+
+    def _accepted(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
+        if command.kind in _CREATING:
+            if _is_current(tx, command):
+                self._set_phase(tx, command, SitePhase.CREATING, SitePhase.CREATED)
+        elif command.kind is CommandKind.APPLY_CORES:
+            if _is_current(tx, command):
+                self._set_phase(tx, command, SitePhase.APPLYING, SitePhase.GRANTED)
+        elif command.kind is CommandKind.START_TASK and reply.retcode == 10:
+            component, version = _attempt(command)
+            if isinstance(reply.data, dict):  # it tells of this attempt, which may not be the last
+                told = {**reply.data, "version": version}
+                self.take_told(tx, command.job_id, command.destination, component, told)
+        else:
+            return
+        effects.add(lambda: self._wakeup.schedule(command.job_id))
+
+    def _refused(self, tx: Tx, command: Command, reason: Reason, effects: Effects) -> None:
+        if command.kind in _CREATING | _NEEDED and not _is_current(tx, command):
+            return
+        if command.kind in _CREATING:
+            self._set_phase(tx, command, SitePhase.CREATING, SitePhase.REFUSED, reason)
+        elif command.kind is CommandKind.APPLY_CORES and reason.code in _NOT_NOW:
+            self._denied(tx, command, reason)
+        elif command.kind in _NEEDED:
+            self._give_up(tx, command, reason)
+        else:
+            logger.warning(
+                "%s of job %s was refused by %s: %s",
+                command.kind.value,
+                command.job_id,
+                command.destination,
+                reason.message,
+                extra={"action": "refused", "job_id": command.job_id},
+            )
+            what = f"the command {command.kind.value} was given up: {reason.message}"
+            note = job_note(
+                command.job_id, replace(reason, message=what), at_ms=self._clock.now_ms()
+            )
+            tx.events.add(note)
+            return
+        effects.add(lambda: self._wakeup.schedule(command.job_id))
+
+    def _set_phase(
+        self,
+        tx: Tx,
+        command: Command,
+        seen: SitePhase,
+        phase: SitePhase,
+        reason: Reason | None = None,
+    ) -> None:
+        site = ScheduledSite(site=command.destination, phase=phase, reason=reason)
+        tx.schedules.set_site(command.job_id, site, seen=seen, now_ms=self._clock.now_ms())
+
+    def _denied(self, tx: Tx, command: Command, reason: Reason) -> None:
+        """No cores now: ask again after a pause that doubles each time."""
+        now_ms = self._clock.now_ms()
+        site = self._site(tx, command)
+        if site is None:
+            return
+        wait_ms = min(
+            self._timing.denied_cap_ms, self._timing.denied_base_ms * 2 ** min(site.denials, 16)
+        )
+        denied = ScheduledSite(
+            site=site.site,
+            phase=SitePhase.DENIED,
+            retry_ms=now_ms + wait_ms,
+            denials=site.denials + 1,
+            reason=reason,
+        )
+        if tx.schedules.set_site(command.job_id, denied, seen=SitePhase.APPLYING, now_ms=now_ms):
+            tx.schedules.set_reason(command.job_id, reason, now_ms=now_ms)
+            tx.queue.ask_later(command.job_id, denied.retry_ms)
+
+    def _give_up(self, tx: Tx, command: Command, reason: Reason) -> None:
+        """The site does not take part any more: the scheduler ends the job."""
+        site = self._site(tx, command)
+        if site is not None:
+            gone = ScheduledSite(site=site.site, phase=SitePhase.GONE, reason=reason)
+            tx.schedules.set_site(
+                command.job_id, gone, seen=site.phase, now_ms=self._clock.now_ms()
+            )
+
+    def _site(self, tx: Tx, command: Command) -> ScheduledSite | None:
+        job = tx.schedules.get(command.job_id)
+        if job is None:
+            return None
+        return next((s for s in job.sites if s.site == command.destination), None)
+
+    # --- heartbeat answers ----------------------------------------------------------------------
+
+    def take_answer(self, tx: Tx, job: ScheduledJob, site: Site, answer: Any) -> bool:
+        """Repair what this server knows of one site from its heartbeat answer; tell if it
+        changed. `job` is as it was when the site was asked.
+        """
+        if any(s.site == site and s.phase is SitePhase.CREATING for s in job.sites):
+            return False  # it may have come there since
+        current = tx.schedules.get(job.job_id)
+        if not isinstance(answer, dict) or current is None or current.status in JOB_FINAL:
+            return False
+        job = current
+        if answer.get("epoch", job.epoch) != job.epoch:
+            return False  # it was rerun here and is not there yet, or the answer is late
+        known = next((s for s in job.sites if s.site == site), None)
+        if known is None or known.phase is SitePhase.CREATING:
+            return False
+        stop = told_stop(answer.get("stop"), site)
+        if stop is not None:
+            return tx.schedules.ask_stop(job.job_id, stop, now_ms=self._clock.now_ms())
+        status = answer.get("status")
+        if status is None or status in {s.value for s in JOB_FINAL}:
+            message = (
+                f"{site} has given the job up ({status})" if status else f"{site} has lost the job"
+            )
+            gone = ScheduledSite(
+                site=site,
+                phase=SitePhase.GONE,
+                reason=Reason(code="PartyRefused", message=message, site=site),
+            )
+            return tx.schedules.set_site(
+                job.job_id, gone, seen=known.phase, now_ms=self._clock.now_ms()
+            )
+        tasks = answer.get("tasks")
+        if not isinstance(tasks, dict):
+            return False
+        changed = [
+            self.take_told(tx, job.job_id, site, component, tasks[component])
+            for component in dict.fromkeys(t.component for t in job.tasks)  # not as many as it says
+            if component in tasks
+        ]
+        return any(changed)
+
+    def take_told(self, tx: Tx, job_id: str, site: Site, component: str, told: Any) -> bool:
+        """Store one site's own word about one of its tasks; tell if it was news."""
+        job = tx.schedules.get(job_id)
+        task = next((t for t in job.tasks if t.component == component), None) if job else None
+        if task is None or not isinstance(told, dict):
+            return False
+        version = told.get("version", task.version)
+        try:
+            status = TaskStatus(str(told.get("party_status")))
+        except ValueError:
+            return False
+        if version != task.version or status is TaskStatus.WAITING:
+            return False
+        progress = told.get("progress")
+        moved = tx.schedules.report(
+            job_id,
+            component,
+            version,
+            site,
+            status,
+            reason=reason_from_wire(told.get("reason")),
+            progress=min(1.0, max(0.0, progress)) if isinstance(progress, int | float) else None,
+            now_ms=self._clock.now_ms(),
+        )
+        return isinstance(moved, Moved)
+
+
+def _check_site(incoming: Incoming, site: Site) -> None:
+    if incoming.source_party is not None and incoming.source_party != site.party_id:
+        raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+
+
+def _is_current(tx: Tx, command: Command) -> bool:
+    """Tell whether a command is of the job's current epoch; what came of older ones is void."""
+    epoch = command.body.get("epoch") if isinstance(command.body, dict) else None
+    return epoch is None or epoch == tx.schedules.epoch(command.job_id)
+
+
+def _attempt(command: Command) -> tuple[str, int]:
+    """Return the component and the attempt that a command about a task names."""
+    match = paths.parse_party_path(paths.PREFIX + command.path)
+    params = match.params if match else {}
+    return params.get("component", ""), int(params.get("version", -1))

@@ -1,0 +1,307 @@
+"""Changing the parameters of an ended job, for its next rerun.
+
+Every site checks and keeps the new conf, then the initiator. A site that missed an update gets the
+initiator's conf with the rerun, so a half-done update cannot make sites run different things. A
+rerun that brings new parameters lets the sites check them only: they come with its command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import field
+from typing import Any, Final
+
+from fedflow.app.initiator.submitted_files import write_files
+from fedflow.app.initiator.validation import refuse_guarded
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.initiator_calls import ASKED_CALLS, ask_initiator, asked_job
+from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.protocol.timing import Timing
+from fedflow.base.clock import Clock
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import JobNotFound, ParametersRefused
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.values import dataclass
+from fedflow.domain.job.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.records import JobFilter, JobKey, JobRecord, Reply, ScheduledJob
+from fedflow.domain.site import Site
+from fedflow.domain.states import JOB_FINAL
+from fedflow.wire import paths
+
+_FIXED: Final = (
+    "job_type", "dsl_version", "model_id", "model_version", "inheritance_info", "idempotency_key",
+)  # fmt: skip
+"""Job parameters that a job keeps: its results depend on them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sections:
+    """Sections of a runtime conf (`common`, `role`) to be laid over a job's own; empty: none."""
+
+    job_parameters: JsonObject = field(default_factory=dict)
+    component_parameters: JsonObject = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.job_parameters or self.component_parameters)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "job_parameters": self.job_parameters,
+            "component_parameters": self.component_parameters,
+        }
+
+
+def sections_of(incoming: Incoming) -> Sections:
+    """Return the sections that a command brings. Raises: BadRequest: one is no object."""
+    found: dict[str, JsonObject] = {}
+    for name in ("job_parameters", "component_parameters"):
+        value = incoming.member(name)
+        if value is not None and not isinstance(value, dict):
+            raise BadRequest(reason=f"`{name}` must be an object")
+        found[name] = value or {}
+    return Sections(**found)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedParameters:
+    """The sections of a conf after a change, and the components that it concerns."""
+
+    job_parameters: Any
+    component_parameters: Any
+    components: tuple[str, ...]
+
+
+class ParameterUpdates:
+    """The use case of the parameter route."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        specs: Specs,
+        parties: PartyClient,
+        clock: Clock,
+        timing: Timing,
+        folders: Folders,
+        new_request_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._specs = specs
+        self._parties = parties
+        self._clock = clock
+        self._timing = timing
+        self._folders = folders
+        self._new_request_id = new_request_id
+
+    # --- what a user asks for -------------------------------------------------------------------
+
+    def update(
+        self, job_id: str, *, job_parameters: JsonObject, component_parameters: JsonObject
+    ) -> ChangedParameters:
+        """Lay parameters over those of an ended job, at all its sites.
+
+        Each is a section of a runtime conf: `common`, `role`. At another site than the initiator
+        it is asked to do so. Raises: JobNotFound, InvalidJobSpec, ParametersRefused: the job runs,
+        or a site refused; its `data` tells which.
+        """
+        sections = Sections(
+            job_parameters=job_parameters, component_parameters=component_parameters
+        )
+        with self._store.read() as tx:
+            job = tx.schedules.get(job_id)
+            own = tx.jobs.find(JobFilter(job_id=job_id, limit=1))
+        if job is None and not own:
+            raise JobNotFound(job_id=job_id)
+        if job is None:
+            return self._ask_initiator(own[0], sections)
+        self.agree(job, sections)
+        effects = Effects()
+        with self._store.transaction() as tx:
+            spec = self.keep(tx, job_id, sections, epoch=job.epoch, effects=effects)
+        effects.run()
+        return _told(spec, sections)
+
+    def agree(
+        self, job: ScheduledJob, sections: Sections, *, runs: Collection[str] | None = None
+    ) -> None:
+        """Let all sites check the parameters of an ended job, and keep them unless `runs` are
+        given: the components that a rerun is to repeat with them.
+
+        Raises: InvalidJobSpec, ParametersRefused.
+        """
+        spec = self.changed(job, sections)
+        codes: dict[str, dict[str, int]] = {}
+        refusals: list[str] = []
+        for site in spec.sites:
+            reply = self._tell(job, site, spec.conf, runs=runs)
+            codes.setdefault(site.role.value, {})[site.party_id] = reply.retcode
+            if reply.retcode != 0:
+                refusals.append(f"{site}: {reply.retmsg.removesuffix('.')}")
+        if refusals:
+            self._specs.forget(job.job_id)
+            reason = "; ".join(refusals)
+            raise ParametersRefused(job_id=job.job_id, reason=reason, parties=codes)
+
+    def keep(
+        self, tx: Tx, job_id: str, sections: Sections, *, epoch: int | None, effects: Effects
+    ) -> JobSpec:
+        """Store the parameters of an ended job at its initiator; return the job with them.
+
+        Raises: ParametersRefused: it is not in this epoch any more. InvalidJobSpec.
+        """
+        job = tx.schedules.get(job_id)
+        if job is None or job.status not in JOB_FINAL or epoch not in (None, job.epoch):
+            self._specs.forget(job_id)
+            raise ParametersRefused(job_id=job_id, reason="it was run again meanwhile")
+        spec = self.changed(job, sections)
+        tx.schedules.set_conf(job_id, spec.conf, now_ms=self._clock.now_ms())
+        share = tx.jobs.get(JobKey(job_id=job_id, site=job.initiator))
+        train_conf = share.train_conf if share is not None else {}
+
+        def write() -> None:
+            given = (spec.dsl, spec.conf)
+            write_files(self._folders, job_id, spec, train_conf=train_conf, given=given)
+
+        effects.add(write)
+        return spec
+
+    def changed(self, job: ScheduledJob, sections: Sections) -> JobSpec:
+        """Return an ended job with new parameters. Raises: InvalidJobSpec, ParametersRefused."""
+        if job.status not in JOB_FINAL:
+            raise ParametersRefused(job_id=job.job_id, reason=f"it is {job.status.value}")
+        return self._checked(job, _changed(job.conf, sections))
+
+    # --- asked by another site of the job -------------------------------------------------------
+
+    def check_asked(self, incoming: Incoming) -> None:
+        """Let the sites check and keep what another site asks for; before the transaction.
+
+        Raises: as `update`, WrongSite, BadRequest.
+        """
+        with self._store.read() as tx:
+            job = asked_job(tx, incoming)
+        self.agree(job, sections_of(incoming))
+
+    def asked(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Keep what the sites have agreed to."""
+        sections = sections_of(incoming)
+        spec = self.keep(tx, incoming.job_id, sections, epoch=None, effects=effects)
+        told = _told(spec, sections)
+        data = {
+            "job_parameters": told.job_parameters,
+            "component_parameters": told.component_parameters,
+            "components": list(told.components),
+        }
+        return Reply(retcode=0, data=data)
+
+    def _ask_initiator(self, own: JobRecord, sections: Sections) -> ChangedParameters:
+        """Let the initiator change the parameters. Raises: ParametersRefused: in its words."""
+        job_id = own.key.job_id
+        reply = ask_initiator(
+            self._parties,
+            own,
+            "initiator_parameters",
+            sections.as_json(),
+            request_id=self._new_request_id(),
+            deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
+        )
+        if reply.retcode != 0:
+            reason = f"{own.initiator}: {reply.retmsg.removesuffix('.')}"
+            raise ParametersRefused(job_id=job_id, reason=reason, parties=reply.data)
+        data = reply.data if isinstance(reply.data, dict) else {}
+        return ChangedParameters(
+            job_parameters=data.get("job_parameters"),
+            component_parameters=data.get("component_parameters"),
+            components=tuple(str(name) for name in data.get("components") or ()),
+        )
+
+    # --- at the initiator -----------------------------------------------------------------------
+
+    def _checked(self, job: ScheduledJob, conf: JsonObject) -> JobSpec:
+        """Return the job with its new conf. Raises: InvalidJobSpec, ParametersRefused."""
+        before = self._specs.get(job.job_id, job.dsl, job.conf)
+        spec = self._specs.replace(job.job_id, job.dsl, conf)
+        try:
+            refuse_guarded(spec)
+        except FedflowError:
+            self._specs.forget(job.job_id)
+            raise
+        if spec.sites != before.sites or spec.initiator != before.initiator:
+            self._specs.forget(job.job_id)
+            raise ParametersRefused(job_id=job.job_id, reason="the parties stay as they are")
+        return spec
+
+    def _tell(
+        self, job: ScheduledJob, site: Site, conf: JsonObject, *, runs: Collection[str] | None
+    ) -> Reply:
+        """Let one site check the new conf and keep it, unless it is that of a rerun; no answer is
+        a refusal, too.
+        """
+        body: dict[str, Any] = {"epoch": job.epoch, "runtime_conf": conf}
+        if runs is not None:
+            body["runs"] = sorted(runs)
+        try:
+            return self._parties.call(
+                job.initiator,
+                site.party_id,
+                paths.job_path("job_parameters", JobKey(job_id=job.job_id, site=site)),
+                body,
+                request_id=self._new_request_id(),
+                job_id=job.job_id,
+                deadline_s=self._timing.call_timeout_s,
+            )
+        except FedflowError as exc:
+            return Reply(retcode=exc.retcode, retmsg=exc.message, error=exc.name)
+
+
+def _told(spec: JobSpec, sections: Sections) -> ChangedParameters:
+    return ChangedParameters(
+        job_parameters=spec.conf.get("job_parameters", {}),
+        component_parameters=spec.conf.get("component_parameters", {}),
+        components=_named(sections.component_parameters, spec),
+    )
+
+
+def _changed(conf: JsonObject, sections: Sections) -> JsonObject:
+    """Return a conf with sections laid over its own; what a job is stays."""
+    merged = copy_object(merge_objects(conf, sections.as_json(), depth=MAX_DEPTH))
+    for section, before in _levels(merged.get("job_parameters"), conf.get("job_parameters")):
+        for name in _FIXED:
+            section.pop(name, None)
+            if name in before:
+                section[name] = before[name]
+    return merged
+
+
+def _levels(merged: object, before: object) -> list[tuple[dict[str, object], Mapping[str, object]]]:
+    """Return the sections of job parameters that hold values, each with what it was before."""
+    if not isinstance(merged, dict):
+        return []
+    old = before if isinstance(before, dict) else {}
+    found: list[tuple[dict[str, object], Mapping[str, object]]] = []
+    common = merged.get("common")
+    if isinstance(common, dict):
+        known = old.get("common")
+        found.append((common, known if isinstance(known, dict) else {}))
+    roles = merged.get("role")
+    for role, indexes in roles.items() if isinstance(roles, dict) else ():
+        for index, values in indexes.items() if isinstance(indexes, dict) else ():
+            known = ((old.get("role") or {}).get(role) or {}).get(index)
+            if isinstance(values, dict):
+                found.append((values, known if isinstance(known, dict) else {}))
+    return found
+
+
+def _named(section: JsonObject, spec: JobSpec) -> tuple[str, ...]:
+    """Return the components that a section of parameters names, in the job's order."""
+    common, roles = section.get("common"), section.get("role")
+    named = set(common) if isinstance(common, dict) else set()
+    for indexes in roles.values() if isinstance(roles, dict) else ():
+        for values in indexes.values() if isinstance(indexes, dict) else ():
+            named |= set(values) if isinstance(values, dict) else set()
+    return tuple(name for name in spec.dag.order if name in named)

@@ -1,0 +1,376 @@
+"""Before a job is stored: can all its parties be reached, both ways, and do they have what it runs?
+
+The initiator asks each remote party at the same time (`Preflight`), and each of them calls back
+(`PreflightHere`). A refusal names every broken hop. A party that had no objection is not asked
+again for `KEEP_S` seconds, so a burst of submits makes one call per party.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from typing import Any, Final
+
+from fedflow.app.administration.permissions import Permissions
+from fedflow.app.ports.components import Catalog
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.protocol.circuit_breakers import Circuits, why
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.timing import Timing
+from fedflow.base.clock import Clock, pause
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import WrongSite
+from fedflow.base.errors.parties import NoRoute, PartiesNotReady, PartyTooOld, PartyUnreachable
+from fedflow.base.errors.requests import BadRequest, PermissionDenied
+from fedflow.base.ids import PartyId
+from fedflow.base.values import dataclass
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.records import Reply
+from fedflow.domain.site import Role, Site
+from fedflow.wire.envelope import NOT_NOW
+from fedflow.wire.paths import PARTY_COMMANDS, fits
+
+KEEP_S: Final = 30.0  #: how long a party without objections is not asked again
+REACH: Final = "info_common"  #: the command that only tests the way
+_MAX_HOPS: Final = 100  #: objections of one party that are told
+MAX_MODULES: Final = 5_000  #: modules that one preflight may ask about
+_PAUSES_S: Final = (0.2, 0.4, 0.6)  #: before the call is tried again
+_BACK: Final = 2 / 3  #: share of the time that the call back may take
+
+Use = tuple[Role, str]  #: a module that runs at a party in a role
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A step between two parties that does not work, and why; `target` is where it leads."""
+
+    source: str
+    target: str
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+    def to_json(self) -> dict[str, str]:
+        return {"from": self.source, "to": self.target, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class _Good:
+    """What a party had no objection to, and until when that holds (monotonic seconds)."""
+
+    role: Role  #: of the initiator
+    uses: frozenset[Use]
+    both_ways: bool
+    until_s: float
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Lets one submit at a time ask a party; `lost` is how the last call failed, and when."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    lost: Hop | None = None
+    lost_s: float = 0.0
+
+
+def reach(parties: PartyClient, party_id: str, *, timeout_s: float) -> Reply:
+    """Return what a party's server answers to a call that changes nothing there.
+
+    Raises: NoRoute, PartyUnreachable, BadPacket.
+    """
+    return parties.call(
+        None,
+        party_id,
+        PARTY_COMMANDS[REACH],
+        {},
+        request_id="",
+        job_id="info",
+        deadline_s=timeout_s,
+    )
+
+
+class Preflight:
+    """The initiator's half."""
+
+    def __init__(
+        self, *, parties: PartyClient, circuits: Circuits, clock: Clock, timing: Timing
+    ) -> None:  # fmt: skip
+        self._parties = parties
+        self._circuits = circuits
+        self._clock = clock
+        self._timing = timing
+        self._good: dict[str, _Good] = {}
+        self._lock = threading.Lock()
+        self._turns: dict[str, _Turn] = {}
+        self._never = threading.Event()
+
+    def check(self, spec: JobSpec, *, fresh: bool = False) -> None:
+        """See that every remote party of a job can take part; `fresh`: whatever is remembered.
+
+        Raises: PartiesNotReady: with every broken hop. NoRoute: that is all there is to say.
+        """
+        uses = self._uses(spec)
+        both_ways = spec.job_parameters_at(spec.initiator).federated_status_collect_type != "PULL"
+        if fresh:
+            self._forget(uses)
+        found = self._ask_all(spec.initiator, uses, both_ways=both_ways)
+        if not found:
+            return
+        unknown = [p for p in uses if not self._parties.knows(p)]
+        if len(unknown) == len(found) == 1:
+            raise NoRoute(party_id=unknown[0])
+        raise PartiesNotReady(
+            reason="; ".join(str(hop).removesuffix(".") for hop in found),
+            hops=[hop.to_json() for hop in found],
+        )
+
+    def ping(self, source: Site, party_id: str) -> list[Hop]:
+        """Try one party both ways now, whatever is remembered; return the broken hops."""
+        self._forget([party_id])
+        return self._ask(source, party_id, frozenset(), both_ways=True)
+
+    def _forget(self, parties: Iterable[str]) -> None:
+        for party_id in parties:
+            self._good.pop(party_id, None)
+
+    def _uses(self, spec: JobSpec) -> dict[str, frozenset[Use]]:
+        """Return what runs at each remote party of a job."""
+        uses: dict[str, set[Use]] = {
+            s.party_id: set() for s in spec.sites if not self._parties.is_local(s.party_id)
+        }
+        if uses:
+            for component in spec.components:
+                for site in spec.sites_of(component.name):
+                    if site.party_id in uses:
+                        module = spec.modules[component.name].module
+                        uses[site.party_id].add((site.role, module))
+        return {party_id: frozenset(used) for party_id, used in uses.items()}
+
+    def _ask_all(
+        self, source: Site, uses: Mapping[str, frozenset[Use]], *, both_ways: bool
+    ) -> list[Hop]:
+        """Ask those parties that are not known to be well, all at once."""
+        open_questions = {
+            p: u for p, u in uses.items() if not self._is_good(source, p, u, both_ways=both_ways)
+        }
+        found: dict[str, list[Hop]] = {}
+        defects: list[Exception] = []
+
+        def ask(party_id: str) -> None:
+            try:
+                found[party_id] = self._ask(
+                    source, party_id, open_questions[party_id], both_ways=both_ways
+                )
+            except Exception as exc:  # noqa: BLE001  raised below: it must not count as consent
+                defects.append(exc)
+
+        _side_by_side(ask, list(open_questions))
+        if defects:
+            raise defects[0]
+        return [hop for party_id in uses for hop in found.get(party_id, ())]
+
+    def _is_good(
+        self, source: Site, party_id: str, uses: frozenset[Use], *, both_ways: bool
+    ) -> bool:
+        good = self._good.get(party_id)
+        return (
+            good is not None
+            and good.role is source.role
+            and uses <= good.uses
+            and good.both_ways >= both_ways
+            and self._clock.monotonic_s() < good.until_s
+            and self._circuits.answered_within(party_id, 2 * KEEP_S)
+        )
+
+    def _ask(
+        self, source: Site, party_id: str, uses: frozenset[Use], *, both_ways: bool
+    ) -> list[Hop]:
+        """Return the broken hops between this server and one party; remember if there are none."""
+        begun_s = self._clock.monotonic_s()
+        with self._lock:
+            turn = self._turns.setdefault(party_id, _Turn())
+        with turn.lock:  # who waited here takes the answer that the one before got
+            if self._is_good(source, party_id, uses, both_ways=both_ways):
+                return []
+            if turn.lost is not None and turn.lost_s > begun_s:
+                return [turn.lost]
+            own = source.party_id
+            try:
+                hops = self._tried(source, party_id, uses, both_ways=both_ways)
+            except PartyUnreachable as exc:
+                reason = f"{own} cannot reach {party_id} at {why(exc)}"
+                turn.lost = Hop(own, party_id, reason)
+                turn.lost_s = self._clock.monotonic_s()
+                return [turn.lost]
+            except FedflowError as exc:
+                reason = exc.message if isinstance(exc, NoRoute) else f"{party_id}: {exc.message}"
+                return [Hop(own, party_id, reason)]
+            if hops is None:
+                return []
+            if not hops:
+                known = self._good.get(party_id)
+                if known is not None and known.role is source.role:
+                    uses |= known.uses
+                until_s = self._clock.monotonic_s() + KEEP_S
+                self._good[party_id] = _Good(source.role, uses, both_ways, until_s)
+            return hops
+
+    def _tried(
+        self, source: Site, party_id: str, uses: frozenset[Use], *, both_ways: bool
+    ) -> list[Hop] | None:
+        """Ask, more than once if the call fails at once: the party may just be starting.
+
+        Returns: None: it is there, but cannot say yet; the job's own commands are repeated longer.
+        Raises: PartyUnreachable, NoRoute, BadPacket.
+        """
+        deadline_s = self._clock.monotonic_s() + self._timing.preflight_timeout_s
+        if not self._circuits.hurry(party_id):
+            raise self._circuits.unreachable(party_id)
+        for pause_s in _PAUSES_S:
+            try:
+                return self._objections(source, party_id, uses, both_ways=both_ways)
+            except PartyUnreachable:
+                if self._clock.monotonic_s() + pause_s >= deadline_s:
+                    raise
+            pause(pause_s, self._never)
+            self._circuits.hurry(party_id, after_s=0.0)
+        return self._objections(source, party_id, uses, both_ways=both_ways)
+
+    def _objections(
+        self, source: Site, party_id: str, uses: frozenset[Use], *, both_ways: bool
+    ) -> list[Hop] | None:
+        """Raises: NoRoute, PartyUnreachable, BadPacket."""
+        own, timeout_s = source.party_id, self._timing.preflight_timeout_s
+        body = {
+            "party_id": party_id,
+            "initiator_role": source.role.value,
+            "uses": sorted([role.value, module] for role, module in uses),
+            "call_back_s": timeout_s * _BACK if both_ways else None,
+        }
+        try:
+            reply = self._parties.call(
+                source, party_id, PARTY_COMMANDS["preflight"], body,
+                request_id="", job_id="preflight", deadline_s=timeout_s,
+            )  # fmt: skip
+        except PartyTooOld:  # it has no such command: the way there is all that can be tested
+            reply = reach(self._parties, party_id, timeout_s=timeout_s)
+        if reply.retcode in NOT_NOW or reply.error == "InternalError":
+            return None
+        if reply.retcode != 0:
+            reason = f"{party_id} does not accept {own}: {reply.retmsg[:1000]}"
+            return [Hop(own, party_id, reason)]
+        told = reply.data.get("objections") if isinstance(reply.data, dict) else None
+        return [_hop(one) for one in told[:_MAX_HOPS]] if isinstance(told, list) else []
+
+
+class PreflightHere:
+    """The handler at the other parties: it stores nothing."""
+
+    def __init__(
+        self,
+        *,
+        parties: PartyClient,
+        circuits: Circuits,
+        catalog: Catalog,
+        permissions: Permissions,
+        timing: Timing,
+    ) -> None:
+        self._parties = parties
+        self._circuits = circuits
+        self._catalog = catalog
+        self._permissions = permissions
+        self._timing = timing
+
+    def answer(self, incoming: Incoming) -> Reply:
+        """Return what keeps jobs of the asking party from running here, after calling it back.
+
+        Raises: BadRequest, WrongSite.
+        """
+        asked = _read(incoming)
+        if not self._parties.is_local(asked.own):
+            raise WrongSite(site=f"party {asked.own}", job_id=incoming.job_id)
+        objections = [*self._way_back(asked)]
+        if self._parties.knows(asked.initiator.party_id):  # a stranger is told nothing else
+            objections += self._modules(asked)
+        return Reply(retcode=0, data={"objections": [hop.to_json() for hop in objections]})
+
+    def _way_back(self, asked: _Asked) -> Iterable[Hop]:
+        """Call the party that asks, unless a call to it was answered lately."""
+        source, own = asked.initiator.party_id, asked.own
+        if asked.call_back_s is None or self._circuits.answered_within(source, KEEP_S):
+            return
+        timeout_s = min(asked.call_back_s, self._timing.preflight_timeout_s)
+        try:
+            self._circuits.hurry(source, after_s=0.0)  # it has just called, so it is up
+            reach(self._parties, source, timeout_s=timeout_s)
+        except NoRoute:
+            yield Hop(own, source, f"{own} cannot reach {source}: it has no route to it")
+        except FedflowError as exc:
+            yield Hop(own, source, f"{own} cannot reach {source} at {why(exc)}")
+
+    def _modules(self, asked: _Asked) -> Iterable[Hop]:
+        known, own = self._catalog.modules(), asked.own
+        for role, module in asked.uses:
+            if module.lower() not in known:
+                speaks = self._circuits.speaks
+                reason = f"{own} has no module {module} (it is fedflow {speaks.product})"
+                yield Hop(asked.initiator.party_id, own, reason)
+                continue
+            try:
+                site = Site(role, PartyId(own))
+                self._permissions.check(asked.initiator, site, components=[module], datasets=[])
+            except PermissionDenied as exc:
+                yield Hop(asked.initiator.party_id, own, f"{own}: {exc.message}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """The body of a preflight, and who sent it."""
+
+    own: str  #: the party that is asked
+    initiator: Site
+    uses: tuple[Use, ...]
+    call_back_s: float | None
+
+
+def _read(incoming: Incoming) -> _Asked:
+    """Return what is asked. Raises: BadRequest."""
+    given, source = incoming.member("uses"), incoming.source_party
+    call_back_s, own = incoming.member("call_back_s"), incoming.member("party_id")
+    if source is None or not isinstance(own, str) or not fits("party_id", own):
+        raise BadRequest(reason="a preflight names the party that it is for and is sent by one")
+    if not isinstance(given, list) or len(given) > MAX_MODULES:
+        raise BadRequest(reason=f"`uses` must be a list of at most {MAX_MODULES} modules")
+    if call_back_s is not None and not (
+        isinstance(call_back_s, int | float) and 0 < call_back_s <= 3600
+    ):
+        raise BadRequest(reason="`call_back_s` must be a number of seconds, at most 3600")
+    try:
+        initiator = Site(Role(incoming.member("initiator_role")), PartyId(source))
+        uses = tuple((Role(role), str(module)[:200]) for role, module in given)
+    except (ValueError, TypeError) as exc:
+        raise BadRequest(reason="`initiator_role` and `uses` must name roles") from exc
+    return _Asked(own=own, initiator=initiator, uses=uses, call_back_s=call_back_s)
+
+
+def _hop(told: Any) -> Hop:
+    """Return what another party objects to, cut to a sane length."""
+    given = told if isinstance(told, dict) else {}
+    source, target, reason = (str(given.get(name, "?")) for name in ("from", "to", "reason"))
+    return Hop(source[:32], target[:32], reason[:1000])
+
+
+def _side_by_side(work: Callable[[str], None], names: list[str]) -> None:
+    """Do something for every name at once; the first one in this thread."""
+    threads = [
+        threading.Thread(target=work, args=(name,), name=f"preflight-{name}", daemon=True)
+        for name in names[1:]
+    ]
+    for thread in threads:
+        thread.start()
+    if names:
+        work(names[0])
+    for thread in threads:
+        thread.join()

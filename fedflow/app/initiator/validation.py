@@ -1,0 +1,203 @@
+"""What is wrong with a job, as far as this server can see before anything is stored or sent.
+
+A submit checks its job here and stops at the first step that fails. Somebody who writes a job gets
+all that can be known at once: `Examination.look` goes on as far as each step lets the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fedflow.app.data.table_use import readable
+from fedflow.app.inheritance import Inheritance
+from fedflow.app.initiator.preflight import Preflight
+from fedflow.app.models.predict import Predictions
+from fedflow.app.ports.components import Catalog
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.store import Store
+from fedflow.app.protocol.parameter_checks import asked_of, parameter_problems
+from fedflow.app.protocol.queue import Queue
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import SubmitRefused
+from fedflow.base.errors.parties import NoRoute
+from fedflow.base.values import dataclass
+from fedflow.domain.job.formats import read_job
+from fedflow.domain.job.providers import provider_notes, provider_problems
+from fedflow.domain.job.spec import JobSpec, parse_job
+from fedflow.domain.site import Site
+
+_GUARDED: Final[Mapping[str, str]] = {
+    "Upload": "/v1/data/upload (`fedflow data upload`)",
+    "Download": "/v1/data/download",
+    "Writer": "/v1/data/writer",
+    "ModelStore": "/v1/model/store",
+    "ModelRestore": "/v1/model/restore",
+}
+"""Modules that only this server's own routes may start -> the route."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examined:
+    """What was seen. Without a `spec` the job could not be read at all."""
+
+    spec: JobSpec | None
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()  #: what people should know of it, each `path: sentence`
+    version: int = 2  #: of the format that the job is written in
+    here: frozenset[str] = frozenset()  #: its parties that this server hosts
+
+
+class Examination:
+    """Checks jobs and stores nothing."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        queue: Queue,
+        catalog: Catalog,
+        parties: PartyClient,
+        preflight: Preflight,
+        predictions: Predictions,
+        inheritance: Inheritance,
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._catalog = catalog
+        self._parties = parties
+        self._preflight = preflight
+        self._predictions = predictions
+        self._inheritance = inheritance
+
+    def look(self, dsl: Any, conf: Any) -> Examined:
+        """Return a job as submitted with everything that is wrong with it."""
+        try:
+            prediction = self._predictions.begin(conf)
+            if prediction is not None:
+                dsl, conf = prediction.dsl, prediction.conf
+            form = read_job(dsl, conf)
+            spec = parse_job(form.dsl, form.conf, modules=self._catalog.modules(), notes=form.notes)
+        except InvalidJobSpec as exc:
+            return Examined(spec=None, problems=exc.problems)
+        except FedflowError as exc:  # the model of a predict job
+            return Examined(spec=None, problems=(_problem("$.conf.job_parameters", exc),))
+        read_notes = prediction.notes if prediction is not None else ()
+        return Examined(
+            spec=spec,
+            problems=tuple(self._problems(spec)),
+            notes=(*read_notes, *spec.warnings, *provider_notes(spec)),
+            version=form.version,
+            here=frozenset(s.party_id for s in spec.sites if self._is_here(s)),
+        )
+
+    def ask(self, spec: JobSpec) -> None:
+        """Ask the parties of a job now whether they can take part.
+
+        Raises: PartiesNotReady: with every broken hop. NoRoute.
+        """
+        self._preflight.check(spec, fresh=True)
+
+    def check(self, spec: JobSpec, *, internal: bool) -> None:
+        """Check that this server can start a job; `internal` allows the modules of `_GUARDED`.
+
+        Raises: InvalidJobSpec, SubmitRefused, NotEnoughResources.
+        """
+        if not internal:
+            refuse_guarded(spec)
+        for found in (self._unknown_providers, self._parameter_problems):
+            problems = found(spec)
+            if problems:
+                raise InvalidJobSpec(problems)
+        self._check_initiator(spec)
+        self._check_ceiling(spec)
+
+    def _problems(self, spec: JobSpec) -> list[Problem]:
+        problems = [*guarded_problems(spec), *self._unknown_providers(spec)]
+        if not problems:
+            problems += self._parameter_problems(spec)
+        steps: tuple[tuple[str, Callable[[JobSpec], object]], ...] = (
+            ("$.conf.initiator.party_id", self._check_initiator),
+            ("$.conf.role", self._check_routes),
+            ("$.conf.job_parameters", self._check_ceiling),
+            ("$.conf.job_parameters.common.inheritance_info", self._inheritance.plan),
+        )
+        for path, step in steps:
+            try:
+                step(spec)
+            except InvalidJobSpec as exc:
+                problems += exc.problems
+            except FedflowError as exc:
+                problems.append(_problem(path, exc))
+        return problems + self._table_problems(spec)
+
+    def _table_problems(self, spec: JobSpec) -> list[Problem]:
+        """Return what readers at sites of this server name and cannot read."""
+        problems: dict[str, Problem] = {}
+        for one in asked_of(spec, (site for site in spec.sites if self._is_here(site))):
+            table = one.parameters.get("table")
+            if one.module.lower() != "reader" or not isinstance(table, dict):
+                continue
+            path = spec.settings.path_of(one.component, one.site, ("table",))
+            try:
+                with self._store.read() as tx:
+                    readable(tx, one.site, table, path=path)
+            except BadParameter:
+                continue  # a mistake of the parameters, which their check tells
+            except FedflowError as exc:
+                problems.setdefault(path, _problem(path, exc))
+        return list(problems.values())
+
+    def _unknown_providers(self, spec: JobSpec) -> list[Problem]:
+        here = [site for site in spec.sites if self._is_here(site)]
+        return list(provider_problems(spec, here=here))
+
+    def _parameter_problems(self, spec: JobSpec) -> list[Problem]:
+        return parameter_problems(self._catalog, spec.settings, asked_of(spec, spec.sites))
+
+    def _check_initiator(self, spec: JobSpec) -> None:
+        """Raises: SubmitRefused."""
+        if not self._is_here(spec.initiator):
+            raise SubmitRefused(
+                reason=f"this server does not host the initiator, party {spec.initiator.party_id}"
+            )
+
+    def _check_routes(self, spec: JobSpec) -> None:
+        """Raises: NoRoute."""
+        for site in spec.sites:
+            if not self._parties.knows(site.party_id):
+                raise NoRoute(party_id=site.party_id)
+
+    def _is_here(self, site: Site) -> bool:
+        return self._parties.is_local(site.party_id)
+
+    def _check_ceiling(self, spec: JobSpec) -> None:
+        """Raises: NotEnoughResources, EngineMissing."""
+        with self._store.read() as tx:
+            self._queue.check_ceiling(tx, spec)
+
+
+def guarded_problems(spec: JobSpec) -> list[Problem]:
+    """Return the modules of a job that would read, write or delete any file that the server can."""
+    return [
+        Problem(
+            f"$.dsl.components.{name}.module",
+            f"{info.module} runs through {_GUARDED[info.module]}, which checks the file",
+            "ModuleNotAllowed",
+        )
+        for name, info in spec.modules.items()
+        if info.module in _GUARDED
+    ]
+
+
+def refuse_guarded(spec: JobSpec) -> None:
+    """Raises: InvalidJobSpec: a job has modules that only this server's own routes may start."""
+    problems = guarded_problems(spec)
+    if problems:
+        raise InvalidJobSpec(problems)
+
+
+def _problem(path: str, exc: FedflowError) -> Problem:
+    return Problem(path, f"{exc.message} {exc.hint}", exc.name)

@@ -1,1 +1,0 @@
-"""What users ask about jobs and what they produced, and tidying up after them."""

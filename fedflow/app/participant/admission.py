@@ -1,0 +1,163 @@
+"""Whether a site takes part in a job: its own checks of what the job would use there.
+
+The same for a new job and for one that runs again, maybe with other parameters.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from fedflow.app.administration.permissions import Permissions
+from fedflow.app.data.table_use import readable
+from fedflow.app.models.model_loading import check_loaded
+from fedflow.app.models.models import ModelRepository
+from fedflow.app.ports.components import Catalog
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.parameter_checks import asked_of, parameter_problems
+from fedflow.app.protocol.parsed_jobs import need_at
+from fedflow.app.protocol.queue import Queue
+from fedflow.base.errors.components import BadParameter, ProviderRefused
+from fedflow.base.errors.documents import Problem
+from fedflow.base.errors.executors import SparkOptionRefused
+from fedflow.base.errors.requests import PermissionDenied
+from fedflow.domain.job.engines import SPARK, OwnEngines
+from fedflow.domain.job.providers import provider_problems
+from fedflow.domain.job.spark_options import SparkSite, spark_problems_at
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.records import JobFilter, TableRecord
+from fedflow.domain.site import Role, Site
+
+logger = logging.getLogger(__name__)
+
+
+class Acceptance:
+    """The checks of a participant."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        permissions: Permissions,
+        models: ModelRepository,
+        queue: Queue,
+        engines: OwnEngines,
+        spark: SparkSite | None = None,
+    ) -> None:
+        """`spark` None: this party has no cluster."""
+        self._catalog = catalog
+        self._permissions = permissions
+        self._models = models
+        self._queue = queue
+        self._engines = engines
+        self._spark = spark
+
+    def check_spec(self, spec: JobSpec, site: Site) -> None:
+        """Check what a job would run at a site; may take its time.
+
+        Raises: PermissionDenied, UnknownComponent, ProviderRefused, EngineMissing.
+        SparkOptionRefused, BadParameter: with all mistakes of their kind.
+        """
+        self._permissions.check_job(spec, site)
+        self._engines.check(spec.settings, site, spec.job_parameters_at(site))
+        self._check_spark(spec, site)
+        problems = provider_problems(spec, here=(site,))
+        if not problems:
+            problems = self._parameter_problems(spec, site)
+        if problems:
+            (path, reason), *more = [(p.path, p.message) for p in problems]
+            raise BadParameter(path=path, reason=reason, more=more)
+
+    def _check_spark(self, spec: JobSpec, site: Site) -> None:
+        """Raises: SparkOptionRefused: with all options that this party does not take."""
+        parameters = spec.job_parameters_at(site)
+        if self._spark is None or self._engines.at(site, parameters) != SPARK:
+            return
+        problems = spark_problems_at(
+            spec.settings,
+            site,
+            parameters,
+            allowed=self._spark.allowed_conf,
+            cores=need_at(spec, site, SPARK).cores,
+        )
+        if problems:
+            first, *more = problems
+            listed = "; ".join([first.message, *(f"{p.path}: {p.message}" for p in more)])
+            raise SparkOptionRefused(path=first.path, reason=listed)
+
+    def _parameter_problems(self, spec: JobSpec, site: Site) -> list[Problem]:
+        """Return the mistakes in the parameters of a site.
+
+        Raises: ProviderRefused: the reason, which may quote what a process printed, stays here.
+        """
+        try:
+            return parameter_problems(self._catalog, spec.settings, asked_of(spec, (site,)))
+        except ProviderRefused as exc:
+            logger.warning("%s", exc.message, extra={"action": "provider"})
+            reason = "the log of this party's server says why"
+            raise ProviderRefused(provider=exc.fields["provider"], reason=reason) from None
+
+    def check_content(
+        self,
+        tx: Tx,
+        spec: JobSpec,
+        site: Site,
+        *,
+        digests: Any = None,
+        runs: Collection[str] | None = None,
+    ) -> None:
+        """Check that cores, tables and models are there; `digests` are the initiator's of models.
+
+        `runs` are the components whose tables count, by default all.
+
+        Raises: NotEnoughResources, TableNotFound, TableDisabled, PermissionDenied, BadParameter,
+        ModelNotFound, ModelsDiffer.
+        """
+        self._queue.check_ceiling(tx, spec)
+        self._check_tables(tx, spec, site, runs=runs)
+        check_loaded(tx, self._models, spec, site, digests=digests)
+
+    def _check_tables(
+        self, tx: Tx, spec: JobSpec, site: Site, *, runs: Collection[str] | None
+    ) -> None:
+        for component in spec.components:
+            if runs is not None and component.name not in runs:
+                continue
+            if component.module.lower() != "reader" or site not in spec.sites_of(component.name):
+                continue
+            table = spec.component_parameters(component.name, site).get("table")
+            if table is None and site.role is not Role.ARBITER:
+                raise BadParameter(
+                    path=f"component_parameters.role.{site.role.value}.*.{component.name}.table",
+                    reason=f"{site} names no table",
+                )
+            if isinstance(table, dict):
+                self.table(tx, spec.initiator, site, table, path=f"{component.name}.table")
+
+    def table(
+        self, tx: Tx, initiator: Site, site: Site, table: dict[str, Any], *, path: str
+    ) -> TableRecord:
+        """Return the table that a reader's parameter names at a site, if an initiator's jobs may
+        read it.
+
+        Raises: TableNotFound, TableDisabled, PermissionDenied, BadParameter.
+        """
+        found = readable(tx, site, table, path=path)
+        self._check_earlier(tx, initiator, site, table)
+        self._permissions.check_table(tx, initiator, site, found)
+        return found
+
+    def _check_earlier(self, tx: Tx, initiator: Site, site: Site, table: dict[str, Any]) -> None:
+        """Where tables need a grant, what an earlier job made is for its initiator's jobs only.
+
+        Raises: PermissionDenied.
+        """
+        rules = self._permissions.rules
+        if table.get("job_id") is None or not (rules.switch and rules.dataset):
+            return
+        earlier = tx.jobs.find(JobFilter(job_id=str(table["job_id"]), limit=1))
+        allowed = {site.party_id, *(job.initiator.party_id for job in earlier)}
+        if initiator.party_id not in allowed:
+            what = f"an output of job {table['job_id']}"
+            raise PermissionDenied(party_id=initiator.party_id, what=what, kind=3)

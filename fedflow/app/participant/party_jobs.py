@@ -1,0 +1,519 @@
+"""A participant's handlers for job commands: create, cores, start, end, heartbeat."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any, Final
+
+from fedflow.app.inheritance import Inheritance
+from fedflow.app.models.models import ModelRepository
+from fedflow.app.models.predict import Predictions
+from fedflow.app.participant.admission import Acceptance
+from fedflow.app.participant.party_tasks import PartyTasks
+from fedflow.app.ports.executors import Applications
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.parsed_jobs import Specs, need_at
+from fedflow.app.protocol.party_commands import reason_from_wire
+from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.protocol.piggyback import take_news
+from fedflow.app.protocol.queue import Queue
+from fedflow.app.protocol.status_pull import Collecting, noted_stop, pulls
+from fedflow.base.clock import Clock, is_older
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.jobs import (
+    JobEnded,
+    JobNotFound,
+    StaleCommand,
+    StillEnding,
+    SubmitRefused,
+    WrongSite,
+)
+from fedflow.base.errors.parties import NoRoute
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.ids import PartyId
+from fedflow.domain.job.engines import SPARK, OwnEngines
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.phases import SitePhase
+from fedflow.domain.reason import Reason
+from fedflow.domain.records import (
+    SUBMIT_FAILED,
+    JobFilter,
+    JobKey,
+    JobRecord,
+    Reply,
+    TaskFilter,
+    TaskKey,
+    TaskRecord,
+)
+from fedflow.domain.site import Role, Site
+from fedflow.domain.states import (
+    JOB_END_EVENT,
+    JOB_FINAL,
+    OVERRULE_EVENT,
+    JobEvent,
+    JobStatus,
+    TaskStatus,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_COUNT: Final = 10**9  #: of epochs and attempts, as far as the store counts
+MAX_SITES: Final = 20_000  #: that one heartbeat may name
+UNUSED_MS: Final = 600_000  #: so long a job may hold cores here that its initiator denies
+_WITHOUT_CORES: Final = frozenset({SitePhase.CREATED.value, SitePhase.DENIED.value})
+MAX_PARTY_ID: Final = 64  #: characters
+
+
+class PartyJobs:
+    """What the initiator may do with this site's share of a job."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        specs: Specs,
+        hearing: Hearing,
+        tasks: PartyTasks,
+        parties: PartyClient,
+        wakeup: Wakeup,
+        clock: Clock,
+        engines: OwnEngines,
+        queue: Queue,
+        acceptance: Acceptance,
+        predictions: Predictions,
+        models: ModelRepository,
+        inheritance: Inheritance,
+        collecting: Collecting,
+        applications: Applications | None = None,
+    ) -> None:
+        self._store = store
+        self._specs = specs
+        self._hearing = hearing
+        self._tasks = tasks
+        self._parties = parties
+        self._wakeup = wakeup
+        self._clock = clock
+        self._engines = engines
+        self._queue = queue
+        self._acceptance = acceptance
+        self._predictions = predictions
+        self._models = models
+        self._inheritance = inheritance
+        self._collecting = collecting
+        self._applications = applications
+
+    # --- create -----------------------------------------------------------------------------------
+
+    def prepare_create(self, incoming: Incoming) -> None:
+        """Parse and check a new job before anything is written.
+
+        Raises: InvalidJobSpec, BadParameter, SubmitRefused, NoRoute, TableNotFound.
+        """
+        initiator = _initiator(incoming.body)
+        if incoming.source_party is not None and incoming.source_party != initiator.party_id:
+            raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+        site = incoming.job.site
+        if site.role is Role.LOCAL and site != initiator:
+            raise SubmitRefused(reason=f"{site} takes part in its own server's jobs only")
+        if not self._parties.is_local(site.party_id):
+            raise SubmitRefused(reason=f"this server does not host party {site.party_id}")
+        self._check_new(incoming, initiator)
+        spec = self._specs.replace(
+            incoming.job_id, incoming.member("dsl"), incoming.member("runtime_conf")
+        )
+        try:
+            answers_only = site in spec.sites and pulls(spec, site)
+            if not self._parties.knows(initiator.party_id) and not answers_only:
+                raise NoRoute(party_id=initiator.party_id)
+            if site not in spec.sites or spec.initiator != initiator:
+                raise WrongSite(site=str(site), job_id=incoming.job_id)
+            self._acceptance.check_spec(spec, site)
+            if spec.mode == "predict":
+                self._predictions.check_here(spec, site, digest=incoming.member("model_digest"))
+        except FedflowError:
+            self._specs.forget(incoming.job_id)
+            raise
+
+    def _check_new(self, incoming: Incoming, initiator: Site) -> None:
+        """Refuse a job under the id of another initiator's job."""
+        with self._store.read() as tx:
+            known = tx.jobs.find(JobFilter(job_id=incoming.job_id, limit=1))
+            own = tx.schedules.get(incoming.job_id)
+        others = [*(j.initiator for j in known), *([own.initiator] if own else [])]
+        if any(other != initiator for other in others):
+            raise SubmitRefused(reason=f"another job has the id {incoming.job_id} here")
+
+    def create(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Store the job and its tasks; answers which components run here."""
+        now_ms = self._clock.now_ms()
+        site = incoming.job.site
+        if tx.received.get(_tombstone(incoming)) is not None:
+            raise JobEnded(job_id=incoming.job_id, status="before it was created here")
+        spec = self._specs.get(
+            incoming.job_id, incoming.member("dsl"), incoming.member("runtime_conf")
+        )
+        self._check_same(tx, incoming, spec)
+        digests = incoming.member("loaded_models")
+        self._acceptance.check_content(tx, spec, site, digests=digests)
+        parameters = spec.job_parameters_at(site)
+        engine = self._engines.at(site, parameters)
+        need = need_at(spec, site, engine)
+        record = JobRecord(
+            key=incoming.job,
+            initiator=spec.initiator,
+            status=JobStatus.WAITING,
+            epoch=epoch_of(incoming.body),
+            dsl=spec.dsl,
+            conf=spec.conf,
+            train_conf=self._predictions.train_conf(tx, spec, site),
+            roles={role.value: list(ids) for role, ids in spec.roles.items()},
+            cores=need.cores,
+            memory=need.memory,
+            engine=engine,
+            created_ms=now_ms,
+            queued_ms=now_ms,
+            updated_ms=now_ms,
+            warnings=tuple(spec.warnings),
+            parameters=parameters.as_json(),
+            user=parameters.user,
+        )
+        tx.jobs.add(record)
+        taken = self._inheritance.take_over(tx, record, spec, incoming.member("inherited"))
+        components = [c for c in spec.components if site in spec.sites_of(c.name)]
+        rules = spec.rules.components
+        tx.tasks.add(
+            [
+                taken.get(c.name)
+                or TaskRecord(
+                    key=TaskKey(job_id=incoming.job_id, component=c.name, version=0, site=site),
+                    module=c.module,
+                    initiator=spec.initiator,
+                    status=TaskStatus.WAITING,
+                    party_status=TaskStatus.WAITING,
+                    parameters=spec.component_parameters(c.name, site),
+                    created_ms=now_ms,
+                    updated_ms=now_ms,
+                    auto_retries=rules[c.name].retries,
+                    auto_retry_delay_s=rules[c.name].retry_delay_ms // 1000,
+                )
+                for c in components
+            ]
+        )
+        self._hearing.heard_initiator(tx, incoming.job_id)
+        effects.add(lambda: self._wakeup.job_changed(incoming.job_id))
+        logger.info(
+            "Job %s was created at %s",
+            incoming.job_id,
+            site,
+            extra={"action": "create_job", "job_id": incoming.job_id},
+        )
+        return Reply(
+            retcode=0, data={"components": {c.name: {"need_run": True} for c in components}}
+        )
+
+    def _check_same(self, tx: Tx, incoming: Incoming, spec: JobSpec) -> None:
+        """Refuse other contents under the id of a job that is here already."""
+        given = (spec.initiator, incoming.member("dsl"), incoming.member("runtime_conf"))
+        for job in tx.jobs.find(JobFilter(job_id=incoming.job_id)):
+            if (job.initiator, job.dsl, job.conf) != given:
+                self._specs.forget(incoming.job_id)
+                raise SubmitRefused(reason=f"another job has the id {incoming.job_id} here")
+
+    # --- cores and start ------------------------------------------------------------------------
+
+    def apply_cores(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Take the job's cores and memory, or say what is missing, or for whom it is kept."""
+        job, now_ms = self._current(tx, incoming), self._clock.now_ms()
+        why = None if job.in_use else self._queue.objection(tx, job)
+        if why is None and tx.jobs.take_cores(job.key, now_ms=now_ms):
+            return Reply(retcode=0)
+        why = why or self._queue.missing(tx, job)
+        tx.queue.deny(job.key, now_ms=now_ms)
+        return Reply(retcode=103, retmsg=why.message, error=why.code)
+
+    def return_cores(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Give the job's cores back; a job that runs is held then.
+
+        Raises: StillEnding: processes of tasks that were stopped are left.
+        """
+        job = self._current(tx, incoming)
+        if has_process(tx, job.key):
+            raise StillEnding(job_id=incoming.job_id, site=job.key.site)
+        if job.status is JobStatus.RUNNING:
+            reason = reason_from_wire(incoming.member("reason"))
+            tx.jobs.move(
+                job.key, JobEvent.HELD, seen=job.status, now_ms=self._clock.now_ms(), reason=reason
+            )
+            effects.add(lambda: self._wakeup.job_changed(incoming.job_id))
+        if tx.jobs.return_cores(job.key, now_ms=self._clock.now_ms()):
+            effects.add(self._wakeup.queue)
+        self._end_application(job, effects)
+        return Reply(retcode=0)
+
+    def start(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """The job runs from now on."""
+        job, now_ms = self._current(tx, incoming), self._clock.now_ms()
+        if not job.in_use and not tx.jobs.take_cores(job.key, now_ms=now_ms):
+            why = self._queue.missing(tx, job)  # they were returned as `_return_unused` says
+            return Reply(retcode=103, retmsg=why.message, error=why.code)
+        if job.status is JobStatus.WAITING:
+            tx.jobs.move(job.key, JobEvent.STARTED, seen=job.status, now_ms=now_ms)
+            effects.add(lambda: self._wakeup.job_changed(incoming.job_id))
+        return Reply(retcode=0)
+
+    # --- end ------------------------------------------------------------------------------------
+
+    def end(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """The initiator says how the job ended; a job that is not known here needs nothing."""
+        job = tx.jobs.get(incoming.job)
+        if job is None:
+            nothing = Reply(retcode=0, retmsg="no such job here, nothing to end")
+            tombstone = _tombstone(incoming)
+            if tx.received.get(tombstone) is None:
+                tx.received.put(tombstone, nothing, now_ms=self._clock.now_ms())
+            return nothing
+        self.check_source(job, incoming)
+        status = _job_status(incoming.status)
+        epoch = epoch_of(incoming.body)
+        if epoch < job.epoch:
+            raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
+        if epoch > job.epoch and job.status in JOB_FINAL:
+            job = self._catch_up(tx, job, epoch)
+        if incoming.member("tag") == SUBMIT_FAILED:
+            tx.jobs.set_tag(job.key, SUBMIT_FAILED, now_ms=self._clock.now_ms())
+        take_news(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
+        self.end_here(tx, job, status, reason_from_wire(incoming.member("reason")), effects)
+        return Reply(retcode=0)
+
+    def _catch_up(self, tx: Tx, job: JobRecord, epoch: int) -> JobRecord:
+        """Enter the epoch of a rerun that never arrived here, so that its end counts here too.
+
+        Raises: StillEnding: processes of the former epoch are left.
+        """
+        tx.jobs.reopen(
+            job.key,
+            seen=job.status,
+            epoch=epoch,
+            conf=job.conf,
+            parameters=job.parameters,
+            cores=job.cores,
+            memory=job.memory,
+            now_ms=self._clock.now_ms(),
+        )
+        reopened = tx.jobs.get(job.key)
+        if reopened is None or reopened.epoch != epoch:
+            raise StillEnding(job_id=job.key.job_id, site=job.key.site)
+        return reopened
+
+    def end_here(
+        self, tx: Tx, job: JobRecord, status: JobStatus, reason: Reason | None, effects: Effects
+    ) -> None:
+        """End this site's share: stop what runs, move the job, return the cores when all is
+        still.
+        """
+        now_ms = self._clock.now_ms()
+        self._tasks.stop_all(tx, job.key, status, reason, effects)
+        self._end_application(job, effects)
+        if job.status not in JOB_FINAL:
+            tx.jobs.move(
+                job.key, JOB_END_EVENT[status], seen=job.status, now_ms=now_ms, reason=reason
+            )
+        elif self._was_given_up(job) and status in OVERRULE_EVENT:
+            tx.jobs.move(
+                job.key, OVERRULE_EVENT[status], seen=job.status, now_ms=now_ms, reason=reason
+            )
+        if status is JobStatus.SUCCESS:
+            tx.jobs.set_progress(job.key, 100, now_ms=now_ms)
+        if job.started_ms is not None:
+            self._models.keep_version(tx, job)
+        self.return_if_still(tx, job.key, effects)
+        shares = tx.jobs.find(JobFilter(job_id=job.key.job_id))
+        if all(j.status in JOB_FINAL for j in shares):  # the lease is that of all shares here
+            self._hearing.forget(tx, job.key.job_id)
+        effects.add(lambda: self._wakeup.job_changed(job.key.job_id))
+        logger.info(
+            "Job %s ended at %s: %s",
+            job.key.job_id,
+            job.key.site,
+            status.value,
+            extra={"action": "end_job", "job_id": job.key.job_id},
+        )
+
+    def _end_application(self, job: JobRecord, effects: Effects) -> None:
+        """End the share's Spark application; the detector does so again if that is lost."""
+        applications = self._applications
+        if applications is not None and job.engine == SPARK:
+            effects.add(lambda: applications.end(job.key))
+
+    def return_if_still(self, tx: Tx, key: JobKey, effects: Effects) -> None:
+        """Return the cores of an ended job once none of its processes is left here."""
+        job = tx.jobs.get(key)
+        if job is None or job.status not in JOB_FINAL or not job.in_use:
+            return
+        if has_process(tx, key):
+            return
+        if tx.jobs.return_cores(key, now_ms=self._clock.now_ms()):
+            effects.add(self._wakeup.queue)
+
+    # --- heartbeat ------------------------------------------------------------------------------
+
+    def heartbeat(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Renew the leases of the initiator's jobs, take its news, and tell how the tasks here
+        stand.
+
+        The answer is the PULL half of status collection: it repairs reports that were lost.
+        """
+        jobs = incoming.member("jobs")
+        if not isinstance(jobs, dict):
+            raise BadRequest(reason="`jobs` must be an object")
+        told_sites = [told["sites"] for told in jobs.values() if _tells_sites(told)]
+        if len(jobs) > MAX_SITES or sum(map(len, told_sites)) > MAX_SITES:
+            raise BadRequest(reason=f"a heartbeat may name {MAX_SITES} sites")
+        party_id = incoming.source_party or incoming.member("initiator_party_id")
+        if isinstance(party_id, str) and 0 < len(party_id) <= MAX_PARTY_ID:
+            self._hearing.heard_initiators(tx, party_id)
+        answer: dict[str, Any] = {}
+        for job_id, told in jobs.items():
+            answer[job_id] = self._answer_for(tx, str(job_id), told, incoming.source_party)
+        if any(self._return_unused(tx, job_id, told) for job_id, told in jobs.items()):
+            effects.add(self._wakeup.queue)
+        return Reply(retcode=0, data={"jobs": answer})
+
+    def _return_unused(self, tx: Tx, job_id: str, told: Any) -> bool:
+        """Return what a job holds here though its initiator, where it waits, has long not counted
+        on it: the command to return it was lost. Tells whether there was any.
+        """
+        now_ms = self._clock.now_ms()
+        returned = False
+        for text, phase in told["sites"].items() if _tells_sites(told) else ():
+            if phase not in _WITHOUT_CORES:
+                continue
+            job = tx.jobs.get(JobKey(job_id=str(job_id), site=_site(text)))
+            if job is None or job.status in JOB_FINAL or not job.in_use:
+                continue
+            if told.get("epoch") != job.epoch or not is_older(
+                job.applied_ms or 0, UNUSED_MS, now_ms
+            ):
+                continue
+            if job.status is JobStatus.RUNNING:  # it is held, and nothing was running then
+                if has_process(tx, job.key):
+                    continue
+                tx.jobs.move(job.key, JobEvent.HELD, seen=job.status, now_ms=now_ms)
+            returned |= tx.jobs.return_cores(job.key, now_ms=now_ms)
+        return returned
+
+    def _answer_for(
+        self, tx: Tx, job_id: str, told: Any, source_party: str | None
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = {}
+        for text in told["sites"] if _tells_sites(told) else ():
+            key = JobKey(job_id=job_id, site=_site(text))
+            job = tx.jobs.get(key)
+            if job is None:
+                answer[text] = {"status": None}
+                continue
+            if source_party is not None and source_party != job.initiator.party_id:
+                raise WrongSite(site=f"party {source_party}", job_id=job_id)
+            if job.status not in JOB_FINAL:  # its end has dropped the lease
+                self._hearing.heard_initiator(tx, job_id)
+            if told.get("epoch", job.epoch) == job.epoch:
+                take_news(tx, key, told, now_ms=self._clock.now_ms())
+            answer[text] = {
+                "status": job.status.value,
+                "epoch": job.epoch,
+                "tasks": self._tasks.told(tx, key),
+            }
+            pulled = self._collecting.is_pulled(tx, key, job.initiator)
+            if pulled and job.status not in JOB_FINAL:
+                answer[text]["stop"] = noted_stop(tx, job)
+        return answer
+
+    # --- checks ---------------------------------------------------------------------------------
+
+    def _current(self, tx: Tx, incoming: Incoming) -> JobRecord:
+        """Return the job that a command is for. Raises: JobNotFound, JobEnded, StaleCommand,
+        WrongSite.
+        """
+        job = tx.jobs.get(incoming.job)
+        if job is None:
+            raise JobNotFound(job_id=incoming.job_id)
+        self.check_source(job, incoming)
+        epoch = epoch_of(incoming.body)
+        if epoch != job.epoch:
+            raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
+        if job.status in JOB_FINAL:
+            raise JobEnded(job_id=incoming.job_id, status=job.status.value)
+        self._hearing.heard_initiator(tx, incoming.job_id)
+        return job
+
+    def check_source(self, job: JobRecord, incoming: Incoming) -> None:
+        """Raises: WrongSite: the command is not from the party that initiated the job."""
+        if incoming.source_party is not None and incoming.source_party != job.initiator.party_id:
+            raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+
+    def _was_given_up(self, job: JobRecord) -> bool:
+        return job.reason is not None and job.reason.code == "InitiatorLost"
+
+
+def has_process(tx: Tx, key: JobKey) -> bool:
+    """Tell whether any attempt of a job, old ones included, still has a process at this site."""
+    tasks = tx.tasks.find(
+        TaskFilter(
+            job_id=key.job_id,
+            roles=(key.site.role,),
+            party_id=key.site.party_id,
+            all_versions=True,
+        )
+    )
+    return any(t.handle is not None for t in tasks)
+
+
+def _tombstone(incoming: Incoming) -> str:
+    """Return under which name a party's end of a job is noted that was never created here.
+
+    It counts against that party's own create only. Names of replies have one `/`, this has two.
+    """
+    whose = f"{incoming.source_party or ''}/{incoming.job_id}/{incoming.job.site.key}"
+    return f"/end/{hashlib.sha256(whose.encode()).hexdigest()}"
+
+
+def _initiator(body: Any) -> Site:
+    try:
+        return Site(Role(body["initiator_role"]), PartyId(str(body["initiator_party_id"])))
+    except (KeyError, TypeError, ValueError) as exc:
+        raise BadRequest(reason="initiator_role and initiator_party_id must name a site") from exc
+
+
+def epoch_of(body: Any) -> int:
+    """Return the epoch that a command is of. Raises: BadRequest."""
+    epoch = body.get("epoch", 0) if isinstance(body, dict) else 0
+    if not isinstance(epoch, int) or not 0 <= epoch <= MAX_COUNT:
+        raise BadRequest(reason="`epoch` must be a number")
+    return epoch
+
+
+def _tells_sites(told: Any) -> bool:
+    """Tell whether what a heartbeat says of a job names sites."""
+    return isinstance(told, dict) and isinstance(told.get("sites"), dict)
+
+
+def _site(text: Any) -> Site:
+    try:
+        return Site.from_key(str(text))
+    except ValueError as exc:
+        raise BadRequest(reason=f"{text!r} is not a site") from exc
+
+
+def _job_status(text: str | None) -> JobStatus:
+    try:
+        status = JobStatus(text or "")
+    except ValueError as exc:
+        raise BadRequest(reason=f"{text!r} is not a job status") from exc
+    if status not in JOB_FINAL:
+        raise BadRequest(reason=f"{text!r} does not end a job")
+    return status

@@ -1,0 +1,405 @@
+"""A participant's share of tasks: start, stop, and what becomes of their processes.
+
+The site is the authority over its party status. Its end is stored together with the report to the
+initiator, so the report can be late but not lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fedflow.app.participant.launcher import Launcher
+from fedflow.app.ports.executors import Executor, Sessions
+from fedflow.app.ports.parties import PartyServers
+from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.party_commands import Outgoing, reason_from_wire, reason_to_wire
+from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.protocol.piggyback import take_news
+from fedflow.app.protocol.status_pull import Collecting
+from fedflow.app.protocol.timing import Timing
+from fedflow.base.clock import Clock
+from fedflow.base.errors.executors import ServerLost
+from fedflow.base.errors.jobs import (
+    JobEnded,
+    JobNotFound,
+    StaleCommand,
+    StillEnding,
+    TaskNotFound,
+    WrongSite,
+)
+from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.reason import Reason
+from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskKey, TaskRecord
+from fedflow.domain.states import (
+    JOB_FINAL,
+    TASK_END_EVENT,
+    TASK_FINAL,
+    TASK_STATUS_OF_JOB_END,
+    TASK_SUCCEEDED,
+    JobEvent,
+    JobStatus,
+    TaskStatus,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class PartyTasks:
+    """The party tasks of this server."""
+
+    def __init__(
+        self,
+        *,
+        launcher: Launcher,
+        executor: Executor,
+        sessions: Sessions,
+        outgoing: Outgoing,
+        hearing: Hearing,
+        wakeup: Wakeup,
+        clock: Clock,
+        timing: Timing,
+        servers: PartyServers,
+        collecting: Collecting,
+        new_token: Callable[[], str],
+    ) -> None:
+        self._launcher = launcher
+        self._executor = executor
+        self._sessions = sessions
+        self._outgoing = outgoing
+        self._hearing = hearing
+        self._wakeup = wakeup
+        self._clock = clock
+        self._timing = timing
+        self._servers = servers
+        self._collecting = collecting
+        self._new_token = new_token
+
+    # --- commands of the initiator --------------------------------------------------------------
+
+    def start(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Start this site's share of a task. A repeat has no second effect."""
+        task = self._known(tx, incoming)
+        job = tx.jobs.get(incoming.job)
+        if job is None or job.status in JOB_FINAL:
+            status = job.status.value if job else "unknown"
+            raise JobEnded(job_id=incoming.job_id, status=status)
+        if incoming.member("epoch") not in (None, job.epoch):
+            raise StaleCommand(
+                given=f"epoch {incoming.member('epoch')}", current=f"epoch {job.epoch}"
+            )
+        self._hearing.heard_initiator(tx, incoming.job_id)
+        take_news(tx, job.key, incoming.body, now_ms=self._clock.now_ms())
+        if task.party_status in TASK_FINAL:
+            return Reply(retcode=10, retmsg="the task has ended here", data=_told(task))
+        if job.status is JobStatus.WAITING:
+            tx.jobs.move(job.key, JobEvent.STARTED, seen=job.status, now_ms=self._clock.now_ms())
+        if task.requested_ms is None:
+            absent = _absent(incoming)
+            if absent:
+                tx.tasks.set_absent(task.key, absent)
+            if (other := self._runs_at(tx, task)) is not None:
+                self._split(tx, task, other, effects)
+            else:
+                self.request_launch(tx, task, effects)
+        return Reply(retcode=0)
+
+    def _runs_at(self, tx: Tx, task: TaskRecord) -> str | None:
+        """Return the server of this party that runs other shares of an attempt, if not this one."""
+        if not self._servers.has_others:
+            return None
+        shares = tx.tasks.find(
+            TaskFilter(job_id=task.key.job_id, component=task.key.component, all_versions=True)
+        )
+        found = (s.instance_id for s in shares if s.key.version == task.key.version)
+        return next((i for i in found if not self._servers.is_here(i)), None)
+
+    def _split(self, tx: Tx, task: TaskRecord, other: str, effects: Effects) -> None:
+        """End an attempt whose shares would be at two servers of this party: values between them
+        stay within one server. It is tried again.
+        """
+        reason = f"other shares of the task were started at server {other}, which leads no more"
+        lost = ServerLost(task=str(task.key), reason=reason)
+        why = Reason(code=lost.name, message=lost.message, site=task.key.site)
+        tx.tasks.set_status(task.key, TaskStatus.RUNNING, now_ms=self._clock.now_ms())
+        self.finish(tx, task, TaskStatus.FAILED, effects, reason=why)
+
+    def create(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Make a further attempt of a task that failed; it waits for its start.
+
+        Raises: StillEnding: the former attempt's process is left. StaleCommand. TaskNotFound.
+        """
+        key = incoming.task
+        job = tx.jobs.get(incoming.job)
+        if job is None or job.status in JOB_FINAL:
+            raise JobEnded(job_id=key.job_id, status=job.status.value if job else "unknown")
+        if incoming.source_party is not None and incoming.source_party != job.initiator.party_id:
+            raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+        if incoming.member("epoch") != job.epoch:
+            raise StaleCommand(
+                given=f"epoch {incoming.member('epoch')}", current=f"epoch {job.epoch}"
+            )
+        self._hearing.heard_initiator(tx, key.job_id)
+        attempts = _attempts(tx, key)
+        if not attempts:
+            raise TaskNotFound(task=str(key))
+        last = attempts[-1]
+        if key.version <= last.key.version:
+            raise StaleCommand(given=str(key), current=f"attempt {last.key.version}")
+        if any(t.handle is not None for t in attempts):
+            raise StillEnding(job_id=key.job_id, site=key.site)
+        left = incoming.member("auto_retries")
+        now_ms = self._clock.now_ms()
+        tx.tasks.add(
+            [fresh_attempt(last, key.version, left if isinstance(left, int) else 0, now_ms=now_ms)]
+        )
+        return Reply(retcode=0)
+
+    def request_launch(self, tx: Tx, task: TaskRecord, effects: Effects) -> bool:
+        """Name a new process for the attempt, and start it after the commit.
+
+        False, and nothing happens, if the one that `task` names has begun or was replaced.
+        """
+        launch_id, token = self._new_token(), self._new_token()
+        now_ms = self._clock.now_ms()
+        if not tx.tasks.set_launch(
+            task.key,
+            launch_id,
+            token,
+            seen=task.launch_id,
+            now_ms=now_ms,
+            instance_id=self._servers.own_id,
+        ):
+            return False
+        tx.tasks.set_status(task.key, TaskStatus.RUNNING, now_ms=now_ms)
+        effects.add(lambda: self._launcher.launch(task.key))
+        return True
+
+    def collect(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Tell how this site's share stands."""
+        task = self._known(tx, incoming)
+        return Reply(
+            retcode=0,
+            data={
+                "job_id": task.key.job_id,
+                "task_id": task.key.task_id,
+                "task_version": task.key.version,
+                "role": task.key.site.role.value,
+                "party_id": task.key.site.party_id,
+                "status": task.status.value,
+                **_told(task),
+            },
+        )
+
+    def output_tables(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """Tell the parties of the job the names of the tables that a component produced here."""
+        job = tx.jobs.get(incoming.job)
+        if job is None:
+            raise JobNotFound(job_id=incoming.job_id)
+        parties = {party for ids in job.roles.values() for party in ids}
+        if incoming.source_party is not None and incoming.source_party not in parties:
+            raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+        found = tx.tracking.outputs(incoming.job_id, incoming.component, incoming.job.site)
+        rows = [
+            {"table_name": o.name, "table_namespace": o.namespace, "data_name": o.data_name}
+            for o in found
+        ]
+        return Reply(retcode=0, data=rows)
+
+    def settle(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        """The task ended elsewhere with a status: stop this share if it still runs."""
+        status = _task_end(incoming.status)
+        task = self._known(tx, incoming)
+        tx.tasks.set_status(task.key, status, now_ms=self._clock.now_ms())
+        if status not in TASK_SUCCEEDED:
+            self._stop(tx, task, status, reason_from_wire(incoming.member("reason")), effects)
+        return Reply(retcode=0)
+
+    def told(self, tx: Tx, key: JobKey) -> dict[str, Any]:
+        """Return how all tasks of one site stand, as a heartbeat's answer."""
+        tasks = tx.tasks.find(
+            TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
+        )
+        return {t.key.component: {"version": t.key.version, **_told(t)} for t in tasks}
+
+    def _known(self, tx: Tx, incoming: Incoming) -> TaskRecord:
+        task = tx.tasks.get(incoming.task)
+        if task is None:
+            raise TaskNotFound(task=str(incoming.task))
+        if incoming.source_party is not None and incoming.source_party != task.initiator.party_id:
+            raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
+        return task
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def stop_all(
+        self, tx: Tx, key: JobKey, status: JobStatus, reason: Reason | None, effects: Effects
+    ) -> None:
+        """End every share of a job at one site that has not ended."""
+        end = TASK_STATUS_OF_JOB_END[status]
+        tasks = tx.tasks.find(
+            TaskFilter(
+                job_id=key.job_id,
+                roles=(key.site.role,),
+                party_id=key.site.party_id,
+                all_versions=True,
+            )
+        )
+        for task in tasks:
+            never_ran = task.party_status is TaskStatus.WAITING and task.requested_ms is None
+            self._stop(tx, task, TaskStatus.CANCELED if never_ran else end, reason, effects)
+
+    def finish(
+        self,
+        tx: Tx,
+        task: TaskRecord,
+        status: TaskStatus,
+        effects: Effects,
+        *,
+        reason: Reason | None = None,
+        traceback: str = "",
+    ) -> bool:
+        """Store the end of this share and its report to the initiator, unless the initiator
+        collects it; False if it had ended.
+        """
+        now_ms = self._clock.now_ms()
+        moved = tx.tasks.move_party(
+            task.key,
+            TASK_END_EVENT[status],
+            seen=task.party_status,
+            now_ms=now_ms,
+            reason=reason,
+            traceback=traceback,
+        )
+        if not isinstance(moved, Moved):
+            return False
+        if not self._collecting.is_pulled(tx, task.key.job, task.initiator):
+            report = self._outgoing.report_task(
+                task.key,
+                task.initiator,
+                status,
+                reason=reason,
+                started_ms=task.started_ms,
+                ended_ms=now_ms,
+            )
+            tx.outbox.put([report])
+        effects.add(lambda: self._after_end(task, status, reason))
+        logger.info(
+            "%s ended: %s%s",
+            task.key,
+            status.value,
+            f" ({reason.message})" if reason else "",
+            extra={"action": "end_party_task", "job_id": task.key.job_id},
+        )
+        return True
+
+    def _after_end(self, task: TaskRecord, status: TaskStatus, reason: Reason | None) -> None:
+        key = task.key
+        if status in TASK_SUCCEEDED:
+            self._sessions.close_session(key.session, key.site)
+        else:
+            message = reason.message if reason else f"the task is {status.value}"
+            self._sessions.fail_site(key.session, key.site, message.rstrip("."))
+        self._wakeup.outbox([task.initiator.party_id])
+        self._wakeup.job_changed(key.job_id)
+
+    def _stop(
+        self, tx: Tx, task: TaskRecord, status: TaskStatus, reason: Reason | None, effects: Effects
+    ) -> None:
+        """End a share without a report (the initiator ordered it) and stop its process.
+
+        The process of a share that succeeded ends by itself, or else the detector sees it.
+        """
+        if task.party_status not in TASK_FINAL:
+            tx.tasks.move_party(
+                task.key,
+                TASK_END_EVENT[status],
+                seen=task.party_status,
+                now_ms=self._clock.now_ms(),
+                reason=reason,
+            )
+            key, message = task.key, reason.message if reason else f"the job is {status.value}"
+            effects.add(lambda: self._sessions.fail_site(key.session, key.site, message))
+        handle = task.handle
+        if handle is not None and task.party_status not in TASK_SUCCEEDED:
+            effects.add(lambda: self._kill_where_it_is(task, handle))
+
+    def _kill_where_it_is(self, task: TaskRecord, handle: Handle) -> None:
+        if self._servers.is_here(task.instance_id):
+            self.kill(handle)
+        else:
+            self._servers.look(task.instance_id)
+
+    def fail_session(self, task: TaskRecord) -> None:
+        """End the data-plane session of a share that another server of this party has ended."""
+        key = task.key
+        message = task.reason.message if task.reason else f"the task is {task.party_status.value}"
+        self._sessions.fail_site(key.session, key.site, message.rstrip("."))
+
+    def kill(self, handle: Handle) -> None:
+        """Stop a process: SIGTERM, grace, SIGKILL."""
+        self._executor.stop(handle, grace_s=self._timing.stop_grace_s)
+
+
+def fresh_attempt(task: TaskRecord, version: int, auto_retries: int, *, now_ms: int) -> TaskRecord:
+    """Return a further attempt of a task with the same parameters, which has not begun."""
+    return TaskRecord(
+        key=replace(task.key, version=version),
+        module=task.module,
+        initiator=task.initiator,
+        status=TaskStatus.WAITING,
+        party_status=TaskStatus.WAITING,
+        parameters=task.parameters,
+        created_ms=now_ms,
+        updated_ms=now_ms,
+        auto_retries=auto_retries,
+        auto_retry_delay_s=task.auto_retry_delay_s,
+    )
+
+
+def _absent(incoming: Incoming) -> list[str]:
+    """Return which upstream components a share gets no outputs of. Raises: BadRequest."""
+    names = incoming.member("absent") or []
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+        raise BadRequest(reason="`absent` must be a list of component names")
+    return names
+
+
+def _attempts(tx: Tx, key: TaskKey) -> list[TaskRecord]:
+    """Return all attempts of a task at its site, oldest first."""
+    found = tx.tasks.find(
+        TaskFilter(
+            job_id=key.job_id,
+            component=key.component,
+            roles=(key.site.role,),
+            party_id=key.site.party_id,
+            all_versions=True,
+        )
+    )
+    return sorted(found, key=lambda t: t.key.version)
+
+
+def _task_end(text: str | None) -> TaskStatus:
+    try:
+        status = TaskStatus(text or "")
+    except ValueError as exc:
+        raise BadRequest(reason=f"{text!r} is not a task status") from exc
+    if status not in TASK_FINAL:
+        raise BadRequest(reason=f"{text!r} does not end a task")
+    return status
+
+
+def _told(task: TaskRecord) -> dict[str, Any]:
+    return {
+        "party_status": task.party_status.value,
+        "progress": task.progress,
+        "reason": reason_to_wire(task.reason),
+        "start_time": task.started_ms,
+        "end_time": task.ended_ms,
+        "requested": task.requested_ms is not None,
+    }

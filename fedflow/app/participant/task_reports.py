@@ -1,0 +1,345 @@
+"""What executors report: that they run, what they produced, how they ended; and what the executor
+adapter tells about their processes.
+
+A process is believed only with the token of its attempt and the launch id that is current: a
+process that was replaced is told to go away before it did anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fedflow.app.data.caches import put_caches
+from fedflow.app.data.table_use import make_way, readable, remove_rows, stored
+from fedflow.app.models.models import ModelRepository, WrittenModel
+from fedflow.app.participant.party_jobs import PartyJobs
+from fedflow.app.participant.party_tasks import PartyTasks
+from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.folders import Folders
+from fedflow.base.clock import Clock
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data import DiskFull, TableExists
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import ExecutorDied, ExecutorNotStarted, LaunchRefused
+from fedflow.base.errors.jobs import TaskNotFound
+from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.domain.reason import Reason
+from fedflow.domain.records import (
+    Handle,
+    Metric,
+    Moved,
+    OutputTable,
+    StoredModel,
+    TableRecord,
+    TaskKey,
+    TaskRecord,
+)
+from fedflow.domain.states import TASK_FINAL, TASK_SUCCEEDED, TaskEvent, TaskStatus
+from fedflow.wire.undelivered_reports import left_report
+
+logger = logging.getLogger(__name__)
+
+_MAX_TRACEBACK = 20_000  #: characters of a traceback that are kept
+
+
+class Workers:
+    """The executors' counterpart in the server."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        tasks: PartyTasks,
+        jobs: PartyJobs,
+        wakeup: Wakeup,
+        clock: Clock,
+        folders: Folders,
+        models: ModelRepository,
+        host: str,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._jobs = jobs
+        self._wakeup = wakeup
+        self._clock = clock
+        self._folders = folders
+        self._models = models
+        self._host = host
+
+    # --- reports of worker processes ------------------------------------------------------------
+
+    def report(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
+        """Take a worker's report.
+
+        Raises: TaskNotFound, NotAuthenticated, LaunchRefused: the worker must exit. BadRequest.
+            DiskFull: there is no room for its model.
+        """
+        effects = Effects()
+        model = self._write_model(key, token, body)
+        with self._store.transaction() as tx:
+            task = self._current(tx, key, token, body)
+            try:
+                status = TaskStatus(str(body.get("party_status")))
+            except ValueError as exc:
+                raise BadRequest(reason="`party_status` is not a task status") from exc
+            if status is TaskStatus.RUNNING:
+                self._running(tx, task, body, effects)
+            elif status in (*TASK_SUCCEEDED, TaskStatus.FAILED):
+                self._ended(tx, task, status, body, model, effects)
+            else:
+                raise BadRequest(reason=f"a worker cannot end as {status.value}")
+        effects.run()
+
+    def save_metrics(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
+        """Store metric points while the task runs."""
+        with self._store.transaction() as tx:
+            self.authentic(tx, key, token)
+            self._put_metrics(tx, key, body.get("metrics"))
+
+    def table_get(self, key: TaskKey, token: str, namespace: str, name: str) -> TableRecord:
+        """Return a table of this party. Raises: TableNotFound, TableDisabled."""
+        return self._readable(key, token, {"namespace": namespace, "name": name})
+
+    def output_get(
+        self, key: TaskKey, token: str, job_id: str, component: str, data_name: str
+    ) -> TableRecord:
+        """Return an output of an earlier job here. Raises: TableNotFound, TableDisabled."""
+        which = {"job_id": job_id, "component_name": component, "data_name": data_name}
+        return self._readable(key, token, which)
+
+    def _readable(self, key: TaskKey, token: str, table: Mapping[str, str]) -> TableRecord:
+        with self._store.read() as tx:
+            self.authentic(tx, key, token)
+            return readable(tx, key.site, table, path="table")
+
+    def table_create(
+        self, key: TaskKey, token: str, table: Mapping[str, Any], *, drop: bool
+    ) -> None:
+        """Register a table that a task wrote, with `drop` in place of an older one of that name.
+
+        Raises: TableExists.
+        """
+        record = _table(table)
+        with self._store.transaction() as tx:
+            self.authentic(tx, key, token)
+            old = tx.tables.get(record.namespace, record.name)
+            if old is not None and not drop:
+                raise TableExists(namespace=record.namespace, name=record.name)
+            free = old is not None and make_way(
+                tx, old, now_ms=self._clock.now_ms(), but=key.job_id
+            )
+            tx.tables.put(record)
+        if old is not None and free and old.address != record.address:
+            remove_rows(self._folders, old)
+
+    def _current(self, tx: Tx, key: TaskKey, token: str, body: Mapping[str, Any]) -> TaskRecord:
+        """Return the attempt that a report is of. Raises: as `report`."""
+        task = self.authentic(tx, key, token)
+        if body.get("launch_id") != task.launch_id or task.party_status in TASK_FINAL:
+            raise LaunchRefused(launch_id=body.get("launch_id"), task=str(key))
+        return task
+
+    def _write_model(
+        self, key: TaskKey, token: str, body: Mapping[str, Any]
+    ) -> WrittenModel | None:
+        """Store the contents of a reported model, before the transaction that names them."""
+        if body.get("model") is None:
+            return None
+        with self._store.read() as tx:
+            self._current(tx, key, token, body)
+        return self._models.write(body["model"])
+
+    def authentic(self, tx: Tx, key: TaskKey, token: str) -> TaskRecord:
+        """Return the attempt whose token this is. Raises: TaskNotFound, NotAuthenticated."""
+        task = tx.tasks.get(key)
+        if task is None:
+            raise TaskNotFound(task=str(key))
+        if task.token is None or not hmac.compare_digest(task.token.encode(), token.encode()):
+            raise NotAuthenticated(reason="the task token is not this attempt's")
+        return task
+
+    def _running(self, tx: Tx, task: TaskRecord, body: Mapping[str, Any], effects: Effects) -> None:
+        now_ms = self._clock.now_ms()
+        if task.party_status is TaskStatus.WAITING:
+            tx.tasks.move_party(task.key, TaskEvent.STARTED, seen=task.party_status, now_ms=now_ms)
+            effects.add(lambda: self._wakeup.job_changed(task.key.job_id))
+        pid, start_time = body.get("pid"), body.get("start_time")
+        if isinstance(pid, int) and isinstance(start_time, int) and task.handle is None:
+            handle = Handle(pid=pid, start_time=start_time, host=self._host)
+            if not tx.tasks.set_handle(task.key, str(task.launch_id), handle):
+                raise LaunchRefused(launch_id=task.launch_id, task=str(task.key))
+        if isinstance(body.get("progress"), int | float):
+            tx.tasks.set_progress(
+                task.key, min(1.0, max(0.0, float(body["progress"]))), now_ms=now_ms
+            )
+
+    def _ended(
+        self,
+        tx: Tx,
+        task: TaskRecord,
+        status: TaskStatus,
+        body: Mapping[str, Any],
+        model: WrittenModel | None,
+        effects: Effects,
+    ) -> None:
+        reason = _reason(task, body.get("error")) if status is TaskStatus.FAILED else None
+        traceback = str(body.get("traceback") or "")[-_MAX_TRACEBACK:]
+        if status in TASK_SUCCEEDED:
+            self._put_outputs(tx, task.key, body)
+            put_caches(tx, task, body.get("caches"), now_ms=self._clock.now_ms())
+            job = tx.jobs.get(task.key.job)
+            if model is not None and job is not None:
+                self._models.keep_component(tx, job, task, model)
+        self._put_metrics(tx, task.key, body.get("metrics"))
+        now_ms = self._clock.now_ms()
+        if status in TASK_SUCCEEDED:
+            tx.tasks.set_progress(task.key, 1.0, now_ms=now_ms)
+        if task.party_status is TaskStatus.WAITING:
+            moved = tx.tasks.move_party(
+                task.key, TaskEvent.STARTED, seen=task.party_status, now_ms=now_ms
+            )
+            if isinstance(moved, Moved):
+                task = tx.tasks.get(task.key) or task
+        if not self._tasks.finish(tx, task, status, effects, reason=reason, traceback=traceback):
+            raise LaunchRefused(launch_id=task.launch_id, task=str(task.key))  # it ended just now
+
+    def _put_outputs(self, tx: Tx, key: TaskKey, body: Mapping[str, Any]) -> None:
+        now_ms = self._clock.now_ms()
+        for output in body.get("outputs") or ():
+            table = stored(tx, _table(output.get("table")))
+            tx.tracking.put_output(
+                OutputTable(
+                    key=key,
+                    data_name=str(output.get("data_name")),
+                    position=int(output.get("position", 0)),
+                    namespace=table.namespace,
+                    name=table.name,
+                ),
+                now_ms=now_ms,
+            )
+        if isinstance(body.get("model"), dict):
+            model = body["model"]
+            tx.tracking.put_model(
+                StoredModel(
+                    key=key,
+                    alias=str(model.get("alias", "model")),
+                    meta_name=str(model.get("meta_name")),
+                    param_name=str(model.get("param_name")),
+                    meta=model.get("meta"),
+                    param=model.get("param"),
+                ),
+                now_ms=now_ms,
+            )
+        if body.get("summary"):
+            tx.tracking.put_summary(key, body["summary"], now_ms=now_ms)
+
+    def _put_metrics(self, tx: Tx, key: TaskKey, metrics: Any) -> None:
+        """Store metric points. `start` counts the points before: a batch that is sent again
+        because its answer was lost adds nothing.
+        """
+        if not metrics:
+            return
+        stored = {
+            (m.namespace, m.name): len(m.points)
+            for m in tx.tracking.metrics(key.job_id, key.component, key.site, version=key.version)
+        }
+        for metric in metrics:
+            if not isinstance(metric, dict):
+                raise BadRequest(reason="a metric must be an object")
+            namespace, name = str(metric.get("namespace")), str(metric.get("name"))
+            points = tuple((p[0], p[1]) for p in metric.get("points") or ())
+            start = metric.get("start")
+            if isinstance(start, int):
+                points = points[max(0, stored.get((namespace, name), 0) - start) :]
+            value = Metric(
+                namespace=namespace, name=name, points=points, meta=metric.get("meta") or {}
+            )
+            tx.tracking.add_metric(key, value, now_ms=self._clock.now_ms())
+
+    # --- what the executor adapter tells --------------------------------------------------------
+
+    def started(self, key: TaskKey, launch_id: str, handle: Handle) -> bool:
+        """Store a process that exists now; False if another launch has replaced it."""
+        with self._store.transaction() as tx:
+            return tx.tasks.set_handle(key, launch_id, handle)
+
+    def not_started(self, key: TaskKey, launch_id: str, reason: str) -> None:
+        """A process could not be started: the share failed."""
+        error = ExecutorNotStarted(task=str(key), reason=reason)
+        self._gone(key, launch_id, error.name, error.message)
+
+    def refused(self, key: TaskKey, launch_id: str, error: FedflowError) -> None:
+        """A task cannot be run, as something that it needs is not there: the share failed."""
+        self._gone(key, launch_id, error.name, error.message)
+
+    def exited(
+        self, key: TaskKey, launch_id: str, exit_code: int | None, signal: int | None
+    ) -> None:
+        """A process is gone. If it neither reported its end nor left that report, its share failed.
+
+        Raises: StoreUnavailable, DiskFull: what it left could not be stored now; ask again.
+        """
+        self._take_left(key, launch_id)
+        error = ExecutorDied(task=str(key), reason=_end_of(exit_code, signal))
+        self._gone(key, launch_id, error.name, error.message)
+
+    def _take_left(self, key: TaskKey, launch_id: str) -> None:
+        """Take the report that a process left when its server did not come back in time."""
+        body = left_report(self._folders.work(key), launch_id)
+        if body is None:
+            return
+        with self._store.read() as tx:
+            task = tx.tasks.get(key)
+        if task is None or task.token is None:
+            return
+        try:
+            self.report(key, task.token, body)
+        except (StoreUnavailable, DiskFull):
+            raise
+        except FedflowError as exc:
+            logger.info("The report that %s left has no effect: %s", key, exc.message)
+
+    def _gone(self, key: TaskKey, launch_id: str, code: str, message: str) -> None:
+        effects = Effects()
+        with self._store.transaction() as tx:
+            task = tx.tasks.get(key)
+            if task is None or task.launch_id != launch_id:
+                return
+            tx.tasks.clear_handle(key, launch_id)
+            if task.party_status not in TASK_FINAL:
+                reason = Reason(code=code, message=message, site=key.site)
+                self._tasks.finish(tx, task, TaskStatus.FAILED, effects, reason=reason)
+            self._jobs.return_if_still(tx, key.job, effects)
+        effects.run()
+
+
+def _end_of(exit_code: int | None, signal: int | None) -> str:
+    if signal is not None:
+        return f"killed by signal {signal}"
+    if exit_code is not None:
+        return f"exit code {exit_code} without a report"
+    return "it is gone, and its exit status could not be learnt"
+
+
+def _reason(task: TaskRecord, error: Any) -> Reason:
+    error = error if isinstance(error, dict) else {}
+    return Reason(
+        code=str(error.get("code", "ComponentFailed"))[:100],
+        message=str(error.get("message", "the component failed without a message"))[:4000],
+        site=task.key.site,
+    )
+
+
+def _table(value: Any) -> TableRecord:
+    try:
+        return read_as(value, TableRecord)
+    except msgspec.ValidationError as exc:
+        raise BadRequest(reason=f"not a table: {exc}") from exc

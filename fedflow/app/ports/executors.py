@@ -1,0 +1,109 @@
+"""Starting and watching the processes of tasks, and the sessions of their data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from fedflow.base.errors.error import FedflowError
+from fedflow.domain.job.providers import Manifest
+from fedflow.domain.job.spark_options import SparkPlan
+from fedflow.domain.records import Handle, JobKey, TaskKey
+from fedflow.domain.site import Site
+
+
+class Executor(Protocol):
+    """Starts and stops the processes that run party tasks.
+
+    The end of a process is told to the callback that the composition root set: once for every
+    handle.
+    """
+
+    def start(self, launch: Launch) -> None:
+        """Start a process soon; its handle or failure arrives through the callbacks."""
+
+    def stop(self, handle: Handle, *, grace_s: float) -> None:
+        """End a process and its group: SIGTERM, then after `grace_s` SIGKILL. Returns at once."""
+
+    def adopt(self, launch_id: str, handle: Handle) -> bool:
+        """Watch a process, if it is not watched already; False if it is gone."""
+
+
+class Applications(Protocol):
+    """The Spark applications of this server, one per share of a job that computes on Spark.
+
+    They are processes of this machine, which outlive the server.
+    """
+
+    def ensure(self, job: JobKey, plan: SparkPlan) -> Path:
+        """Return the folder of a share's application, which is started if it does not run.
+
+        It does not wait until it is ready. Raises: OSError: it cannot be started now.
+        """
+
+    def end(self, job: JobKey) -> None:
+        """End a share's application, if there is one. Returns at once; safe to do twice."""
+
+    def running(self) -> list[JobKey]:
+        """Return the shares with an application, also those of an earlier server of this home."""
+
+
+class Launch(Protocol):
+    """What the executor needs to start a party task; see `app/participant/launcher.py`."""
+
+    @property
+    def launch_id(self) -> str: ...
+
+    @property
+    def task(self) -> TaskKey: ...
+
+    @property
+    def spec_path(self) -> Path: ...
+
+    @property
+    def log_dir(self) -> Path: ...
+
+    @property
+    def work_dir(self) -> Path: ...
+
+    @property
+    def provider(self) -> Manifest | None:
+        """Return the registered provider whose interpreter runs it; None: the server's own."""
+
+
+class ExecutorEvents(Protocol):
+    """What an executor tells about its processes."""
+
+    def started(self, launch_id: str, handle: Handle) -> None: ...
+
+    def not_started(self, launch_id: str, reason: str) -> None: ...
+
+    def exited(self, launch_id: str, exit_code: int | None, signal: int | None) -> None:
+        """A process is gone; both None if its status could not be learnt."""
+
+
+class LaunchBook(Protocol):
+    """Remembers which task a launch is for."""
+
+    def expect(self, launch_id: str, task: TaskKey) -> None:
+        """Note it before the launch, so that the executor's callbacks find the task."""
+
+    def refused(self, launch_id: str, error: FedflowError) -> None:
+        """A launch that was expected is not tried: its task fails with this error."""
+
+
+class Sessions(Protocol):
+    """The data plane's sessions, one per party task attempt."""
+
+    @property
+    def run(self) -> str:
+        """Return what names this run of the server; a later one has lost what had arrived."""
+
+    def open_session(
+        self, session: str, site: Site, *, token: str, sites: Sequence[Site]
+    ) -> None: ...
+
+    def close_session(self, session: str, site: Site) -> None: ...
+
+    def fail_site(self, session: str, site: Site, reason: str) -> None: ...

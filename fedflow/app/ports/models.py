@@ -1,0 +1,157 @@
+"""Models: parts of the store, blobs, archives and external stores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import IO, Protocol
+
+from fedflow.domain.models.lists import ModelLine, ModelList
+from fedflow.domain.models.model import (
+    Checkpoint,
+    ModelComponent,
+    ModelFilter,
+    ModelKey,
+    ModelTag,
+    ModelVersion,
+)
+
+
+class Models(Protocol):
+    """Versions of models, one share per site (`t_machine_learning_model_info` and its parts)."""
+
+    def put(self, version: ModelVersion) -> None:
+        """Store a version; it replaces the one with its key, but keeps when that was created."""
+
+    def get(self, key: ModelKey) -> ModelVersion | None:
+        """Return a version, also one that is not ready."""
+
+    def find(self, which: ModelFilter) -> list[ModelVersion]:
+        """Return matching versions, newest first."""
+
+    def unready(self, older_than_ms: int) -> list[ModelKey]:
+        """Return the versions that were prepared before a moment and cannot be used yet."""
+
+    def set_ready(self, key: ModelKey, *, now_ms: int) -> bool:
+        """Make a prepared version usable; False if there is none."""
+
+    def drop(self, key: ModelKey) -> bool:
+        """Forget a version with its components and checkpoints; False if there is none."""
+
+    def put_component(self, component: ModelComponent) -> None:
+        """Store a component's model; it replaces the one with its key and component."""
+
+    def components(self, key: ModelKey) -> list[ModelComponent]:
+        """Return the component models, by component name."""
+
+    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Store a step in place of the same step, and of what older attempts had from it on."""
+
+    def checkpoints(self, key: ModelKey, component: str | None = None) -> list[Checkpoint]:
+        """Return checkpoints by component and step."""
+
+    def referenced(self, digests: Collection[str]) -> set[str]:
+        """Return those of some blobs (sha256) that a component or checkpoint needs."""
+
+
+class ModelLists(Protocol):
+    """What lists of model versions show, without their documents. Newest first."""
+
+    def page(self, which: ModelList) -> list[ModelLine]:
+        """Return a page of the versions that fit and can be used."""
+
+    def count(self, which: ModelList) -> int:
+        """Return how many fit, on all pages."""
+
+    def tags(self, versions: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Return the tags of those of some versions that have any, in the order of their names."""
+
+    def modules(self) -> list[str]:
+        """Return the modules that wrote models which are here."""
+
+
+class ModelTags(Protocol):
+    """Names that people give to model versions (`t_tags`, `t_model_tag`)."""
+
+    def create(self, name: str, description: str, *, now_ms: int) -> bool:
+        """Make a tag; False if there is one of this name."""
+
+    def get(self, name: str) -> ModelTag | None: ...
+
+    def find(self, part: str = "", *, limit: int = 1000) -> list[ModelTag]:
+        """Return the tags whose name has this part, newest first."""
+
+    def update(self, name: str, *, new_name: str, description: str, now_ms: int) -> bool:
+        """Rename and describe a tag; False if there is none, or another has the new name."""
+
+    def drop(self, name: str) -> bool:
+        """Forget a tag, also at its versions; False if there is none."""
+
+    def attach(self, name: str, model_version: str, *, now_ms: int) -> bool:
+        """Give an existing tag to a version; False if it has it, or there is no such tag."""
+
+    def detach(self, name: str, model_version: str) -> bool:
+        """Take a tag from a version; False if it does not have it."""
+
+    def of_version(self, model_version: str) -> list[ModelTag]:
+        """Return a version's tags, by name."""
+
+    def versions(self, name: str) -> list[str]:
+        """Return the versions that have a tag, oldest attachment first."""
+
+
+class ModelBlobs(Protocol):
+    """Contents of models, by their sha256 (hex)."""
+
+    def put(self, content: bytes) -> str:
+        """Store contents durably and return their digest; twice has no effect. Raises: DiskFull."""
+
+    def get(self, sha256: str) -> bytes:
+        """Return contents that were checked. Raises: BlobDamaged: they are gone or changed."""
+
+    def has(self, sha256: str) -> bool:
+        """Tell whether there are contents, without reading them."""
+
+    def old(self, older_than_ms: int) -> Iterator[str]:
+        """Yield the digests of what was last put before a moment."""
+
+    def remove(self, sha256: str, *, older_than_ms: int) -> bool:
+        """Delete contents unless they were put again since; False if they were, or are gone."""
+
+
+class ArchiveFiles(Protocol):
+    """What a model archive holds."""
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Return the paths of all files."""
+
+    def read(self, path: str, *, limit: int = ...) -> bytes:
+        """Return a file of at most `limit` bytes. Raises: BadModelArchive."""
+
+
+class ModelArchives(Protocol):
+    """Files in one archive, from and for other servers."""
+
+    def write(
+        self, target: IO[bytes], files: Iterable[tuple[str, bytes]], *, modified_ms: int
+    ) -> None:
+        """Write files by path; the same files give the same bytes."""
+
+    def open(self, source: IO[bytes]) -> AbstractContextManager[ArchiveFiles]:
+        """Return an archive's files. Raises: BadModelArchive: it is not to be trusted."""
+
+
+class ExternalModels(Protocol):
+    """A store of model archives that several servers may share."""
+
+    def put(
+        self, party_model_id: str, model_version: str, source: IO[bytes], *, sha256: str
+    ) -> None:
+        """Store an archive, in place of an older one. Raises: ModelStoreUnavailable."""
+
+    def digest(self, party_model_id: str, model_version: str) -> str | None:
+        """Return the sha256 of a stored archive, None if there is none."""
+
+    def get(self, party_model_id: str, model_version: str, target: IO[bytes]) -> bool:
+        """Write an archive to `target`; False if there is none. Raises: ModelStoreUnavailable."""

@@ -1,0 +1,141 @@
+"""What other sites may ask of this server: one handler per command of `wire/paths.py`.
+
+HTTP and gRPC are two doors to `Commands.handle`. A request id that the same party sent before is
+answered from the store; otherwise the handler's writes and its reply are stored together, then its
+effects happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.base.clock import Clock
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import RouteNotFound
+from fedflow.base.values import dataclass
+from fedflow.domain.records import JobKey, Reply, TaskKey
+from fedflow.domain.site import Site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Incoming:
+    """A command as it arrived. `source_party` is who sent it, proven where TLS is on."""
+
+    name: str  #: entry of `wire.paths.PARTY_COMMANDS`
+    job_id: str
+    site: Site | None
+    body: Any
+    component: str | None = None
+    version: int | None = None
+    status: str | None = None
+    source_party: str | None = None
+    request_id: str | None = None
+
+    @property
+    def job(self) -> JobKey:
+        """Return the job share that the path names."""
+        assert self.site is not None  # noqa: S101  # the path table guarantees it
+        return JobKey(job_id=self.job_id, site=self.site)
+
+    @property
+    def task(self) -> TaskKey:
+        """Return the task share that the path names."""
+        assert self.site is not None  # noqa: S101
+        assert self.component is not None  # noqa: S101
+        assert self.version is not None  # noqa: S101
+        return TaskKey(
+            job_id=self.job_id, component=self.component, version=self.version, site=self.site
+        )
+
+    def member(self, name: str) -> Any:
+        """Return a member of the body, None if it is absent."""
+        return self.body.get(name) if isinstance(self.body, dict) else None
+
+
+Handler = Callable[[Tx, Incoming, Effects], Reply]
+Prepare = Callable[[Incoming], None]
+Look = Callable[[Incoming], Reply]
+
+
+class Commands:
+    """The table of handlers."""
+
+    def __init__(self, *, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._handlers: dict[str, Handler] = {}
+        self._prepare: dict[str, Prepare] = {}
+        self._looks: dict[str, Look] = {}
+        self._repeatable: set[str] = set()
+
+    def add(
+        self, name: str, handler: Handler, *, prepare: Prepare | None = None,
+        repeatable: bool = False,
+    ) -> None:  # fmt: skip
+        """Register a handler; `prepare` runs before the transaction and may take its time.
+
+        What is `repeatable` may be carried out again: no reply is kept, which may be long and many.
+        """
+        self._handlers[name] = handler
+        if repeatable:
+            self._repeatable.add(name)
+        if prepare is not None:
+            self._prepare[name] = prepare
+
+    def add_look(self, name: str, look: Look) -> None:
+        """Register a handler that changes nothing: it gets no transaction and may take its time."""
+        self._looks[name] = look
+
+    def handle(self, incoming: Incoming) -> Reply:
+        """Carry a command out, at most once per request id unless it is repeatable; return the
+        answer.
+
+        Raises: FedflowError: it was refused; nothing was changed.
+        """
+        if incoming.name in self._looks:
+            return self._looks[incoming.name](incoming)
+        handler = self._handlers.get(incoming.name)
+        if handler is None:
+            raise RouteNotFound(method="POST", path=incoming.name)
+        effects = Effects()
+        if incoming.name in self._repeatable:
+            incoming = replace(incoming, request_id=None)
+        if incoming.name in self._prepare:
+            with self._store.read() as tx:
+                known = _known(tx, incoming)
+            if known is not None:
+                return known
+            self._prepare[incoming.name](incoming)
+        with self._store.transaction() as tx:
+            known = _known(tx, incoming)
+            if known is not None:
+                return known
+            reply = handler(tx, incoming, effects)
+            if incoming.request_id is not None:
+                tx.received.put(_name(incoming), reply, now_ms=self._clock.now_ms())
+        effects.run()
+        return reply
+
+    def answer(self, incoming: Incoming) -> Reply:
+        """Return the answer, with a refusal as a reply too."""
+        try:
+            return self.handle(incoming)
+        except FedflowError as exc:
+            return Reply(retcode=exc.retcode, retmsg=exc.message, data=exc.data, error=exc.name)
+
+
+def _known(tx: Tx, incoming: Incoming) -> Reply | None:
+    """Return the answer to a request that was carried out before."""
+    return None if incoming.request_id is None else tx.received.get(_name(incoming))
+
+
+def _name(incoming: Incoming) -> str:
+    """Return under which name a reply is remembered: no party gets, or takes, another's.
+
+    Neither half has a `/`, so that it is none of the names under which `app` notes its own steps.
+    """
+    return f"{incoming.source_party or ''}/{incoming.request_id}"

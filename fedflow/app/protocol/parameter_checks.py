@@ -1,0 +1,88 @@
+"""Checking the parameters of components at their sites, and the runs that are planned with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fedflow.app.ports.components import Catalog
+from fedflow.base.errors.components import BadParameter
+from fedflow.base.errors.documents import Problem
+from fedflow.base.values import dataclass
+from fedflow.domain.job.conf import Conf
+from fedflow.domain.job.document import child
+from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.site import Site
+
+RULE = "ParameterException"  #: FATE's word
+
+_MEMBER = re.compile(r"\.(\w+)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The parameters of one component at one site; without a `run` only they are checked."""
+
+    component: str
+    module: str
+    site: Site
+    parameters: Mapping[str, Any]
+    run: PlannedRun | None = None
+    provider: str | None = None  #: that the job asks for
+
+
+def asked_of(spec: JobSpec, sites: Iterable[Site]) -> Iterator[Asked]:
+    """Yield what a job would run at some of its sites, component by component."""
+    wanted = tuple(sites)
+    for component in spec.components:
+        for site in spec.sites_of(component.name):
+            if site in wanted:
+                yield Asked(
+                    component=component.name,
+                    module=component.module,
+                    site=site,
+                    parameters=spec.component_parameters(component.name, site),
+                    run=spec.planned_run(component.name, site),
+                    provider=spec.provider_of(component.name, site),
+                )
+
+
+def parameter_problems(catalog: Catalog, conf: Conf, asked: Iterable[Asked]) -> list[Problem]:
+    """Return everything that is wrong, each mistake once with all the sites that it is made at.
+
+    Paths are those of the values in the conf of version 2, such as
+    `$.conf.component_parameters.role.host.0.hetero_lr_0.alpha`. Raises: UnknownComponent.
+    """
+    found: dict[tuple[str, str], list[Site]] = {}
+    for one in asked:
+        try:
+            catalog.check(one.module, one.parameters, path="$", run=one.run, provider=one.provider)
+        except BadParameter as exc:
+            for where, reason in exc.mistakes:
+                place = _place(conf, one, where, reason)
+                sites = found.setdefault(place, [])
+                if one.site not in sites:
+                    sites.append(one.site)
+    return [
+        Problem(path, f"{reason} (at {', '.join(map(str, sites))})", RULE)
+        for (path, reason), sites in found.items()
+    ]
+
+
+def _place(conf: Conf, one: Asked, where: str, reason: str) -> tuple[str, str]:
+    """Return the path in the submitted documents of a mistake at `where` below `$`, and the rest
+    of its sentence.
+    """
+    for beginning, path in (
+        ("role: ", "$.conf.role"),
+        ("input.", f"{child('$.dsl.components', one.component)}.input"),
+    ):
+        if where == "$" and reason.startswith(beginning):
+            if beginning.endswith(": "):
+                return path, reason.removeprefix(beginning)
+            member, _, rest = reason.removeprefix(beginning).partition(": ")
+            return f"{path}.{member}", rest
+    plain, bracket, rest = where.removeprefix("$").partition("[")
+    return conf.path_of(one.component, one.site, _MEMBER.findall(plain)) + bracket + rest, reason

@@ -1,0 +1,239 @@
+"""Makes the commands that go to other sites: path, body, deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fedflow.app.protocol.timing import Timing
+from fedflow.base.clock import Clock
+from fedflow.domain.reason import Reason
+from fedflow.domain.records import Command, CommandKind, JobKey, ScheduledJob, TaskKey
+from fedflow.domain.site import Site
+from fedflow.domain.states import TASK_SUCCEEDED, JobStatus, TaskStatus
+from fedflow.wire import paths
+
+
+class Outgoing:
+    """A maker of commands; `new_request_id` gives each its id."""
+
+    def __init__(self, *, clock: Clock, timing: Timing, new_request_id: Callable[[], str]) -> None:
+        self._clock = clock
+        self._timing = timing
+        self._new_request_id = new_request_id
+
+    def create_job(self, job: ScheduledJob, site: Site, **more: Any) -> Command:
+        body = {
+            **more,
+            "dsl": job.dsl,
+            "runtime_conf": job.conf,
+            "initiator_role": job.initiator.role.value,
+            "initiator_party_id": job.initiator.party_id,
+            "create_time": job.created_ms,
+        }
+        return self._job(CommandKind.CREATE_JOB, "job_create", job, site, body)
+
+    def rerun_job(self, job: ScheduledJob, site: Site, tasks: Mapping[str, int]) -> Command:
+        """Return the command to open a job again; `tasks` are the new attempts' versions."""
+        body = {"runtime_conf": job.conf, "tasks": dict(tasks)}
+        return self._job(CommandKind.RERUN_JOB, "job_rerun", job, site, body)
+
+    def create_task(self, job: ScheduledJob, key: TaskKey, *, retries_left: int) -> Command:
+        return self._make(
+            CommandKind.CREATE_TASK,
+            job.job_id,
+            job.initiator,
+            key.site,
+            paths.task_path("task_create", key),
+            {"epoch": job.epoch, "auto_retries": retries_left},
+            allow_ms=self._timing.lease_ms,
+        )
+
+    def apply_cores(self, job: ScheduledJob, site: Site) -> Command:
+        return self._job(CommandKind.APPLY_CORES, "job_apply", job, site, {})
+
+    def return_cores(
+        self, job: ScheduledJob, site: Site, *, reason: Reason | None = None
+    ) -> Command:
+        """Return the command to give cores back; `reason` tells why a job that ran is held."""
+        body = {} if reason is None else {"reason": reason_to_wire(reason)}
+        return self._job(CommandKind.RETURN_CORES, "job_return", job, site, body)
+
+    def start_job(self, job: ScheduledJob, site: Site) -> Command:
+        return self._job(CommandKind.START_JOB, "job_start", job, site, {})
+
+    def end_job(
+        self, job: ScheduledJob, site: Site, status: JobStatus, *, reason: Reason | None, news: Any
+    ) -> Command:
+        name = "job_status" if status is JobStatus.SUCCESS else "job_stop"
+        body = {"reason": reason_to_wire(reason), **news}
+        return self._job(
+            CommandKind.END_JOB,
+            name,
+            job,
+            site,
+            body,
+            status=status.value,
+            allow_ms=self._timing.final_deadline_ms,
+        )
+
+    def start_task(
+        self, job: ScheduledJob, key: TaskKey, *, news: Any, absent: Sequence[str] = ()
+    ) -> Command:
+        """Return the command to start a share; `absent` upstream components have no outputs."""
+        without = {"absent": list(absent)} if absent else {}
+        return self._make(
+            CommandKind.START_TASK,
+            job.job_id,
+            job.initiator,
+            key.site,
+            paths.task_path("task_start", key),
+            {"epoch": job.epoch, **news, **without},
+            allow_ms=self._timing.lease_ms,
+        )
+
+    def settle_task(
+        self, job: ScheduledJob, key: TaskKey, status: TaskStatus, *, reason: Reason | None
+    ) -> Command:
+        name = "task_status" if status in TASK_SUCCEEDED else "task_stop"
+        return self._make(
+            CommandKind.SETTLE_TASK,
+            job.job_id,
+            job.initiator,
+            key.site,
+            paths.task_path(name, key, status=status.value),
+            {"epoch": job.epoch, "reason": reason_to_wire(reason)},
+            allow_ms=self._timing.final_deadline_ms,
+        )
+
+    def report_task(
+        self,
+        key: TaskKey,
+        initiator: Site,
+        status: TaskStatus,
+        *,
+        reason: Reason | None,
+        started_ms: int | None,
+        ended_ms: int | None,
+    ) -> Command:
+        body = {
+            "party_status": status.value,
+            "reason": reason_to_wire(reason),
+            "start_time": started_ms,
+            "end_time": ended_ms,
+            "elapsed": ended_ms - started_ms if started_ms and ended_ms else None,
+        }
+        return self._make(
+            CommandKind.REPORT_TASK,
+            key.job_id,
+            key.site,
+            initiator,
+            paths.task_path("initiator_report", key),
+            body,
+            allow_ms=self._timing.final_deadline_ms,
+        )
+
+    def ask_stop(
+        self, key: JobKey, initiator: Site, status: JobStatus, *, reason: Reason, epoch: int
+    ) -> Command:
+        """Return the wish to end a job; it counts in the epoch in which it was said only."""
+        return self._make(
+            CommandKind.ASK_STOP,
+            key.job_id,
+            key.site,
+            initiator,
+            paths.job_path("initiator_stop", key, status=status.value),
+            {"reason": reason_to_wire(reason), "epoch": epoch},
+            allow_ms=self._timing.final_deadline_ms,
+        )
+
+    def change_model(
+        self,
+        kind: CommandKind,
+        version: str,
+        source: Site,
+        site: Site,
+        *,
+        change_id: str,
+        allow_ms: int,
+    ) -> Command:
+        """Return a command about the new version of a model; see `app/models/model_changes.py`."""
+        name = "model_commit" if kind is CommandKind.COMMIT_MODEL else "model_undo"
+        path = paths.job_path(name, JobKey(job_id=version, site=site))
+        body = {"change": change_id}
+        return self._make(kind, version, source, site, path, body, allow_ms=allow_ms)
+
+    def _job(
+        self,
+        kind: CommandKind,
+        name: str,
+        job: ScheduledJob,
+        site: Site,
+        body: dict[str, Any],
+        *,
+        status: str = "",
+        allow_ms: int | None = None,
+    ) -> Command:
+        if allow_ms is None:
+            creating = kind in (CommandKind.CREATE_JOB, CommandKind.RERUN_JOB)
+            allow_ms = self._timing.create_timeout_ms if creating else self._timing.lease_ms
+        path = paths.job_path(name, JobKey(job_id=job.job_id, site=site), status=status)
+        return self._make(
+            kind,
+            job.job_id,
+            job.initiator,
+            site,
+            path,
+            {"epoch": job.epoch, **body},
+            allow_ms=allow_ms,
+        )
+
+    def _make(
+        self,
+        kind: CommandKind,
+        job_id: str,
+        source: Site,
+        destination: Site,
+        path: str,
+        body: Any,
+        *,
+        allow_ms: int,
+    ) -> Command:
+        now_ms = self._clock.now_ms()
+        return Command(
+            kind=kind,
+            job_id=job_id,
+            source=source,
+            destination=destination,
+            path=path,
+            body=body,
+            request_id=self._new_request_id(),
+            created_ms=now_ms,
+            deadline_ms=now_ms + allow_ms,
+            due_ms=now_ms,
+        )
+
+
+def reason_to_wire(reason: Reason | None) -> dict[str, str] | None:
+    """Return a reason as plain JSON: code, message, site key."""
+    if reason is None:
+        return None
+    site = {"site": reason.site.key} if reason.site else {}
+    return {"code": reason.code, "message": reason.message, **site}
+
+
+def reason_from_wire(value: Any) -> Reason | None:
+    """Return the reason that another server sent, cut to a sane length; None if there is none."""
+    if not isinstance(value, dict) or not isinstance(value.get("message"), str):
+        return None
+    site = None
+    if isinstance(value.get("site"), str):
+        try:
+            site = Site.from_key(value["site"])
+        except ValueError:
+            site = None
+    return Reason(
+        code=str(value.get("code", "PartyRefused"))[:100],
+        message=value["message"][:4000],
+        site=site,
+    )

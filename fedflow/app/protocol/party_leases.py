@@ -1,0 +1,76 @@
+"""When each party was last heard from, as leases in the store.
+
+A party that answered is known to live until its lease ends. A server that was itself down gives
+every party a full lease from its own start, because the silence was its own. One that stood still,
+or whose clock was put forward, needs no such rule: its time did not go on
+(`base/clock.SteadyClock`).
+"""
+
+from __future__ import annotations
+
+from fedflow.app.ports.parties import PartyClient
+from fedflow.app.ports.store import Store, Tx
+from fedflow.app.protocol.timing import Timing
+from fedflow.base.clock import Clock
+
+_RENEW_MS = 2_000  #: a lease is written again only if it would move by more than this
+
+
+class Hearing:
+    """Leases of parties (kept by initiators) and of initiators (kept by participants)."""
+
+    def __init__(self, *, store: Store, parties: PartyClient, clock: Clock, timing: Timing) -> None:
+        self._store = store
+        self._parties = parties
+        self._clock = clock
+        self._timing = timing
+        self._started_ms = clock.now_ms()
+
+    def heard(self, tx: Tx, party_id: str) -> None:
+        """Note that a party's server just answered."""
+        self._renew(tx, f"party/{party_id}")
+
+    def heard_initiator(self, tx: Tx, job_id: str) -> None:
+        """Note that the initiator of a job just asked for something."""
+        self._renew(tx, f"initiator/{job_id}")
+
+    def heard_initiators(self, tx: Tx, party_id: str) -> None:
+        """Note that a party sent a heartbeat for the jobs that it initiated."""
+        self._renew(tx, f"initiators/{party_id}")
+
+    def party_ms(self, tx: Tx, party_id: str) -> int:
+        """Return when a party last answered; a party hosted here answers always."""
+        if self._parties.is_local(party_id):
+            return self._clock.now_ms()
+        return self._last_ms(tx, f"party/{party_id}")
+
+    def initiator_ms(self, tx: Tx, job_id: str) -> int:
+        """Return when the initiator of a job was last heard from."""
+        return self._last_ms(tx, f"initiator/{job_id}")
+
+    def initiators_ms(self, tx: Tx, party_id: str) -> int:
+        """Return when a party last sent a heartbeat for jobs that it initiated."""
+        return self._last_ms(tx, f"initiators/{party_id}")
+
+    def forget(self, tx: Tx, job_id: str) -> None:
+        """Drop the lease of an ended job."""
+        tx.leases.release(f"initiator/{job_id}", _OWNER)
+
+    def _renew(self, tx: Tx, name: str) -> None:
+        now_ms = self._clock.now_ms()
+        expires_ms = now_ms + self._timing.lease_ms
+        held = tx.leases.get(name)
+        if held is None or abs(expires_ms - held.expires_ms) > _RENEW_MS:
+            tx.leases.renew(name, _OWNER, expires_ms=expires_ms, now_ms=now_ms)
+
+    def _last_ms(self, tx: Tx, name: str) -> int:
+        held = tx.leases.get(name)
+        last_ms = held.expires_ms - self._timing.lease_ms if held else 0
+        now_ms = self._clock.now_ms()
+        if last_ms > now_ms + self._timing.lease_ms:  # written before the clock was put back
+            return self._started_ms
+        # another server of this party may have written it, by a clock that is a little ahead
+        return max(min(last_ms, now_ms), self._started_ms)
+
+
+_OWNER = "this party"

@@ -1,0 +1,115 @@
+"""Tidying up: what ended jobs left here, and jobs that still wait."""
+
+from __future__ import annotations
+
+from fedflow.app.data.table_use import every_output_of
+from fedflow.app.data.tables import Tables
+from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.store import Store
+from fedflow.base.clock import Clock
+from fedflow.base.errors.jobs import CleaningRefused, JobNotFound
+from fedflow.base.values import dataclass
+from fedflow.domain.reason import Reason, StopRequest
+from fedflow.domain.records import JobFilter, JobRecord, OutputTable
+from fedflow.domain.site import Role, Site
+from fedflow.domain.states import JOB_FINAL, JobStatus
+
+_AT_ONCE = 256  #: queued jobs that one transaction takes out
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cleaned:
+    """What a cleaning did. Tables as `namespace.name`."""
+
+    tables: tuple[str, ...]  #: deleted
+    kept: tuple[str, ...]  #: other jobs took them over, or read them
+    metrics: int  #: deleted ones
+
+
+class Cleaning:
+    """The use cases of the clean routes."""
+
+    def __init__(self, *, store: Store, tables: Tables, wakeup: Wakeup, clock: Clock) -> None:
+        self._store = store
+        self._tables = tables
+        self._wakeup = wakeup
+        self._clock = clock
+
+    def clean(
+        self,
+        job_id: str,
+        *,
+        role: Role | None = None,
+        party_id: str | None = None,
+        component: str | None = None,
+    ) -> Cleaned:
+        """Delete the output tables and metrics that an ended job left at this server, and, if
+        neither a site nor a component is named, its history.
+
+        Raises: JobNotFound. CleaningRefused: the job has not ended.
+        """
+        which = JobFilter(job_id=job_id, roles=(role,) if role else None, party_id=party_id)
+        shares = self._ended(which, job_id)
+        dropped: list[str] = []
+        kept: list[str] = []
+        metrics = 0
+        for share in shares:
+            site = share.key.site
+            gone = self._tables.drop_outputs(job_id, site=site, component=component)
+            dropped += [f"{t.namespace}.{t.name}" for t in gone]
+            with self._store.transaction() as tx:
+                metrics += tx.tracking.drop_metrics(job_id, component, site)
+            kept += [f"{o.namespace}.{o.name}" for o in self._left(job_id, component, site)]
+        if role is None and party_id is None and component is None:
+            with self._store.transaction() as tx:
+                tx.events.drop(job_id)
+        return Cleaned(tables=tuple(dropped), kept=tuple(dict.fromkeys(kept)), metrics=metrics)
+
+    def drop_metrics(self, job_id: str) -> int:
+        """Delete the metrics that an ended job left at this server; return how many.
+
+        Raises: JobNotFound. CleaningRefused: the job has not ended.
+        """
+        shares = self._ended(JobFilter(job_id=job_id), job_id)
+        with self._store.transaction() as tx:
+            return sum(tx.tracking.drop_metrics(job_id, None, s.key.site) for s in shares)
+
+    def _ended(self, which: JobFilter, job_id: str) -> list[JobRecord]:
+        """Return the shares of an ended job. Raises: JobNotFound, CleaningRefused."""
+        with self._store.read() as tx:
+            shares = tx.jobs.find(which)
+            scheduled = tx.schedules.get(job_id)
+        if not shares:
+            raise JobNotFound(job_id=job_id)
+        for status in [*(s.status for s in shares), *([scheduled.status] if scheduled else [])]:
+            if status not in JOB_FINAL:
+                raise CleaningRefused(job_id=job_id, reason=f"it is {status.value}")
+        return shares
+
+    def _left(self, job_id: str, component: str | None, site: Site) -> list[OutputTable]:
+        """Return the outputs of a job that are still there because other jobs use them."""
+        with self._store.read() as tx:
+            outputs = every_output_of(tx, job_id, sites=[site], component=component)
+            return [o for o in outputs if tx.tables.get(o.namespace, o.name) is not None]
+
+    def clean_queue(self) -> dict[str, int]:
+        """Cancel the jobs that this server initiated and that wait; return FATE's code for each: 0,
+        it ends.
+        """
+        codes: dict[str, int] = {}
+        while True:
+            now_ms = self._clock.now_ms()
+            with self._store.transaction() as tx:
+                waiting = tx.queue.unstopped(limit=_AT_ONCE)
+                for job in waiting:
+                    reason = Reason(
+                        code="Stopped",
+                        message=f"taken out of the queue by a user at {job.initiator}",
+                        site=job.initiator,
+                    )
+                    stop = StopRequest(status=JobStatus.CANCELED, reason=reason)
+                    tx.schedules.ask_stop(job.job_id, stop, now_ms=now_ms)
+            codes.update({job.job_id: 0 for job in waiting})
+            self._wakeup.queue()
+            if len(waiting) < _AT_ONCE:
+                return codes

@@ -1,0 +1,177 @@
+"""Commands of other sites: once per request id, all or nothing, effects after the commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.commands import Commands, Incoming
+from fedflow.base.errors.jobs import JobNotFound, WrongSite
+from fedflow.base.errors.requests import RouteNotFound
+from fedflow.domain.records import JobFilter, JobKey, Reply
+from tests.memory_store import MemoryStore
+from tests.unit.app.fakes import HOST, FakeClock, OneServer, create_body, incoming, table
+
+KEY = JobKey(job_id="1", site=HOST)
+
+
+class Counter:
+    """A handler that counts its effects, with a table of its own for each call."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store = store
+        self.calls = 0
+        self.effects: list[int] = []
+        self.fails = False
+
+    def __call__(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+        self.calls += 1
+        number = self.calls
+        tx.tables.put(table("n", str(number)))
+        effects.add(lambda: self.effects.append(number))
+        if self.fails:
+            raise JobNotFound(job_id=incoming.job_id)
+        return Reply(retcode=0, data={"call": number})
+
+    def tables(self) -> int:
+        with self.store.read() as tx:
+            return len(tx.tables.find())
+
+
+@pytest.fixture
+def counter() -> Counter:
+    return Counter(MemoryStore())
+
+
+@pytest.fixture
+def commands(counter: Counter) -> Commands:
+    commands = Commands(store=counter.store, clock=FakeClock())
+    commands.add("job_start", counter)
+    return commands
+
+
+def test_of_what_may_be_repeated_no_reply_is_kept(commands: Commands, counter: Counter) -> None:
+    commands.add("heartbeat", counter, repeatable=True)
+    ask = incoming("heartbeat", None, request_id="r1")
+    assert [commands.handle(ask).data["call"] for _ in range(2)] == [1, 2]
+    with counter.store.transaction() as tx:
+        assert tx.received.prune(2**60) == 0
+
+
+def test_a_repeat_gets_the_same_reply_and_has_one_effect(
+    commands: Commands, counter: Counter
+) -> None:
+    ask = incoming("job_start", KEY, request_id="r1")
+    replies = [commands.handle(ask) for _ in range(3)]
+    assert replies == [Reply(retcode=0, data={"call": 1})] * 3
+    assert (counter.calls, counter.effects, counter.tables()) == (1, [1], 1)
+
+
+def test_two_request_ids_are_two_requests(commands: Commands, counter: Counter) -> None:
+    commands.handle(incoming("job_start", KEY, request_id="r1"))
+    assert commands.handle(incoming("job_start", KEY, request_id="r2")).data == {"call": 2}
+    commands.handle(incoming("job_start", KEY))
+    commands.handle(incoming("job_start", KEY))
+    assert counter.effects == [1, 2, 3, 4]
+
+
+def test_a_refusal_changes_nothing_and_may_be_asked_again(
+    commands: Commands, counter: Counter
+) -> None:
+    counter.fails = True
+    ask = incoming("job_start", KEY, request_id="r1")
+    for _ in range(2):
+        with pytest.raises(JobNotFound):
+            commands.handle(ask)
+    assert (counter.calls, counter.effects, counter.tables()) == (2, [], 0)
+    counter.fails = False
+    assert commands.handle(ask).retcode == 0
+    assert counter.effects == [3]
+
+
+def test_effects_happen_after_the_commit() -> None:
+    store = MemoryStore()
+    commands = Commands(store=store, clock=FakeClock())
+    seen: list[bool] = []
+
+    def look() -> None:
+        with store.read() as tx:  # raises inside a transaction
+            seen.append(tx.tables.get("n", "1") is not None)
+
+    def handler(tx: Tx, _incoming: Incoming, effects: Effects) -> Reply:
+        effects.add(look)
+        tx.tables.put(table("n", "1"))
+        return Reply(retcode=0)
+
+    commands.add("job_start", handler)
+    commands.handle(incoming("job_start", KEY, request_id="r1"))
+    assert seen == [True]
+
+
+def test_preparations_are_made_outside_the_transaction_and_not_for_a_repeat() -> None:
+    store = MemoryStore()
+    commands = Commands(store=store, clock=FakeClock())
+    prepared: list[str | None] = []
+
+    def prepare(incoming: Incoming) -> None:
+        with store.transaction():
+            prepared.append(incoming.request_id)
+
+    commands.add("job_create", lambda *_: Reply(retcode=0), prepare=prepare)
+    for request_id in ("r1", "r1", "r2"):
+        commands.handle(incoming("job_create", KEY, request_id=request_id))
+    assert prepared == ["r1", "r2"]
+
+
+def test_a_command_without_a_handler_is_refused(commands: Commands) -> None:
+    with pytest.raises(RouteNotFound):
+        commands.handle(incoming("no_such_command", KEY))
+    reply = commands.answer(incoming("no_such_command", KEY))
+    assert (reply.retcode, reply.error) == (100, "RouteNotFound")
+
+
+def test_effects_run_in_order_and_one_that_fails_keeps_no_other_back() -> None:
+    effects, done = Effects(), []
+
+    def fail() -> None:
+        done.append("fail")
+        raise OSError("disk full")
+
+    effects.add(lambda: done.append("first"))
+    effects.add(fail)
+    effects.add(lambda: done.append("last"))
+    with pytest.raises(OSError, match="disk full"):
+        effects.run()
+    assert done == ["first", "fail", "last"]
+    effects.run()
+    assert len(done) == 3
+
+
+# --- the real handlers ----------------------------------------------------------------------------
+
+
+def test_a_job_that_is_created_twice_is_there_once(host: OneServer) -> None:
+    first = host.ask("job_create", KEY, body=create_body(), request_id="r1")
+    checked = len(host.catalog.checked)
+    assert host.ask("job_create", KEY, body=create_body(), request_id="r1") == first
+    assert len(host.catalog.checked) == checked
+    assert host.ask("job_create", KEY, body=create_body(), request_id="r2") == first
+    with host.store.read() as tx:
+        assert len(tx.jobs.find(JobFilter())) == 1
+
+
+def test_a_task_that_is_started_twice_has_one_process(host: OneServer) -> None:
+    host.create()
+    key = host.run_task()
+    host.ask("task_start", key, request_id="r1")
+    host.ask("task_start", key, request_id="r1")
+    assert [launch.task for launch in host.executor.started] == [key]
+
+
+@pytest.mark.parametrize("name", ["job_apply", "job_return", "job_start", "job_stop"])
+def test_only_the_initiator_commands_a_job(host: OneServer, name: str) -> None:
+    host.create()
+    with pytest.raises(WrongSite):
+        host.ask(name, KEY, source="10001", status="canceled")
+    assert not host.job("1").in_use
