@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fedflow.base.clock import pause
 from fedflow.sdk import (
     ComponentFailed,
     Context,
@@ -22,6 +21,7 @@ from fedflow.sdk import (
     TableSchema,
     component,
 )
+from fedflow.sdk.clock import pause
 
 SLICE_S = 0.25  #: seconds between two reports of progress
 BATCH_ROWS = 65_536

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fedflow.base.errors.components import UnknownComponent
 from fedflow.sdk.component import ComponentSpec, is_component, spec_of
+from fedflow.sdk.errors import UnknownComponent
 from fedflow.sdk.params import checks_run, defaults_of
 
 logger = logging.getLogger(__name__)

@@ -1,13 +1,18 @@
-"""What the author of a component imports. The only package whose `__init__` re-exports names."""
+"""What the author of a component imports. The only package whose modules re-export names."""
 
-from fedflow.base.errors.components import BadParameter, ComponentFailed, Diverged, NoCommonIds
-from fedflow.base.errors.data import BadData
-from fedflow.base.errors.data_plane import PeerFailed
-from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.component import ComponentSpec, component, spec_of
 from fedflow.sdk.context import Checkpoints, Context, Federation, Inputs, Step, Tracker
+from fedflow.sdk.errors import (
+    BadData,
+    BadParameter,
+    ComponentFailed,
+    Diverged,
+    FedflowError,
+    NoCommonIds,
+    NotSupportedYet,
+    PeerFailed,
+)
 from fedflow.sdk.outputs import Cache, Model, Outputs
 from fedflow.sdk.params import Params, PlannedRun, check_params
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableStore, TableWriter

@@ -10,8 +10,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from fedflow.components.training.params import EncryptParam, Positive, one_of
-from fedflow.domain.site import Role
-from fedflow.sdk import Params
+from fedflow.sdk import Params, Role
 from fedflow.sdk.params import PlannedRun
 
 Share = Annotated[float, Meta(ge=0, le=1)]

@@ -28,12 +28,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.binning.labels import MAX_CLASSES
 from fedflow.components.binning.params import MAX_BUCKETS, OptimalBinningParam
 from fedflow.components.samples.alignment import check_same_ids
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import BadParameter, Context, Role, Site, Table, check_params
+from fedflow.sdk.errors import CodecError
 
 MAX_BINS: Final = 1 << 24  #: of all columns of a host, which bounds what a wrong message can cost
 MAX_NAME: Final = 300  #: letters of an anonymous name

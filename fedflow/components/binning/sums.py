@@ -17,9 +17,9 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
+from fedflow.sdk.errors import CodecError
 from fedflow.sdk.workers import Workers
 
 ROWS_PER_BLOCK = 32_768  #: rows of one message of encrypted labels

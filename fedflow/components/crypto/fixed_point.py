@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.components import NotEncodable
+from fedflow.sdk.errors import NotEncodable
 
 MAX_INT64_BITS = 62  #: an encoded number must stay below 2**62, so that sums of two fit int64
 

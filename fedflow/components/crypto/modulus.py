@@ -7,7 +7,7 @@ from typing import Final
 import gmpy2
 from gmpy2 import mpz
 
-from fedflow.base.errors.data_plane import CodecError
+from fedflow.sdk.errors import CodecError
 
 MAX_BITS: Final = 8192  #: no component makes longer keys; one would slow down all arithmetic
 _SMALL_PRIMES_PRODUCT: Final = gmpy2.primorial(4096)

@@ -43,10 +43,10 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto import multi_exponent
 from fedflow.components.crypto.modulus import parse_modulus
 from fedflow.components.crypto.random_powers import RandomPowers
+from fedflow.sdk.errors import CodecError
 
 MAGIC: Final = b"FPA\x01"  #: Paillier ciphertexts, format version 1
 _HEADER: Final = struct.Struct("<4s8sIQ")  # magic, key id, bytes per ciphertext, count

@@ -11,7 +11,6 @@ import pyarrow as pa
 from fedflow.components.features.row_formats import Delimited
 from fedflow.components.samples.progress import part_of
 from fedflow.components.samples.stored import own_model
-from fedflow.domain.data.table_names import has_control
 from fedflow.sdk import (
     BadData,
     Context,
@@ -24,6 +23,7 @@ from fedflow.sdk import (
     TableSchema,
     component,
 )
+from fedflow.sdk.names import has_control
 
 META, PARAM = "ColumnExpandMeta", "ColumnExpandParam"
 Cell = str | int | float

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from fedflow.components.features.cells import BadCells, CellType, Marks, parse
 from fedflow.components.features.row_formats import Items, items_of, slices, spread
-from fedflow.domain.data.table_names import has_control
 from fedflow.sdk import BadData, Table
+from fedflow.sdk.names import has_control
 
 MAX_COLUMNS: Final = 20_000  #: features of one table; they are stored whether 0 or not
 MAX_CELLS: Final = 2_000_000_000  #: rows times features

@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.exchange import Offered
 from fedflow.components.intersection.hashing import domain_of
 from fedflow.components.intersection.keys import Keys
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
+from fedflow.sdk.errors import CodecError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

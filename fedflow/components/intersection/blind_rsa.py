@@ -35,10 +35,9 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gmpy2 import mpz
 
-from fedflow.base.errors.components import ComponentFailed
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.elements import Elements, Positions
 from fedflow.components.intersection.hashing import domain_of, hash_of, spread
+from fedflow.sdk.errors import CodecError, ComponentFailed
 from fedflow.sdk.workers import BlockWork, Progress, Rows, Workers, no_progress
 
 EXPONENT = 65537  #: e

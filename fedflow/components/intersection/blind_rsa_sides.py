@@ -23,8 +23,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from gmpy2 import mpz
 
-from fedflow.base.errors.components import BadParameter
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.modulus import parse_modulus
 from fedflow.components.intersection.blind_rsa import (
     Names,
@@ -45,6 +43,7 @@ from fedflow.components.intersection.elements import (
 from fedflow.components.intersection.hashing import domain_of, spread
 from fedflow.components.intersection.sides import Held, Offer, Pair
 from fedflow.sdk import Role
+from fedflow.sdk.errors import BadParameter, CodecError
 
 
 class RsaFinder:

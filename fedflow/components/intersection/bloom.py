@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.hashing import spread
+from fedflow.sdk.errors import CodecError
 
 ROWS_PER_BLOCK = 65_536
 

@@ -19,8 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.base.decoding import read_as
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.commutative import cipher_of
 from fedflow.components.intersection.elements import Elements, parse_elements
 from fedflow.components.intersection.exchange import (
@@ -43,6 +41,8 @@ from fedflow.sdk import (
     TableKind,
     TableSchema,
 )
+from fedflow.sdk.decoding import read_as
+from fedflow.sdk.errors import CodecError
 
 HOST_TABLE = "ids"
 PATH = "input.cache"

@@ -16,7 +16,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.compute as pc
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.commutative import Cipher, cipher_of
 from fedflow.components.intersection.elements import (
     Elements,
@@ -30,6 +29,7 @@ from fedflow.components.intersection.keys import Keys
 from fedflow.components.intersection.sides import Progress
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
+from fedflow.sdk.errors import CodecError
 
 RING = "cardinality_ring"
 

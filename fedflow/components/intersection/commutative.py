@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from fedflow.base.errors.components import BadParameter
 from fedflow.components.intersection.ecdh import CurveCipher
 from fedflow.components.intersection.elements import (
     Elements,
@@ -24,6 +23,7 @@ from fedflow.components.intersection.elements import (
 from fedflow.components.intersection.prime_group import PrimeGroupCipher
 from fedflow.components.intersection.sides import Held, Offer, Pair
 from fedflow.sdk import Context
+from fedflow.sdk.errors import BadParameter
 from fedflow.sdk.workers import Progress, no_progress
 
 

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.curve import POINT_BYTES, points_of
 from fedflow.components.intersection.elements import Elements, parse_elements
+from fedflow.sdk.errors import CodecError
 from fedflow.sdk.workers import Progress, Workers, no_progress
 
 _HIGHEST_FIRST = np.array([0xED, *[0xFF] * 30, 0x7F], dtype=np.uint8)  # p, little-endian

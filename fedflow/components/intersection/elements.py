@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.base.errors.data_plane import CodecError
+from fedflow.sdk.errors import CodecError
 
 Elements = npt.NDArray[np.uint8]  #: shape ids x width
 Positions = npt.NDArray[np.int64]

@@ -42,7 +42,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fedflow.base.errors.components import BadParameter
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.handshake import Origin, Phase, greet
 from fedflow.components.intersection.keys import Keys
@@ -50,6 +49,7 @@ from fedflow.components.intersection.methods import finder_of, holder_of, receiv
 from fedflow.components.intersection.pruning import prune
 from fedflow.components.intersection.sides import Held, Offer, Pair, Progress
 from fedflow.sdk import Context, Role, Site
+from fedflow.sdk.errors import BadParameter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,13 +12,12 @@ from typing import Annotated
 
 import msgspec
 
-from fedflow.base.decoding import read_as
-from fedflow.base.errors.components import BadParameter
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.hashing import domain_of
 from fedflow.components.intersection.keys import Keys
 from fedflow.components.intersection.params import IntersectionParams
 from fedflow.sdk import BadData, Context, Role, Site
+from fedflow.sdk.decoding import read_as
+from fedflow.sdk.errors import BadParameter, CodecError
 
 PROTOCOL = "fedflow-psi-v2"
 MAX_ROWS = 2**31 - 1

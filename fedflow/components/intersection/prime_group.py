@@ -22,9 +22,9 @@ import gmpy2
 import pyarrow as pa
 from gmpy2 import mpz
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.elements import Elements, parse_elements
 from fedflow.components.intersection.hashing import spread
+from fedflow.sdk.errors import CodecError
 from fedflow.sdk.workers import Progress, Workers, no_progress
 
 #: bits of p -> the number that RFC 7919 (appendix A) adds, and the bits of a secret

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.bloom import BloomShape
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.handshake import Hello, filter_domain
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
+from fedflow.sdk.errors import CodecError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import msgspec
 
 from fedflow.components.io.engines import ImportsCsv
-from fedflow.domain.data.upload_meta import UploadMeta, given_names, schema_members
 from fedflow.sdk import (
     BadData,
     BadParameter,
@@ -21,6 +20,7 @@ from fedflow.sdk import (
     TableSchema,
     component,
 )
+from fedflow.sdk.uploads import UploadMeta, given_names, schema_members
 
 Switch = bool | Annotated[int, msgspec.Meta(ge=0)]  #: FATE's clients send 0 and 1, old ones 2
 

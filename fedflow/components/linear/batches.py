@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.decoding import read_as
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.params import MIN_BATCH_ROWS, BatchOrder, LinearParams
 from fedflow.components.samples.alignment import checked_rows
+from fedflow.sdk.decoding import read_as
+from fedflow.sdk.errors import CodecError
 
 Rows = NDArray[np.int64]
 

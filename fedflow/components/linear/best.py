@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.resuming import WatchState
 from fedflow.components.linear.share import WeightShare
 from fedflow.components.training.measures import larger_is_better
 from fedflow.sdk import BadData
+from fedflow.sdk.errors import CodecError
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,6 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fedflow.base.decoding import read_as
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.evaluation.recorder import Recorder
 from fedflow.components.linear.best import KeptWeights, Watch
 from fedflow.components.linear.families import Family
@@ -33,6 +31,8 @@ from fedflow.components.training.params import (
 )
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import BadData, BadParameter, Context, Diverged, Model, Role, Site
+from fedflow.sdk.decoding import read_as
+from fedflow.sdk.errors import CodecError
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

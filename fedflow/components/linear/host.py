@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.encrypted_rows import IntegerRows, column_sums
 from fedflow.components.linear.arithmetic import (
     Floats,
@@ -29,6 +28,7 @@ from fedflow.components.linear.zeros import MOST_ROWS, Zeros
 from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
+from fedflow.sdk.errors import CodecError
 
 
 class HostTrainer(ABC):

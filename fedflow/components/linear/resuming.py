@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from fedflow.base.decoding import read_as
 from fedflow.sdk import BadData, Model
+from fedflow.sdk.decoding import read_as
 
 FIELD = "resume_state"  #: in the parameters of a checkpoint's model; final models have none
 

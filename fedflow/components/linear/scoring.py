@@ -7,11 +7,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.stored import Trained
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role
+from fedflow.sdk.errors import CodecError
 
 Floats = NDArray[np.float64]
 

@@ -35,11 +35,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.components import NotEncodable
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.share import Progress
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context, Diverged, Role
+from fedflow.sdk.errors import CodecError, NotEncodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

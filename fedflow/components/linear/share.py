@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.optimizer import initial_weights, penalty_norm, shrink
 from fedflow.components.linear.params import LinearParams
 from fedflow.sdk import Diverged
+from fedflow.sdk.errors import CodecError
 
 Floats = NDArray[np.float64]
 

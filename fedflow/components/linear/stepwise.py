@@ -26,7 +26,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams, StepwiseParam
 from fedflow.components.linear.rows import Rows
@@ -36,6 +35,7 @@ from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.training.nested import SilentTracker, nested
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Diverged, Role
+from fedflow.sdk.errors import CodecError
 
 Mask = tuple[bool, ...]
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fedflow.base.decoding import read_as
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import HeteroPoissonParams, LinearParams
 from fedflow.components.linear.share import FittedShare, Progress
 from fedflow.sdk import BadData, Model
+from fedflow.sdk.decoding import read_as
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

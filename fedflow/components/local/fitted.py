@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.decoding import read_as
 from fedflow.components.local.params import LocalBaselineParams
 from fedflow.components.samples.predictions import sigmoid
 from fedflow.sdk import BadData, Model
+from fedflow.sdk.decoding import read_as
 
 Floats = NDArray[np.float64]
 

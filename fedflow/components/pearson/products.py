@@ -46,7 +46,6 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.encrypted_rows import (
     DECRYPTION_COST,
     IntegerRows,
@@ -61,6 +60,7 @@ from fedflow.components.pearson.params import HeteroPearsonParams
 from fedflow.components.training.params import MIN_KEY_BITS
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role, Site
+from fedflow.sdk.errors import CodecError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.sdk import BadData
+from fedflow.sdk.errors import CodecError
 
 Bytes = NDArray[np.uint8]
 Positions = NDArray[np.int64]

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from gmpy2 import mpz
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.prime_group import group_bits, prime_of
+from fedflow.sdk.errors import CodecError
 
 KEY_BYTES = 32
 _GENERATOR = mpz(4)

@@ -36,8 +36,6 @@ import pyarrow.compute as pc
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from fedflow.base.decoding import read_as
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.intersection.commutative import CommutativeFinder, CommutativeHolder
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.hashing import domain_of
@@ -49,6 +47,8 @@ from fedflow.components.retrieval.params import SecureInformationRetrievalParams
 from fedflow.components.samples.received import received_positions
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Role, Site
+from fedflow.sdk.decoding import read_as
+from fedflow.sdk.errors import CodecError
 
 PROTOCOL = "fedflow-sir-v1"
 MAX_ROWS = 2**31 - 1

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.samples.reading import Instances
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role, Site
+from fedflow.sdk.errors import CodecError
 
 
 def check_same_rows(ctx: Context, data: Instances, *, tag: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Site
+from fedflow.sdk.errors import CodecError
 
 Positions = NDArray[np.int64]  #: of rows, from 0
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.samples.alignment import check_same_ids
 from fedflow.components.samples.labels import label_key, read_labels
 from fedflow.components.samples.reading import numbers
@@ -35,6 +34,7 @@ from fedflow.sdk import (
     Table,
     component,
 )
+from fedflow.sdk.errors import CodecError
 
 PARTS = ("train", "validate", "test")
 PORTS = tuple(f"{part}_data" for part in PARTS)

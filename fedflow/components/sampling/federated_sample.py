@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.samples.labels import label_key, read_labels
 from fedflow.components.samples.reading import numbers
@@ -33,6 +32,7 @@ from fedflow.components.sampling.taking import write_rows
 from fedflow.components.training.params import one_of
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Outputs, Params, Role, Table, component
+from fedflow.sdk.errors import CodecError
 
 Label = int | float | str
 Hashes = NDArray[np.uint64]

@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.samples.columns import anonymous_of, chosen_columns
 from fedflow.components.selection.known import Correlations, IsometricModels, Known, Values
 from fedflow.components.selection.params import THRESHOLD, HeteroFeatureSelectionParams
@@ -30,6 +29,7 @@ from fedflow.components.selection.rules import at_least_one, keep_by_value, keep
 from fedflow.components.selection.steps import Source, Step
 from fedflow.components.selection.values import values_for
 from fedflow.sdk import BadData, BadParameter, Context, Role, Site, Table, TableSchema
+from fedflow.sdk.errors import CodecError
 
 MAX_COLUMNS: Final = 1_000_000  #: of a host, so that a wrong message cannot exhaust the memory
 _MAX_NAME = 500

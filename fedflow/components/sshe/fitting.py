@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.components import BadParameter
 from fedflow.components.linear.callbacks import (
     GuestCallbacks,
     HostCallbacks,
@@ -42,6 +41,7 @@ from fedflow.components.sshe.weights import (
     send_shares,
 )
 from fedflow.sdk import Context, Model, Role
+from fedflow.sdk.errors import BadParameter
 
 Floats = NDArray[np.float64]
 

@@ -18,8 +18,6 @@ import msgspec
 import numpy as np
 from gmpy2 import mpz
 
-from fedflow.base.decoding import read_as
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams
@@ -29,6 +27,8 @@ from fedflow.components.sshe.params import SSHEParams
 from fedflow.components.sshe.shares import WEIGHT_BITS
 from fedflow.components.training.params import MIN_KEY_BITS
 from fedflow.sdk import BadData, Model
+from fedflow.sdk.decoding import read_as
+from fedflow.sdk.errors import CodecError
 
 EXPONENT: Final = -WEIGHT_BITS // 4  #: of 16, in stored ciphertexts
 _STATE: Final = "training_state"

@@ -29,9 +29,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.components import NotEncodable
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.fixed_point import check_range, scaled
+from fedflow.sdk.errors import CodecError, NotEncodable
 
 RING_BITS: Final = 192
 FEATURE_BITS: Final = 24

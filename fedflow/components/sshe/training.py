@@ -7,7 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.callbacks import Callbacks
@@ -50,6 +49,7 @@ from fedflow.components.sshe.shares import (
 )
 from fedflow.components.sshe.weights import LOSS_BITS, Weights, square_scale
 from fedflow.sdk import BadData, Role
+from fedflow.sdk.errors import CodecError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

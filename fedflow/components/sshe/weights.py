@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.fixed_point import scaled
 from fedflow.components.linear.optimizer import Optimizer
 from fedflow.components.linear.share import WeightShare
@@ -42,6 +41,7 @@ from fedflow.components.sshe.shares import (
     split,
     to_bytes,
 )
+from fedflow.sdk.errors import CodecError
 
 START_LIMIT_BITS: Final = 20  #: start weights stay below 2**20
 SCORE_LIMIT_BITS: Final = 30  #: a party's part of a score, with known weights

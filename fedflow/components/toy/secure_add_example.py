@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.sdk import BadParameter, ComponentFailed, Context, Outputs, Params, Role, component
+from fedflow.sdk.errors import CodecError
 
 Shares = NDArray[np.uint64]
 

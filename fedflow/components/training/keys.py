@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from fedflow.base.errors.components import BadParameter
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.training.params import SAFE_KEY_BITS, EncryptParam
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Site
+from fedflow.sdk.errors import BadParameter, CodecError
 
 
 def receive_key(ctx: Context, *, from_: Site) -> PublicKey:

@@ -9,10 +9,10 @@ The messages of training number i have the tags `model_<i>.<tag>`, classes in so
 
 from __future__ import annotations
 
-from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.training.nested import TaggedTracker, nested
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
+from fedflow.sdk.errors import CodecError
 
 MAX_CLASSES = 1000  #: so that a wrong label column does not start a training per row
 
