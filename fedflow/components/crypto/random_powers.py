@@ -67,7 +67,7 @@ class RandomPowers:
 
     def _add(self, base: Short) -> Short:
         """Enter the powers of `base` for all values of a digit and return the next one."""
-        *row, following = powers(base, 1 << self._window, self._n)
-        self._units.append([power.unit for power in row])
-        self._lifts.append([power.lift for power in row])
+        units, lifts, following = powers(base, 1 << self._window, self._n)
+        self._units.append(units)
+        self._lifts.append(lifts)
         return following

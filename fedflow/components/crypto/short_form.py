@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
 
 import gmpy2
 from gmpy2 import mpz
@@ -22,8 +21,9 @@ from gmpy2 import mpz
 _ONE = mpz(1)
 
 
-class Short(NamedTuple):
-    """One number in short form; all three parts are below n. A tuple, since tables have many."""
+@dataclass(frozen=True, slots=True)
+class Short:
+    """One number in short form; all three parts are below n."""
 
     unit: mpz
     lift: mpz
@@ -36,20 +36,18 @@ class Short(NamedTuple):
         inverse = gmpy2.invert(unit, n)
         return Short(unit, quotient * inverse % n, inverse)
 
-    def times(self, other: Short, n: mpz) -> Short:
-        """Return the product."""
-        unit, lift, inverse = self
-        quotient, unit = gmpy2.t_divmod(unit * other[0], n)
-        inverse = inverse * other[2] % n
-        return Short(unit, (lift + other[1] + quotient * inverse) % n, inverse)
 
-
-def powers(base: Short, count: int, n: mpz) -> list[Short]:
-    """Return base**0 to base**count."""
-    found = [Short(_ONE, mpz(0), _ONE)]
+def powers(base: Short, count: int, n: mpz) -> tuple[list[mpz], list[mpz], Short]:
+    """Return the units and the lifts of base**0 to base**(count - 1), and base**count."""
+    unit, lift, inverse = _ONE, mpz(0), _ONE
+    units, lifts = [], []
     for _ in range(count):
-        found.append(found[-1].times(base, n))
-    return found
+        units.append(unit)
+        lifts.append(lift)
+        quotient, unit = gmpy2.t_divmod(unit * base.unit, n)
+        inverse = inverse * base.unit_inverse % n
+        lift = (lift + base.lift + quotient * inverse) % n
+    return units, lifts, Short(unit, lift, inverse)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.multi_exponent import cheapest_window, dot_columns
 from fedflow.components.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
-from fedflow.components.crypto.short_form import Short, ShortFactors
+from fedflow.components.crypto.short_form import Short, ShortFactors, powers
 
 P, Q = 1_000_003, 1_000_039  # both 3 modulo 4, gcd(P - 1, Q - 1) = 6
 KEY = PrivateKey.generate(512)  # short: for arithmetic, not for secrets
@@ -116,14 +116,15 @@ numbers_coprime_to_n = st.integers(1, int(PUBLIC.modulus) - 1).filter(
 
 
 @settings(deadline=None)
-@given(st.lists(numbers_coprime_to_n, min_size=2, max_size=2))
-def test_a_product_in_short_form_is_the_product(numbers: list[int]) -> None:
+@given(numbers_coprime_to_n)
+def test_powers_in_short_form_are_the_powers(number: int) -> None:
     n = PUBLIC.n
-    left, right = (Short.of(mpz(number), n) for number in numbers)
-    found = left.times(right, n)
-    assert max(found.unit, found.lift, found.unit_inverse) < n
-    assert found.unit * found.unit_inverse % n == 1
-    assert found.unit * (1 + found.lift * n) % n**2 == numbers[0] * numbers[1] % n**2
+    units, lifts, following = powers(Short.of(mpz(number), n), 4, n)
+    assert max(*units, *lifts, following.unit, following.lift, following.unit_inverse) < n
+    assert following.unit * following.unit_inverse % n == 1
+    parts = [*zip(units, lifts, strict=True), (following.unit, following.lift)]
+    found = [unit * (1 + lift * n) % n**2 for unit, lift in parts]
+    assert found == [pow(number, exponent, int(n**2)) for exponent in range(5)]
 
 
 @settings(deadline=None)
