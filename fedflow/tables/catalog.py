@@ -13,7 +13,7 @@ from fedflow.base.errors.data import BadData
 from fedflow.base.values import dataclass
 from fedflow.domain.data.storages import Connection
 from fedflow.domain.data.table_parts import parts_uri
-from fedflow.sdk.table import TableKind, TableSchema
+from fedflow.sdk.table import TableSchema
 
 PREVIEW_ROWS = 100  #: rows kept as text for people
 PREVIEW_CHARACTERS = 500_000  #: of all cells of a preview; wide tables get fewer rows
@@ -61,22 +61,6 @@ class TableEntry:
     def parts_uri(self) -> str | None:
         """Return the folder of the Parquet parts of a table that was made on Spark, else None."""
         return parts_uri(self.storage)
-
-    @property
-    def fate_schema(self) -> dict[str, str]:
-        """Return the schema in FATE's words: `header` (joined by the delimiter), `sid` and so on.
-
-        Source: docs/reference/data-formats.md#upload.
-        """
-        schema = self.schema
-        if schema.kind is TableKind.RAW and not self.have_head:
-            return {"header": "", "sid": schema.id if self.extend_sid else ""}
-        shown = {"header": self.id_delimiter.join(schema.columns), "sid": schema.id}
-        if schema.label is not None:
-            shown["label_name"] = schema.label
-        if schema.match_id is not None:
-            shown["match_id_name"] = schema.match_id
-        return shown
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain JSON."""

@@ -262,7 +262,7 @@ def test_an_entry_survives_the_way_through_json(store: LocalTableStore) -> None:
     entry = write(store)
     assert entry_from_json(entry.to_json()) == entry
     assert entry.preview == (("i0", "0.0"), ("i1", "1.0"), ("i2", "2.0"))
-    assert entry.fate_schema == {"header": "x", "sid": "id"}
+    assert (entry.schema.columns, entry.schema.id) == (("x",), "id")
     with pytest.raises(BadData):
         entry_from_json(entry.to_json() | {"count": "many"})
 
