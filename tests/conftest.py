@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import threading
@@ -38,6 +39,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"{_LONGEST.name} names files that are not there: {gone}")
     rank = {file: number for number, file in enumerate(files)}
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the tests themselves, which stay to the end, out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
