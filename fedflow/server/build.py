@@ -31,7 +31,6 @@ from fedflow.app.queries.resources import Resources
 from fedflow.app.queries.tracking import Tracking
 from fedflow.app.services import DataServices, ModelServices, Services
 from fedflow.base.clock import SteadyClock, SystemClock, is_older
-from fedflow.base.errors.start import NotLeading
 from fedflow.base.ids import new_salt
 from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings
@@ -71,15 +70,13 @@ from fedflow.server.adapters import (
     web_settings,
     worker_settings,
 )
+from fedflow.server.leader_forwarding import LeaderForwarding
 from fedflow.server.servers import (
     BeatThread,
     LeadThread,
     WakeLeader,
     address_for_others,
-    answered,
-    not_now,
     own_instance,
-    pass_on,
 )
 from fedflow.server.sockets import socket_folder
 from fedflow.server.threads import DetectorThread, HeartThread, LeaderThreads, Wakeups
@@ -89,7 +86,6 @@ from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.relay import Relay
-from fedflow.wire.servers import Answer, Message, PartyCommand, Wake
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 
 if TYPE_CHECKING:
@@ -130,7 +126,7 @@ class FedflowServer:
         self._changes = Changes(self._wall)
         self._swept_ms = 0
         self._wakeups = Wakeups(self._changes)
-        self._relay: Relay | None = None
+        self._forwarding: LeaderForwarding | None = None
         self._beat: BeatThread | None = None
         self._lead: LeadThread | None = None
         self._parts = ExitStack()  #: what was opened, closed in the opposite order
@@ -287,10 +283,16 @@ class FedflowServer:
         self._far_rows = FarRows(self.folders.tables)
         self._parts.callback(self._far_rows.close)
         app = create_app(services, web_settings(settings), clock=self._wall)
-        self._relay = Relay(app)
+        forwarding = LeaderForwarding(
+            self._servers, self._links, Relay(app), events=self._wakeups,
+            check_executors=self._check_executors,
+        )  # fmt: skip
+        self._forwarding = forwarding
         signed = settings.authentication.site.switch
         self._unary = UnaryService(
-            SignedDoor(self._dispatch, check=self._keys.check) if signed else self._dispatch,
+            SignedDoor(forwarding.dispatch, check=self._keys.check)
+            if signed
+            else forwarding.dispatch,
             authenticate=certificate_party,
             packets=ProtobufPackets(),
             hosts=self._routes.is_local,
@@ -301,7 +303,7 @@ class FedflowServer:
         self._parts.callback(lambda: self._on_loop(self._plane.stop()))
         service = self._on_loop(self._data_plane_service())
         self._parts.callback(lambda: self._on_loop(self._relays.close()))
-        own_door = ServersService(self._from_server, secret=lambda: self._servers.secret)
+        own_door = ServersService(forwarding.serve, secret=lambda: self._servers.secret)
         self._parts.callback(own_door.close)
         self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to])
         built = built_of(app)
@@ -505,30 +507,14 @@ class FedflowServer:
 
     def _dispatch(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
         """Hand a party's command to the party-facing routes, in process."""
-        if self._relay is None:
+        if self._forwarding is None:
             raise RuntimeError("the server is not open yet")
-        if self._servers.leads:
-            return self._relay(path, headers, body)
-        return pass_on(self._servers, self._links, path, headers, body)
+        return self._forwarding.dispatch(path, headers, body)
 
-    def _from_server(self, message: Message) -> Answer:
-        """Serve another server of this party."""
-        if isinstance(message, PartyCommand):
-            if self._relay is None or not self._servers.leads:
-                return answered(*not_now(NotLeading(reason="it just ceased to lead")))
-            return answered(*self._relay(message.path, message.headers, message.body))
-        if isinstance(message, Wake):
-            if self._servers.leads:
-                for job_id in message.jobs:
-                    self._wakeups.schedule(job_id)
-                if message.queue:
-                    self._wakeups.queue()
-                self._wakeups.outbox(message.destinations)
-        else:
-            if self._beat is not None:
-                self._beat.beat_now()
-            self._core.detector.stop_ended()
-        return Answer()
+    def _check_executors(self) -> None:
+        if self._beat is not None:
+            self._beat.beat_now()
+        self._core.detector.stop_ended()
 
     async def _data_plane_service(self) -> DataPlaneService:
         """Return it, made on the event loop, as what it waits with belongs to the loop."""

@@ -1,4 +1,4 @@
-"""What a server does as one of several of its party: beats, takes over, passes on.
+"""What a server does as one of several of its party: beats and takes over.
 
 | thread | calls | woken by |
 |---|---|---|
@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,15 +23,14 @@ from fedflow import __version__
 from fedflow.app.administration.servers import Servers
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.start import HomeNotUsable, NotLeading
+from fedflow.base.errors.start import HomeNotUsable
 from fedflow.base.ids import new_token
 from fedflow.base.settings import Settings
 from fedflow.domain.administration.servers import Instance
 from fedflow.executor.processes import this_host
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.server.threads import Loop
-from fedflow.wire import envelope
-from fedflow.wire.servers import Answer, PartyCommand, Wake
+from fedflow.wire.servers import Wake
 
 logger = logging.getLogger(__name__)
 
@@ -79,34 +78,6 @@ def _kept(path: Path, new: str) -> str:
     if not text.isalnum() or len(text) > 64:
         raise HomeNotUsable(path=str(path), reason="it does not hold an id; delete it")
     return text
-
-
-def pass_on(
-    servers: Servers, links: ServerLinks, path: str, headers: Mapping[str, str], body: bytes
-) -> tuple[int, bytes]:
-    """Let the leader carry a party's command out; return HTTP status and body.
-
-    While nobody leads the answer is an error upon which the sender tries again.
-    """
-    try:
-        answer = links.command(
-            servers.leader(), PartyCommand(path=path, headers=dict(headers), body=body)
-        )
-    except NotLeading as exc:
-        return not_now(exc)
-    except FedflowError as exc:
-        return not_now(NotLeading(reason=f"the leader could not be asked: {exc.message}"))
-    return answer.status, answer.body
-
-
-def not_now(error: NotLeading) -> tuple[int, bytes]:
-    """Return the answer to a command that nobody can carry out at the moment."""
-    return 200, envelope.encode(envelope.failure(error))
-
-
-def answered(status: int, body: bytes) -> Answer:
-    """Return what a relay answered as the answer to another server."""
-    return Answer(status=status, body=body)
 
 
 class BeatThread(Loop):

@@ -10,6 +10,8 @@ from dataclasses import replace
 import grpc
 import pytest
 
+from fedflow.app.protocol.job_notifier import Changes
+from fedflow.base.clock import SystemClock
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import NotLeading
 from fedflow.domain.administration.servers import Instance
@@ -21,7 +23,8 @@ from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
-from fedflow.server.servers import pass_on
+from fedflow.server.leader_forwarding import LeaderForwarding
+from fedflow.server.threads import Wakeups
 from fedflow.wire import envelope
 from fedflow.wire.servers import METHOD, SECRET, Answer, LookNow, PartyCommand, Wake, pack
 
@@ -107,6 +110,8 @@ def test_a_server_that_is_gone_is_unreachable(other: Other, links: ServerLinks) 
 class Following:
     """The `Servers` of one that follows."""
 
+    leads = False
+
     def __init__(self, leader: Instance | None) -> None:
         self._leader = leader
 
@@ -116,8 +121,16 @@ class Following:
         return self._leader
 
 
+def following(leader: Instance | None, links: ServerLinks) -> LeaderForwarding:
+    """Return the forwarding of a server that does nothing itself."""
+    return LeaderForwarding(
+        Following(leader), links, lambda *_: pytest.fail("it does not lead"),
+        events=Wakeups(Changes(SystemClock())), check_executors=lambda: None,
+    )  # fmt: skip
+
+
 def test_a_command_is_passed_on_to_the_leader(other: Other, links: ServerLinks) -> None:
-    answer = pass_on(Following(other.instance), links, "/v1/party/heartbeat", {}, b"12")
+    answer = following(other.instance, links).dispatch("/v1/party/heartbeat", {}, b"12")
     assert answer == (201, b"21")
 
 
@@ -127,7 +140,7 @@ def test_without_a_leader_the_sender_is_asked_to_try_again(
 ) -> None:
     leader = other.instance if gone else None
     other.rpc.stop(0.0)
-    status, body = pass_on(Following(leader), links, "/v1/party/heartbeat", {}, b"{}")
+    status, body = following(leader, links).dispatch("/v1/party/heartbeat", {}, b"{}")
     reply = envelope.parse_reply(body)
     assert (status, reply.retcode, reply.error) == (200, 105, "NotLeading")
 
