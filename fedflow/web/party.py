@@ -8,6 +8,7 @@ settings allow plain HTTP.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from flask import Blueprint, Response, request
 
@@ -23,6 +24,8 @@ from fedflow.web.responses import answer
 from fedflow.web.routes import Access, route
 from fedflow.wire import envelope
 from fedflow.wire.paths import PARTY_COMMANDS, Match, parse_party_path, site_of, task_of
+
+MATCH: Final = "fedflow.match"  #: WSGI environ: the path as the relay has parsed it
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ initiator.before_request(_require_party)
 
 def command(body: OpenBody, **_params: str) -> Response:
     """Serve the party command that the path names."""
-    match = parse_party_path(request.path)
+    match: Match | None = request.environ.get(MATCH) or parse_party_path(request.path)
     if match is None:
         raise ForbiddenRoute(path=request.path[:200])
     try:

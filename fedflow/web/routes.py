@@ -27,6 +27,7 @@ from fedflow.wire.json_text import decode_json
 
 View = Callable[..., Response]
 
+DECODED: Final = "fedflow.body"  #: WSGI environ: the body as the relay has decoded it
 _MARK: Final = "__fedflow_route__"
 
 
@@ -144,7 +145,12 @@ def json_object() -> dict[str, Any]:
 
     Raises: BadRequest: it is not JSON, too deep, or no object.
     """
-    raw = request.get_data(cache=True)
+    decoded: dict[str, Any] | None = request.environ.get(DECODED)
+    return object_of(request.get_data(cache=True)) if decoded is None else decoded
+
+
+def object_of(raw: bytes) -> dict[str, Any]:
+    """Return a JSON object; empty if there is no text. Raises: BadRequest, as `json_object`."""
     if not raw.strip():
         return {}
     value = decode_json(raw)

@@ -27,6 +27,24 @@ def decode_json(raw: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
     return value
 
 
+def check_json(raw: bytes) -> None:
+    """Check the form and the depth of a JSON text without building its values.
+
+    Numbers out of range and texts that are not UTF-8 are left to whoever decodes it.
+    Raises: BadRequest: as `decode_json`.
+    """
+    if _may_be_deep(raw, MAX_DEPTH):
+        decode_json(raw)
+        return
+    try:
+        _skip(raw)
+    except (msgspec.DecodeError, UnicodeError) as exc:
+        raise BadRequest(reason=f"the body is not JSON: {exc}") from exc
+
+
+_skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
 def _too_deep(limit: int) -> str:
     return f"the body is nested deeper than {limit} levels"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from fedflow.base.errors.requests import BadRequest
@@ -129,18 +130,33 @@ def _regex(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"{PREFIX}{text}/?")
 
 
+_SINGLE: Final = {name: re.compile(pattern) for name, pattern in _VALUES.items()}
 _PARTY_PATTERNS: Final = {name: _regex(pattern) for name, pattern in PARTY_COMMANDS.items()}
 _WORKER_PATTERNS: Final = {name: _regex(pattern) for name, pattern in WORKER_COMMANDS.items()}
 
 
 def fits(parameter: str, value: str) -> bool:
     """Tell whether a text can be a path's `parameter`: `job_id`, `party_id`, `component` ..."""
-    return re.fullmatch(_VALUES[parameter], value) is not None
+    return _SINGLE[parameter].fullmatch(value) is not None
 
 
 def parse_party_path(path: str) -> Match | None:
     """Return the party command that a full path (with `/v1`) names, or None: the allow-list."""
-    return _parse(path, _PARTY_PATTERNS)
+    try:
+        return _party_match(path)
+    except LookupError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _party_match(path: str) -> Match:
+    """Keep the last answers: each check on a packet's way asks. What raises is not kept, so a
+    stranger's long paths are not either.
+    """
+    match = _parse(path, _PARTY_PATTERNS)
+    if match is None:
+        raise LookupError(path)
+    return match
 
 
 def parse_worker_path(path: str) -> Match | None:

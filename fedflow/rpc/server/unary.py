@@ -24,7 +24,7 @@ from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
 from fedflow.wire import envelope, headers
-from fedflow.wire.json_text import decode_json
+from fedflow.wire.json_text import check_json
 from fedflow.wire.packet import METHOD, PacketCodec, PacketFields, call_metadata, reply_packet
 from fedflow.wire.paths import parse_party_path
 from fedflow.wire.versions import OURS, Speaks, common, read_speaks
@@ -148,7 +148,7 @@ class UnaryService:
             raise BadPacket(reason=f"it is for party {packet.destination}, which is not here")
         self._check_version(packet, source)
         if packet.body:
-            decode_json(packet.body)
+            check_json(packet.body)
         return source
 
     def _check_version(self, packet: PacketFields, source: str) -> None:

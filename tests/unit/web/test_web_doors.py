@@ -16,6 +16,7 @@ from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
+from fedflow.web import routes
 from fedflow.web.app import create_app
 from fedflow.web.relay import Relay
 from fedflow.web.settings import WebSettings
@@ -133,6 +134,18 @@ def test_the_relay_serves_every_party_command(relay: Relay, services: Any, name:
         assert (incoming.job_id, incoming.site) == (JOB.job_id, GUEST)
     if "<task_id>" in PARTY_COMMANDS[name]:
         assert (incoming.component, incoming.version) == ("lr_0", 2)
+
+
+def test_the_relay_decodes_a_body_once(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+
+    def counted(raw: bytes) -> Any:
+        decoded.append(raw)
+        return json.loads(raw)
+
+    monkeypatch.setattr(routes, "decode_json", counted)
+    relay(party_path("job_start"), HEADERS, b'{"epoch":1}')
+    assert decoded == [b'{"epoch":1}']
 
 
 def test_another_party_is_not_told_why_the_store_cannot_be_used(
