@@ -28,7 +28,7 @@ from fedflow.cli.demo_servers import GUEST, HOST, free_ports
 from fedflow.cli.server_process import end, spawn
 from fedflow.cli.tls import create_files
 from fedflow.client.client import Client
-from fedflow.client.results import JobStatusView
+from fedflow.wire.api.jobs import JobStatusView
 
 MIB = 1 << 20
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")

@@ -38,8 +38,8 @@ from fedflow.cli.job_view import show_job
 from fedflow.cli.output import Output, duration, number, place
 from fedflow.cli.progress import JobProgress
 from fedflow.client.client import Client
-from fedflow.client.results import JobStatusView
 from fedflow.domain.site import Role, Site
+from fedflow.wire.api.jobs import JobStatusView
 
 SCORES = "evaluation_0"
 _TABLES = {GUEST: "breast_hetero_guest", HOST: "breast_hetero_host"}

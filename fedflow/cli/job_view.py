@@ -8,7 +8,7 @@ from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.output import Output, clean, console, duration, moment, place
 from fedflow.cli.progress import JobProgress, progress_table
 from fedflow.client.client import Client
-from fedflow.client.results import JobStatusView
+from fedflow.wire.api.jobs import JobStatusView
 
 
 def wait_for(

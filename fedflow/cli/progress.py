@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.cli.output import Output, cell, clean, console, duration, place, table_of
-from fedflow.client.results import JobStatusView, TaskView
+from fedflow.wire.api.jobs import JobStatusView, TaskView
 
 _STEP = 0.25  #: progress of a running task is told in steps of this size
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 from fedflow.base.values import dataclass
-from fedflow.client.results import JobStatusView, Reason, TaskView
 from fedflow.domain.states import TaskStatus
+from fedflow.wire.api.jobs import JobStatusView, Reason, TaskView
 
 _STEP: Final = 0.05  #: progress is told when it grew by so much
 

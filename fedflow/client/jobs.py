@@ -24,9 +24,7 @@ from fedflow.client.results import (
     CleanedUp,
     DeletedJob,
     Dependencies,
-    JobConfig,
     JobPage,
-    JobStatusView,
     OutputTable,
     Stopped,
     Submitted,
@@ -34,6 +32,7 @@ from fedflow.client.results import (
 )
 from fedflow.client.site_results import LogLine
 from fedflow.domain.site import Site
+from fedflow.wire.api.jobs import JobConfig, JobStatusView
 
 OnChange = Callable[[JobStatusView], None]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedflow.base.values import dataclass
-from fedflow.client import html
-from fedflow.client.results import Reason
+from fedflow.wire.api import html
+from fedflow.wire.api.jobs import Reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

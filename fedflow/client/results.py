@@ -7,11 +7,8 @@ from dataclasses import field
 from typing import Any
 
 from fedflow.base.values import dataclass
-from fedflow.client import html
-from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
-
-FOLLOWERS = frozenset({"PeerFailed", "Stopped", "ExecutorDied"})
-"""Reasons of a failed task that may only follow from another party's error."""
+from fedflow.domain.states import JOB_FINAL
+from fedflow.wire.api import html
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,117 +56,6 @@ class Uploaded:
 
 
 # --- jobs -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reason:
-    """Why something waits or ended: a stable word, a sentence, and where it comes from."""
-
-    code: str
-    message: str
-    site: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.site}: {self.message}" if self.site else self.message
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskView:
-    """One site's share of one component."""
-
-    component: str
-    module: str
-    site: str  #: `role-party_id`
-    version: int
-    status: str
-    progress: float = 0.0  #: between 0 and 1
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    reason: Reason | None = None
-    since_ms: int | None = None  #: since when it is as it is, as far as known
-    deadline_ms: int | None = None  #: when it ends by itself, if it has not ended
-
-    @property
-    def elapsed_s(self) -> float | None:
-        """Return how long it ran in seconds, None if it has not ended or never ran."""
-        if self.started_ms is None or self.ended_ms is None:
-            return None
-        return (self.ended_ms - self.started_ms) / 1000
-
-    def __repr__(self) -> str:
-        return f"<Task {self.component} at {self.site}: {self.status}>"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobStatusView:
-    """A job as a person wants to see it: its status, why, and every task per site."""
-
-    job_id: str
-    status: str
-    progress: int  #: percent
-    initiator: str  #: `role-party_id`
-    roles: Mapping[str, tuple[str, ...]]
-    created_ms: int
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    reason: Reason | None = None
-    since_ms: int | None = None  #: since when it is as it is
-    deadline_ms: int | None = None  #: when it ends by itself, if it has not ended
-    warnings: tuple[str, ...] = ()
-    components: tuple[str, ...] = ()  #: in the order in which they run
-    tasks: tuple[TaskView, ...] = ()  #: the latest attempt of each, in that order
-    reused: Mapping[str, str] = field(default_factory=dict)  #: component -> job that made it
-
-    @property
-    def is_final(self) -> bool:
-        """Tell whether the job has ended."""
-        return self.status in {status.value for status in JOB_FINAL}
-
-    @property
-    def succeeded(self) -> bool:
-        return self.status == JobStatus.SUCCESS.value
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Return the sites that have tasks, in order of their first task."""
-        return tuple(dict.fromkeys(task.site for task in self.tasks))
-
-    @property
-    def first_error(self) -> TaskView | None:
-        """Return the failed task that the others followed, None if none failed by itself.
-
-        A task that was stopped because of another site does not count. The task at the site that
-        the job's reason names comes first; one that only says that another party failed comes after
-        those that have an own reason.
-        """
-        where = self.reason.site if self.reason else None
-        failed = [
-            t
-            for t in self.tasks
-            if t.reason and t.status in (TaskStatus.FAILED.value, TaskStatus.TIMEOUT.value)
-            if t.reason.site in (None, t.site)
-        ]
-        if not failed:
-            return None
-        latest = max((t.ended_ms or 0 for t in failed), default=0)
-        return min(
-            failed,
-            key=lambda t: (t.site != where,
-                           t.reason is not None and t.reason.code in FOLLOWERS,
-                           t.ended_ms if t.ended_ms is not None else latest),
-        )  # fmt: skip
-
-    def __repr__(self) -> str:
-        ended = sum(t.ended_ms is not None for t in self.tasks)
-        return f"<Job {self.job_id}: {self.status}, {ended} of {len(self.tasks)} tasks ended>"
-
-    def _repr_html_(self) -> str:
-        why = str(self.reason) if self.reason and not self.succeeded else None
-        head = html.facts(
-            (("job", self.job_id), ("status", self.status), ("reason", why),
-             ("progress", f"{self.progress} %"), ("initiator", self.initiator))
-        )  # fmt: skip
-        return head + tasks_html(self.tasks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -246,20 +132,6 @@ class TaskPage:
         ]
         columns = ("job", "component", "site", "attempt", "status")
         return html.table(columns, rows, title=repr(self)[1:-1])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobConfig:
-    """What a job runs with at one site."""
-
-    job_id: str
-    dsl: Mapping[str, Any]
-    runtime_conf: Mapping[str, Any]
-    train_runtime_conf: Mapping[str, Any] = field(default_factory=dict)
-    model_info: Mapping[str, Any] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        return f"<Conf of job {self.job_id}>"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -353,16 +225,6 @@ class JobTag:
 
     name: str
     job_count: int = 0
-
-
-def tasks_html(tasks: tuple[TaskView, ...]) -> str:
-    """Return tasks as a table for notebooks."""
-    rows = [
-        (t.component, t.site, f"{t.status} {t.progress:.0%}" if t.status == "running" else t.status,
-         t.elapsed_s, str(t.reason) if t.reason else "")
-        for t in tasks
-    ]  # fmt: skip
-    return html.table(("component", "site", "status", "seconds", "reason"), rows)
 
 
 # --- tables -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from fedflow.base.values import dataclass
-from fedflow.client import html
+from fedflow.wire.api import html
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,13 +10,7 @@ from typing import Any
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
-from fedflow.client.results import (
-    ConnectorName,
-    ListedTables,
-    Preview,
-    TableInfo,
-    TableSource,
-)
+from fedflow.client.results import ConnectorName, ListedTables, Preview, TableInfo, TableSource
 
 
 class TableCalls:

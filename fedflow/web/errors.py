@@ -18,7 +18,7 @@ from fedflow.base.errors.requests import NotAuthenticated, NotSupportedYet, Rout
 from fedflow.web.responses import answer, status_error, status_refusal
 from fedflow.web.routes import Style, declaration
 from fedflow.web.unsupported import is_later
-from fedflow.wire import envelope, fate_board
+from fedflow.wire import envelope
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ def _known(exc: Exception) -> Response:
     )  # fmt: skip
     style = _style()
     if style is Style.BOARD:
+        from fedflow.wire import fate_board  # most servers never answer FATE-Board
+
         return answer(fate_board.failure(exc))
     if style is not Style.STATUS:
         return answer(envelope.failure(exc))
@@ -72,6 +74,8 @@ def _unexpected(exc: Exception) -> Response:
     )  # fmt: skip
     style = _style()
     if style is Style.BOARD:
+        from fedflow.wire import fate_board
+
         return answer(fate_board.defect())
     return answer(envelope.internal_error(), status=500 if style is Style.STATUS else 200)
 

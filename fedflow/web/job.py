@@ -22,12 +22,12 @@ from fedflow.domain.states import JobStatus
 from fedflow.web import queries
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.records import JobConfig, OutputRow, Submission
-from fedflow.web.records import JobStatus as JobStatusView
+from fedflow.web.records import OutputRow, Submission
 from fedflow.web.requests import Body, NoBody, Text, site_of
 from fedflow.web.responses import answer, refusal, submitted, success
 from fedflow.web.routes import route
 from fedflow.wire import envelope, fields
+from fedflow.wire.api.jobs import JobConfig, JobStatusView
 
 job = Blueprint("job", __name__, url_prefix="/job")
 job.before_request(require_client)
@@ -129,13 +129,13 @@ def config(body: ShareBody) -> Response:
     if found is None:
         return refusal(envelope.ARGUMENT_ERROR, "find job failed")
     return success(
-        {
-            "job_id": found.key.job_id,
-            "dsl": found.dsl,
-            "runtime_conf": fields.seen_conf(found, found.conf),
-            "train_runtime_conf": fields.seen_conf(found, found.train_conf),
-            "model_info": _model_info(found),
-        }
+        JobConfig(
+            job_id=found.key.job_id,
+            dsl=found.dsl,
+            runtime_conf=fields.seen_conf(found, found.conf),
+            train_runtime_conf=fields.seen_conf(found, found.train_conf),
+            model_info=_model_info(found),
+        )
     )
 
 

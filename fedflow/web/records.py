@@ -145,16 +145,6 @@ class Submission(TypedDict, total=False):
     reused: dict[str, str]  #: component -> id of the job that made its results
 
 
-class JobConfig(TypedDict):
-    """What a job was submitted with."""
-
-    job_id: str
-    dsl: Any
-    runtime_conf: Any
-    train_runtime_conf: Any
-    model_info: ModelInfo
-
-
 class OutputRow(TypedDict, total=False):
     """An output table of a component."""
 
@@ -176,23 +166,6 @@ class OutputTableRow(TypedDict, total=False):
     table_namespace: str
     namespace: str
     data_name: str
-
-
-class JobStatus(TypedDict, total=False):
-    """How a job stands (fedflow's own)."""
-
-    job_id: str
-    status: str
-    progress: int | None
-    reason: Any
-    since_ms: int | None
-    deadline_ms: int | None
-    initiator: Any
-    roles: dict[str, list[PartyNumber]]
-    warnings: list[str]
-    components: list[Any]
-    tasks: list[Any]
-    reused: dict[str, str]  #: component -> id of the job that made its results
 
 
 class LogsDirectory(TypedDict):

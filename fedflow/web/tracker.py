@@ -15,7 +15,6 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, Flag, OpenBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import Access, route
-from fedflow.wire.fields import table_to_wire
 from fedflow.wire.paths import WORKER_COMMANDS, parse_worker_path, task_of
 
 OVER_UNIX: Final = "localhost"  #: REMOTE_ADDR of a unix socket; others have an address there
@@ -87,10 +86,10 @@ def table_get(body: NamesBody, **_params: str) -> Response:
     key, token, workers = own_task(), task_token(), services().workers
     if body.job_id and body.component_name and body.data_name:
         output = body.job_id, body.component_name, body.data_name
-        return success(table_to_wire(workers.output_get(key, token, *output)))
+        return success(workers.output_get(key, token, *output))
     if body.namespace is None or body.table_name is None:
         raise MissingArgument(names="namespace,table_name")
-    return success(table_to_wire(workers.table_get(key, token, body.namespace, body.table_name)))
+    return success(workers.table_get(key, token, body.namespace, body.table_name))
 
 
 @route(

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
-
 from fedflow import __version__
 from fedflow.domain.data.storages import bound_from_json, is_bound, shown_address
 from fedflow.domain.job.engines import SECTIONS
@@ -423,12 +421,6 @@ def _is_harmless(name: str, value: Any) -> bool:
     if name.lower() not in _SHOWN_OF_CONNECTORS:
         return False
     return isinstance(value, int) or (isinstance(value, str) and not set(value) & set("@?="))
-
-
-def table_to_wire(table: TableRecord) -> Row:
-    """Return a table as its server tells it to an executor: every field under its own name."""
-    plain: Row = msgspec.to_builtins(table)
-    return plain
 
 
 def output_table_row(output: OutputTable) -> Row:

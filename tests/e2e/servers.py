@@ -32,8 +32,8 @@ from fedflow.base.errors.requests import ClientError
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.ids import PartyId
 from fedflow.client.client import Client
-from fedflow.client.results import JobStatusView
 from fedflow.domain.site import Role, Site
+from fedflow.wire.api.jobs import JobStatusView
 from tests.support.certificates import make_ca, make_certificate
 
 ROOT = Path(__file__).parents[2]

@@ -19,8 +19,8 @@ import pytest
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.jobs import SubmitRefused
 from fedflow.base.errors.parties import PartiesNotReady
-from fedflow.client.results import JobStatusView
 from fedflow.domain.site import Site
+from fedflow.wire.api.jobs import JobStatusView
 from tests.e2e.jobs import empty_job, example, upload_data
 from tests.e2e.servers import (
     ARBITER,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.client.results import JobStatusView
+from fedflow.wire.api.jobs import JobStatusView
 from tests.e2e.commands import fedflow
 from tests.e2e.jobs import empty_job, example, upload_data
 from tests.e2e.servers import HOST, QUICK, Pair, two_parties, wait_for

@@ -42,6 +42,8 @@ from fedflow.domain.records import (
 from fedflow.domain.scheduling.explain import INITIATOR, Wait
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
+from fedflow.wire.api.jobs import JobStatusView, TaskView
+from fedflow.wire.api.jobs import Reason as ShownReason
 
 logger = logging.getLogger(__name__)
 
@@ -254,7 +256,7 @@ class Jobs:
         """Return the folder with the job's logs. Raises: JobNotFound."""
         return self._folders.job_logs(self.job(job_id).key.job_id)
 
-    def status_view(self, job_id: str) -> dict[str, Any]:
+    def status_view(self, job_id: str) -> JobStatusView:
         """Return what a person wants to see of a job: its status, why, and every task per site.
 
         Raises: JobNotFound.
@@ -274,23 +276,23 @@ class Jobs:
         is_told = own is not None and (job.status is not JobStatus.RUNNING or own.code != INITIATOR)
         if reason is None and own is not None and is_told:
             reason = own.reason
-        return {
-            "job_id": job_id,
-            "status": _shown(job.status),
-            "progress": job.progress,
-            "reason": _reason_view(reason),
-            "since_ms": _since_ms(job, own),
-            "deadline_ms": deadline_ms,
-            "initiator": job.initiator.key,
-            "roles": dict(job.roles),
-            "created_ms": job.created_ms,
-            "started_ms": job.started_ms,
-            "ended_ms": job.ended_ms,
-            "warnings": list(job.warnings),
-            "components": list(spec.dag.order),
-            "tasks": [_task_view(t, _wait_of(t, of_tasks)) for t in tasks],
-            "reused": _reused(scheduled, tasks),
-        }
+        return JobStatusView(
+            job_id=job_id,
+            status=_shown(job.status),
+            progress=job.progress,
+            reason=None if reason is None else ShownReason.of(reason),
+            since_ms=_since_ms(job, own),
+            deadline_ms=deadline_ms,
+            initiator=job.initiator.key,
+            roles={role: tuple(parties) for role, parties in job.roles.items()},
+            created_ms=job.created_ms,
+            started_ms=job.started_ms,
+            ended_ms=job.ended_ms,
+            warnings=tuple(job.warnings),
+            components=tuple(spec.dag.order),
+            tasks=tuple(_task_view(t, _wait_of(t, of_tasks)) for t in tasks),
+            reused=_reused(scheduled, tasks),
+        )
 
     def _waits(
         self, tx: Tx, job: JobRecord, scheduled: ScheduledJob | None
@@ -433,23 +435,23 @@ def _since_ms(job: JobRecord, wait: Wait | None) -> int | None:
     return job.started_ms if job.started_ms is not None else job.created_ms
 
 
-def _task_view(task: TaskRecord, wait: Wait | None) -> dict[str, Any]:
+def _task_view(task: TaskRecord, wait: Wait | None) -> TaskView:
     reason = task.reason
     if reason is None and wait is not None and task.party_status is TaskStatus.WAITING:
         reason = wait.reason
-    return {
-        "component": task.key.component,
-        "module": task.module,
-        "site": task.key.site.key,
-        "version": task.key.version,
-        "status": task.party_status.value,
-        "progress": round(task.progress, 4),
-        "started_ms": task.started_ms,
-        "ended_ms": task.ended_ms,
-        "since_ms": wait.since_ms if wait is not None else task.ended_ms,
-        "deadline_ms": wait.deadline_ms if wait is not None else None,
-        "reason": _reason_view(reason),
-    }
+    return TaskView(
+        component=task.key.component,
+        module=task.module,
+        site=task.key.site.key,
+        version=task.key.version,
+        status=task.party_status.value,
+        progress=round(task.progress, 4),
+        started_ms=task.started_ms,
+        ended_ms=task.ended_ms,
+        since_ms=wait.since_ms if wait is not None else task.ended_ms,
+        deadline_ms=wait.deadline_ms if wait is not None else None,
+        reason=None if reason is None else ShownReason.of(reason),
+    )
 
 
 def _reused(scheduled: ScheduledJob | None, tasks: list[TaskRecord]) -> dict[str, str]:
@@ -470,13 +472,6 @@ def _report_row(task: TaskRecord, depth: int) -> dict[str, Any]:
         "end_time": ended,
         "elapsed": ended - started if started is not None and ended is not None else None,
     }
-
-
-def _reason_view(reason: Reason | None) -> dict[str, str | None] | None:
-    if reason is None:
-        return None
-    site = reason.site.key if reason.site else None
-    return {"code": reason.code, "message": reason.message, "site": site}
 
 
 def _shown(status: JobStatus) -> str:

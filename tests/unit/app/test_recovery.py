@@ -87,7 +87,7 @@ def test_no_share_of_an_ended_job_is_shown_as_unfinished(world: World) -> None:
 
     assert world.run(until=ended, limit_ms=60_000, step=lambda: None)
     view = guest.core.jobs.status_view(job_id)
-    assert view["status"] == JobStatus.CANCELED.value
-    shown = {(t["component"], t["site"]): t["status"] for t in view["tasks"]}
+    assert view.status == JobStatus.CANCELED.value
+    shown = {(t.component, t.site): t.status for t in view.tasks}
     assert len(shown) == 4
     assert set(shown.values()) == {"canceled"}, shown

@@ -14,8 +14,8 @@ from fedflow.base.errors.jobs import JobNotFound, StillRunning
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.ids import PartyId
 from fedflow.client.client import Client
-from fedflow.client.results import JobStatusView, Reason, TaskView
 from fedflow.domain.site import Role, Site
+from fedflow.wire.api.jobs import JobStatusView, Reason, TaskView
 from tests.support.rest import Answer, RestServer
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
@@ -141,9 +141,7 @@ def _task(component, site, status, *, code=None, ended_ms=None):
 
 def _view(*tasks):
     view = msgspec.convert(_status("failed"), JobStatusView)
-    import dataclasses
-
-    return dataclasses.replace(view, tasks=tasks)
+    return msgspec.structs.replace(view, tasks=tasks)
 
 
 def test_the_first_error_is_the_cause_and_not_a_follower():

@@ -10,7 +10,7 @@ from fedflow.base.errors.jobs import JobNotFound, StillRunning
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.client import Client
 from fedflow.client.events import EventKind, events_between
-from fedflow.client.results import JobStatusView, Reason, TaskView
+from fedflow.wire.api.jobs import JobStatusView, Reason, TaskView
 from fedflow.wire.envelope import failure
 from tests.support.rest import Answer, RestServer
 

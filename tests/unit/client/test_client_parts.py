@@ -15,22 +15,14 @@ from fedflow.base.errors.models import ModelExists
 from fedflow.base.errors.requests import BadDocument
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.ids import PartyId
-from fedflow.client import html
 from fedflow.client.client import Client
 from fedflow.client.downloads import keep, named_in
 from fedflow.client.model_results import ModelVersion
 from fedflow.client.models import filled_conf
-from fedflow.client.results import (
-    JobStatusView,
-    Metric,
-    Preview,
-    Reason,
-    TableInfo,
-    TaskPage,
-    TaskRow,
-    TaskView,
-)
+from fedflow.client.results import Metric, Preview, TableInfo, TaskPage, TaskRow
 from fedflow.domain.site import Role, Site
+from fedflow.wire.api import html
+from fedflow.wire.api.jobs import JobStatusView, Reason, TaskView
 from fedflow.wire.envelope import failure
 from tests.support.rest import Answer, RestServer
 

@@ -106,7 +106,7 @@ def test_the_same_job_takes_everything_over_and_runs_nothing(server: OneServer) 
     assert again.reused == {"r": first, "a": first, "b": first}
     assert run(server) == []
     assert server.scheduled(again.job_id).status is JobStatus.SUCCESS
-    assert server.core.jobs.status_view(again.job_id)["reused"] == again.reused
+    assert server.core.jobs.status_view(again.job_id).reused == again.reused
     third = submit(server)  # of the second one's results, which are the first one's
     assert third.reused == again.reused
 

@@ -140,8 +140,8 @@ def test_a_job_that_waits_for_cores_says_where_it_stands_in_the_queue(alone: One
     assert wait["deadline_ms"] > wait["since_ms"] > 0
     assert {w["code"] for w in waits(alone, running)} <= {"Running", "TaskParallelism", "Upstream"}
     shown = alone.core.jobs.status_view(others[0])
-    assert (shown["reason"]["code"], shown["deadline_ms"]) == (
-        "NotEnoughResources", shown["since_ms"] + 259_200_000
+    assert (shown.reason.code, shown.deadline_ms) == (
+        "NotEnoughResources", shown.since_ms + 259_200_000
     )  # fmt: skip
 
 
@@ -152,10 +152,10 @@ def test_tasks_of_a_running_job_say_what_they_wait_for(alone: OneServer) -> None
     first = next(iter(running.values()))
     assert first["code"] == "Running"
     assert first["since_ms"] is not None
-    tasks = {t["component"]: t for t in alone.core.jobs.status_view(job_id)["tasks"]}
-    waiting = [t for t in tasks.values() if t["status"] == "waiting" and t["reason"]]
+    tasks = {t.component: t for t in alone.core.jobs.status_view(job_id).tasks}
+    waiting = [t for t in tasks.values() if t.status == "waiting" and t.reason]
     assert waiting
-    assert all(t["since_ms"] and t["deadline_ms"] for t in waiting)
+    assert all(t.since_ms and t.deadline_ms for t in waiting)
 
 
 def test_an_ended_job_explains_its_end_with_the_hint_and_the_log(alone: OneServer) -> None:

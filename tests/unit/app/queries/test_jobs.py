@@ -14,6 +14,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobFilter, Order, Reply, TaskFilter, TaskKey
 from fedflow.domain.site import Role
 from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus
+from fedflow.wire.api.jobs import Reason
 from fedflow.wire.fields import job_row
 from tests.unit.app.fakes import ARBITER, CORES, GUEST, HOST, OneServer, conf, dsl
 
@@ -304,14 +305,14 @@ def test_a_view_of_a_job_says_where_each_task_stands(alone: OneServer) -> None:
     ).job_id
     alone.work()
     shown = alone.core.jobs.status_view(job_id)
-    assert shown["status"] == "running"
-    assert shown["components"] == ["k"]
-    assert [t["site"] for t in shown["tasks"]] == [GUEST.key, ARBITER.key, HOST.key]
+    assert shown.status == "running"
+    assert shown.components == ("k",)
+    assert [t.site for t in shown.tasks] == [GUEST.key, ARBITER.key, HOST.key]
 
 
 def test_a_job_that_is_still_being_created_is_shown_as_waiting(alone: OneServer) -> None:
     job_id = alone.core.submissions.begin(dsl(), conf())[0]
-    assert alone.core.jobs.status_view(job_id)["status"] == "waiting"
+    assert alone.core.jobs.status_view(job_id).status == "waiting"
 
 
 def test_a_waiting_job_says_what_it_waits_for(alone: OneServer) -> None:
@@ -320,11 +321,11 @@ def test_a_waiting_job_says_what_it_waits_for(alone: OneServer) -> None:
     second = alone.core.submissions.submit(dsl(), conf(cores=2)).job_id
     alone.work()
     assert alone.scheduled(first).status is JobStatus.RUNNING
-    assert alone.core.jobs.status_view(second)["reason"] == {
-        "code": "NotEnoughResources",
-        "message": "waits for 4 cores at guest 9999: 2 of 8 free",
-        "site": "guest-9999",
-    }
+    assert alone.core.jobs.status_view(second).reason == Reason(
+        code="NotEnoughResources",
+        message="waits for 4 cores at guest 9999: 2 of 8 free",
+        site="guest-9999",
+    )
 
 
 def test_looking_at_a_job_makes_it_watched_for_five_seconds(alone: OneServer) -> None:
