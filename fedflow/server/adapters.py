@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Final
+
+from flask import Flask
 
 from fedflow.app.administration.permissions import PermissionRules
 from fedflow.app.data.allowed_folders import AllowedFolders
@@ -22,6 +25,9 @@ from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.credentials import Credentials, load_credentials
 from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.store.connect import open_mysql, open_sqlite
+from fedflow.web.app import Mounted, application
+from fedflow.web.context import Built
+from fedflow.web.errors import UNKNOWN_PAGE
 from fedflow.web.settings import BoardSettings, ClientKeys, WebSettings
 
 
@@ -209,3 +215,31 @@ def _board_settings(settings: Settings) -> BoardSettings | None:
         has_tls=settings.fateflow.http_behind_tls_proxy,
         cookie_mark=settings.party_id,
     )
+
+
+# --- what is mounted beside the API; imported with the first request for it -----------------------
+
+
+def mounted_by(settings: WebSettings) -> Mounted:
+    """Return FATE-Board's routes, and the board if the settings have one."""
+    return _FATE_BOARD if settings.board is None else {**_FATE_BOARD, **_BOARD}
+
+
+def _fate_board(built: Built) -> Flask:
+    from fedflow.board.fate_board import fateboard
+
+    return application(built, fateboard, below="")
+
+
+def _board(built: Built) -> Flask:
+    from fedflow.board.blueprints import BLUEPRINTS
+    from fedflow.board.page import not_found, prepare
+
+    app = application(built, *BLUEPRINTS, below="")
+    app.extensions[UNKNOWN_PAGE] = not_found
+    prepare(app)
+    return app
+
+
+_FATE_BOARD: Final[Mounted] = {("/fateboard",): _fate_board}
+_BOARD: Final[Mounted] = {("/board", "/index.html"): _board}

@@ -62,6 +62,7 @@ from fedflow.server.adapters import (
     engines_of,
     executor_of,
     federation_settings,
+    mounted_by,
     open_store,
     own_parties,
     permission_rules,
@@ -282,7 +283,8 @@ class FedflowServer:
         self._tidy_data(services)
         self._far_rows = FarRows(self.folders.tables)
         self._parts.callback(self._far_rows.close)
-        app = create_app(services, web_settings(settings), clock=self._wall)
+        of_web = web_settings(settings)
+        app = create_app(services, of_web, clock=self._wall, mounted=mounted_by(of_web))
         forwarding = LeaderForwarding(
             self._servers, self._links, Relay(app), events=self._wakeups,
             check_executors=self._check_executors,

@@ -6,8 +6,9 @@ people ask for is mounted beside it, and imported with the first request for it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from flask import Blueprint, Flask
 
@@ -25,9 +26,18 @@ from fedflow.web.tracker import tracker
 from fedflow.web.tracker_models import tracker_models
 from fedflow.wire.paths import PREFIX
 
+Mounted: TypeAlias = Mapping[tuple[str, ...], Callable[[Built], Flask]]
+"""Prefixes of paths -> what builds their application with the first request for one of them."""
 
-def create_app(services: Services, settings: WebSettings, *, clock: Clock | None = None) -> Flask:
-    """Return the WSGI application: the main one, which has the others mounted."""
+
+def create_app(
+    services: Services, settings: WebSettings, *, clock: Clock | None = None,
+    mounted: Mounted = MappingProxyType({}),
+) -> Flask:  # fmt: skip
+    """Return the WSGI application: the main one, which has the others mounted.
+
+    `mounted`: what is mounted besides the API.
+    """
     keys = settings.client_keys
     clients = (
         ClientAuthentication(keys, clock=clock or SystemClock(), skew_s=settings.clock_skew_s)
@@ -38,15 +48,16 @@ def create_app(services: Services, settings: WebSettings, *, clock: Clock | None
     def later(build: Callable[[Built], Flask]) -> Callable[[], Flask]:
         return lambda: build(built)
 
-    mounted = _API if settings.board is None else _API | _BOARD
-    mounts = Mounts(later(_main), {prefixes: later(one) for prefixes, one in mounted.items()})
+    mounts = Mounts(
+        later(_main), {prefixes: later(one) for prefixes, one in {**_API, **mounted}.items()}
+    )
     built = Built(services=services, settings=settings, clients=clients, mounts=mounts)
     app = mounts.main()
     app.wsgi_app = mounts  # type: ignore[method-assign]
     return app
 
 
-def _application(built: Built, *blueprints: Blueprint, below: str = PREFIX) -> Flask:
+def application(built: Built, *blueprints: Blueprint, below: str = PREFIX) -> Flask:
     """Return an application with its blueprints."""
     app = Flask("fedflow.web", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = built.settings.body_bytes
@@ -60,7 +71,7 @@ def _application(built: Built, *blueprints: Blueprint, below: str = PREFIX) -> F
 
 
 def _main(built: Built) -> Flask:
-    app = _application(built, initiator, parties, party, tracker, tracker_models)
+    app = application(built, initiator, parties, party, tracker, tracker_models)
     app.register_blueprint(health)
     return app
 
@@ -82,7 +93,7 @@ def _jobs(built: Built) -> Flask:
     from fedflow.web.provider import provider
     from fedflow.web.queue import queue
 
-    return _application(
+    return application(
         built,
         component,
         job,
@@ -104,7 +115,7 @@ def _tables(built: Built) -> Flask:
     from fedflow.web.table import table
     from fedflow.web.table_sources import table_sources
 
-    return _application(built, data, table, table_sources)
+    return application(built, data, table, table_sources)
 
 
 def _models(built: Built) -> Flask:
@@ -113,13 +124,13 @@ def _models(built: Built) -> Flask:
     from fedflow.web.model_deploy import model_deploy
     from fedflow.web.model_tag import model_tag
 
-    return _application(built, checkpoint, model, model_deploy, model_tag)
+    return application(built, checkpoint, model, model_deploy, model_tag)
 
 
 def _tracking(built: Built) -> Flask:
     from fedflow.web.tracking import tracking
 
-    return _application(built, tracking)
+    return application(built, tracking)
 
 
 def _administration(built: Built) -> Flask:
@@ -133,7 +144,7 @@ def _administration(built: Built) -> Flask:
     from fedflow.web.template import template
     from fedflow.web.version import version
 
-    return _application(
+    return application(
         built, account, forward, key, log, permission, resource, server, template, version
     )
 
@@ -141,30 +152,14 @@ def _administration(built: Built) -> Flask:
 def _docs(built: Built) -> Flask:
     from fedflow.web.docs import docs
 
-    return _application(built, docs)
-
-
-def _fate_board(built: Built) -> Flask:
-    from fedflow.board.fate_board import fateboard
-
-    return _application(built, fateboard, below="")
-
-
-def _board(built: Built) -> Flask:
-    from fedflow.board.blueprints import BLUEPRINTS
-    from fedflow.board.page import not_found, prepare
-
-    app = _application(built, *BLUEPRINTS, below="")
-    app.extensions[errors.UNKNOWN_PAGE] = not_found
-    prepare(app)
-    return app
+    return application(built, docs)
 
 
 def _api(*nouns: str) -> tuple[str, ...]:
     return tuple(f"{PREFIX}/{noun}" for noun in nouns)
 
 
-_API: Final[dict[tuple[str, ...], Callable[[Built], Flask]]] = {
+_API: Final[Mounted] = {
     _api("job", "operation", "worker", "pipeline", "component", "provider"): _jobs,
     _api("data", "table"): _tables,
     _api("model", "checkpoint"): _models,
@@ -183,6 +178,4 @@ _API: Final[dict[tuple[str, ...], Callable[[Built], Flask]]] = {
         "version",
     ): _administration,
     _api("docs", "openapi.json"): _docs,
-    ("/fateboard",): _fate_board,
 }
-_BOARD: Final[dict[tuple[str, ...], Callable[[Built], Flask]]] = {("/board", "/index.html"): _board}

@@ -32,15 +32,15 @@ from schemathesis.specs.openapi.checks import (
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.settings import parse_settings
 from fedflow.server.build import FedflowServer
-from fedflow.web.app import create_app
 from fedflow.web.openapi import Operation, operations
 from fedflow.web.settings import WebSettings
 from tests.support.executors import wait_until
+from tests.unit.web.applications import whole_app
 
 CASES = int(os.environ.get("FEDFLOW_FUZZ_CASES", "6"))
 CALL_S = 30.0  #: an answer that takes longer is a hang
 NOTHING: Any = None
-ALL = list(operations(create_app(NOTHING, WebSettings())))
+ALL = list(operations(whole_app(NOTHING, WebSettings())))
 CHECKED = [
     one
     for one in ALL

@@ -17,11 +17,11 @@ from flask import Flask
 
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.start import PortInUse
-from fedflow.web.app import create_app
 from fedflow.web.auth import SignedRequest, signature, signed_request
 from fedflow.web.context import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.settings import ClientKeys, WebSettings
+from tests.unit.web.applications import whole_app
 
 KEYS = ClientKeys(app_key="app", secret="top secret")
 SMALL = HttpSettings(threads=2, body_bytes=100_000, upload_bytes=2_000_000)
@@ -187,7 +187,7 @@ def test_rubbish_is_answered_and_harms_nobody(
 
 
 def test_a_signed_request_passes_the_whole_way(stack: ExitStack) -> None:
-    app = create_app(_Info(), WebSettings(client_keys=KEYS))  # type: ignore[arg-type]
+    app = whole_app(_Info(), WebSettings(client_keys=KEYS))  # type: ignore[arg-type]
     server = start(stack, app)
     now = str(SystemClock().now_ms())
     body = b'{"module": "FATE"}'
@@ -205,7 +205,7 @@ def test_a_signed_request_passes_the_whole_way(stack: ExitStack) -> None:
 def test_a_large_body_is_received_only_if_its_headers_are_signed(
     stack: ExitStack, recorder: Recorder
 ) -> None:
-    app = create_app(_Info(), WebSettings(client_keys=KEYS))  # type: ignore[arg-type]
+    app = whole_app(_Info(), WebSettings(client_keys=KEYS))  # type: ignore[arg-type]
     clients = built_of(app).clients
     assert clients is not None
     server = HttpServer(recorder, SMALL, name="fedflow-http", may_upload=clients.may_upload)
@@ -243,7 +243,7 @@ def declared(server: HttpServer, target: str, headers: dict[str, str]) -> int:
 
 def test_an_upload_passes_the_whole_way(stack: ExitStack, tmp_path: Path) -> None:
     services = _Uploads(tmp_path)
-    app = create_app(services, WebSettings())  # type: ignore[arg-type]
+    app = whole_app(services, WebSettings())  # type: ignore[arg-type]
     query = quote('{"namespace": "exp", "table_name": "g"}', safe=":,")
     content = b"id,x\n" + b"1,2\n" * 100_000
     body = (

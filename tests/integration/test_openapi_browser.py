@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fedflow.web.app import create_app
 from fedflow.web.http_server import HttpServer, HttpSettings
 from fedflow.web.openapi import Operation, operations
 from fedflow.web.settings import WebSettings
+from tests.unit.web.applications import whole_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -41,12 +41,12 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def described() -> list[Operation]:
-    return list(operations(create_app(NOTHING, WebSettings())))
+    return list(operations(whole_app(NOTHING, WebSettings())))
 
 
 @pytest.fixture(scope="module")
 def visit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
-    app = create_app(NOTHING, WebSettings())
+    app = whole_app(NOTHING, WebSettings())
     server = HttpServer(app, HttpSettings(threads=4), name="fedflow-http")
     server.listen_tcp("127.0.0.1", 0)
     try:

@@ -10,6 +10,8 @@ from typing import Any, cast
 from flask import Flask
 
 from fedflow.app.services import Services
+from fedflow.base.clock import Clock
+from fedflow.server.adapters import mounted_by
 from fedflow.web import context
 from fedflow.web.app import create_app
 from fedflow.web.mounts import Mounts
@@ -19,7 +21,12 @@ from fedflow.web.settings import WebSettings
 @functools.cache
 def _registered() -> context.Built:
     """Return what has applications with all routes: registering them takes long."""
-    return context.built_of(create_app(cast(Services, SimpleNamespace()), WebSettings()))
+    return context.built_of(whole_app(cast(Services, SimpleNamespace()), WebSettings()))
+
+
+def whole_app(services: Services, settings: WebSettings, *, clock: Clock | None = None) -> Flask:
+    """Return the application as a server builds it: the API and the boards."""
+    return create_app(services, settings, clock=clock, mounted=mounted_by(settings))
 
 
 def app_over(services: Any) -> Flask:

@@ -12,10 +12,10 @@ from flask import Flask
 
 from fedflow.app.services import Services
 from fedflow.base.lazy import Lazy
-from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.mounts import Mounts, served
 from fedflow.web.settings import BoardSettings, WebSettings
+from tests.unit.web.applications import whole_app
 
 NOTHING = cast(Services, SimpleNamespace())
 
@@ -23,7 +23,7 @@ NOTHING = cast(Services, SimpleNamespace())
 @pytest.fixture(scope="module")
 def whole() -> Flask:
     """An application with a board."""
-    return create_app(NOTHING, WebSettings(board=BoardSettings(asks=False)))
+    return whole_app(NOTHING, WebSettings(board=BoardSettings(asks=False)))
 
 
 def test_every_route_is_found_by_its_path(whole: Flask) -> None:
@@ -54,13 +54,13 @@ def test_an_unknown_path_is_answered_alike_in_every_application(
 
 
 def test_without_a_board_its_paths_are_unknown() -> None:
-    app = create_app(NOTHING, WebSettings(board=None))
+    app = whole_app(NOTHING, WebSettings(board=None))
     assert app.test_client().get("/board/jobs").json["retcode"] == 100
     assert not any(rule.rule.startswith("/board") for rule, _ in served(app))
 
 
 def test_routes_that_only_look_are_known_once_their_application_is_built() -> None:
-    mounts = built_of(create_app(NOTHING, WebSettings())).mounts
+    mounts = built_of(whole_app(NOTHING, WebSettings())).mounts
     before = set(mounts.look_paths)
     mounts.applications()
     assert "/v1/job/query" not in before

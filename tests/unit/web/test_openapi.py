@@ -11,7 +11,6 @@ from flask.testing import FlaskClient
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from fedflow.base.errors.catalog import all_errors
-from fedflow.web.app import create_app
 from fedflow.web.auth import require_client
 from fedflow.web.context import built_of
 from fedflow.web.mounts import served
@@ -19,6 +18,7 @@ from fedflow.web.openapi import operations
 from fedflow.web.routes import Access, declaration
 from fedflow.web.settings import ClientKeys, WebSettings
 from fedflow.web.tags import TAGS
+from tests.unit.web.applications import whole_app
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_bodies_answers_and_error_styles_are_those_of_the_declarations(
 
 def test_a_server_that_wants_signatures_says_so(services: Any) -> None:
     keys = ClientKeys(app_key="app", secret="s")
-    app = create_app(services, WebSettings(client_keys=keys))
+    app = whole_app(services, WebSettings(client_keys=keys))
     described = app.test_client().get("/v1/openapi.json").json
     assert described is not None
     stop = described["paths"]["/v1/job/stop"]["post"]

@@ -17,12 +17,12 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.openapi import Operation, operations
 from fedflow.web.requests import Flag, Text, Whole, Words
 from fedflow.web.routes import Access, Style
 from fedflow.web.settings import WebSettings
+from tests.unit.web.applications import whole_app
 from tests.unit.web.test_web_auth import KEYS, sign
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
@@ -48,7 +48,7 @@ class Case:
         return f"{self.operation.method} {self.operation.path} {self.what}"
 
 
-ALL = list(operations(create_app(NOTHING, WebSettings())))
+ALL = list(operations(whole_app(NOTHING, WebSettings())))
 READING = [one for one in ALL if not one.route.form]
 NEEDING = [one for one in READING if one.route.needed]
 
@@ -178,17 +178,17 @@ def check_refusal(answer: TestResponse, one: Operation, *, error: str) -> str:
 
 @pytest.fixture(scope="module")
 def bare_app() -> Flask:
-    return create_app(NOTHING, WebSettings())
+    return whole_app(NOTHING, WebSettings())
 
 
 @pytest.fixture(scope="module")
 def narrow_app() -> Flask:
-    return create_app(NOTHING, WebSettings(body_bytes=1000))
+    return whole_app(NOTHING, WebSettings(body_bytes=1000))
 
 
 @pytest.fixture(scope="module")
 def signed_app() -> Flask:
-    return create_app(NOTHING, WebSettings(client_keys=KEYS), clock=StandingClock())
+    return whole_app(NOTHING, WebSettings(client_keys=KEYS), clock=StandingClock())
 
 
 class StandingClock:

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.web.app import create_app
 from fedflow.web.auth import ClientAuthentication, SignedRequest
 from fedflow.web.settings import ClientKeys, WebSettings
+from tests.unit.web.applications import whole_app
 
 KEYS = ClientKeys(app_key="app", secret="top secret")
 
@@ -36,7 +36,7 @@ def sign(
 
 @pytest.fixture
 def signed(services: Any, fixed_clock: Any) -> FlaskClient:
-    return create_app(services, WebSettings(client_keys=KEYS), clock=fixed_clock).test_client()
+    return whole_app(services, WebSettings(client_keys=KEYS), clock=fixed_clock).test_client()
 
 
 STOP = b'{"job_id": "j"}'

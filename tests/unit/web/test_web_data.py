@@ -14,8 +14,8 @@ from flask.testing import FlaskClient
 
 from fedflow.base.errors.data import TableExists
 from fedflow.domain.records import StoredModel, TaskKey
-from fedflow.web.app import create_app
 from fedflow.web.settings import WebSettings
+from tests.unit.web.applications import whole_app
 from tests.unit.web.conftest import make_table
 
 JOB_ID = "202611201000000000000"
@@ -99,13 +99,13 @@ def test_a_broken_multipart_body_is_refused(client: FlaskClient, services: Any) 
 
 
 def test_an_upload_over_the_limit_is_http_413(services: Any) -> None:
-    client = create_app(services, WebSettings(upload_bytes=1000)).test_client()
+    client = whole_app(services, WebSettings(upload_bytes=1000)).test_client()
     assert send(client, "namespace=e", b"x" * 2000).status_code == 413
     assert spooled(services) == []
 
 
 def test_an_upload_may_be_larger_than_other_bodies(services: Any) -> None:
-    client = create_app(services, WebSettings(body_bytes=1000)).test_client()
+    client = whole_app(services, WebSettings(body_bytes=1000)).test_client()
     assert send(client, "namespace=e", b"x" * 5000).json["retcode"] == 0
 
 

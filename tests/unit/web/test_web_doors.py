@@ -17,10 +17,10 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.web import routes
-from fedflow.web.app import create_app
 from fedflow.web.relay import Relay
 from fedflow.web.settings import WebSettings
 from fedflow.wire.paths import PARTY_COMMANDS, PREFIX, WORKER_COMMANDS, job_path, task_path
+from tests.unit.web.applications import whole_app
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 JOB = JobKey(job_id="202611201000000000000", site=GUEST)
@@ -93,7 +93,7 @@ def test_json_is_read_whatever_its_content_type(client: FlaskClient, kind: str) 
 
 
 def test_a_body_over_the_limit_is_http_413(services: Any) -> None:
-    app = create_app(services, WebSettings(body_bytes=1000))
+    app = whole_app(services, WebSettings(body_bytes=1000))
     answer = app.test_client().post("/v1/job/stop", data=b'{"job_id":"' + b"x" * 2000 + b'"}')
     assert (answer.status_code, answer.json["retcode"]) == (413, 413)
 
@@ -169,7 +169,7 @@ def test_no_party_command_is_open_to_plain_http(
 
 
 def test_party_http_can_be_allowed(services: Any) -> None:
-    client = create_app(services, WebSettings(allow_party_http=True)).test_client()
+    client = whole_app(services, WebSettings(allow_party_http=True)).test_client()
     assert client.post(party_path("job_create"), json={}, headers=HEADERS).json["retcode"] == 0
     assert services.calls[0][1].source_party == "10000"
 
@@ -180,7 +180,7 @@ def test_party_http_can_be_allowed(services: Any) -> None:
 def test_a_release_without_a_common_protocol_is_refused_over_http_too(
     services: Any, protocol: str, retcode: int
 ) -> None:
-    client = create_app(services, WebSettings(allow_party_http=True)).test_client()
+    client = whole_app(services, WebSettings(allow_party_http=True)).test_client()
     given = {**HEADERS, "X-FEDFLOW-PROTOCOL": protocol}
     body = client.post(party_path("job_create"), json={}, headers=given).json
     assert body["retcode"] == retcode
@@ -303,7 +303,7 @@ def test_an_executor_saves_metrics(client: FlaskClient, services: Any) -> None:
 
 
 def test_two_applications_do_not_share_anything(app: Flask, services: Any, tmp_path: Any) -> None:
-    other = create_app(type(services)(tmp_path), WebSettings())
+    other = whole_app(type(services)(tmp_path), WebSettings())
     other.test_client().post("/v1/job/stop", json={"job_id": "j"})
     assert services.calls == []
 
