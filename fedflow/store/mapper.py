@@ -1,37 +1,39 @@
-"""Rows as domain values: which column has which field is written down once per table.
-
-A mapper is compiled at its first use into two plain functions, one that reads a row and one that
-makes one: they cost what a constructor call and a tuple cost that were written by hand.
-"""
+"""Rows as domain values: which column has which field is written down once per table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from fedflow.domain.models.model import ModelKey
 from fedflow.domain.records import JobKey, TaskKey
-from fedflow.store import codec
+from fedflow.domain.site import Site
+from fedflow.store.codec import (
+    document_from_json,
+    from_json,
+    reason_from_text,
+    reason_to_text,
+    site_of,
+    to_json,
+)
 from fedflow.store.session import Found, Value
 from fedflow.store.tables import Table
 
 T = TypeVar("T")
 
+Read = Callable[..., Any]  #: the values of the columns -> the value of the field
+Write = Callable[[Any], tuple[Value, ...]]  #: the value of the field -> those of the columns
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a value lies in columns: expressions of Python.
+    """How a value lies in columns. `write` None: it is only read."""
 
-    `read` makes the value from the columns `{0}`, `{1}` ...; each of `write` makes one column from
-    the value `{0}`. They may name functions of `codec` and `names`.
-    """
-
-    read: str
-    write: tuple[str, ...]
-    names: Mapping[str, Any] = field(default_factory=dict)
+    read: Read
+    write: Write | None = None
 
     def __call__(self, *columns: str) -> Columns:
         """Return which columns a field lies in."""
@@ -46,100 +48,139 @@ class Columns:
     names: tuple[str, ...]
 
 
-def made(cls: type, **arguments: str) -> Kind:
+def single(read: Read, write: Callable[[Any], Value]) -> Kind:
+    """Return the kind of a value that lies in one column."""
+    return Kind(read, lambda value: (write(value),))
+
+
+def made(cls: Callable[..., Any], **arguments: str) -> Kind:
     """Return the kind of a value that a constructor makes, each argument from one column."""
-    given = ", ".join(f"{name}={{{number}}}" for number, name in enumerate(arguments))
-    write = tuple(f"{{0}}.{path}" for path in arguments.values())
-    return Kind(f"{cls.__name__}({given})", write, {cls.__name__: cls})
+    names = tuple(arguments)
+    parts = attrgetter(*arguments.values())
+    return Kind(lambda *columns: cls(**dict(zip(names, columns, strict=True))), parts)
 
 
 def word(enum: type[StrEnum]) -> Kind:
     """Return the kind of an enumeration's member, stored as its value."""
-    name = f"{enum.__name__}_of"
-    return Kind(f"{name}[{{0}}]", ("{0}.value",), {name: {member.value: member for member in enum}})
+    members = {member.value: member for member in enum}
+    return single(members.__getitem__, attrgetter("value"))
 
 
-_SITE_COLUMNS: Final = ("{0}.site.role.value", "{0}.site.party_id")
+def _or_none(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else function(value)
 
-PLAIN: Final = Kind("{0}", ("{0}",))
-FLAG: Final = Kind("bool({0})", ("int({0})",))
-JSON: Final = Kind("from_json({0})", ("to_json({0})",))
-DOCUMENT: Final = Kind("document_from_json({0})", ("to_json({0})",))
-TEXTS: Final = Kind("tuple(from_json({0}))", ("to_json({0})",))
-JSON_OR_NONE: Final = Kind(
-    "None if {0} is None else from_json({0})", ("None if {0} is None else to_json({0})",)
-)
-REASON: Final = Kind("reason_from_text({0})", ("reason_to_text({0})",))
-SITE: Final = Kind("site_of({0}, {1})", ("{0}.role.value", "{0}.party_id"))
-JOB_KEY: Final = Kind(
-    "JobKey(job_id={0}, site=site_of({1}, {2}))", ("{0}.job_id", *_SITE_COLUMNS), {"JobKey": JobKey}
-)
+
+def _job_key(job_id: str, role: str, party_id: str) -> JobKey:
+    return JobKey(job_id=job_id, site=site_of(role, party_id))
+
+
+def _task_key(job_id: str, component: str, version: int, role: str, party_id: str) -> TaskKey:
+    return TaskKey(
+        job_id=job_id, component=component, version=version, site=site_of(role, party_id)
+    )
+
+
+def _model_key(role: str, party_id: str, model_id: str, model_version: str) -> ModelKey:
+    return ModelKey(site=site_of(role, party_id), model_id=model_id, model_version=model_version)
+
+
+def site_columns(site: Site) -> tuple[Value, ...]:
+    """Return a site as its two columns."""
+    return site.role.value, site.party_id
+
+
+FLAG: Final = single(bool, int)
+JSON: Final = single(from_json, to_json)
+DOCUMENT: Final = single(document_from_json, to_json)
+TEXTS: Final = single(lambda text: tuple(from_json(text)), to_json)
+JSON_OR_NONE: Final = single(_or_none(from_json), _or_none(to_json))
+REASON: Final = single(reason_from_text, reason_to_text)
+SITE: Final = Kind(site_of, site_columns)
+JOB_KEY: Final = Kind(_job_key, lambda key: (key.job_id, *site_columns(key.site)))
 TASK_KEY: Final = Kind(
-    "TaskKey(job_id={0}, component={1}, version={2}, site=site_of({3}, {4}))",
-    ("{0}.job_id", "{0}.component", "{0}.version", *_SITE_COLUMNS),
-    {"TaskKey": TaskKey},
+    _task_key, lambda key: (key.job_id, key.component, key.version, *site_columns(key.site))
 )
 MODEL_KEY: Final = Kind(
-    "ModelKey(site=site_of({0}, {1}), model_id={2}, model_version={3})",
-    (*_SITE_COLUMNS, "{0}.model_id", "{0}.model_version"),
-    {"ModelKey": ModelKey},
+    _model_key, lambda key: (*site_columns(key.site), key.model_id, key.model_version)
 )
 
-ELAPSED: Final = "None if v.started_ms is None or v.ended_ms is None else v.ended_ms - v.started_ms"
+
+def elapsed(value: Any) -> Value:
+    """Return how long something ran, in milliseconds; None if it has not ended."""
+    if value.started_ms is None or value.ended_ms is None:
+        return None
+    taken: int = value.ended_ms - value.started_ms
+    return taken
 
 
 class Mapper(Generic[T]):
     """How values of one class lie in the rows of a table.
 
     `fields` gives the columns of each field, a name alone is a column of the same value. `also`
-    makes the other columns of a written row, each by an expression of the value `v`, of the
-    arguments named in `given` and of `names`. `joined` are fields that a reader
-    passes, since no column has them.
+    makes the other columns of a written row: constants, or functions of the value and of what
+    `row` is given with it. `joined` are fields that a reader passes, since no column has them.
     """
 
     def __init__(
         self, table: Table, cls: type[T], fields: Mapping[str, Columns | str], *,
-        also: Mapping[str, str] | None = None, given: Iterable[str] = (),
-        joined: Iterable[str] = (), names: Mapping[str, Any] | None = None,
+        also: Mapping[str, Callable[..., Value] | Value] | None = None,
+        joined: Iterable[str] = (),
     ) -> None:  # fmt: skip
         self.table = table
         self._cls = cls
-        self._fields = {f: PLAIN(c) if isinstance(c, str) else c for f, c in fields.items()}
-        self._also = also or {}
-        self._given = tuple(given)
+        self._fields = fields
         self._joined = tuple(joined)
-        self._more_names = names or {}
-        self.columns: Final = ", ".join(c for f in self._fields.values() for c in f.names)
+        self._also = {
+            name: value if callable(value) else _constant(value)
+            for name, value in (also or {}).items()
+        }
+        names: list[str] = []
+        self._plain: list[tuple[str, int, str]] = []
+        self._single: list[tuple[str, int, Kind]] = []
+        self._several: list[tuple[str, slice, Kind]] = []
+        for name, columns in fields.items():
+            first = len(names)
+            if isinstance(columns, str):
+                names.append(columns)
+                self._plain.append((name, first, columns))
+                continue
+            names.extend(columns.names)
+            if len(columns.names) == 1:
+                self._single.append((name, first, columns.kind))
+            else:
+                self._several.append((name, slice(first, len(names)), columns.kind))
+        self._names = names
+        self.columns: Final = ", ".join(names)
         self.select: Final = f"SELECT {self.columns} FROM {table.name}"  # noqa: S608  constants
 
     def without(self, *fields: str) -> Mapper[T]:
         """Return a mapper that reads the same but for some fields, which get their defaults."""
-        left = {f: c for f, c in self._fields.items() if f not in fields}
-        return Mapper(self.table, self._cls, left, joined=self._joined, names=self._more_names)
+        left = {name: columns for name, columns in self._fields.items() if name not in fields}
+        return Mapper(self.table, self._cls, left, joined=self._joined)
 
-    @cached_property
-    def read(self) -> Callable[..., T]:
+    def read(self, row: Found, *joined: Any) -> T:
         """Return the value of a row of `columns`, and of what is `joined`, in this order."""
-        count = len(self.columns.split(","))
-        row = ", ".join(f"c{number}" for number in range(count))
-        number = 0
-        values = [f"{name}={name}" for name in self._joined]
-        for name, columns in self._fields.items():
-            last = number + len(columns.names)
-            values.append(f"{name}={columns.kind.read.format(*_names(number, last))}")
-            number = last
-        body = f"({row},) = row\n return cls({', '.join(values)})"
-        return self._compiled(("row", *self._joined), body)
+        values = {name: row[number] for name, number, _ in self._plain}
+        for name, number, kind in self._single:
+            values[name] = kind.read(row[number])
+        for name, part, kind in self._several:
+            values[name] = kind.read(*row[part])
+        if joined:
+            values.update(zip(self._joined, joined, strict=True))
+        return self._cls(**values)
 
-    @cached_property
-    def row(self) -> Callable[..., tuple[Value, ...]]:
+    def row(self, value: T, *given: Any) -> tuple[Value, ...]:
         """Return the row of a value, and of what is `given`: all columns that an insert names."""
-        made = dict(self._also)
-        for name, columns in self._fields.items():
-            for column, expression in zip(columns.names, columns.kind.write, strict=True):
-                made[column] = expression.format(f"v.{name}")
-        values = ", ".join(made[column] for column in self.table.columns)
-        return self._compiled(("v", *self._given), f"return ({values},)")
+        found: dict[str, Value] = {column: getattr(value, name) for name, _, column in self._plain}
+        for name, number, kind in self._single:
+            if kind.write is not None:
+                (found[self._names[number]],) = kind.write(getattr(value, name))
+        for name, part, kind in self._several:
+            if kind.write is not None:
+                found.update(zip(self._names[part], kind.write(getattr(value, name)), strict=True))
+        for column, make in self._also.items():
+            found[column] = make(value, *given)
+        return tuple([found[column] for column in self.table.columns])
 
     def all(self, rows: Iterable[Found]) -> list[T]:
         """Return the values of rows."""
@@ -149,14 +190,6 @@ class Mapper(Generic[T]):
         """Return the value of a row that may be missing."""
         return None if row is None else self.read(row)
 
-    def _compiled(self, parameters: Iterable[str], body: str) -> Callable[..., Any]:
-        names = {**vars(codec), **self._more_names, "cls": self._cls}
-        for columns in self._fields.values():
-            names.update(columns.kind.names)
-        exec(f"def function({', '.join(parameters)}):\n {body}", names)  # noqa: S102  our constants
-        function: Callable[..., Any] = names["function"]
-        return function
 
-
-def _names(first: int, end: int) -> list[str]:
-    return [f"c{number}" for number in range(first, end)]
+def _constant(value: Value) -> Callable[..., Value]:
+    return lambda *_given: value

@@ -30,21 +30,19 @@ _GRANTS: Final = Mapper(
         "name": "f_name",
         "namespace": "f_namespace",
     },
-    also={"f_create_time": "now_ms"},
-    given=("now_ms",),
+    also={"f_create_time": lambda _grant, now_ms: now_ms},
 )
 _SITE_KEYS: Final = Mapper(
     SITE_KEY,
     SiteKey,
     {"party_id": "f_party_id", "pem": "f_key", "updated_ms": "f_update_time"},
-    also={"f_key_name": f"'{_PUBLIC}'"},
+    also={"f_key_name": _PUBLIC},
 )
 _SERVERS: Final = Mapper(
     SERVER,
     RegisteredServer,
     {"name": "f_server_name", "host": "f_host", "port": "f_port", "protocol": "f_protocol"},
-    also={"f_update_time": "now_ms"},
-    given=("now_ms",),
+    also={"f_update_time": lambda _value, now_ms: now_ms},
 )
 _SERVICES: Final = Mapper(
     SERVICE,
@@ -58,8 +56,7 @@ _SERVICES: Final = Mapper(
         "data": JSON("f_data"),
         "headers": JSON("f_headers"),
     },
-    also={"f_update_time": "now_ms"},
-    given=("now_ms",),
+    also={"f_update_time": lambda _value, now_ms: now_ms},
 )
 
 

@@ -6,15 +6,17 @@ from __future__ import annotations
 from typing import Final
 
 from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
-from fedflow.store.mapper import JSON, TASK_KEY, Kind, Mapper
+from fedflow.store.codec import from_json, to_json
+from fedflow.store.mapper import JSON, TASK_KEY, Mapper, single
 from fedflow.store.session import Session, Value
 from fedflow.store.tables import CACHE
 
-_TABLE_NAMES: Final = Kind(
-    "{{name: TableName(namespace=space, name=table) "
-    "for name, (space, table) in from_json({0}).items()}}",
-    ("to_json({{name: [t.namespace, t.name] for name, t in {0}.items()}})",),
-    {"TableName": TableName},
+_TABLE_NAMES: Final = single(
+    lambda text: {
+        name: TableName(namespace=space, name=table)
+        for name, (space, table) in from_json(text).items()
+    },
+    lambda tables: to_json({name: [t.namespace, t.name] for name, t in tables.items()}),
 )
 _CACHES: Final = Mapper(
     CACHE,

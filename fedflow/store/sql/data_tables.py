@@ -11,11 +11,11 @@ from fedflow.domain.data.table_lists import TableFilter, TableOrder
 from fedflow.domain.data.table_names import REPLACED
 from fedflow.domain.records import Connector, TableRecord
 from fedflow.store.codec import from_json, to_json
-from fedflow.store.mapper import FLAG, JSON, JSON_OR_NONE, Kind, Mapper
+from fedflow.store.mapper import FLAG, JSON, JSON_OR_NONE, Mapper, single
 from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import CONNECTOR, TABLE
 
-_ROWS: Final = Kind("tuple(tuple(row) for row in from_json({0}))", ("to_json({0})",))
+_ROWS: Final = single(lambda text: tuple(tuple(row) for row in from_json(text)), to_json)
 _RECORDS: Final = Mapper(
     TABLE,
     TableRecord,

@@ -9,14 +9,15 @@ from itertools import accumulate
 from typing import Final
 
 from fedflow.domain.scheduling.history import KEEP, OWN_HALF, Event, EventFilter, Subject
-from fedflow.store.mapper import REASON, Columns, Kind, Mapper, word
+from fedflow.store.codec import site_of
+from fedflow.store.mapper import REASON, Columns, Kind, Mapper, site_columns, word
 from fedflow.store.recording import Recent
 from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.tables import JOB_EVENT
 
 _SITE_OR_NONE: Final = Kind(
-    "site_of({0}, {1}) if {0} else None",
-    ("{0}.role.value if {0} else ''", "{0}.party_id if {0} else ''"),
+    lambda role, party_id: site_of(role, party_id) if role else None,
+    lambda site: ("", "") if site is None else site_columns(site),
 )
 _FIELDS: Final[Mapping[str, Columns | str]] = {
     "number": "f_number",

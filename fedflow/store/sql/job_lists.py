@@ -16,7 +16,7 @@ from fedflow.store.sql.job_tags import tags_of
 from fedflow.store.sql.jobs import job_conditions, job_order
 from fedflow.store.tables import JOB
 
-_REFUSED: Final = Kind("{0} == SUBMIT_FAILED", (), {"SUBMIT_FAILED": SUBMIT_FAILED})
+_REFUSED: Final = Kind(lambda tag: tag == SUBMIT_FAILED)
 _LINES: Final = Mapper(
     JOB,
     JobLine,

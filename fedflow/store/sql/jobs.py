@@ -26,6 +26,7 @@ from fedflow.store import recording
 from fedflow.store.codec import (
     JOB_STATUSES,
     OPEN_JOB,
+    from_json,
     reason_to_text,
     short_text,
     site_of,
@@ -33,24 +34,30 @@ from fedflow.store.codec import (
 )
 from fedflow.store.mapper import (
     DOCUMENT,
-    ELAPSED,
     FLAG,
     JOB_KEY,
     JSON,
     REASON,
     SITE,
     TEXTS,
-    Kind,
     Mapper,
+    elapsed,
+    single,
     word,
 )
 from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import ENGINE, JOB
 
+
+def _partners(job: JobRecord) -> str:
+    return ",".join(sorted(job.partners))
+
+
 _ENGINE_TYPE: Final = "computing"
 _ANY: Final = 2**60  #: whoever needs none of a thing may go however little is left
-_DOCUMENT_OR_EMPTY: Final = Kind("{{}} if {0} is None else from_json({0})", ("to_json({0})",))
+_DOCUMENT_OR_EMPTY: Final = single(lambda text: {} if text is None else from_json(text), to_json)
+_ENGINE: Final = single(lambda name: name or STANDALONE, lambda name: name)
 JOBS: Final = Mapper(
     JOB,
     JobRecord,
@@ -73,7 +80,7 @@ JOBS: Final = Mapper(
         "started_ms": "f_start_time",
         "ended_ms": "f_end_time",
         "memory": "f_memory",
-        "engine": Kind("{0} or STANDALONE", ("{0}",), {"STANDALONE": STANDALONE})("f_engine_name"),
+        "engine": _ENGINE("f_engine_name"),
         "queued_ms": "f_queue_time",
         "description": "f_description",
         "user": "f_user_id",
@@ -83,14 +90,13 @@ JOBS: Final = Mapper(
         "train_conf": _DOCUMENT_OR_EMPTY("f_train_runtime_conf"),
     },
     also={
-        "f_is_initiator": "int(v.is_initiator)",
-        "f_denied_time": "None",
-        "f_partners": "partners_of(v)",
-        "f_partners_short": "short_text(partners_of(v))",
-        "f_description_short": "short_text(v.description)",
-        "f_elapsed": ELAPSED,
+        "f_is_initiator": lambda job: int(job.is_initiator),
+        "f_denied_time": None,
+        "f_partners": _partners,
+        "f_partners_short": lambda job: short_text(_partners(job)),
+        "f_description_short": lambda job: short_text(job.description),
+        "f_elapsed": elapsed,
     },
-    names={"partners_of": lambda job: ",".join(sorted(job.partners))},
 )
 _NEWEST_FIRST: Final = "f_create_time DESC, f_job_id DESC, f_role, f_party_id"
 _OLDEST_FIRST: Final = "f_create_time, f_job_id, f_role DESC, f_party_id DESC"

@@ -7,13 +7,13 @@ from collections.abc import Collection
 from typing import Final
 
 from fedflow.domain.models.lists import ModelKind, ModelLine, ModelList, parent_version
-from fedflow.store.codec import to_json
+from fedflow.store.codec import from_json, to_json
 from fedflow.store.mapper import FLAG, JSON, MODEL_KEY, SITE, Kind, Mapper
 from fedflow.store.session import Session, Value, one_of
 from fedflow.store.tables import MODEL_VERSION
 
 _TABLE: Final = "t_machine_learning_model_info AS v"
-_PARENT: Final = Kind("parent_version(from_json({0}))", (), {"parent_version": parent_version})
+_PARENT: Final = Kind(lambda info: parent_version(from_json(info)))
 _LINES: Final = Mapper(
     MODEL_VERSION,
     ModelLine,

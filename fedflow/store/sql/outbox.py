@@ -40,8 +40,10 @@ _REPLIES: Final = Mapper(
     RECEIVED,
     Reply,
     {"retcode": "f_retcode", "retmsg": "f_retmsg", "data": JSON("f_data")},
-    also={"f_request_id": "request_id", "f_create_time": "now_ms"},
-    given=("request_id", "now_ms"),
+    also={
+        "f_request_id": lambda _reply, request_id, _now_ms: request_id,
+        "f_create_time": lambda _reply, _request_id, now_ms: now_ms,
+    },
 )
 
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from fedflow.base.errors.jobs import IllegalMove
@@ -38,16 +39,17 @@ from fedflow.store.codec import (
     control_from_text,
     control_to_text,
     reason_to_text,
+    stop_from_text,
     stop_to_text,
     to_json,
 )
 from fedflow.store.mapper import (
     DOCUMENT,
-    ELAPSED,
     REASON,
     SITE,
-    Kind,
     Mapper,
+    elapsed,
+    single,
     word,
 )
 from fedflow.store.recording import PARAMETERS_CHANGED
@@ -62,6 +64,10 @@ from fedflow.store.tables import (
 )
 
 _TIMES: Final = {"started_ms": "f_start_time", "ended_ms": "f_end_time"}
+_PLACE: Final[Mapping[str, Callable[..., Value] | Value]] = {
+    "f_job_id": lambda _value, job_id, _position: job_id,
+    "f_position": lambda _value, _job_id, position: position,
+}
 _JOBS: Final = Mapper(
     SCHEDULED_JOB,
     ScheduledJob,
@@ -75,18 +81,18 @@ _JOBS: Final = Mapper(
         "priority": "f_priority",
         "created_ms": "f_create_time",
         "updated_ms": "f_update_time",
-        "stop": Kind("stop_from_text({0})", ("stop_to_text({0})",))("f_stop"),
+        "stop": single(stop_from_text, stop_to_text)("f_stop"),
         "reason": REASON("f_reason"),
         **_TIMES,
         "rerun_ms": "f_rerun_time",
-        "control": Kind("control_from_text({0})", ("control_to_text({0})",))("f_control"),
+        "control": single(control_from_text, control_to_text)("f_control"),
     },
     also={
-        **dict.fromkeys(("f_need_cores", "f_need_memory", "f_need_spark", "f_ask_time"), "0"),
-        **dict.fromkeys(("f_look_time", "f_deadline_time"), "0"),
-        "f_queue_time": "v.began_ms",
-        "f_held_time": "v.control.held_ms",
-        "f_elapsed": ELAPSED,
+        **dict.fromkeys(("f_need_cores", "f_need_memory", "f_need_spark", "f_ask_time"), 0),
+        **dict.fromkeys(("f_look_time", "f_deadline_time"), 0),
+        "f_queue_time": attrgetter("began_ms"),
+        "f_held_time": attrgetter("control.held_ms"),
+        "f_elapsed": elapsed,
     },
     joined=("sites", "tasks"),
 )
@@ -100,8 +106,7 @@ _SITES: Final = Mapper(
         "denials": "f_denials",
         "reason": REASON("f_reason"),
     },
-    also={"f_job_id": "job_id", "f_position": "position", "f_open": "1"},
-    given=("job_id", "position"),
+    also={**_PLACE, "f_open": 1},
 )
 _TASKS: Final = Mapper(
     SCHEDULED_TASK,
@@ -118,8 +123,7 @@ _TASKS: Final = Mapper(
         "cache_key": "f_cache_key",
         "inherited_from": "f_inherited_from",
     },
-    also={"f_job_id": "job_id", "f_position": "position"},
-    given=("job_id", "position"),
+    also=_PLACE,
     joined=("parties",),
 )
 _PARTY_TASKS: Final = Mapper(
@@ -133,12 +137,11 @@ _PARTY_TASKS: Final = Mapper(
         "progress": "f_progress",
     },
     also={
-        "f_job_id": "job_id",
-        "f_component_name": "task.component",
-        "f_task_version": "task.version",
-        "f_position": "position",
+        "f_job_id": lambda _part, job_id, _task, _position: job_id,
+        "f_component_name": lambda _part, _job_id, task, _position: task.component,
+        "f_task_version": lambda _part, _job_id, task, _position: task.version,
+        "f_position": lambda _part, _job_id, _task, position: position,
     },
-    given=("job_id", "task", "position"),
 )
 _PART_TABLES: Final = ("t_schedule_party_task", "t_schedule_task", "t_schedule_site")
 _ONE_TASK: Final = "WHERE f_job_id = ? AND f_component_name = ? AND f_task_version = ?"

@@ -26,18 +26,20 @@ from fedflow.store import recording
 from fedflow.store.codec import (
     OPEN_TASK,
     TASK_STATUSES,
+    from_json,
     reason_to_text,
     site_of,
     to_json,
 )
 from fedflow.store.mapper import (
-    ELAPSED,
     JSON,
     REASON,
     SITE,
     TASK_KEY,
     Kind,
     Mapper,
+    elapsed,
+    single,
     word,
 )
 from fedflow.store.session import Session, Value, one_of
@@ -46,12 +48,14 @@ from fedflow.store.tables import TASK, TASK_COUNT
 _Task = tuple[str, str, str, str]  #: job id, task id, role, party id
 
 _HANDLE: Final = Kind(
-    "None if {0} is None else Handle(pid={0}, start_time={1}, host={2})",
-    tuple(f"{{0}}.{name} if {{0}} else None" for name in ("pid", "start_time", "host")),
-    {"Handle": Handle},
+    lambda pid, start_time, host: (
+        None if pid is None else Handle(pid=pid, start_time=start_time, host=host)
+    ),
+    lambda handle: (handle.pid, handle.start_time, handle.host) if handle else (None,) * 3,
 )
-_TEXTS_OR_NONE: Final = Kind(
-    "() if {0} is None else tuple(from_json({0}))", ("to_json({0}) if {0} else None",)
+_TEXTS_OR_NONE: Final = single(
+    lambda text: () if text is None else tuple(from_json(text)),
+    lambda texts: to_json(texts) if texts else None,
 )
 TASKS: Final = Mapper(
     TASK,
@@ -80,8 +84,11 @@ TASKS: Final = Mapper(
         "instance_id": "f_instance_id",
         "absent": _TEXTS_OR_NONE("f_absent"),
     },
-    also={"f_task_id": "v.key.task_id", "f_latest": "int(is_latest)", "f_elapsed": ELAPSED},
-    given=("is_latest",),
+    also={
+        "f_task_id": lambda task, _is_latest: task.key.task_id,
+        "f_latest": lambda _task, is_latest: int(is_latest),
+        "f_elapsed": lambda task, _is_latest: elapsed(task),
+    },
 )
 _ONE: Final = (
     "WHERE f_job_id = ? AND f_task_id = ? AND f_task_version = ? AND f_role = ? AND f_party_id = ?"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fedflow.domain.records import Metric, OutputTable, StoredModel, TaskKey
@@ -31,7 +31,10 @@ _LATEST_OUTPUT: Final = (
 _SHARE: Final = "f_job_id = ? AND f_task_id = ? AND f_role = ? AND f_party_id = ?"
 
 _KEY: Final = TASK_KEY("f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id")
-_ALSO: Final = {"f_task_id": "v.key.task_id", "f_create_time": "now_ms"}
+_ALSO: Final[Mapping[str, Callable[..., Value]]] = {
+    "f_task_id": lambda value, _now_ms: value.key.task_id,
+    "f_create_time": lambda _value, now_ms: now_ms,
+}
 _OUTPUTS: Final = Mapper(
     OUTPUT,
     OutputTable,
@@ -43,7 +46,6 @@ _OUTPUTS: Final = Mapper(
         "name": "f_table_name",
     },
     also=_ALSO,
-    given=("now_ms",),
 )
 _MODELS: Final = Mapper(
     MODEL_SHARE,
@@ -57,7 +59,6 @@ _MODELS: Final = Mapper(
         "param": JSON("f_param"),
     },
     also=_ALSO,
-    given=("now_ms",),
 )
 
 _Metric = tuple[TaskKey, str, str]  #: of which attempt, its namespace, its name
