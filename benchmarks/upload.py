@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -197,7 +198,7 @@ def upload(path: Path, folder: Path, peak: _Peak) -> None:
     """Make a table of a file, below `folder`."""
     store = local_store(folder)
     table = store.import_csv(path, namespace="n", name="t", progress=peak)
-    (folder / "entry.json").write_text(json.dumps(table.entry.to_json()))
+    (folder / "entry.json").write_text(json.dumps(msgspec.to_builtins(table.entry)))
 
 
 def transform(folder: Path, peak: _Peak) -> None:
@@ -215,7 +216,7 @@ def transform(folder: Path, peak: _Peak) -> None:
     assert result.outputs is not None
     made = result.outputs.data[0]
     assert isinstance(made, LocalTable)
-    (folder / "entry.json").write_text(json.dumps(made.entry.to_json()))
+    (folder / "entry.json").write_text(json.dumps(msgspec.to_builtins(made.entry)))
 
 
 def choose(folder: Path, target: Path, peak: _Peak) -> None:
@@ -259,10 +260,11 @@ def join_by_duckdb(folder: Path, ids: Path, peak: _Peak) -> None:
 
 
 def _opened(folder: Path) -> tuple[LocalTableStore, LocalTable]:
-    from fedflow.tables.catalog import entry_from_json
+    from fedflow.domain.records import TableRecord
 
     store = local_store(folder)
-    return store, store.table_of(entry_from_json(json.loads((folder / "entry.json").read_text())))
+    entry = msgspec.json.decode((folder / "entry.json").read_bytes(), type=TableRecord)
+    return store, store.table_of(entry)
 
 
 if __name__ == "__main__":

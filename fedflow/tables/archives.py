@@ -5,17 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
-
-import msgspec
+from typing import IO
 
 from fedflow.app.data.row_folders import NEW
 from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.domain.data.storages import Connection, connection_without_secrets, is_bound
 from fedflow.domain.records import TableRecord
-
-if TYPE_CHECKING:
-    from fedflow.tables.catalog import TableEntry
 
 
 class LocalArchives:
@@ -38,7 +33,6 @@ class LocalArchives:
         Raises: NoData: no table has rows. BadData: the files of a table are damaged.
         """
         # Arrow costs 50 MiB; a server that serves no download does without.
-        from fedflow.tables.catalog import entry_from_json
         from fedflow.tables.export import write_archive
         from fedflow.tables.local import LocalTableStore
 
@@ -48,10 +42,9 @@ class LocalArchives:
                 Path(scratch), catalog=NoCatalog(), output_namespace="download"
             )
             opened = {}
-            for name, record in tables.items():
-                entry = entry_from_json(msgspec.to_builtins(record))
-                bound = is_bound(entry.engine, entry.storage)
-                opened[name] = copies.copy_bound(entry) if bound else store.table_of(entry)
+            for name, table in tables.items():
+                bound = is_bound(table.engine, table.storage)
+                opened[name] = copies.copy_bound(table) if bound else store.table_of(table)
             write_archive(target, opened, head=head, limit=limit, modified_ms=modified_ms)
 
 
@@ -74,7 +67,7 @@ class NoCatalog:
         """Raises: NotSupportedYet: archives are written by the server itself."""
         raise NotSupportedYet(what="Writing an archive to another storage")
 
-    def connection(self, entry: TableEntry) -> Connection:
+    def connection(self, entry: TableRecord) -> Connection:
         """Return where a bound file is. Raises: NotSupportedYet: rows of another storage."""
         if entry.engine != "PATH":
             raise NotSupportedYet(what=f"Downloading a bound table of the engine {entry.engine}")

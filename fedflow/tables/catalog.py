@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -10,9 +9,8 @@ import msgspec
 
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.data import BadData
-from fedflow.base.values import dataclass
 from fedflow.domain.data.storages import Connection
-from fedflow.domain.data.table_parts import parts_uri
+from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import TableSchema
 
 PREVIEW_ROWS = 100  #: rows kept as text for people
@@ -33,65 +31,41 @@ PATH = "PATH"  #: the engine of bound files
 DATASETS = ("LOCALFS", "S3", "HDFS")  #: engines of folders of files, by kind of file system
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableEntry:
-    """One table in the catalog. `to_json` and `entry_from_json` carry it between processes."""
-
-    namespace: str
-    name: str
-    address: str  #: the random id of its folder, 32 hexadecimal digits; of a bound file empty
-    schema: TableSchema
-    count: int  #: rows
-    partitions: int  #: as the upload asked; 1 to 1023
-    id_delimiter: str
-    have_head: bool  #: the uploaded file named its columns
-    extend_sid: bool  #: the ids were made at upload
-    origin: Origin
-    preview: tuple[tuple[str, ...], ...]  #: the first rows as text, at most 100
-    created_ms: int
-    engine: str = STANDALONE
-    source: str | None = None  #: absolute path of a bound file
-    #: where else the rows are, without credentials; see `domain/data/storages.py`. None: in
-    #: `source`, or
-    #: below the table root
-    storage: dict[str, Any] | None = None
-    extra: dict[str, Any] | None = None  #: members of FATE's schema beyond the column names
-
-    @property
-    def parts_uri(self) -> str | None:
-        """Return the folder of the Parquet parts of a table that was made on Spark, else None."""
-        return parts_uri(self.storage)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry as plain JSON."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
-
-def entry_from_json(value: Mapping[str, Any]) -> TableEntry:
-    """Return the entry that `to_json` wrote. Raises: BadData: it is not one."""
+def schema_of(table: TableRecord) -> TableSchema:
+    """Return what a table's columns are. Raises: BadData: its description is damaged."""
     try:
-        return read_as(value, TableEntry)
+        return read_as(table.schema, TableSchema)
     except msgspec.ValidationError as exc:
-        raise BadData(where="table entry", reason=str(exc)) from exc
+        raise BadData(where=where_is(table), reason=f"its description is damaged: {exc}") from exc
+
+
+def schema_to_json(schema: TableSchema) -> dict[str, Any]:
+    """Return a schema as `TableRecord.schema` holds it."""
+    plain: dict[str, Any] = msgspec.to_builtins(schema)
+    return {**plain, "columns": list(schema.columns), "anonymous": list(schema.anonymous)}
+
+
+def where_is(table: TableRecord) -> str:
+    """Return how errors name a table."""
+    return f"table {table.namespace}.{table.name}"
 
 
 class Catalog(Protocol):
     """Remembers the tables of one party by (namespace, name)."""
 
-    def register(self, entry: TableEntry) -> None:
+    def register(self, entry: TableRecord) -> None:
         """Add a table. Raises: TableExists: the name is taken."""
 
-    def find(self, namespace: str, name: str) -> TableEntry | None:
+    def find(self, namespace: str, name: str) -> TableRecord | None:
         """Return a table, or None."""
 
-    def find_output(self, job_id: str, component: str, data_name: str) -> TableEntry | None:
+    def find_output(self, job_id: str, component: str, data_name: str) -> TableRecord | None:
         """Return an output of an earlier job of this party, or None."""
 
-    def drop(self, namespace: str, name: str) -> TableEntry | None:
+    def drop(self, namespace: str, name: str) -> TableRecord | None:
         """Forget a table and return what was known of it, or None if there was none."""
 
-    def connection(self, entry: TableEntry) -> Connection:
+    def connection(self, entry: TableRecord) -> Connection:
         """Return how the rows of a bound table are reached, with credentials.
 
         Raises: NotAuthenticated: the table is not what the task was told to read.

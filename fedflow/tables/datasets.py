@@ -9,10 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from fedflow.base.errors.data import BadData
-from fedflow.tables.catalog import TableEntry
+from fedflow.domain.data.table_parts import parts_uri
+from fedflow.domain.records import TableRecord
+from fedflow.tables.catalog import where_is
 from fedflow.tables.parts import Manifest, Part, PartFile, read_manifest
 from fedflow.tables.spool import Spool
-from fedflow.tables.stored_table import Outputs, StoredTable, cut, where_is
+from fedflow.tables.stored_table import Outputs, StoredTable, cut
 
 
 class DatasetTable(StoredTable):
@@ -23,7 +25,7 @@ class DatasetTable(StoredTable):
     """
 
     def __init__(
-        self, entry: TableEntry, *, store: Outputs, scratch: Path | None = None, cores: int = 1
+        self, entry: TableRecord, *, store: Outputs, scratch: Path | None = None, cores: int = 1
     ) -> None:
         """`scratch` is a folder of this machine; None: all stays in memory.
 
@@ -31,9 +33,10 @@ class DatasetTable(StoredTable):
         """
         super().__init__(entry, store=store, cores=cores)
         self._scratch = scratch
-        if entry.parts_uri is None:
+        uri = parts_uri(entry.storage)
+        if uri is None:
             raise BadData(where=where_is(entry), reason="it has no folder of parts")
-        self.uri = entry.parts_uri
+        self.uri = uri
 
     @cached_property
     def manifest(self) -> Manifest:

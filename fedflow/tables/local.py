@@ -25,9 +25,10 @@ from fedflow.base.errors.data import BadData, TableExists, TableNotFound
 from fedflow.base.ids import new_request_id
 from fedflow.domain.data.storages import is_bound
 from fedflow.domain.data.table_names import checked_name
-from fedflow.domain.data.table_parts import is_parts_folder
+from fedflow.domain.data.table_parts import is_parts_folder, parts_uri
+from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
-from fedflow.tables.catalog import STANDALONE, Catalog, Origin, TableEntry
+from fedflow.tables.catalog import STANDALONE, Catalog, Origin, schema_of, schema_to_json, where_is
 from fedflow.tables.csv_header import CsvOptions, FileKind, file_kind
 from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.export import write_csv
@@ -36,7 +37,7 @@ from fedflow.tables.remote_gc import remove_all
 from fedflow.tables.row_source import RowSource
 from fedflow.tables.sources import open_source
 from fedflow.tables.statistics_file import FILE as FACTS_FILE
-from fedflow.tables.stored_table import StoredTable, where_is
+from fedflow.tables.stored_table import StoredTable
 from fedflow.tables.unique import IdLedger
 from fedflow.tables.writer import ROWS_FILE, LocalTableWriter, Place, Written, on_disk
 
@@ -99,7 +100,7 @@ class LocalTableStore:
         return STANDALONE if entry is None else entry.engine
 
     def _opened(
-        self, entry: TableEntry | None, namespace: str, name: str, *, watch: Watch | None = None
+        self, entry: TableRecord | None, namespace: str, name: str, *, watch: Watch | None = None
     ) -> StoredTable:
         if entry is None:
             raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
@@ -107,18 +108,19 @@ class LocalTableStore:
             return self.copy_bound(entry, watch=watch)
         return self.table_of(entry)
 
-    def table_of(self, entry: TableEntry) -> StoredTable:
+    def table_of(self, entry: TableRecord) -> StoredTable:
         """Return the table of a catalog entry. Raises: BadData: its address is wrong."""
         folder = self._folder(entry)
-        if entry.parts_uri is not None:
-            if not is_parts_folder(entry.parts_uri, entry.address):
+        uri = parts_uri(entry.storage)
+        if uri is not None:
+            if not is_parts_folder(uri, entry.address):
                 raise BadData(where=where_is(entry), reason="its parts lie in a strange folder")
             from fedflow.tables.datasets import DatasetTable  # Parquet: not loaded by every task
 
             return DatasetTable(entry, store=self, scratch=self._root, cores=self._cores)
         return LocalTable(entry, folder=folder, store=self, cores=self._cores)
 
-    def copy_bound(self, entry: TableEntry, *, watch: Watch | None = None) -> StoredTable:
+    def copy_bound(self, entry: TableRecord, *, watch: Watch | None = None) -> StoredTable:
         """Return a new output table with the rows of a bound table, wherever they lie.
 
         Raises: BoundTableChanged: its columns are not those that were bound, or a file changed
@@ -131,7 +133,7 @@ class LocalTableStore:
         options, place = bound_options(entry), self._place_of_bound(entry)
         return self._import(bound_rows(entry, self._catalog), options, place, watch=watch)
 
-    def _place_of_bound(self, entry: TableEntry) -> Place:
+    def _place_of_bound(self, entry: TableRecord) -> Place:
         return Place(
             namespace=self._output_namespace,
             name=new_request_id(),
@@ -178,15 +180,16 @@ class LocalTableStore:
             extra=entry.extra,
         )
         self._check_free(place)
-        if entry.parts_uri is None:
-            return self._copy_files(entry, place)
-        with self._writer(entry.schema, place) as writer:
+        if parts_uri(entry.storage) is None:
+            return self._copy_files(table, place)
+        with self._writer(table.schema, place) as writer:
             writer.write(table.head(0))
             for batch in table.to_batches():
                 writer.write(batch)
             return writer.close()
 
-    def _copy_files(self, entry: TableEntry, place: Place) -> StoredTable:
+    def _copy_files(self, table: StoredTable, place: Place) -> StoredTable:
+        entry = table.entry
         folder = self._root / f"{NEW}{new_request_id()}"
         try:
             with on_disk(folder):
@@ -202,7 +205,7 @@ class LocalTableStore:
             raise
         written = Written(folder=folder, count=entry.count, preview=entry.preview)
         try:
-            return self._keep(place, entry.schema, written)
+            return self._keep(place, table.schema, written)
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # it was moved, unless something failed
 
@@ -232,7 +235,7 @@ class LocalTableStore:
         return place
 
     def create_like(
-        self, entry: TableEntry, schema: TableSchema, *, name: str | None = None
+        self, entry: TableRecord, schema: TableSchema, *, name: str | None = None
     ) -> TableWriter:
         """Return a writer for a new output table of another one's rows, as `create` does.
 
@@ -240,15 +243,16 @@ class LocalTableStore:
         """
         return self._output_writer(schema, self._place_like(entry, schema, name=name))
 
-    def _place_like(self, entry: TableEntry, schema: TableSchema, *, name: str | None) -> Place:
+    def _place_like(self, entry: TableRecord, schema: TableSchema, *, name: str | None) -> Place:
         place = self._output_place(name)
-        if entry.schema.kind is schema.kind is TableKind.RAW:
+        own = schema_of(entry)
+        if own.kind is schema.kind is TableKind.RAW:
             place = replace(
                 place,
                 id_delimiter=entry.id_delimiter,
                 have_head=entry.have_head,
                 extend_sid=entry.extend_sid,
-                extra=_extra_of(entry, schema),
+                extra=_extra_of(entry.extra, own, schema),
             )
         return place
 
@@ -364,10 +368,10 @@ class LocalTableStore:
             raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
         self.remove_files(entry)
 
-    def remove_files(self, entry: TableEntry) -> None:
+    def remove_files(self, entry: TableRecord) -> None:
         """Delete the rows of a table that the catalog has forgotten; readers keep what they map."""
         self._folder(entry)  # its address is checked
-        remove_all(self._root, entry.address, entry.parts_uri)
+        remove_all(self._root, entry.address, parts_uri(entry.storage))
 
     def _writer(self, schema: TableSchema, place: Place) -> LocalTableWriter[StoredTable]:
         return LocalTableWriter(self._root, schema=schema, place=place, keep=self._keep)
@@ -390,12 +394,12 @@ class LocalTableStore:
 
     def _entry(
         self, place: Place, schema: TableSchema, *, address: str, written: Written
-    ) -> TableEntry:
-        return TableEntry(
+    ) -> TableRecord:
+        return TableRecord(
             namespace=place.namespace,
             name=place.name,
             address=address,
-            schema=schema,
+            schema=schema_to_json(schema),
             count=written.count,
             partitions=place.partitions,
             id_delimiter=place.id_delimiter,
@@ -407,7 +411,7 @@ class LocalTableStore:
             extra=place.extra,
         )
 
-    def _register(self, entry: TableEntry, place: Place) -> StoredTable:
+    def _register(self, entry: TableRecord, place: Place) -> StoredTable:
         """Tell the catalog of a complete table, or delete it."""
         old = self._catalog.drop(place.namespace, place.name) if place.replace else None
         try:
@@ -421,7 +425,7 @@ class LocalTableStore:
             self.remove_files(old)
         return self.table_of(entry)
 
-    def _folder(self, entry: TableEntry) -> Path:
+    def _folder(self, entry: TableRecord) -> Path:
         if not _ADDRESS.fullmatch(entry.address):
             raise BadData(where=where_is(entry), reason="its address is not a folder id")
         return self._root / entry.address
@@ -437,12 +441,14 @@ def _link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _extra_of(entry: TableEntry, schema: TableSchema) -> dict[str, Any] | None:
+def _extra_of(
+    extra: dict[str, Any] | None, before: TableSchema, schema: TableSchema
+) -> dict[str, Any] | None:
     """Return the members of FATE's schema for raw rows that got or lost columns."""
-    if entry.extra is None:
+    if extra is None:
         return None
-    extra = dict(entry.extra)
+    extra = dict(extra)
     if isinstance(extra.get("header"), list) and extra["header"]:
         kept = [c for c in extra["header"] if c in schema.columns]
-        extra["header"] = [*kept, *(c for c in schema.columns if c not in entry.schema.columns)]
+        extra["header"] = [*kept, *(c for c in schema.columns if c not in before.columns)]
     return extra

@@ -18,9 +18,9 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import new_request_id
 from fedflow.domain.data.table_parts import FOLDER, parts_storage
-from fedflow.domain.records import ColumnFacts
+from fedflow.domain.records import ColumnFacts, TableRecord
 from fedflow.sdk.table import TableSchema, TableWriter
-from fedflow.tables.catalog import PREVIEW_ROWS, Catalog, TableEntry
+from fedflow.tables.catalog import PREVIEW_ROWS, Catalog
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts import (
     Manifest,
@@ -114,7 +114,7 @@ class PartsTableStore(LocalTableStore):
         """Return an empty folder for parts."""
         return NewFolder(self._root, self.tables_uri)
 
-    def place_like(self, entry: TableEntry, schema: TableSchema, *, name: str | None) -> Place:
+    def place_like(self, entry: TableRecord, schema: TableSchema, *, name: str | None) -> Place:
         """Return where an output of another table's rows goes. Raises: as `create_like`."""
         return self._place_like(entry, schema, name=name)
 
@@ -151,7 +151,7 @@ class PartsTableStore(LocalTableStore):
                 storage=parts_storage(folder.uri),
             )
             if preview is None:
-                entry = replace(entry, preview=self._preview(entry))
+                entry = replace(entry, preview=self._preview(entry, schema))
             with on_disk(folder.note):
                 write_facts(folder.note, _facts(kept))
                 folder.note.rename(self._folder(entry))
@@ -160,8 +160,8 @@ class PartsTableStore(LocalTableStore):
     def _output_writer(self, schema: TableSchema, place: Place) -> TableWriter:
         return PartsTableWriter(self.new_folder, schema=schema, place=place, keep=self.finish)
 
-    def _preview(self, entry: TableEntry) -> tuple[tuple[str, ...], ...]:
-        preview = Preview(entry.schema)
+    def _preview(self, entry: TableRecord, schema: TableSchema) -> tuple[tuple[str, ...], ...]:
+        preview = Preview(schema)
         for batch in self.table_of(entry).head(PREVIEW_ROWS).to_batches():
             preview.look(batch)
         return preview.rows

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from fedflow.domain.records import TableRecord
 
 
@@ -26,12 +24,11 @@ class LocalWindows:
         """
         # Arrow costs 50 MiB; a server whose users look at first pages does without.
         from fedflow.tables.archives import NoCatalog
-        from fedflow.tables.catalog import entry_from_json
         from fedflow.tables.local import LocalTableStore
         from fedflow.tables.text import column_text, is_detail
 
         store = LocalTableStore(self._root, catalog=NoCatalog(), output_namespace="")
-        opened = store.table_of(entry_from_json(msgspec.to_builtins(table)))
+        opened = store.table_of(table)
         names = [opened.schema.names[i] for i in columns]
         found: list[tuple[str, ...]] = []
         for batch in opened.window(offset, limit):

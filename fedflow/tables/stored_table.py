@@ -14,9 +14,10 @@ from typing import Any, Final, Protocol, TypeVar
 import pyarrow as pa
 
 from fedflow.base.errors.data import BadData
+from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import Table, TableSchema, TableWriter
 from fedflow.sdk.workers import Progress, no_progress
-from fedflow.tables.catalog import TableEntry
+from fedflow.tables.catalog import schema_of, where_is
 from fedflow.tables.gathering import Positions, check_positions, chosen_rows, empty_batch
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ class Outputs(Protocol):
     """Makes tables of the rows of others."""
 
     def create_like(
-        self, entry: TableEntry, schema: TableSchema, *, name: str | None = None
+        self, entry: TableRecord, schema: TableSchema, *, name: str | None = None
     ) -> TableWriter:
         """Return a writer for a new output table; see `LocalTableStore`."""
 
@@ -37,8 +38,10 @@ class Outputs(Protocol):
 class StoredTable(ABC):
     """One table of the catalog; satisfies `fedflow.sdk.Table`. Subclasses read its rows."""
 
-    def __init__(self, entry: TableEntry, *, store: Outputs, cores: int = 1) -> None:
+    def __init__(self, entry: TableRecord, *, store: Outputs, cores: int = 1) -> None:
+        """Raises: BadData: the description is damaged."""
         self.entry = entry
+        self.schema = schema_of(entry)
         self._store = store
         self._cores = cores
 
@@ -49,10 +52,6 @@ class StoredTable(ABC):
     @property
     def name(self) -> str:
         return self.entry.name
-
-    @property
-    def schema(self) -> TableSchema:
-        return self.entry.schema
 
     @property
     def count(self) -> int:
@@ -222,7 +221,3 @@ def cut(batches: Iterator[pa.RecordBatch], skip: int, rows: int) -> Iterator[pa.
         yield part
         if left <= 0:
             return
-
-
-def where_is(entry: TableEntry) -> str:
-    return f"table {entry.namespace}.{entry.name}"

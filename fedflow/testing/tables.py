@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from fedflow.base.errors.data import BadData, TableExists
 from fedflow.domain.data.storages import Connection, connection_without_secrets
+from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import Table, TableSchema
 from fedflow.sdk.workers import Progress, no_progress
 from fedflow.spark.tables.jobs import Cluster
 from fedflow.spark.tables.store import SparkTableStore
-from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.local_table import LocalTable
 from fedflow.tables.parts_store import PartsTableStore
@@ -28,13 +28,13 @@ class MemoryCatalog:
     """Satisfies `fedflow.tables.catalog.Catalog`; safe for threads."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str], TableEntry] = {}
-        self._outputs: dict[tuple[str, str, str], TableEntry] = {}
+        self._entries: dict[tuple[str, str], TableRecord] = {}
+        self._outputs: dict[tuple[str, str, str], TableRecord] = {}
         self._connections: dict[tuple[str, str], Connection] = {}
         self._target: Connection | None = None
         self._lock = threading.Lock()
 
-    def register(self, entry: TableEntry) -> None:
+    def register(self, entry: TableRecord) -> None:
         """Add a table. Raises: TableExists."""
         with self._lock:
             key = (entry.namespace, entry.name)
@@ -42,22 +42,22 @@ class MemoryCatalog:
                 raise TableExists(namespace=entry.namespace, name=entry.name)
             self._entries[key] = entry
 
-    def find(self, namespace: str, name: str) -> TableEntry | None:
+    def find(self, namespace: str, name: str) -> TableRecord | None:
         """Return a table, or None."""
         with self._lock:
             return self._entries.get((namespace, name))
 
-    def put_output(self, job_id: str, component: str, data_name: str, entry: TableEntry) -> None:
+    def put_output(self, job_id: str, component: str, data_name: str, entry: TableRecord) -> None:
         """Let a table be an output of an earlier job."""
         with self._lock:
             self._outputs[job_id, component, data_name] = entry
 
-    def find_output(self, job_id: str, component: str, data_name: str) -> TableEntry | None:
+    def find_output(self, job_id: str, component: str, data_name: str) -> TableRecord | None:
         """Return an output of an earlier job, or None."""
         with self._lock:
             return self._outputs.get((job_id, component, data_name))
 
-    def drop(self, namespace: str, name: str) -> TableEntry | None:
+    def drop(self, namespace: str, name: str) -> TableRecord | None:
         """Forget a table and return what was known of it."""
         with self._lock:
             return self._entries.pop((namespace, name), None)
@@ -67,7 +67,7 @@ class MemoryCatalog:
         with self._lock:
             self._connections[namespace, name] = connection
 
-    def connection(self, entry: TableEntry) -> Connection:
+    def connection(self, entry: TableRecord) -> Connection:
         """Return what `put_connection` said, else what the entry says; that has no credentials."""
         with self._lock:
             known = self._connections.get((entry.namespace, entry.name))
@@ -85,7 +85,7 @@ class MemoryCatalog:
                 raise BadData(where="the task", reason="it is not to write to another storage")
             return self._target
 
-    def entries(self) -> list[TableEntry]:
+    def entries(self) -> list[TableRecord]:
         """Return all tables, oldest first."""
         with self._lock:
             return list(self._entries.values())
@@ -116,7 +116,7 @@ class PicklingTable(LocalTable):
 class PicklingTableStore(LocalTableStore):
     """Real local tables that show whether components keep to the rules of the Table port."""
 
-    def table_of(self, entry: TableEntry) -> PicklingTable:
+    def table_of(self, entry: TableRecord) -> PicklingTable:
         """Return the table of a catalog entry. Raises: BadData: its address is wrong."""
         return PicklingTable(entry, folder=self._folder(entry), store=self, cores=self._cores)
 

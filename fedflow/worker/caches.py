@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fedflow.domain.records import TableRecord
 from fedflow.sdk.outputs import Cache
-from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
 from fedflow.worker.catalog import WorkerCatalog, table_of
@@ -20,14 +20,14 @@ def cache_of(share: CacheShare, *, catalog: WorkerCatalog, tables: LocalTableSto
     return Cache(tables=opened, meta=share.meta, private=share.private)
 
 
-def own_tables(cache: Cache, own: Mapping[tuple[str, str], TableEntry]) -> list[TableEntry]:
+def own_tables(cache: Cache, own: Mapping[tuple[str, str], TableRecord]) -> list[TableRecord]:
     """Return the tables of a cache that this run made."""
     entries = [table.entry for table in cache.tables.values() if isinstance(table, StoredTable)]
     return [entry for entry in entries if own.get((entry.namespace, entry.name)) == entry]
 
 
 def cache_to_wire(
-    cache: Cache, *, name: str, namespace: str, made: list[TableEntry]
+    cache: Cache, *, name: str, namespace: str, made: list[TableRecord]
 ) -> dict[str, Any]:
     """Return the report of a cache; tables that were `made` in this run move to `namespace`.
 

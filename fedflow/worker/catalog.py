@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from fedflow.base.errors.data import TableExists
+import msgspec
+
+from fedflow.base.decoding import read_as
+from fedflow.base.errors.data import BadData, TableExists
 from fedflow.base.errors.executors import ServerRefused
 from fedflow.domain.data.storages import Connection, connection_from_json
-from fedflow.tables.catalog import TableEntry, entry_from_json
+from fedflow.domain.records import TableRecord
 from fedflow.worker.report import ServerLink, meant
 
 _ARGUMENT_ERROR = 101  #: FATE's return code for a table that does not exist
@@ -24,20 +26,16 @@ class WorkerCatalog:
     def __init__(self, link: ServerLink, *, output_namespace: str) -> None:
         self._link = link
         self._output_namespace = output_namespace
-        self._own: dict[tuple[str, str], TableEntry] = {}
-        self._known: dict[tuple[str, str], TableEntry] = {}
+        self._own: dict[tuple[str, str], TableRecord] = {}
+        self._known: dict[tuple[str, str], TableRecord] = {}
         self._replaced: set[tuple[str, str]] = set()
 
-    def know(self, table: Mapping[str, Any]) -> TableEntry:
-        """Return a table that the server described, and find it without asking from now on.
+    def know(self, table: TableRecord) -> TableRecord:
+        """Return a table that the server described, and find it without asking from now on."""
+        self._known[table.namespace, table.name] = table
+        return table
 
-        Raises: BadData: the description is not one.
-        """
-        entry = entry_of(table)
-        self._known[entry.namespace, entry.name] = entry
-        return entry
-
-    def register(self, entry: TableEntry) -> None:
+    def register(self, entry: TableRecord) -> None:
         """Add a table. Raises: TableExists: the name is taken."""
         key = (entry.namespace, entry.name)
         if entry.namespace == self._output_namespace:
@@ -52,7 +50,7 @@ class WorkerCatalog:
         self._link.call("table_create", {"table": table_of(entry), "drop": drop})
         self._known[key] = entry
 
-    def find(self, namespace: str, name: str) -> TableEntry | None:
+    def find(self, namespace: str, name: str) -> TableRecord | None:
         """Return a table, or None."""
         key = (namespace, name)
         found = self._own.get(key) or self._known.get(key)
@@ -60,11 +58,11 @@ class WorkerCatalog:
             return found
         return self._ask({"namespace": namespace, "table_name": name})
 
-    def find_output(self, job_id: str, component: str, data_name: str) -> TableEntry | None:
+    def find_output(self, job_id: str, component: str, data_name: str) -> TableRecord | None:
         """Return an output of an earlier job of this party, or None."""
         return self._ask({"job_id": job_id, "component_name": component, "data_name": data_name})
 
-    def _ask(self, which: dict[str, Any]) -> TableEntry | None:
+    def _ask(self, which: dict[str, Any]) -> TableRecord | None:
         try:
             table = self._link.call("table_get", which)
         except ServerRefused as exc:
@@ -73,7 +71,7 @@ class WorkerCatalog:
             raise
         return entry_of(table) if table else None
 
-    def drop(self, namespace: str, name: str) -> TableEntry | None:
+    def drop(self, namespace: str, name: str) -> TableRecord | None:
         """Forget a table, and return what was known of one of this run.
 
         Another one is replaced at the server when its successor is registered; the server knows who
@@ -86,7 +84,7 @@ class WorkerCatalog:
         self._replaced.add(key)
         return None
 
-    def connection(self, entry: TableEntry) -> Connection:
+    def connection(self, entry: TableRecord) -> Connection:
         """Return how the rows of a bound table are reached, with credentials.
 
         Raises: NotAuthenticated: the table is not what the task was told to read.
@@ -111,16 +109,20 @@ class WorkerCatalog:
         except ServerRefused as exc:
             raise meant(exc) from exc
 
-    def own(self) -> list[TableEntry]:
+    def own(self) -> list[TableRecord]:
         """Return the tables of the output namespace that this run made."""
         return list(self._own.values())
 
 
-def entry_of(table: Mapping[str, Any]) -> TableEntry:
-    """Return the entry of a table as the server describes it. Raises: BadData."""
-    return entry_from_json(table)
+def entry_of(table: Any) -> TableRecord:
+    """Return a table as the server describes it. Raises: BadData."""
+    try:
+        return read_as(table, TableRecord)
+    except msgspec.ValidationError as exc:
+        raise BadData(where="table description", reason=str(exc)) from exc
 
 
-def table_of(entry: TableEntry) -> dict[str, Any]:
+def table_of(entry: TableRecord) -> dict[str, Any]:
     """Return the description of a table for the server."""
-    return entry.to_json()
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return plain

@@ -18,6 +18,7 @@ from fedflow.base.errors.executors import LaunchRefused, OutOfMemory, ServerRefu
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.components.registry import Registry, load_provider, load_registry
 from fedflow.cores.workers import LocalWorkers
+from fedflow.domain.records import TableRecord
 from fedflow.domain.site import Site
 from fedflow.executor.processes import start_time_of
 from fedflow.federation.handle import FederationHandle
@@ -25,7 +26,6 @@ from fedflow.sdk.context import Context, Inputs
 from fedflow.sdk.outputs import Model, Outputs
 from fedflow.sdk.params import check_params, check_planned
 from fedflow.sdk.table import Table
-from fedflow.tables.catalog import TableEntry
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
 from fedflow.wire.undelivered_reports import leave_report
@@ -148,8 +148,8 @@ class _Run:
         self._model_store = ServerModelStore(link)
         self._session: Session | None = None  #: to Spark, if it computes there
         self._workers: SparkWorkers | None = None  #: None: the cores of this machine
-        self._kept: tuple[TableEntry, ...] = ()
-        self._cached: tuple[TableEntry, ...] = ()
+        self._kept: tuple[TableRecord, ...] = ()
+        self._cached: tuple[TableRecord, ...] = ()
 
     def outcome(self) -> dict[str, Any]:
         """Run the component and return the report of its end, success or failure.
@@ -282,12 +282,12 @@ class _Run:
         self._kept = (*(entry for _, entry in named), *self._cached)
         return body
 
-    def _entry(self, table: Table) -> TableEntry:
+    def _entry(self, table: Table) -> TableRecord:
         if not isinstance(table, StoredTable):
             raise self._broken(f"an output is a {type(table).__name__}, no table of this engine")
         return table.entry
 
-    def _caches(self, outputs: Outputs, *, kept: list[TableEntry]) -> list[dict[str, Any]]:
+    def _caches(self, outputs: Outputs, *, kept: list[TableRecord]) -> list[dict[str, Any]]:
         """Return the reports of the declared caches. Raises: ComponentFailed."""
         spec = self._spec
         own = {(e.namespace, e.name): e for e in self._catalog.own()}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from fedflow.domain.records import TaskKey
+from fedflow.domain.records import TableRecord, TaskKey
 from fedflow.domain.site import Site
 
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_-]{1,165}\Z")]
@@ -30,7 +30,7 @@ class ModelShare(msgspec.Struct, frozen=True, kw_only=True):
 class CacheShare(msgspec.Struct, frozen=True, kw_only=True):
     """A cache of an upstream component, or of the one that a CacheLoader names."""
 
-    tables: dict[str, dict[str, Any]] = {}
+    tables: dict[str, TableRecord] = {}
     meta: dict[str, Any] = {}
     private: dict[str, Any] = {}
 
@@ -38,7 +38,7 @@ class CacheShare(msgspec.Struct, frozen=True, kw_only=True):
 class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What upstream components produced: per port [component, table or null], and models."""
 
-    data: dict[str, list[tuple[str, dict[str, Any] | None]]] = {}
+    data: dict[str, list[tuple[str, TableRecord | None]]] = {}
     model: dict[str, ModelShare] = {}
     cache: dict[str, CacheShare] = {}
 

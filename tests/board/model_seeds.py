@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from fedflow.domain.records import JobKey, OutputTable, StoredModel, TableRecord, TaskKey
@@ -93,10 +92,8 @@ def stored_table(
     with local_store(place.home / "tables").create(schema) as writer:
         writer.write(pa.table({n: columns[n] for n in ordered}))
         made = writer.close()
-    plain = msgspec.to_builtins(made.entry)  # type: ignore[attr-defined]
-    record = replace(
-        msgspec.convert(plain, TableRecord), namespace=namespace, name=name, **changes
-    )  # fmt: skip
+    entry: TableRecord = made.entry  # type: ignore[attr-defined]
+    record = replace(entry, namespace=namespace, name=name, **changes)
     with place.store.transaction() as tx:
         tx.tables.put(record)
     return record

@@ -24,8 +24,9 @@ from fedflow.domain.data.storages import (
     S3Files,
     Secrets,
 )
+from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import TableSchema
-from fedflow.tables.catalog import Origin, TableEntry
+from fedflow.tables.catalog import Origin, schema_to_json
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.storages.opening import open_rows
@@ -218,14 +219,14 @@ def bound(root: Path, connection: Connection, **changes: Any) -> LocalTableStore
     return LocalTableStore(root / "tables", catalog=catalog, output_namespace="output")
 
 
-def entry(schema: TableSchema, **changes: Any) -> TableEntry:
+def entry(schema: TableSchema, **changes: Any) -> TableRecord:
     given: dict[str, Any] = {
-        "namespace": "n", "name": "t", "address": "0" * 32, "schema": schema, "count": 0,
-        "partitions": 4, "id_delimiter": ",", "have_head": True, "extend_sid": False,
+        "namespace": "n", "name": "t", "address": "0" * 32, "schema": schema_to_json(schema),
+        "count": 0, "partitions": 4, "id_delimiter": ",", "have_head": True, "extend_sid": False,
         "origin": Origin.BIND, "preview": (), "created_ms": 1, "engine": "MYSQL",
         "storage": {"address": {}}, **changes,
     }  # fmt: skip
-    return TableEntry(**given)
+    return TableRecord(**given)
 
 
 def test_rows_are_the_same_text_wherever_they_lie(storage: Storage) -> None:

@@ -20,6 +20,7 @@ import pytest
 from pyarrow import fs
 
 from fedflow.app.data.row_folders import GONE, NEW, remove_rows
+from fedflow.base.decoding import read_as
 from fedflow.base.errors.data import BadData, DiskFull, StorageMissing, TablesNotShared
 from fedflow.base.errors.error import FedflowError
 from fedflow.domain.records import TableRecord
@@ -31,7 +32,6 @@ from fedflow.tables import parts as parts_module
 from fedflow.tables import parts_store as parts_store_module
 from fedflow.tables import spool
 from fedflow.tables.archives import LocalArchives
-from fedflow.tables.catalog import entry_from_json
 from fedflow.tables.datasets import DatasetTable
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts_store import PartsTableStore
@@ -59,7 +59,7 @@ def folder_of(table: DatasetTable) -> Path:
 
 def again(table: DatasetTable) -> DatasetTable:
     """Return the table as another process opens it."""
-    return DatasetTable(entry_from_json(table.entry.to_json()), store=table._store)
+    return DatasetTable(read_as(msgspec.to_builtins(table.entry), TableRecord), store=table._store)
 
 
 def test_columns_with_dots_and_nulls_read_back(tmp_path: Path) -> None:
@@ -173,15 +173,11 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [p for p in tmp_path.rglob("*") if p.name != "parts"] == []
 
 
-def record_of(table: DatasetTable) -> TableRecord:
-    return msgspec.convert(msgspec.to_builtins(table.entry), TableRecord)
-
-
 def test_the_server_packs_and_deletes_such_tables(tmp_path: Path) -> None:
     table = written(parts_store(tmp_path))
     target = io.BytesIO()
     LocalArchives(tmp_path).write(
-        target, {"train": record_of(table)}, limit=-1, head=True, modified_ms=0
+        target, {"train": table.entry}, limit=-1, head=True, modified_ms=0
     )
     with tarfile.open(fileobj=io.BytesIO(target.getvalue())) as tar:
         member = tar.extractfile("train.csv")
@@ -307,7 +303,7 @@ def keys(s3: S3Server) -> list[str]:
 def test_tables_on_s3_are_read_dropped_and_swept(far: PartsTableStore, s3: S3Server) -> None:
     table = written(far)
     assert table.entry.engine == "S3"
-    assert "key" not in json.dumps(table.entry.to_json())
+    assert "key" not in json.dumps(msgspec.to_builtins(table.entry))
     assert again(table).read().equals(ROWS)
     assert len(keys(s3)) == 2
     doubled = again(table).map_blocks(lambda batch: batch, schema=SCHEMA)

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from fedflow.base.errors.data import BadData, BoundTableChanged, StorageMissing, TablesNotShared
 from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.domain.data.storages import Bound, HiveRows, bound_to_json
+from fedflow.domain.records import TableRecord
 from fedflow.sdk import Table, TableKind, TableSchema, TableStore
 from fedflow.spark.tables import gather, jobs
 from fedflow.spark.tables import table as table_module
@@ -30,7 +31,7 @@ from fedflow.spark.tables.blocks import Source, cut
 from fedflow.spark.tables.jobs import INLINE_BYTES, Cluster
 from fedflow.spark.tables.store import SparkTableStore
 from fedflow.spark.tables.table import SparkTable, seen
-from fedflow.tables.catalog import Origin, TableEntry
+from fedflow.tables.catalog import Origin, schema_to_json
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts import folder_at, part_name
 from fedflow.testing.tables import MemoryCatalog, local_store, spark_store
@@ -326,13 +327,14 @@ def test_workers_write_and_read_parts_in_an_object_store(
 # --- tables of Hive, here of Spark's own catalog --------------------------------------------------
 
 
-def hive_entry(name: str, *columns: str, makes_ids: bool = False, **choice: object) -> TableEntry:
+def hive_entry(name: str, *columns: str, makes_ids: bool = False, **choice: object) -> TableRecord:
     """Return a bound table; `columns` are those that it was bound with, the id in front."""
     bound = Bound(address=HiveRows(host="metastore", name=name), **choice)  # type: ignore[arg-type]
     schema = TableSchema(kind=TableKind.RAW, id=columns[0], columns=columns[1:])
-    return TableEntry(
-        namespace="n", name=name, address="0" * 32, schema=schema, count=0, partitions=1,
-        id_delimiter=",", have_head=True, extend_sid=makes_ids, origin=Origin.BIND, preview=(),
+    return TableRecord(
+        namespace="n", name=name, address="0" * 32, schema=schema_to_json(schema),
+        count=0, partitions=1, id_delimiter=",", have_head=True, extend_sid=makes_ids,
+        origin=Origin.BIND, preview=(),
         created_ms=0, engine="HIVE", storage=bound_to_json(bound),
     )  # fmt: skip
 
@@ -342,7 +344,7 @@ def hive(store: SparkTableStore, cluster: Cluster) -> Iterator[Callable[..., Tab
     """Return what makes a table in Spark's catalog of a query, and reads it as a bound one."""
     made: list[str] = []
 
-    def read(query: str, entry: TableEntry) -> Table:
+    def read(query: str, entry: TableRecord) -> Table:
         made.append(entry.name)
         cluster.spark.sql(f"CREATE OR REPLACE TEMP VIEW source AS {query}")
         cluster.spark.sql(f"CREATE TABLE `{entry.name}` USING parquet AS SELECT * FROM source")

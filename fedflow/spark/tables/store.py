@@ -7,14 +7,15 @@ from typing import Final
 
 from fedflow.base.clock import Clock
 from fedflow.domain.data.table_parts import local_path
+from fedflow.domain.records import TableRecord
 from fedflow.spark.tables.hive import read_hive
 from fedflow.spark.tables.jobs import Cluster
 from fedflow.spark.tables.table import SparkTable, seen
-from fedflow.tables.catalog import Catalog, TableEntry
+from fedflow.tables.catalog import Catalog, schema_of, where_is
 from fedflow.tables.local import Watch
 from fedflow.tables.parts_store import PartsTableStore
 from fedflow.tables.storages.bound import bound_options
-from fedflow.tables.stored_table import StoredTable, where_is
+from fedflow.tables.stored_table import StoredTable
 
 HIVE: Final = "HIVE"  #: the engine of tables that Spark finds by its own session
 SMALL_ROWS: Final = 65_536  #: a table of one batch is worked on in the driver: Spark takes longer
@@ -58,11 +59,11 @@ class SparkTableStore(PartsTableStore):
             Path(shared).resolve()
         )
 
-    def table_of(self, entry: TableEntry) -> StoredTable:
+    def table_of(self, entry: TableRecord) -> StoredTable:
         """Return the table of a catalog entry. Raises: BadData: its address is wrong."""
         return SparkTable(entry, rows=super().table_of(entry), store=self, cores=self._cores)
 
-    def copy_bound(self, entry: TableEntry, *, watch: Watch | None = None) -> StoredTable:
+    def copy_bound(self, entry: TableRecord, *, watch: Watch | None = None) -> StoredTable:
         """Return a new output table with the rows of a bound table.
 
         Spark's workers read those of Hive; all others stream through this process.
@@ -70,7 +71,7 @@ class SparkTableStore(PartsTableStore):
         """
         if entry.engine != HIVE:
             return super().copy_bound(entry, watch=watch)
-        place = self._place_of_bound(entry)
+        place, schema = self._place_of_bound(entry), schema_of(entry)
         connection = self._catalog.connection(entry)
         folder = self.new_folder()
         with folder.cleanly():
@@ -78,16 +79,16 @@ class SparkTableStore(PartsTableStore):
                 self.cluster,
                 connection,
                 bound_options(entry),
-                bound=entry.schema,
+                bound=schema,
                 uri=folder.uri,
                 where=where_is(entry),
             )
             seen(folder.uri, parts)
-        table = self.finish(folder, place, entry.schema, parts)
+        table = self.finish(folder, place, schema, parts)
         if watch is not None:
             watch(table.count, 1.0)
         return table
 
-    def folder_of(self, entry: TableEntry) -> Path:
+    def folder_of(self, entry: TableRecord) -> Path:
         """Return the folder of a table of this machine. Raises: BadData: its address is wrong."""
         return self._folder(entry)

@@ -11,17 +11,18 @@ import pyarrow as pa
 
 from fedflow.base.errors.data import TablesNotShared
 from fedflow.base.ids import new_request_id
+from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import Table, TableSchema
 from fedflow.sdk.workers import Progress, no_progress
 from fedflow.spark.tables.blocks import Block, Source, SourceReader, cut, source_of_file
 from fedflow.spark.tables.gather import take_rows
 from fedflow.spark.tables.jobs import Cluster, pickled_values, run_numbers, unpickled_values
-from fedflow.tables.catalog import TableEntry
+from fedflow.tables.catalog import where_is
 from fedflow.tables.datasets import DatasetTable
 from fedflow.tables.gathering import Positions, check_positions
 from fedflow.tables.parts import PartWriter, WrittenPart, part_name, tidy_folder
 from fedflow.tables.parts_store import NewFolder
-from fedflow.tables.stored_table import Outputs, StoredTable, where_is
+from fedflow.tables.stored_table import Outputs, StoredTable
 from fedflow.tables.writer import Place
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class SparkTable(StoredTable):
     """
 
     def __init__(
-        self, entry: TableEntry, *, rows: StoredTable, store: Store, cores: int = 1
+        self, entry: TableRecord, *, rows: StoredTable, store: Store, cores: int = 1
     ) -> None:
         super().__init__(entry, store=store, cores=cores)
         self._rows = rows
@@ -231,13 +232,13 @@ class Store(Outputs, Protocol):
     small_rows: int
     root_is_shared: bool
 
-    def folder_of(self, entry: TableEntry) -> Path:
+    def folder_of(self, entry: TableRecord) -> Path:
         """Return the folder of a table of this machine."""
 
     def new_folder(self) -> NewFolder:
         """Return an empty folder for parts."""
 
-    def place_like(self, entry: TableEntry, schema: TableSchema, *, name: str | None) -> Place:
+    def place_like(self, entry: TableRecord, schema: TableSchema, *, name: str | None) -> Place:
         """Return where an output of another table's rows goes."""
 
     def finish(

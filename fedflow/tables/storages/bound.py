@@ -8,27 +8,28 @@ from pathlib import Path
 from fedflow.base.errors.data import BadData, BoundTableChanged
 from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.domain.data.storages import Connection, PathFile
-from fedflow.tables.catalog import Catalog, TableEntry
+from fedflow.domain.records import TableRecord
+from fedflow.sdk.table import TableSchema
+from fedflow.tables.catalog import Catalog, schema_of, where_is
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.row_source import RowSource
 from fedflow.tables.storages.opening import open_rows
-from fedflow.tables.stored_table import where_is
 
 Opener = Callable[[CsvOptions], RowSource]
 
 
-def bound_options(entry: TableEntry) -> CsvOptions:
+def bound_options(entry: TableRecord) -> CsvOptions:
     """Return how the text of a bound table is read; a database needs none of it but made ids."""
     return CsvOptions(
         head=entry.have_head,
         id_delimiter=entry.id_delimiter,
         extend_sid=entry.extend_sid,
-        names=_given_names(entry),
+        names=_given_names(entry, schema_of(entry)),
     )
 
 
-def bound_rows(entry: TableEntry, catalog: Catalog) -> Opener:
+def bound_rows(entry: TableRecord, catalog: Catalog) -> Opener:
     """Return what opens the rows of a bound table, each time anew.
 
     The opener raises what `open_rows` does, and RaggedRows: the rows of a file without a head must
@@ -40,14 +41,15 @@ def bound_rows(entry: TableEntry, catalog: Catalog) -> Opener:
     is_file = isinstance(address, PathFile)
     where = f"file {Path(address.path).name}" if isinstance(address, PathFile) else where_is(entry)
     is_chosen = connection.id_column is not None or connection.feature_columns is not None
-    if is_chosen and _given_names(entry) is not None:
+    schema = schema_of(entry)
+    if is_chosen and _given_names(entry, schema) is not None:
         raise NotSupportedYet(what="A choice of columns of a text whose columns `schema` names")
 
     def opened(options: CsvOptions) -> RowSource:
         try:
-            return open_rows(connection, options, where=where, bound=entry.schema)
+            return open_rows(connection, options, where=where, bound=schema)
         except BoundTableChanged:
-            dense = options.whole or options.head or entry.schema.columns != ("x0",)
+            dense = options.whole or options.head or schema.columns != ("x0",)
             if is_file and not dense:
                 raise RaggedRows from None
             raise
@@ -55,7 +57,7 @@ def bound_rows(entry: TableEntry, catalog: Catalog) -> Opener:
     return opened
 
 
-def _connection(entry: TableEntry, catalog: Catalog) -> Connection:
+def _connection(entry: TableRecord, catalog: Catalog) -> Connection:
     connection = catalog.connection(entry)
     if isinstance(connection.address, PathFile):
         path = Path(connection.address.path)
@@ -64,9 +66,9 @@ def _connection(entry: TableEntry, catalog: Catalog) -> Connection:
     return connection
 
 
-def _given_names(entry: TableEntry) -> tuple[str, ...] | None:
+def _given_names(entry: TableRecord, schema: TableSchema) -> tuple[str, ...] | None:
     """Return the names that somebody gave to the columns of a bound file without a head."""
-    names = entry.schema.names[1:] if entry.extend_sid else entry.schema.names
+    names = schema.names[1:] if entry.extend_sid else schema.names
     made = tuple(f"x{i}" for i in range(len(names)))
     is_made = names == (made if entry.extend_sid else ("id", *made[:-1]))
     return None if entry.have_head or is_made else names

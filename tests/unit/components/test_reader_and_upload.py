@@ -19,6 +19,7 @@ from fedflow.components.io.reader import Reader, ReaderParams
 from fedflow.components.io.upload import Upload, UploadParams
 from fedflow.components.io.writer import Writer, WriterParams
 from fedflow.domain.data.storages import Bound, Connection, LocalFiles, PathFile, bound_to_json
+from fedflow.domain.records import TableRecord
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import (
     Inputs,
@@ -29,7 +30,7 @@ from fedflow.sdk import (
     check_params,
     spec_of,
 )
-from fedflow.tables.catalog import Origin, TableEntry
+from fedflow.tables.catalog import Origin, schema_to_json
 from fedflow.tables.local import LocalTableStore
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, run_component
@@ -274,9 +275,9 @@ def test_reader_takes_an_output_of_an_earlier_job(tmp_path: Path) -> None:
     assert isinstance(other.error, NotSupportedYet)
 
 
-def bound(source: Path, **changes: Any) -> TableEntry:
-    schema = TableSchema(kind=TableKind.RAW, id="id", columns=("x",))
-    entry = TableEntry(
+def bound(source: Path, **changes: Any) -> TableRecord:
+    schema = schema_to_json(TableSchema(kind=TableKind.RAW, id="id", columns=("x",)))
+    entry = TableRecord(
         namespace="n", name="b", address="f" * 32, schema=schema, count=0, partitions=3,
         id_delimiter=",", have_head=True, extend_sid=False, origin=Origin.BIND, preview=(),
         created_ms=1, engine="PATH", source=str(source),
@@ -315,7 +316,7 @@ def test_reader_copies_a_bound_file_of_tags_and_what_is_said_of_it(tmp_path: Pat
     source.write_text("u,a;b\nv,a,b\n")
     meta = {"input_format": "tag", "delimiter": ";"}
     catalog = MemoryCatalog()
-    schema = TableSchema(kind=TableKind.RAW, id="id", columns=("x0",))
+    schema = schema_to_json(TableSchema(kind=TableKind.RAW, id="id", columns=("x0",)))
     catalog.register(bound(source, schema=schema, have_head=False, extra={"meta": meta}))
     store = local_store(tmp_path / "tables", catalog=catalog)
     table = output(run(Reader, store, tmp_path, GUEST, table={"namespace": "n", "name": "b"}))

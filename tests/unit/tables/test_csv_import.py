@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from fedflow.base.errors.data import BadData, DiskFull, TableExists
-from fedflow.sdk.table import TableKind
 from fedflow.tables.catalog import Origin
 from fedflow.tables.csv_import import BLOCK_BYTES
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.local_table import LocalTable
 from fedflow.testing.tables import MemoryCatalog, local_store
+from fedflow.wire.fields import table_schema_row
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "data"
 
@@ -50,7 +50,7 @@ def test_a_file_with_a_header_becomes_a_text_table(importer: Importer) -> None:
         {"id": "273", "y": "0", "x0": "-1.0"},
     ]
     entry = table.entry
-    assert (entry.schema.columns, entry.schema.id, entry.id_delimiter) == (("y", "x0"), "id", ",")
+    assert table_schema_row(entry) == {"header": "y,x0", "sid": "id"}
     assert (entry.count, entry.partitions, entry.have_head) == (2, 4, True)
     assert (entry.origin, entry.id_delimiter, entry.extend_sid) == (Origin.UPLOAD, ",", False)
     assert entry.preview == (("133", "1", "0.254879"), ("273", "0", "-1.0"))
@@ -75,15 +75,14 @@ def test_the_example_files_are_imported_cell_by_cell(
 def test_a_file_without_a_header_gets_numbered_columns(importer: Importer) -> None:
     table = importer(b"a,1,2\nb,3,4\n", head=False)
     assert table.schema.names == ("id", "x0", "x1")
-    assert (table.entry.schema.kind, table.entry.have_head) == (TableKind.RAW, False)
+    assert table_schema_row(table.entry) == {"header": "", "sid": ""}
     assert table.count == 2
 
 
 def test_another_delimiter_separates_and_joins(importer: Importer) -> None:
     table = importer(b"id;x0;x1\na;1,5;2\n", id_delimiter=";")
     assert table.read().to_pylist() == [{"id": "a", "x0": "1,5", "x1": "2"}]
-    entry = table.entry
-    assert (entry.schema.columns, entry.schema.id, entry.id_delimiter) == (("x0", "x1"), "id", ";")
+    assert table_schema_row(table.entry) == {"header": "x0;x1", "sid": "id"}
 
 
 def test_made_ids_are_unique_where_the_file_repeats_them(importer: Importer) -> None:
@@ -92,8 +91,7 @@ def test_made_ids_are_unique_where_the_file_repeats_them(importer: Importer) -> 
     assert [i[32:] for i in ids] == ["0", "1"]
     assert len({i[:32] for i in ids}) == 1
     assert table.read(("id", "x")).to_pylist() == [{"id": "a", "x": "1"}, {"id": "a", "x": "2"}]
-    schema = table.entry.schema
-    assert (schema.columns, schema.id) == (("id", "x"), "extend_sid")
+    assert table_schema_row(table.entry) == {"header": "id,x", "sid": "extend_sid"}
     assert table.entry.extend_sid
 
 

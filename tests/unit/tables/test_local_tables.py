@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
+from fedflow.base.decoding import read_as
 from fedflow.base.errors.data import BadData, BadTableName, DiskFull, TableExists, TableNotFound
+from fedflow.domain.records import TableRecord
 from fedflow.sdk import TableKind, TableSchema
 from fedflow.tables import local_table, stored_table
-from fedflow.tables.catalog import TableEntry, entry_from_json
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.remote_gc import FarRows
 from fedflow.testing.tables import MemoryCatalog, local_store
+from fedflow.wire.fields import table_schema_row
 
 SCHEMA = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("x",))
 
@@ -45,7 +50,7 @@ def store(tmp_path: Path, catalog: MemoryCatalog) -> LocalTableStore:
     return local_store(tmp_path / "tables", catalog=catalog)
 
 
-def write(store: LocalTableStore, count: int = 3, **names: str) -> TableEntry:
+def write(store: LocalTableStore, count: int = 3, **names: str) -> TableRecord:
     with store.create(SCHEMA, **names) as writer:
         writer.write(rows(count))
         return writer.close().entry
@@ -238,9 +243,8 @@ def test_a_file_with_fewer_rows_than_the_catalog_says_is_bad_data(
 
 @pytest.mark.parametrize("address", ["../../etc", "", "A" * 32, "a" * 33, "a/b"])
 def test_an_address_that_is_no_folder_id_is_refused(store: LocalTableStore, address: str) -> None:
-    plain = write(store).to_json() | {"address": address}
     with pytest.raises(BadData, match="address"):
-        store.table_of(entry_from_json(plain))
+        store.table_of(replace(write(store), address=address))
 
 
 def test_an_unknown_column_is_named(store: LocalTableStore) -> None:
@@ -258,13 +262,13 @@ def test_a_name_that_people_cannot_read_is_refused(store: LocalTableStore, name:
         store.import_csv(Path("/nowhere.csv").absolute(), namespace="n", name=name)
 
 
-def test_an_entry_survives_the_way_through_json(store: LocalTableStore) -> None:
+def test_the_description_of_a_table_survives_the_way_through_json(store: LocalTableStore) -> None:
     entry = write(store)
-    assert entry_from_json(entry.to_json()) == entry
+    assert read_as(json.loads(json.dumps(msgspec.to_builtins(entry))), TableRecord) == entry
     assert entry.preview == (("i0", "0.0"), ("i1", "1.0"), ("i2", "2.0"))
-    assert (entry.schema.columns, entry.schema.id) == (("x",), "id")
-    with pytest.raises(BadData):
-        entry_from_json(entry.to_json() | {"count": "many"})
+    assert table_schema_row(entry) == {"header": "x", "sid": "id"}
+    with pytest.raises(BadData, match="description is damaged"):
+        store.table_of(replace(entry, schema={"kind": "raw", "id": 5}))
 
 
 def test_the_preview_of_a_wide_table_is_bounded(store: LocalTableStore) -> None:

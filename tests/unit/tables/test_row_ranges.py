@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 
@@ -31,7 +30,8 @@ def stored(maker: Callable[[Path], Any], folder: Path, *sizes: int) -> TableReco
             writer.write(pa.table({"id": ids, "y": [i % 2 for i in at], "a": at, "b": at}))
             begin += size
         table = writer.close()
-    return msgspec.convert(msgspec.to_builtins(table.entry), TableRecord)
+    entry: TableRecord = table.entry
+    return entry
 
 
 @pytest.mark.parametrize("kind", MAKERS)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors.data import BoundTableRefused, TableExists
+from fedflow.base.errors.data import BadData, BoundTableRefused, TableExists
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
-from fedflow.sdk.table import TableKind, TableSchema
-from fedflow.tables.catalog import Origin, TableEntry
+from fedflow.domain.records import TableRecord
+from fedflow.tables.catalog import Origin
 from fedflow.wire.envelope import failure
 from fedflow.worker.catalog import WorkerCatalog, entry_of, table_of
 from fedflow.worker.exit_codes import ExitCode, explain
@@ -79,12 +79,12 @@ def catalog(link: RecordingLink) -> WorkerCatalog:
     return WorkerCatalog(link, output_namespace="out")  # type: ignore[arg-type]
 
 
-def entry(namespace: str, name: str, **changes: Any) -> TableEntry:
+def entry(namespace: str, name: str, **changes: Any) -> TableRecord:
     members: dict[str, Any] = {
         "namespace": namespace,
         "name": name,
         "address": "0" * 32,
-        "schema": TableSchema(kind=TableKind.RAW, id="id", columns=("x",)),
+        "schema": {"kind": "raw", "id": "id", "columns": ["x"]},
         "count": 1,
         "partitions": 1,
         "id_delimiter": ",",
@@ -94,7 +94,7 @@ def entry(namespace: str, name: str, **changes: Any) -> TableEntry:
         "preview": (("a", "1"),),
         "created_ms": 5,
     }
-    return TableEntry(**{**members, **changes})
+    return TableRecord(**{**members, **changes})
 
 
 # --- exit codes ----------------------------------------------------------------------------------
@@ -284,7 +284,10 @@ def test_what_the_server_says_of_a_storage_arrives_as_its_own_error(
 
 
 def test_a_description_travels_both_ways() -> None:
-    assert entry_of(table_of(entry("n", "ü"))) == entry("n", "ü")
+    plain = table_of(entry("n", "ü"))
+    assert entry_of(plain) == entry("n", "ü")
+    with pytest.raises(BadData):
+        entry_of({**plain, "count": "many"})
 
 
 # --- logs ----------------------------------------------------------------------------------------
