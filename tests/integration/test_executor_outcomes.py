@@ -45,6 +45,7 @@ TABLE = {
     "source": None,
     "storage": None,
     "extra": None,
+    "disabled": False,
 }
 
 
