@@ -10,14 +10,14 @@ from fedflow.domain.records import TableRecord
 from fedflow.sdk.outputs import Cache
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
+from fedflow.wire.task_spec import CacheInput
 from fedflow.worker.catalog import WorkerCatalog, table_of
-from fedflow.worker.spec import CacheShare
 
 
-def cache_of(share: CacheShare, *, catalog: WorkerCatalog, tables: LocalTableStore) -> Cache:
+def cache_of(given: CacheInput, *, catalog: WorkerCatalog, tables: LocalTableStore) -> Cache:
     """Return a cache that the server handed over. Raises: BadData: a table is none."""
-    opened = {name: tables.table_of(catalog.know(t)) for name, t in share.tables.items()}
-    return Cache(tables=opened, meta=share.meta, private=share.private)
+    opened = {name: tables.table_of(catalog.know(t)) for name, t in given.tables.items()}
+    return Cache(tables=opened, meta=given.meta, private=given.private)
 
 
 def own_tables(cache: Cache, own: Mapping[tuple[str, str], TableRecord]) -> list[TableRecord]:

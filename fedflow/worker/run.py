@@ -28,6 +28,7 @@ from fedflow.sdk.params import check_params, check_planned
 from fedflow.sdk.table import Table
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
+from fedflow.wire.task_spec import TaskSpec
 from fedflow.wire.undelivered_reports import leave_report
 from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
 from fedflow.worker.catalog import WorkerCatalog, table_of
@@ -38,7 +39,7 @@ from fedflow.worker.logs import set_up_logs, traceback_of
 from fedflow.worker.model_store import ServerModelStore
 from fedflow.worker.process import Stopped, become_worker, ignore_stops, limit_memory
 from fedflow.worker.report import MAX_REPORT_BYTES, ServerLink
-from fedflow.worker.spec import SpecError, TaskSpec, read_spec
+from fedflow.worker.spec import SpecError, read_spec
 from fedflow.worker.threads import limit_threads, start_arrow_threads
 from fedflow.worker.tracker import ServerTracker
 

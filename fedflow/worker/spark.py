@@ -19,7 +19,7 @@ from fedflow.tables.catalog import Catalog
 from fedflow.tables.parts import folder_at
 from fedflow.tables.parts_store import NewFolder
 from fedflow.wire.spark_application import PROCESS, ProcessFile, read_private
-from fedflow.worker.spec import TaskSpec
+from fedflow.wire.task_spec import TaskSpec
 from fedflow.worker.tracker import ServerTracker
 
 

@@ -12,10 +12,13 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fedflow.base.clock import SystemClock, pause
 from fedflow.domain.job.providers import Manifest
 from fedflow.domain.records import Handle, TaskKey
 from fedflow.domain.site import Site
+from fedflow.wire.task_spec import ProviderSpec, TaskInputs, TaskSpec
 
 DEADLINE_S = 10.0
 
@@ -269,38 +272,35 @@ def write_launch(
     home = folder / launch_id
     log_dir, work_dir = home / "logs", home / "work"
     home.mkdir(parents=True)
-    spec = {
-        "launch_id": launch_id,
-        "token": f"secret-of-{launch_id}",
-        "job_id": key.job_id,
-        "component": key.component,
-        "module": module,
-        "task_version": key.version,
-        "task_id": key.task_id,
-        "session": key.session,
-        "site": site.key,
-        "sites": [site.key],
-        "parameters": dict(parameters or {}),
-        "inputs": {"data": {}, "model": {}},
-        "output_data": ["data"],
-        "output_model": ["model"],
-        "cores": 1,
-        "server_socket": str(server_socket),
-        "federation_socket": str(folder / "federation.sock"),
-        "tables_root": str(folder / "tables"),
-        "work_dir": str(work_dir),
-        "log_dir": str(log_dir),
-        "memory_bytes": None,
-        "receive_timeout_s": 5.0,
-        "log_level": "INFO",
-        "provider": provider
-        and {"name": provider.name, "version": provider.version, "components": provider.components},
-        **changes,
-    }
+    spec = TaskSpec(
+        launch_id=launch_id,
+        token=f"secret-of-{launch_id}",
+        job_id=key.job_id,
+        component=key.component,
+        module=module,
+        task_version=key.version,
+        task_id=key.task_id,
+        session=key.session,
+        site=site.key,
+        sites=[site.key],
+        parameters=dict(parameters or {}),
+        inputs=TaskInputs(),
+        output_data=["data"],
+        output_model=["model"],
+        server_socket=str(server_socket),
+        federation_socket=str(folder / "federation.sock"),
+        tables_root=str(folder / "tables"),
+        work_dir=str(work_dir),
+        log_dir=str(log_dir),
+        receive_timeout_s=5.0,
+        provider=None if provider is None else ProviderSpec(
+            name=provider.name, version=provider.version, components=provider.components
+        ),
+    )  # fmt: skip
     spec_path = home / "spec.json"
     descriptor = os.open(spec_path, os.O_WRONLY | os.O_CREAT, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(spec, file)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(msgspec.structs.replace(spec, **changes)))
     return TestLaunch(
         launch_id=launch_id,
         task=key,

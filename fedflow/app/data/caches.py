@@ -18,6 +18,7 @@ from fedflow.base.ids import new_request_id
 from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
 from fedflow.domain.records import Metric, TableRecord, TaskRecord
 from fedflow.domain.site import Site
+from fedflow.wire.task_spec import CacheInput
 
 CACHE_LOADER: Final = "CacheLoader"
 
@@ -112,7 +113,7 @@ def one_cache(tx: Tx, which: CacheFilter) -> StoredCache:
     return found[0]
 
 
-def cache_input(tx: Tx, cache: StoredCache, site: Site) -> dict[str, Any]:
+def cache_input(tx: Tx, cache: StoredCache, site: Site) -> CacheInput:
     """Return a cache as a worker's spec file has it. Raises: CacheNotFound: a table was deleted."""
     if cache.same_as is not None:
         cache = one_cache(tx, CacheFilter(site=site, cache_key=cache.same_as))
@@ -122,8 +123,8 @@ def cache_input(tx: Tx, cache: StoredCache, site: Site) -> dict[str, Any]:
         if table is None:
             what = f"table {where.namespace}.{where.name} of a cache (it was deleted)"
             raise CacheNotFound(found=0, what=what, site=site)
-        tables[name] = msgspec.to_builtins(table)
-    return {"tables": tables, "meta": cache.meta, "private": cache.private}
+        tables[name] = table
+    return CacheInput(tables=tables, meta=dict(cache.meta), private=dict(cache.private))
 
 
 def drop_caches(tx: Tx, which: CacheFilter) -> list[TableRecord]:

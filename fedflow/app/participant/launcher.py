@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -33,9 +32,25 @@ from fedflow.domain.job.providers import Manifest
 from fedflow.domain.job.resources import demand_at
 from fedflow.domain.job.spark_options import WITHOUT_SPARK, SparkSite, plan_application
 from fedflow.domain.job.spec import JobSpec
-from fedflow.domain.records import JobRecord, TaskFilter, TaskKey, TaskRecord
+from fedflow.domain.models.model import ModelContent
+from fedflow.domain.records import (
+    JobRecord,
+    StoredModel,
+    TableRecord,
+    TaskFilter,
+    TaskKey,
+    TaskRecord,
+)
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL
+from fedflow.wire.task_spec import (
+    CacheInput,
+    ModelInput,
+    ProviderSpec,
+    SparkSpec,
+    TaskInputs,
+    TaskSpec,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -125,19 +140,49 @@ class Launcher:
                 return
             spec = self._specs.get(key.job_id, job.dsl, job.conf)
             component = spec.component(key.component)
-            inputs = self._inputs(tx, component, task)
-        inputs["model"].update(self._stored_models(task, spec, component))
-        inputs["cache"] = self._caches(task, component)
+            data, models = self._data(tx, component, task), self._models_of(tx, component, task)
+        inputs = TaskInputs(
+            data=data,
+            model={**models, **self._stored_models(task, spec, component)},
+            cache=self._caches(task, component),
+        )
         sites = spec.sites_of(key.component)
         work_dir, log_dir = self._folders.work(key), self._folders.logs(key)
         work_dir.mkdir(parents=True, exist_ok=True)
         log_dir.mkdir(parents=True, exist_ok=True)
         self.open_session(task, sites)
         provider = self._provider(task, spec)
-        content = self._content(task, spec, component, sites, inputs, work_dir, log_dir, provider)
-        if job.engine == SPARK:
-            content["cores"] = 1  # of this machine: the work is done on the cluster
-            content["spark"] = self._spark(task, job, spec) if provider is None else None
+        content = TaskSpec(
+            launch_id=task.launch_id,
+            token=task.token,
+            job_id=key.job_id,
+            component=key.component,
+            module=task.module,
+            task_version=key.version,
+            task_id=key.task_id,
+            session=key.session,
+            site=key.site.key,
+            sites=[s.key for s in sites],
+            parameters=dict(task.parameters),
+            inputs=inputs,
+            output_data=list(component.data_outputs),
+            output_model=list(component.model_outputs),
+            output_cache=list(component.cache_outputs),
+            # on Spark one of this machine: the work is done on the cluster
+            cores=1 if job.engine == SPARK else _cores(spec, key),
+            server_socket=str(self._settings.server_socket),
+            federation_socket=str(self._settings.federation_socket),
+            federation_run=self._sessions.run,
+            tables_root=str(self._settings.tables_root),
+            work_dir=str(work_dir),
+            log_dir=str(log_dir),
+            party_log_dir=str(self._folders.party_logs(key.job)),
+            memory_bytes=self._settings.memory_bytes,
+            receive_timeout_s=self._settings.receive_timeout_s,
+            log_level=self._settings.log_level,
+            provider=None if provider is None else _provider_spec(provider),
+            spark=self._spark(task, job, spec) if provider is None else None,
+        )
         spec_path = work_dir / f"spec-{task.launch_id}.json"
         _write_private(spec_path, msgspec.json.encode(content))
         self._processes.expect(task.launch_id, key)
@@ -152,26 +197,26 @@ class Launcher:
             )
         )
 
-    def _spark(self, task: TaskRecord, job: JobRecord, spec: JobSpec) -> dict[str, Any] | None:
+    def _spark(self, task: TaskRecord, job: JobRecord, spec: JobSpec) -> SparkSpec | None:
         """Return the Spark application that a task uses, started if need be; None: it uses none.
 
         Raises: SparkMissing: the conf names no cluster any more. OSError.
         """
-        if task.module.lower() in WITHOUT_SPARK:
+        if job.engine != SPARK or task.module.lower() in WITHOUT_SPARK:
             return None
         site = self._settings.spark
         if site is None or self._applications is None:
             raise SparkMissing(reason="the conf of this party's server names no cluster any more")
         plan = plan_application(spec.job_parameters_at(job.key.site), site, cores=job.cores)
-        return {
-            "application": str(self._applications.ensure(job.key, plan)),
-            "tables_uri": site.tables_uri,
-            "cores": plan.cores,
-            "partitions": plan.partitions,
-            "small_rows": site.small_rows,
-            "small_work_s": site.small_work_s,
-            "wait_s": site.wait_s,
-        }
+        return SparkSpec(
+            application=str(self._applications.ensure(job.key, plan)),
+            tables_uri=site.tables_uri,
+            cores=plan.cores,
+            partitions=plan.partitions,
+            small_rows=site.small_rows,
+            small_work_s=site.small_work_s,
+            wait_s=site.wait_s,
+        )
 
     def _provider(self, task: TaskRecord, spec: JobSpec) -> Manifest | None:
         """Return the registered provider that runs a task. Raises: ProviderRefused: it is gone."""
@@ -187,80 +232,31 @@ class Launcher:
                 task.key.session, task.key.site, token=task.token, sites=sites
             )
 
-    def _content(
-        self,
-        task: TaskRecord,
-        spec: JobSpec,
-        component: Component,
-        sites: tuple[Site, ...],
-        inputs: Mapping[str, Any],
-        work_dir: Path,
-        log_dir: Path,
-        provider: Manifest | None,
-    ) -> dict[str, Any]:
-        key = task.key
-        return {
-            "launch_id": task.launch_id,
-            "token": task.token,
-            "job_id": key.job_id,
-            "component": key.component,
-            "module": task.module,
-            "task_version": key.version,
-            "task_id": key.task_id,
-            "session": key.session,
-            "site": key.site.key,
-            "sites": [s.key for s in sites],
-            "parameters": task.parameters,
-            "inputs": inputs,
-            "output_data": list(component.data_outputs),
-            "output_model": list(component.model_outputs),
-            "output_cache": list(component.cache_outputs),
-            "cores": _cores(spec, key),
-            "server_socket": str(self._settings.server_socket),
-            "federation_socket": str(self._settings.federation_socket),
-            "federation_run": self._sessions.run,
-            "tables_root": str(self._settings.tables_root),
-            "work_dir": str(work_dir),
-            "log_dir": str(log_dir),
-            "party_log_dir": str(self._folders.party_logs(key.job)),
-            "memory_bytes": self._settings.memory_bytes,
-            "receive_timeout_s": self._settings.receive_timeout_s,
-            "log_level": self._settings.log_level,
-            "provider": None
-            if provider is None
-            else {
-                "name": provider.name,
-                "version": provider.version,
-                "components": provider.components,
-            },
-        }
-
-    def _inputs(self, tx: Tx, component: Component, task: TaskRecord) -> dict[str, Any]:
-        """Return tables and models of the upstream components; those without outputs, and ports
-        that only they feed, are left out.
+    def _data(
+        self, tx: Tx, component: Component, task: TaskRecord
+    ) -> dict[str, list[tuple[str, TableRecord | None]]]:
+        """Return tables of the upstream components by port; those without outputs, and ports that
+        only they feed, are left out.
         """
-        key = task.key
         given = {port: present(refs, task) for port, refs in component.data.items()}
-        data = {
-            port: [[ref.component, self._table(tx, ref, key)] for ref in refs]
+        return {
+            port: [(ref.component, self._table(tx, ref, task.key)) for ref in refs]
             for port, refs in given.items()
             if refs
         }
-        model: dict[str, Any] = {}
+
+    def _models_of(self, tx: Tx, component: Component, task: TaskRecord) -> dict[str, ModelInput]:
+        """Return the models of the upstream components that have one."""
+        key, models = task.key, {}
         for ref in present((*component.model, *component.isometric_model), task):
             stored = tx.tracking.model(key.job_id, ref.component, key.site)
             if stored is not None and stored.key.version == _version(tx, ref, key):
-                model[ref.component] = {
-                    "meta_name": stored.meta_name,
-                    "param_name": stored.param_name,
-                    "meta": stored.meta,
-                    "param": stored.param,
-                }
-        return {"data": data, "model": model}
+                models[ref.component] = _model_input(stored)
+        return models
 
     def _stored_models(
         self, task: TaskRecord, spec: JobSpec, component: Component
-    ) -> dict[str, Any]:
+    ) -> dict[str, ModelInput]:
         """Return the models of stored versions that a task starts with.
 
         Raises: BadParameter, CheckpointNotFound, ModelComponentNotFound, ModelDamaged,
@@ -273,17 +269,9 @@ class Launcher:
             requests += deployed_models(tx, spec, component, task.key.site)
             found = [(r.component, *r.locate(self._models, tx)) for r in requests]
         loaded = {name: self._models.content(row, module=module) for name, row, module in found}
-        return {
-            name: {
-                "meta_name": model.meta_name,
-                "param_name": model.param_name,
-                "meta": model.meta,
-                "param": model.param,
-            }
-            for name, model in loaded.items()
-        }
+        return {name: _model_input(model) for name, model in loaded.items()}
 
-    def _caches(self, task: TaskRecord, component: Component) -> dict[str, Any]:
+    def _caches(self, task: TaskRecord, component: Component) -> dict[str, CacheInput]:
         """Return the caches of upstream components, or the one that a CacheLoader names.
 
         An upstream component that kept none is left out. Raises: CacheNotFound, BadParameter.
@@ -306,13 +294,27 @@ class Launcher:
                         caches[ref.component] = cache_input(tx, cache, key.site)
             return caches
 
-    def _table(self, tx: Tx, ref: Ref, key: TaskKey) -> Any:
+    def _table(self, tx: Tx, ref: Ref, key: TaskKey) -> TableRecord | None:
         version = _version(tx, ref, key)
         for output in tx.tracking.outputs(key.job_id, ref.component, key.site):
             if output.data_name == ref.output and output.key.version == version:
-                table = tx.tables.get(output.namespace, output.name)
-                return msgspec.to_builtins(table) if table is not None else None
+                return tx.tables.get(output.namespace, output.name)
         return None
+
+
+def _model_input(model: StoredModel | ModelContent) -> ModelInput:
+    return ModelInput(
+        meta_name=model.meta_name,
+        param_name=model.param_name,
+        meta=dict(model.meta),
+        param=dict(model.param),
+    )
+
+
+def _provider_spec(provider: Manifest) -> ProviderSpec:
+    return ProviderSpec(
+        name=provider.name, version=provider.version, components=provider.components
+    )
 
 
 def _cores(spec: JobSpec, key: TaskKey) -> int:

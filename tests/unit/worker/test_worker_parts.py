@@ -111,9 +111,9 @@ def test_every_exit_code_has_a_meaning_and_is_no_code_of_python_or_the_shell() -
 
 
 def test_a_spec_names_its_task_and_output_namespace(tmp_path: Path) -> None:
-    launch = write_launch(
-        tmp_path, launch_id="a", module="m", server_socket=tmp_path / "s", future_member=1
-    )
+    launch = write_launch(tmp_path, launch_id="a", module="m", server_socket=tmp_path / "s")
+    content = json.loads(launch.spec_path.read_bytes())
+    launch.spec_path.write_text(json.dumps({**content, "future_member": 1}))
     spec = read_spec(launch.spec_path)
     assert spec.key == launch.task
     assert spec.output_namespace == "output_data_202611200000000000000_step_0_0"

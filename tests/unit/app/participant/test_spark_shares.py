@@ -57,7 +57,7 @@ def test_the_tasks_of_a_share_get_one_application(host: OneServer) -> None:
 def test_a_share_on_this_machine_gets_none(host: OneServer) -> None:
     host.get_a_cluster()
     key = begin(host)
-    assert "spark" not in spec_of(host, key)
+    assert spec_of(host, key)["spark"] is None
     assert host.applications.planned == {}
 
 
