@@ -30,6 +30,12 @@ def decode_as(raw: bytes | str, kind: type[T]) -> T:
     return msgspec.json.decode(raw, type=kind)
 
 
+def mistake_of(exc: msgspec.ValidationError) -> tuple[str, str]:
+    """Return where a value does not fit, such as `$.job.cores`, and why."""
+    sentence, _, place = str(exc).partition(" - at `")
+    return place.removesuffix("`") or "$", sentence.lower()
+
+
 def _learn(kind: Any) -> None:
     """Let msgspec look at a type once, one thread at a time.
 

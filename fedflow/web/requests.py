@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fedflow.base.decoding import read_as
+from fedflow.base.decoding import mistake_of, read_as
 from fedflow.base.errors.requests import BadRequest, MissingArgument
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
@@ -82,9 +82,8 @@ def read_body(kind: type[B], given: dict[str, Any]) -> B:
     try:
         body = read_as(present, kind, dec_hook=_member)
     except msgspec.ValidationError as exc:
-        sentence, _, place = str(exc).partition(" - at `")
-        path = place.removesuffix("`") or "$"
-        raise BadRequest(reason=f"{path}: {sentence.lower()}", path=path) from exc
+        path, sentence = mistake_of(exc)
+        raise BadRequest(reason=f"{path}: {sentence}", path=path) from exc
     return _with_plain_members(body)
 
 

@@ -1,4 +1,4 @@
-"""The one table of commands between parties: name, path, and back.
+"""The one table of commands between parties: name, path, body, and back.
 
 A path is given without the prefix `/v1`. HTTP and gRPC are two doors to this table; the relay opens
 nothing else to another party. Source of the paths:
@@ -18,42 +18,50 @@ from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
+from fedflow.wire import commands
+from fedflow.wire.commands import CommandBody
 
 PREFIX: Final = "/v1"
 
 _JOB = "<job_id>/<role>/<party_id>"
 _TASK = "<job_id>/<component>/<task_id>/<version>/<role>/<party_id>"
 
-PARTY_COMMANDS: Final[dict[str, str]] = {
-    "heartbeat": "/party/heartbeat",
-    "info_common": "/party/info/common",
-    "preflight": "/party/preflight",
-    "job_create": f"/party/{_JOB}/create",
-    "job_reuse": f"/party/{_JOB}/reuse",
-    "job_rerun": f"/party/{_JOB}/rerun",
-    "job_parameters": f"/party/{_JOB}/parameter/update",
-    "job_apply": f"/party/{_JOB}/resource/apply",
-    "job_return": f"/party/{_JOB}/resource/return",
-    "job_start": f"/party/{_JOB}/start",
-    "job_stop": f"/party/{_JOB}/stop/<status>",
-    "job_status": f"/party/{_JOB}/status/<status>",
-    "model_deploy": f"/party/{_JOB}/model/deploy",
-    "model_migrate": f"/party/{_JOB}/model/migrate",
-    "model_commit": f"/party/{_JOB}/model/commit",
-    "model_undo": f"/party/{_JOB}/model/undo",
-    "task_create": f"/party/{_TASK}/create",
-    "task_start": f"/party/{_TASK}/start",
-    "task_collect": f"/party/{_TASK}/collect",
-    "task_status": f"/party/{_TASK}/status/<status>",
-    "task_stop": f"/party/{_TASK}/stop/<status>",
-    "initiator_stop": f"/initiator/{_JOB}/stop/<status>",
-    "initiator_rerun": f"/initiator/{_JOB}/rerun",
-    "initiator_parameters": f"/initiator/{_JOB}/parameter/update",
-    "initiator_control": f"/initiator/{_JOB}/control",
-    "initiator_report": f"/initiator/{_TASK}/report",
-    "output_table": "/tracker/<job_id>/<component>/<role>/<party_id>/output/table",
+_PARTY: Final[dict[str, tuple[str, type[CommandBody]]]] = {
+    "heartbeat": ("/party/heartbeat", commands.Heartbeat),
+    "info_common": ("/party/info/common", commands.NoMembers),
+    "preflight": ("/party/preflight", commands.AskReadiness),
+    "job_create": (f"/party/{_JOB}/create", commands.CreateJob),
+    "job_reuse": (f"/party/{_JOB}/reuse", commands.AskResults),
+    "job_rerun": (f"/party/{_JOB}/rerun", commands.RerunJob),
+    "job_parameters": (f"/party/{_JOB}/parameter/update", commands.ChangeParameters),
+    "job_apply": (f"/party/{_JOB}/resource/apply", commands.OfEpoch),
+    "job_return": (f"/party/{_JOB}/resource/return", commands.ReturnCores),
+    "job_start": (f"/party/{_JOB}/start", commands.OfEpoch),
+    "job_stop": (f"/party/{_JOB}/stop/<status>", commands.EndJob),
+    "job_status": (f"/party/{_JOB}/status/<status>", commands.EndJob),
+    "model_deploy": (f"/party/{_JOB}/model/deploy", commands.DeployModel),
+    "model_migrate": (f"/party/{_JOB}/model/migrate", commands.MigrateModel),
+    "model_commit": (f"/party/{_JOB}/model/commit", commands.ModelCommand),
+    "model_undo": (f"/party/{_JOB}/model/undo", commands.ModelCommand),
+    "task_create": (f"/party/{_TASK}/create", commands.CreateTask),
+    "task_start": (f"/party/{_TASK}/start", commands.StartTask),
+    "task_collect": (f"/party/{_TASK}/collect", commands.NoMembers),
+    "task_status": (f"/party/{_TASK}/status/<status>", commands.SettleTask),
+    "task_stop": (f"/party/{_TASK}/stop/<status>", commands.SettleTask),
+    "initiator_stop": (f"/initiator/{_JOB}/stop/<status>", commands.StopAsked),
+    "initiator_rerun": (f"/initiator/{_JOB}/rerun", commands.AskRerun),
+    "initiator_parameters": (f"/initiator/{_JOB}/parameter/update", commands.AskParameters),
+    "initiator_control": (f"/initiator/{_JOB}/control", commands.ControlJob),
+    "initiator_report": (f"/initiator/{_TASK}/report", commands.TaskReport),
+    "output_table": (
+        "/tracker/<job_id>/<component>/<role>/<party_id>/output/table",
+        commands.NoMembers,
+    ),
 }
-"""Name -> path with `<parameters>`; open to other parties through the relay."""
+"""Name -> path with `<parameters>` and body; open to other parties through the relay."""
+
+PARTY_COMMANDS: Final = {name: path for name, (path, _body) in _PARTY.items()}
+BODIES: Final = {name: body for name, (_path, body) in _PARTY.items()}
 
 WORKER_COMMANDS: Final[dict[str, str]] = {
     "task_report": f"/party/{_TASK}/report",
