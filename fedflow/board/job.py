@@ -103,7 +103,7 @@ def _seen(frame: JobFrame) -> tuple[SiteJob, list[dag.Row]]:
         seen.tasks,
         site=frame.site,
         is_initiator=frame.is_initiator,
-        waits=seen.explained["waits"],
+        waits=seen.explained.waits,
     )
     return seen, rows
 
@@ -123,7 +123,7 @@ def _table(frame: JobFrame, rows: list[dag.Row]) -> Markup:
 def _error_url(frame: JobFrame, head: job_head.Head) -> str:
     """Return the address of the log of what failed first, if it is at this server."""
     end, site = head.end, head.error_site
-    if end is None or not end["component"]:
+    if end is None or not end.component:
         return ""
     where = site if site in frame.share.own_sites else None
     if where is None and site is None:
@@ -131,7 +131,7 @@ def _error_url(frame: JobFrame, head: job_head.Head) -> str:
     if where is None:
         return ""
     return JobFrame(job_id=frame.job_id, site=where, share=frame.share).component_url(
-        end["component"], "logs"
+        end.component, "logs"
     )
 
 

@@ -83,7 +83,7 @@ def _values(frame: JobFrame) -> dict[str, Any]:
         "is_final": frame.job.status in JOB_FINAL,
         "first_url": frame.url("events", since=0, **chosen),
         "tail_url": frame.url("events", **chosen),
-        "next_url": frame.url("events", since=found["next"], **chosen),
+        "next_url": frame.url("events", since=found.next, **chosen),
         "live_url": frame.url("events/live", **chosen),
     }
 

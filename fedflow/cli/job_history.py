@@ -10,7 +10,7 @@ import msgspec
 from fedflow.cli import session
 from fedflow.cli.output import clean, moment, place
 from fedflow.cli.session import Session, asks_server
-from fedflow.client.history import End, Explanation, Wait
+from fedflow.wire.api.job_history import End, Explanation, Wait
 
 
 @click.command()

@@ -17,7 +17,6 @@ from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.events import JobEvent, events_between
-from fedflow.client.history import Explanation, HistoryEvent, HistoryPage
 from fedflow.client.queue import Queue
 from fedflow.client.results import (
     ChangedParameters,
@@ -32,6 +31,7 @@ from fedflow.client.results import (
 )
 from fedflow.client.site_results import LogLine
 from fedflow.domain.site import Site
+from fedflow.wire.api.job_history import Explanation, HistoryEvent, HistoryPage
 from fedflow.wire.api.jobs import JobConfig, JobStatusView
 
 OnChange = Callable[[JobStatusView], None]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from flask import Blueprint, Response, request
 
 from fedflow.web.auth import require_client
@@ -11,6 +9,7 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, Text, Whole, read_body
 from fedflow.web.responses import success
 from fedflow.web.routes import route
+from fedflow.wire.api.job_history import Explanation, HistoryPage
 
 job_history = Blueprint("job_history", __name__, url_prefix="/job")
 job_history.before_request(require_client)
@@ -33,85 +32,13 @@ class ExplainBody(Body, frozen=True):
     job_id: Text
 
 
-class EventRow(TypedDict):
-    """One thing that happened: what moved from which status to which, why, and who did it."""
-
-    number: int
-    at_ms: int
-    at: str
-    epoch: int | None
-    subject: str
-    site: str | None
-    component: str | None
-    version: int | None
-    old: str | None
-    new: str | None
-    code: str | None
-    message: str
-    cause_site: str | None
-    by: str
-    text: str
-
-
-class EventPage(TypedDict):
-    """Events in order; `next` is the `since` of the next page, if there are `more`."""
-
-    job_id: str
-    events: list[EventRow]
-    next: int
-    more: bool
-
-
-class WaitRow(TypedDict):
-    """One thing that is waited for: what, where, since when, until when, and what helps."""
-
-    code: str
-    message: str
-    remedy: str
-    site: str | None
-    component: str | None
-    since_ms: int | None
-    since: str | None
-    heard_ms: int | None
-    heard: str | None
-    next_ms: int | None
-    next: str | None
-    deadline_ms: int | None
-    deadline: str | None
-
-
-class EndRow(TypedDict):
-    """Why a job ended: the first component that failed, where, what helps, where its log is."""
-
-    code: str
-    message: str
-    remedy: str
-    site: str | None
-    component: str | None
-    version: int | None
-    log: str | None
-
-
-class Explanation(TypedDict):
-    """What a job waits for, or why it ended."""
-
-    job_id: str
-    status: str
-    epoch: int
-    initiator: str
-    is_initiator: bool
-    deadline_ms: int | None
-    waits: list[WaitRow]
-    end: EndRow | None
-
-
-@route(job_history, "/events", body=EventsBody, data=EventPage, own=True, looks=True)
+@route(job_history, "/events", body=EventsBody, data=HistoryPage, own=True, looks=True)
 def events(body: EventsBody) -> Response:
     """Return what happened to a job, oldest first, in pages."""
     return _events(body)
 
 
-@route(job_history, "/<job_id>/events", data=EventPage, methods=("GET",), own=True)
+@route(job_history, "/<job_id>/events", data=HistoryPage, methods=("GET",), own=True)
 def events_of(_body: NoBody, job_id: str) -> Response:
     """Return what happened to a job, oldest first; the query may have the members of the POST."""
     return _events(read_body(EventsBody, {**request.args.to_dict(), "job_id": job_id}))

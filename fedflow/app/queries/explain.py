@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from fedflow.app.ports.parties import PartyClient
 from fedflow.app.ports.store import Store, Tx
@@ -34,6 +34,9 @@ from fedflow.domain.scheduling.history import EventFilter, Subject
 from fedflow.domain.scheduling.views import JobView
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
+from fedflow.wire.api.job_history import End as ShownEnd
+from fedflow.wire.api.job_history import Explanation
+from fedflow.wire.api.job_history import Wait as ShownWait
 
 _AHEAD: Final = 3  #: jobs in the queue that are named
 _QUEUE: Final = 10_000  #: jobs in the queue that are looked through
@@ -57,7 +60,7 @@ class Explanations:
         self._queue = queue
         self._circuits = circuits
 
-    def explain(self, job_id: str, site: Site | None = None) -> dict[str, Any]:
+    def explain(self, job_id: str, site: Site | None = None) -> Explanation:
         """Return what a job waits for: at which party, since when, until when, and what helps; of
         an ended job why it ended.
 
@@ -98,7 +101,7 @@ class Explanations:
 
     # --- at the initiator ---------------------------------------------------------------------
 
-    def _of_schedule(self, tx: Tx, job: ScheduledJob) -> dict[str, Any]:
+    def _of_schedule(self, tx: Tx, job: ScheduledJob) -> Explanation:
         view = self._view(tx, job)
         end = None
         if job.status in JOB_FINAL:
@@ -187,7 +190,7 @@ class Explanations:
 
     # --- at another site ------------------------------------------------------------------------
 
-    def _of_share(self, tx: Tx, own: Sequence[JobRecord]) -> dict[str, Any]:
+    def _of_share(self, tx: Tx, own: Sequence[JobRecord]) -> Explanation:
         job, waits = own[0], self._share_waits(tx, own)
         job_id = job.key.job_id
         end = None
@@ -239,29 +242,29 @@ class Explanations:
     def _shown(
         self, job_id: str, initiator: Site, status: JobStatus, *, epoch: int, is_initiator: bool,
         deadline_ms: int | None, waits: Sequence[Wait], end: End | None,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> Explanation:  # fmt: skip
         shown = JobStatus.WAITING if status is JobStatus.READY else status
-        return {
-            "job_id": job_id,
-            "status": shown.value,
-            "epoch": epoch,
-            "initiator": initiator.key,
-            "is_initiator": is_initiator,
-            "deadline_ms": deadline_ms,
-            "waits": [wait_view(w) for w in waits],
-            "end": None if end is None else self._end_view(job_id, end),
-        }
+        return Explanation(
+            job_id=job_id,
+            status=shown.value,
+            epoch=epoch,
+            initiator=initiator.key,
+            is_initiator=is_initiator,
+            deadline_ms=deadline_ms,
+            waits=tuple(wait_view(w) for w in waits),
+            end=None if end is None else self._end_view(job_id, end),
+        )
 
-    def _end_view(self, job_id: str, end: End) -> dict[str, Any]:
-        return {
-            "code": end.code,
-            "message": end.message,
-            "remedy": end.remedy,
-            "site": end.site.key if end.site else None,
-            "component": end.component or None,
-            "version": end.version,
-            "log": self._log(job_id, end),
-        }
+    def _end_view(self, job_id: str, end: End) -> ShownEnd:
+        return ShownEnd(
+            code=end.code,
+            message=end.message,
+            remedy=end.remedy,
+            site=end.site.key if end.site else None,
+            component=end.component or None,
+            version=end.version,
+            log=self._log(job_id, end),
+        )
 
     def _log(self, job_id: str, end: End) -> str | None:
         """Return the folder with the log of what failed, if it failed at this server."""
@@ -273,20 +276,20 @@ class Explanations:
         return str(self._folders.logs(key))
 
 
-def wait_view(wait: Wait) -> dict[str, Any]:
+def wait_view(wait: Wait) -> ShownWait:
     """Return a wait as it is shown; times in ms since the epoch, and as UTC in ISO 8601."""
-    return {
-        "code": wait.code,
-        "message": wait.message,
-        "remedy": wait.remedy,
-        "site": wait.site.key if wait.site else None,
-        "component": wait.component or None,
-        "since_ms": wait.since_ms,
-        "since": moment(wait.since_ms) if wait.since_ms is not None else None,
-        "heard_ms": wait.heard_ms,
-        "heard": moment(wait.heard_ms) if wait.heard_ms is not None else None,
-        "next_ms": wait.next_ms,
-        "next": moment(wait.next_ms) if wait.next_ms is not None else None,
-        "deadline_ms": wait.deadline_ms,
-        "deadline": moment(wait.deadline_ms) if wait.deadline_ms is not None else None,
-    }
+    return ShownWait(
+        code=wait.code,
+        message=wait.message,
+        remedy=wait.remedy,
+        site=wait.site.key if wait.site else None,
+        component=wait.component or None,
+        since_ms=wait.since_ms,
+        since=moment(wait.since_ms) if wait.since_ms is not None else None,
+        heard_ms=wait.heard_ms,
+        heard=moment(wait.heard_ms) if wait.heard_ms is not None else None,
+        next_ms=wait.next_ms,
+        next=moment(wait.next_ms) if wait.next_ms is not None else None,
+        deadline_ms=wait.deadline_ms,
+        deadline=moment(wait.deadline_ms) if wait.deadline_ms is not None else None,
+    )

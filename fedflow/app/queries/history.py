@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from fedflow.app.ports.store import Store
 from fedflow.base.errors.jobs import JobNotFound
@@ -12,6 +12,7 @@ from fedflow.domain.records import JobFilter
 from fedflow.domain.scheduling import history
 from fedflow.domain.scheduling.history import OWN_HALF, Event, EventFilter
 from fedflow.domain.site import Site
+from fedflow.wire.api.job_history import HistoryEvent, HistoryPage
 
 MOST: Final = 1_000  #: events of one page
 
@@ -25,7 +26,7 @@ class Histories:
     def events(
         self, job_id: str, *, component: str | None = None, since: int = 0, limit: int = MOST,
         seen_by: Site | None = None, about: Site | None = None, newest: bool = False,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> HistoryPage:  # fmt: skip
         """Return a page of the events after the number `since`, oldest first.
 
         At the initiator all of the job: its own half and, of other sites, what they reported; at
@@ -71,38 +72,38 @@ class Histories:
                 )
             )
         page = found[-limit:] if newest else found[:limit]
-        return {
-            "job_id": job_id,
-            "events": [event_view(e) for e in page],
-            "next": page[-1].number if page else since,
-            "more": len(found) > limit,
-        }
+        return HistoryPage(
+            job_id=job_id,
+            events=tuple(event_view(e) for e in page),
+            next=page[-1].number if page else since,
+            more=len(found) > limit,
+        )
 
 
-def event_view(event: Event) -> dict[str, Any]:
+def event_view(event: Event) -> HistoryEvent:
     """Return an event as it is shown: every member for programs, `text` for people."""
     reason = event.reason
     text = history.sentence(event)
     move = f"{event.old or 'new'} -> {event.new}: " if event.new else ""
     code = f"{reason.code}: " if reason and reason.code not in text else ""
     who = history.actor(event)
-    return {
-        "number": event.number,
-        "at_ms": event.at_ms,
-        "at": moment(event.at_ms),
-        "epoch": event.epoch,
-        "subject": event.subject.value,
-        "site": event.site.key if event.site else None,
-        "component": event.component or None,
-        "version": event.version,
-        "old": event.old or None,
-        "new": event.new or None,
-        "code": reason.code if reason else None,
-        "message": text,
-        "cause_site": reason.site.key if reason and reason.site else None,
-        "by": who,
-        "text": f"{history.subject_text(event)}: {move}{code}{text} ({who})",
-    }
+    return HistoryEvent(
+        number=event.number,
+        at_ms=event.at_ms,
+        at=moment(event.at_ms),
+        epoch=event.epoch,
+        subject=event.subject.value,
+        site=event.site.key if event.site else None,
+        component=event.component or None,
+        version=event.version,
+        old=event.old or None,
+        new=event.new or None,
+        code=reason.code if reason else None,
+        message=text,
+        cause_site=reason.site.key if reason and reason.site else None,
+        by=who,
+        text=f"{history.subject_text(event)}: {move}{code}{text} ({who})",
+    )
 
 
 def moment(at_ms: int) -> str:

@@ -6,9 +6,8 @@ are sites of one server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from fedflow.app.ports.store import Store
 from fedflow.app.protocol.parsed_jobs import Specs
@@ -25,6 +24,7 @@ from fedflow.domain.records import JobFilter, JobRecord, ScheduledJob, TaskFilte
 from fedflow.domain.scheduling.history import KEEP, OWN_HALF, Event, EventFilter
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL
+from fedflow.wire.api.job_history import Explanation
 
 _SLOT_MS: Final = 10_000
 """How long what depends on the time (who is silent, the queue) may be shown as it was."""
@@ -40,7 +40,7 @@ class SiteJob:
     own_sites: tuple[Site, ...]  #: those of this server
     order: tuple[str, ...]  #: components, each after those that it depends on
     tasks: tuple[TaskRecord, ...]  #: latest attempts: at the initiator of all sites
-    explained: Mapping[str, Any]  #: see `Explanations.explain`
+    explained: Explanation
     is_stopped: bool  #: nothing of it may start until somebody continues it
     is_paused: bool
     stop: StopRequest | None  #: somebody wants it to end
@@ -53,7 +53,7 @@ class SiteJob:
     @property
     def is_final(self) -> bool:
         """Tell whether nothing will change any more by itself."""
-        return self.job.status in JOB_FINAL and not self.explained["waits"]
+        return self.job.status in JOB_FINAL and not self.explained.waits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,8 +192,11 @@ class SiteJobs:
         stopped = is_stopped(scheduled.control, step=step, begun=begun_in(scheduled))
         return stopped, scheduled.control.paused is not None, step
 
-    def _explain(self, job: JobRecord, site: Site) -> Mapping[str, Any]:
+    def _explain(self, job: JobRecord, site: Site) -> Explanation:
         try:
             return self._explanations.explain(job.key.job_id, site)
         except InvalidJobSpec:
-            return {"waits": [], "end": None, "deadline_ms": None}
+            return Explanation(
+                job_id=job.key.job_id, status=job.status.value, epoch=job.epoch,
+                initiator=job.initiator.key, is_initiator=job.is_initiator,
+            )  # fmt: skip

@@ -12,6 +12,7 @@ from fedflow.domain.job.dsl import Component, Ref, parse_dsl
 from fedflow.domain.records import TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, TaskStatus, federated_status
+from fedflow.wire.api.job_history import Wait
 
 MESSAGE: Final = 400  #: characters of a reason in a list
 
@@ -148,16 +149,16 @@ def rows(
     *,
     site: Site,
     is_initiator: bool,
-    waits: Sequence[Mapping[str, Any]] = (),
+    waits: Sequence[Wait] = (),
 ) -> list[Row]:
     """Return every component of a job in order, as `site` sees it."""
     by_name: dict[str, list[TaskRecord]] = {name: [] for name in order}
     for task in tasks:
         by_name.setdefault(task.key.component, []).append(task)
-    told: dict[str, list[Mapping[str, Any]]] = {}
+    told: dict[str, list[Wait]] = {}
     for wait in waits:
-        if wait.get("component"):
-            told.setdefault(wait["component"], []).append(wait)
+        if wait.component:
+            told.setdefault(wait.component, []).append(wait)
     return [
         _row(
             name, modules.get(name, ""), found, site=site, is_initiator=is_initiator,
@@ -169,7 +170,7 @@ def rows(
 
 def _row(
     name: str, module: str, tasks: Sequence[TaskRecord], *, site: Site, is_initiator: bool,
-    waits: Sequence[Mapping[str, Any]],
+    waits: Sequence[Wait],
 ) -> Row:  # fmt: skip
     parts = tuple(
         Part(
@@ -233,7 +234,7 @@ def _interrupted(tasks: Sequence[TaskRecord]) -> bool:
 
 
 def _why(
-    tasks: Sequence[TaskRecord], own: TaskRecord | None, waits: Sequence[Mapping[str, Any]],
+    tasks: Sequence[TaskRecord], own: TaskRecord | None, waits: Sequence[Wait],
     status: str,
 ) -> tuple[str, str, str]:  # fmt: skip
     """Return code, sentence and remedy: the failure's own, else what is waited for."""
@@ -243,7 +244,7 @@ def _why(
         return failed[0].reason.code, failed[0].reason.message, ""
     shown = [w for w in waits if status != TaskStatus.RUNNING.value]
     if shown:
-        return str(shown[0]["code"]), str(shown[0]["message"]), str(shown[0]["remedy"])
+        return shown[0].code, shown[0].message, shown[0].remedy
     return "", "", ""
 
 

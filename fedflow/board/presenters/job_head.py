@@ -14,6 +14,7 @@ from fedflow.domain.records import SUBMIT_FAILED, JobRecord
 from fedflow.domain.scheduling.explain import INITIATOR
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
+from fedflow.wire.api.job_history import End, Wait
 
 SILENT_MS: Final = 10_000  #: an initiator that was not heard for longer is worth a word
 WAITS: Final = 20  #: that are shown; the components' own stand in their table
@@ -59,10 +60,10 @@ class Head:
     is_refused: bool  #: some site did not accept it
     is_accepted: bool  #: this site accepted it
     members: tuple[Member, ...]
-    waits: tuple[Mapping[str, Any], ...]
+    waits: tuple[Wait, ...]
     waits_left: int  #: that are not shown
     stopping: str
-    end: Mapping[str, Any] | None  #: why it ended, if it did not succeed
+    end: End | None  #: why it ended, if it did not succeed
     ended_well: str  #: a sentence about its success
     error_site: Site | None  #: where the first error was
     warnings: tuple[str, ...]
@@ -86,8 +87,8 @@ def head(seen: SiteJob, now_ms: int) -> Head:
     """Return what the head of a job's page shows."""
     job, explained = seen.job, seen.explained
     final = job.status in JOB_FINAL
-    waits = [w for w in explained["waits"] if not w["component"] and _is_told(job, w, now_ms)]
-    end = explained["end"]
+    waits = [w for w in explained.waits if not w.component and _is_told(job, w, now_ms)]
+    end = explained.end
     good = end is not None and job.status is JobStatus.SUCCESS
     started, ended = job.started_ms, job.ended_ms
     model_id, model_version, is_predict = model_of(job)
@@ -101,7 +102,7 @@ def head(seen: SiteJob, now_ms: int) -> Head:
         started_ms=started,
         ended_ms=ended,
         duration_ms=None if started is None else max(0, (ended or now_ms) - started),
-        deadline_ms=explained["deadline_ms"] if not final else None,
+        deadline_ms=explained.deadline_ms if not final else None,
         is_final=final,
         is_refused=job.tag == SUBMIT_FAILED,
         is_accepted=seen.is_accepted,
@@ -110,8 +111,8 @@ def head(seen: SiteJob, now_ms: int) -> Head:
         waits_left=max(0, len(waits) - WAITS),
         stopping=seen.stop.reason.message if seen.stop is not None and not final else "",
         end=end if not good else None,
-        ended_well=str(end["message"]) if good and end is not None else "",
-        error_site=_site(end["site"]) if end is not None and end["site"] else None,
+        ended_well=end.message if good and end is not None else "",
+        error_site=_site(end.site) if end is not None and end.site else None,
         warnings=job.warnings,
         may=_may(seen, final=final),
         user=job.user,
@@ -125,11 +126,11 @@ def head(seen: SiteJob, now_ms: int) -> Head:
     )
 
 
-def _is_told(job: JobRecord, wait: Mapping[str, Any], now_ms: int) -> bool:
+def _is_told(job: JobRecord, wait: Wait, now_ms: int) -> bool:
     """Tell whether a wait is worth a word: that the initiator decides is none while all runs."""
-    if wait["code"] != INITIATOR or job.status is not JobStatus.RUNNING:
+    if wait.code != INITIATOR or job.status is not JobStatus.RUNNING:
         return True
-    return wait["heard_ms"] is not None and is_older(wait["heard_ms"], SILENT_MS, now_ms)
+    return wait.heard_ms is not None and is_older(wait.heard_ms, SILENT_MS, now_ms)
 
 
 def members(seen: SiteJob) -> tuple[Member, ...]:

@@ -10,6 +10,7 @@ from fedflow.domain.reason import Reason
 from fedflow.domain.records import TaskKey, TaskRecord
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
+from fedflow.wire.api.job_history import Wait
 from tests.board.seeds import GUEST, HOST, HOSTILE
 
 ARBITER = Site(Role.ARBITER, PartyId("1"))
@@ -112,7 +113,7 @@ def test_a_failed_component_tells_its_own_error_and_a_waiting_one_what_it_waits_
         task("a", HOST, TaskStatus.FAILED, reason=reason),
         task("b", GUEST, TaskStatus.WAITING),
     ]
-    waits = [{"component": "b", "code": "Upstream", "message": "b waits", "remedy": "none"}]
+    waits = [Wait(component="b", code="Upstream", message="b waits", remedy="none")]
     first, second = dag.rows(("a", "b"), {}, tasks, site=GUEST, is_initiator=True, waits=waits)
     assert (first.status, first.code, len(first.message)) == ("failed", "BadData", dag.MESSAGE)
     assert (second.code, second.message, second.remedy) == ("Upstream", "b waits", "none")

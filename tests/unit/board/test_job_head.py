@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fedflow.app.queries.site_jobs import SiteJob
 from fedflow.board.presenters import job_head
@@ -12,6 +13,7 @@ from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import SUBMIT_FAILED, JobKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
+from fedflow.wire.api.job_history import End, Explanation, Wait
 from tests.board.seeds import GUEST, HOST, START_MS, job, job_id
 
 TABLES: dict[str, Any] = {
@@ -24,10 +26,12 @@ TABLES: dict[str, Any] = {
         },
     },
 }
-QUIET = {"waits": [], "end": None, "deadline_ms": None}
+QUIET = Explanation(
+    job_id=job_id(1), status="running", epoch=0, initiator=GUEST.key, is_initiator=True
+)
 
 
-def seen(site: Site = GUEST, explained: dict[str, Any] | None = None, **fields: Any) -> SiteJob:
+def seen(site: Site = GUEST, explained: Explanation | None = None, **fields: Any) -> SiteJob:
     state = {
         name: fields.pop(name)
         for name in ("is_stopped", "is_paused", "stop", "step", "is_accepted", "own_sites")
@@ -93,29 +97,32 @@ def test_a_job_that_is_being_stopped_cannot_be_paused_and_says_why() -> None:
 
 
 def test_an_ended_job_tells_its_first_error_and_where_it_was() -> None:
-    end = {"code": "BadData", "message": "no label", "remedy": "look", "site": HOST.key,
-           "component": "a", "version": 1, "log": None}  # fmt: skip
-    found = job_head.head(seen(explained={**QUIET, "end": end}, status=JobStatus.FAILED), START_MS)
+    end = End(
+        code="BadData", message="no label", remedy="look", site=HOST.key, component="a", version=1
+    )
+    found = job_head.head(
+        seen(explained=replace(QUIET, end=end), status=JobStatus.FAILED), START_MS
+    )
     assert found.end == end
     assert found.error_site == HOST
-    good = job_head.head(seen(explained={**QUIET, "end": {**end, "message": "all"}}), START_MS)
+    good = job_head.head(seen(explained=replace(QUIET, end=replace(end, message="all"))), START_MS)
     assert (good.end, good.ended_well) == (None, "all")
 
 
 def test_waits_of_the_job_are_shown_and_those_of_components_are_not() -> None:
-    def wait(component: str | None) -> dict[str, Any]:
-        return {"code": "X", "component": component, "site": None}
+    def wait(component: str | None) -> Wait:
+        return Wait(code="X", message="m", remedy="r", component=component)
 
-    waits = [wait("a"), *(wait(None) for _ in range(30))]
-    found = job_head.head(running(explained={**QUIET, "waits": waits, "deadline_ms": 5}), START_MS)
+    waits = (wait("a"), *(wait(None) for _ in range(30)))
+    found = job_head.head(running(explained=replace(QUIET, waits=waits, deadline_ms=5)), START_MS)
     assert len(found.waits) == job_head.WAITS
     assert found.waits_left == 30 - job_head.WAITS
     assert found.deadline_ms == 5
 
 
 def test_that_the_initiator_decides_is_told_once_it_is_silent() -> None:
-    wait = {"code": "Initiator", "component": None, "site": GUEST.key, "heard_ms": START_MS}
-    explained = {**QUIET, "waits": [wait]}
+    wait = Wait(code="Initiator", message="m", remedy="r", site=GUEST.key, heard_ms=START_MS)
+    explained = replace(QUIET, waits=(wait,))
     for later_ms, count in ((1_000, 0), (60_000, 1)):
         found = job_head.head(running(site=HOST, explained=explained), START_MS + later_ms)
         assert len(found.waits) == count
@@ -135,8 +142,8 @@ def test_times_and_the_model_follow_from_the_record() -> None:
 
 
 def test_a_job_that_ended_is_not_settled_while_it_holds_cores_or_something_is_undelivered() -> None:
-    wait = {"code": "Undelivered", "component": ""}
+    wait = Wait(code="Undelivered", message="m", remedy="r", component="")
     assert job_head.head(seen(), START_MS).is_settled
     assert not job_head.head(running(), START_MS).is_settled
     assert not job_head.head(seen(in_use=True), START_MS).is_settled
-    assert not job_head.head(seen(explained={**QUIET, "waits": [wait]}), START_MS).is_settled
+    assert not job_head.head(seen(explained=replace(QUIET, waits=(wait,))), START_MS).is_settled

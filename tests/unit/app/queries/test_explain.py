@@ -13,17 +13,17 @@ from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.reason import Reason
 from fedflow.domain.scheduling.history import Event, Subject
+from fedflow.wire.api.job_history import HistoryEvent, Wait
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl
 
 
-def events(server: OneServer, job_id: str, **which: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = Histories(store=server.store).events(job_id, **which)["events"]
-    return found
+def events(server: OneServer, job_id: str, **which: Any) -> tuple[HistoryEvent, ...]:
+    return Histories(store=server.store).events(job_id, **which).events
 
 
 def story(server: OneServer, job_id: str, **which: Any) -> list[str]:
     return [
-        f"{e['component'] or e['subject']} {e['site'] or '-'} {e['old']} {e['new']}"
+        f"{e.component or e.subject} {e.site or '-'} {e.old} {e.new}"
         for e in events(server, job_id, **which)
     ]
 
@@ -56,30 +56,30 @@ def test_the_history_of_a_job_tells_all_that_happened_in_order(alone: OneServer)
     assert places == sorted(places)
     assert len(told) == len(set(told)), "nothing is told twice"
     found = events(alone, job_id)
-    assert [e["number"] for e in found] == sorted(e["number"] for e in found)
-    assert all(e["message"] and e["by"] and e["epoch"] == 0 for e in found)
+    assert [e.number for e in found] == sorted(e.number for e in found)
+    assert all(e.message and e.by and e.epoch == 0 for e in found)
 
 
 def test_a_failure_is_told_with_its_cause_wherever_it_shows(alone: OneServer) -> None:
     job_id, _ = alone.core.submissions.begin(dsl(a="Step"), conf())
     alone.work()
     end(alone, job_id, "failed", error={"code": "BadData", "message": "no label"})
-    ended = [e for e in events(alone, job_id) if e["new"] == "failed"]
-    assert {e["subject"] for e in ended} >= {"party_task", "task", "job", "share"}
-    assert {e["code"] for e in ended} == {"BadData"}
-    assert "BadData: no label" in next(e["text"] for e in ended if e["subject"] == "party_task")
+    ended = [e for e in events(alone, job_id) if e.new == "failed"]
+    assert {e.subject for e in ended} >= {"party_task", "task", "job", "share"}
+    assert {e.code for e in ended} == {"BadData"}
+    assert "BadData: no label" in next(e.text for e in ended if e.subject == "party_task")
 
 
 def test_a_history_is_given_in_pages(alone: OneServer) -> None:
     job_id, _ = alone.core.submissions.begin(dsl(a="Step"), conf())
     alone.work()
     histories = Histories(store=alone.store)
-    every, pages, since, more = events(alone, job_id), [], 0, True
+    every, pages, since, more = events(alone, job_id), (), 0, True
     while more:
         page = histories.events(job_id, since=since, limit=3)
-        pages += page["events"]
-        since, more = page["next"], page["more"]
-        assert len(page["events"]) <= 3
+        pages += page.events
+        since, more = page.next, page.more
+        assert len(page.events) <= 3
     assert pages == every
     assert story(alone, job_id, component="a") == [x for x in story(alone, job_id) if x[:2] == "a "]
 
@@ -111,21 +111,20 @@ def test_an_event_is_shown_as_people_say_it() -> None:
         component="reader_0", old="running", new="failed", reason=reason, number=7,
     )  # fmt: skip
     shown = event_view(event)
-    assert shown["at"] == "2023-11-14T22:13:20.120Z"
-    assert shown["text"] == (
+    assert shown.at == "2023-11-14T22:13:20.120Z"
+    assert shown.text == (
         "reader_0 at host 10000: running -> failed: TableNotFound: there is no table a.b "
         "(reported by host 10000)"
     )
-    assert (shown["code"], shown["cause_site"]) == ("TableNotFound", "host-10000")
+    assert (shown.code, shown.cause_site) == ("TableNotFound", "host-10000")
     assert moment(0) == "1970-01-01T00:00:00.000Z"
 
 
 # --- explain --------------------------------------------------------------------------------------
 
 
-def waits(server: OneServer, job_id: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = server.core.explanations.explain(job_id)["waits"]
-    return found
+def waits(server: OneServer, job_id: str) -> tuple[Wait, ...]:
+    return server.core.explanations.explain(job_id).waits
 
 
 def test_a_job_that_waits_for_cores_says_where_it_stands_in_the_queue(alone: OneServer) -> None:
@@ -134,11 +133,11 @@ def test_a_job_that_waits_for_cores_says_where_it_stands_in_the_queue(alone: One
     others = [alone.core.submissions.begin(dsl(), conf(cores=2))[0] for _ in range(2)]
     alone.work()
     (wait,) = waits(alone, others[1])
-    assert wait["code"] == "NotEnoughResources"
-    assert wait["message"].startswith("waits for 4 cores at guest 9999: 2 of 8 free")
-    assert f"number 2 of 2 in the queue, right behind {others[0]}" in wait["message"]
-    assert wait["deadline_ms"] > wait["since_ms"] > 0
-    assert {w["code"] for w in waits(alone, running)} <= {"Running", "TaskParallelism", "Upstream"}
+    assert wait.code == "NotEnoughResources"
+    assert wait.message.startswith("waits for 4 cores at guest 9999: 2 of 8 free")
+    assert f"number 2 of 2 in the queue, right behind {others[0]}" in wait.message
+    assert wait.deadline_ms > wait.since_ms > 0
+    assert {w.code for w in waits(alone, running)} <= {"Running", "TaskParallelism", "Upstream"}
     shown = alone.core.jobs.status_view(others[0])
     assert (shown.reason.code, shown.deadline_ms) == (
         "NotEnoughResources", shown.since_ms + 259_200_000
@@ -148,10 +147,10 @@ def test_a_job_that_waits_for_cores_says_where_it_stands_in_the_queue(alone: One
 def test_tasks_of_a_running_job_say_what_they_wait_for(alone: OneServer) -> None:
     job_id, _ = alone.core.submissions.begin(dsl(a="Step", b="Step"), conf())
     alone.work()
-    running = {w["component"]: w for w in waits(alone, job_id)}
+    running = {w.component: w for w in waits(alone, job_id)}
     first = next(iter(running.values()))
-    assert first["code"] == "Running"
-    assert first["since_ms"] is not None
+    assert first.code == "Running"
+    assert first.since_ms is not None
     tasks = {t.component: t for t in alone.core.jobs.status_view(job_id).tasks}
     waiting = [t for t in tasks.values() if t.status == "waiting" and t.reason]
     assert waiting
@@ -163,10 +162,10 @@ def test_an_ended_job_explains_its_end_with_the_hint_and_the_log(alone: OneServe
     alone.work()
     end(alone, job_id, "failed", error={"code": "BadData", "message": "no label"})
     found = alone.core.explanations.explain(job_id)
-    assert (found["status"], found["waits"], found["deadline_ms"]) == ("failed", [], None)
-    assert (found["end"]["code"], found["end"]["component"]) == ("BadData", "a")
-    assert "fedflow job rerun" in found["end"]["remedy"]
-    assert found["end"]["log"].endswith("/a/0")
+    assert (found.status, found.waits, found.deadline_ms) == ("failed", (), None)
+    assert (found.end.code, found.end.component) == ("BadData", "a")
+    assert "fedflow job rerun" in found.end.remedy
+    assert found.end.log.endswith("/a/0")
 
 
 def test_a_participant_says_that_the_initiator_decides_and_when_it_was_heard(
@@ -175,23 +174,23 @@ def test_a_participant_says_that_the_initiator_decides_and_when_it_was_heard(
     job_id = host.create().job_id
     host.clock.ms += 7_000
     found = host.core.explanations.explain(job_id)
-    assert (found["is_initiator"], found["initiator"]) == (False, GUEST.key)
-    (wait,) = found["waits"]
-    assert (wait["code"], wait["site"]) == ("Initiator", GUEST.key)
-    assert host.clock.ms - wait["heard_ms"] == 7_000
-    assert wait["deadline_ms"] == wait["heard_ms"] + 60_000
+    assert (found.is_initiator, found.initiator) == (False, GUEST.key)
+    (wait,) = found.waits
+    assert (wait.code, wait.site) == ("Initiator", GUEST.key)
+    assert host.clock.ms - wait.heard_ms == 7_000
+    assert wait.deadline_ms == wait.heard_ms + 60_000
     host.ask("heartbeat", body={"jobs": {}, "initiator_party_id": "9999"})
     (later,) = waits(host, job_id)
-    assert later["heard_ms"] == host.clock.ms
+    assert later.heard_ms == host.clock.ms
 
 
 def test_a_party_that_does_not_answer_is_named_with_its_error(guest: OneServer) -> None:
     job_id, _ = guest.core.submissions.begin(dsl(), conf())
     found = guest.core.explanations.explain(job_id)
-    creating = [w for w in found["waits"] if w["code"] == "Creating"]
-    assert HOST.key in {w["site"] for w in creating}
-    assert found["deadline_ms"] == creating[0]["deadline_ms"]
-    assert found["status"] == "waiting"
+    creating = [w for w in found.waits if w.code == "Creating"]
+    assert HOST.key in {w.site for w in creating}
+    assert found.deadline_ms == creating[0].deadline_ms
+    assert found.status == "waiting"
 
 
 def test_a_command_that_waits_for_a_party_out_of_reach_is_told_with_the_next_try(
@@ -200,11 +199,11 @@ def test_a_command_that_waits_for_a_party_out_of_reach_is_told_with_the_next_try
     job_id, _ = guest.core.submissions.begin(dsl(), conf())
     for _ in range(3):
         guest.core.circuits.failed(HOST.party_id, "127.0.0.1:9: connection refused")
-    stuck = [w for w in waits(guest, job_id) if w["code"] == "Undelivered"]
-    assert [w["site"] for w in stuck] == [HOST.key]
-    assert "connection refused" in stuck[0]["message"]
-    assert stuck[0]["next_ms"] is not None
-    assert stuck[0]["deadline_ms"] > stuck[0]["since_ms"]
+    stuck = [w for w in waits(guest, job_id) if w.code == "Undelivered"]
+    assert [w.site for w in stuck] == [HOST.key]
+    assert "connection refused" in stuck[0].message
+    assert stuck[0].next_ms is not None
+    assert stuck[0].deadline_ms > stuck[0].since_ms
 
 
 # --- what moves no status -------------------------------------------------------------------------
@@ -216,7 +215,7 @@ def test_a_launch_that_is_repeated_is_told(host: OneServer) -> None:
     host.clock.ms += host.timing.launch_grace_ms + 1
     host.core.detector.tick()
     told = events(host, "1", component="a")[-1]
-    assert (told["code"], told["by"], told["new"]) == ("LaunchRepeated", "the detector", None)
+    assert (told.code, told.by, told.new) == ("LaunchRepeated", "the detector", None)
 
 
 def test_a_process_that_is_adopted_is_told(host: OneServer) -> None:
@@ -225,8 +224,8 @@ def test_a_process_that_is_adopted_is_told(host: OneServer) -> None:
     host.boot()
     host.core.detector.recover()
     told = events(host, "1", component="a")[-1]
-    assert (told["code"], told["by"]) == ("ProcessAdopted", "the detector")
-    assert "process 7" in told["message"]
+    assert (told.code, told.by) == ("ProcessAdopted", "the detector")
+    assert "process 7" in told.message
 
 
 def test_a_command_that_was_given_up_is_told(host: OneServer) -> None:
@@ -237,6 +236,6 @@ def test_a_command_that_was_given_up_is_told(host: OneServer) -> None:
     failure = PartyUnreachable(party_id="9999", address="x:1", reason="connection refused")
     host.core.delivery.settle(replace(report, deadline_ms=0), failure)
     told = events(host, "1")[-1]
-    assert (told["code"], told["new"], told["by"]) == ("PartyUnreachable", None, "the scheduler")
-    assert "the command report_task was given up" in told["message"]
-    assert "connection refused" in told["message"]
+    assert (told.code, told.new, told.by) == ("PartyUnreachable", None, "the scheduler")
+    assert "the command report_task was given up" in told.message
+    assert "connection refused" in told.message

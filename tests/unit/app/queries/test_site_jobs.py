@@ -27,7 +27,7 @@ def test_the_initiator_sees_all_sites_and_another_site_its_own_share(alone: OneS
     host = alone.core.site_jobs.at(job_id, HOST)
     assert not host.is_initiator
     assert {t.key.site for t in host.tasks} == {HOST}
-    assert {w["site"] for w in host.explained["waits"]} <= {HOST.key, GUEST.key}
+    assert {w.site for w in host.explained.waits} <= {HOST.key, GUEST.key}
     assert host.order == seen.order == ("a", "b")
 
 
@@ -46,26 +46,26 @@ def test_a_host_reads_its_own_half_of_the_history_only(alone: OneServer) -> None
     job_id = start(alone)
     end(alone, job_id)
     histories = Histories(store=alone.store)
-    every = histories.events(job_id, seen_by=GUEST)["events"]
-    assert {e["subject"] for e in every} >= {"job", "site", "task", "share", "party_task"}
+    every = histories.events(job_id, seen_by=GUEST).events
+    assert {e.subject for e in every} >= {"job", "site", "task", "share", "party_task"}
     own = {"share", "cores", "party_task"}
-    assert {e["site"] for e in every if e["subject"] in own} == {GUEST.key}
-    assert {e["site"] for e in every if e["subject"] == "report"} == {HOST.key}
-    host = histories.events(job_id, seen_by=HOST)["events"]
-    assert {e["subject"] for e in host} == own
-    assert {e["site"] for e in host} == {HOST.key}
-    about = histories.events(job_id, seen_by=GUEST, about=HOST)["events"]
-    assert {e["site"] for e in about} == {HOST.key}
+    assert {e.site for e in every if e.subject in own} == {GUEST.key}
+    assert {e.site for e in every if e.subject == "report"} == {HOST.key}
+    host = histories.events(job_id, seen_by=HOST).events
+    assert {e.subject for e in host} == own
+    assert {e.site for e in host} == {HOST.key}
+    about = histories.events(job_id, seen_by=GUEST, about=HOST).events
+    assert {e.site for e in about} == {HOST.key}
 
 
 def test_the_newest_events_come_with_whether_there_are_earlier_ones(alone: OneServer) -> None:
     job_id = start(alone)
     histories = Histories(store=alone.store)
-    every = histories.events(job_id)["events"]
+    every = histories.events(job_id).events
     last = histories.events(job_id, limit=3, newest=True)
-    assert last["events"] == every[-3:]
-    assert last["more"]
-    assert not histories.events(job_id, newest=True)["more"]
+    assert last.events == every[-3:]
+    assert last.more
+    assert not histories.events(job_id, newest=True).more
 
 
 def test_the_attempts_that_a_site_knows_come_with_its_history(alone: OneServer) -> None:
@@ -109,7 +109,7 @@ def test_a_site_whose_initiator_is_elsewhere_has_its_own_share(host: OneServer) 
     seen = host.core.site_jobs.at(job_id, HOST)
     assert not seen.is_initiator
     assert {t.key.site for t in seen.tasks} == {HOST}
-    assert [w["code"] for w in seen.explained["waits"]] == ["Initiator"]
+    assert [w.code for w in seen.explained.waits] == ["Initiator"]
     assert {t.key.site for t in host.core.site_jobs.own_tasks(job_id, HOST)} == {HOST}
     assert host.core.site_jobs.mark(job_id)
     with pytest.raises(JobNotFound):

@@ -1,39 +1,34 @@
-"""What a server tells of a job's history, of what it waits for, and why it ended.
-
-Times are milliseconds since the epoch, `role-party_id` names a site.
-"""
+"""A job's history, what it waits for, and why it ended; `role-party_id` names a site."""
 
 from __future__ import annotations
 
-from fedflow.base.values import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HistoryEvent:
+class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to a job, as the asked server knows it."""
 
     number: int  #: orders the events of one server
     at_ms: int
     at: str  #: the same, UTC in ISO 8601
-    subject: str  #: job, site, task, report, share, cores or party_task
-    message: str  #: why
-    by: str  #: who made it happen
-    text: str  #: all of it, for people
     epoch: int | None = None  #: of the job: counts its reruns
+    subject: str  #: job, site, task, report, share, cores or party_task
     site: str | None = None
     component: str | None = None
     version: int | None = None  #: of the task: counts its attempts
     old: str | None = None  #: status before
     new: str | None = None  #: status since then; None if nothing moved
     code: str | None = None  #: name of the error or reason
+    message: str  #: why
     cause_site: str | None = None
+    by: str  #: who made it happen
+    text: str  #: all of it, for people
 
     def __str__(self) -> str:
         return f"{self.at} {self.text}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HistoryPage:
+class HistoryPage(msgspec.Struct, frozen=True, kw_only=True):
     """Some events in order; `next` is where the next page begins, if there are `more`."""
 
     job_id: str
@@ -42,8 +37,7 @@ class HistoryPage:
     more: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a job waits for, and what would unblock it."""
 
     code: str
@@ -52,13 +46,16 @@ class Wait:
     site: str | None = None
     component: str | None = None
     since_ms: int | None = None
+    since: str | None = None  #: the same, UTC in ISO 8601; so are the other texts
     heard_ms: int | None = None  #: when that site was last heard, where it matters
+    heard: str | None = None
     next_ms: int | None = None  #: when it is tried again
+    next: str | None = None
     deadline_ms: int | None = None  #: when the wait ends by itself
+    deadline: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job ended: the first component that failed, where, and what helps."""
 
     code: str
@@ -70,8 +67,7 @@ class End:
     log: str | None = None  #: folder at the asked server
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What a job waits for, or why it ended."""
 
     job_id: str
