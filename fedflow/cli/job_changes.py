@@ -13,8 +13,8 @@ from fedflow.cli.job_view import wait_for
 from fedflow.cli.output import clean as clean_text
 from fedflow.cli.output import json_text
 from fedflow.cli.session import Session, asks_server
-from fedflow.client.results import DeletedJob
 from fedflow.domain.site import Site
+from fedflow.wire.api.job_delete import DeletedJob
 
 
 @click.command()

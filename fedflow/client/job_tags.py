@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedflow.client.connection import Connection
-from fedflow.client.results import JobTag
+from fedflow.wire.api.jobs import JobTag, JobTags, TagsOfJob
 
 
 class JobTagCalls:
@@ -14,13 +14,13 @@ class JobTagCalls:
 
     def all(self) -> list[JobTag]:
         """Return the tags of this server's jobs; those that most jobs have first."""
-        row = self._connection.look_up("job/tag/list", {}, dict[str, list[JobTag]])
-        return list(row["tags"])
+        row = self._connection.look_up("job/tag/list", {}, JobTags)
+        return list(row.tags)
 
     def of(self, job_id: str) -> list[str]:
         """Return the tags of a job. Raises: JobNotFound."""
-        row = self._connection.look_up("job/tag/query", {"job_id": job_id}, dict[str, list[str]])
-        return list(row["tags"])
+        row = self._connection.look_up("job/tag/query", {"job_id": job_id}, TagsOfJob)
+        return list(row.tags)
 
     def add(self, job_id: str, name: str) -> list[str]:
         """Give a job a tag, and return all that it has. Raises: JobNotFound, BadRequest."""
@@ -32,5 +32,5 @@ class JobTagCalls:
 
     def _change(self, what: str, job_id: str, name: str) -> list[str]:
         sent = {"job_id": job_id, "tag_name": name}
-        row = self._connection.do(f"job/tag/{what}", sent, dict[str, list[str]])
-        return list(row["tags"])
+        row = self._connection.do(f"job/tag/{what}", sent, TagsOfJob)
+        return list(row.tags)

@@ -22,6 +22,7 @@ from fedflow.web.requests import Body, Flag, NoBody, Text, Whole, Words, site_of
 from fedflow.web.responses import answer, board_url, refusal, success
 from fedflow.web.routes import route
 from fedflow.wire import envelope
+from fedflow.wire.api.jobs import ChangedParameters, CleanedUp, ComponentReport
 
 job_control = Blueprint("job_control", __name__, url_prefix="/job")
 job_control.before_request(require_client)
@@ -88,33 +89,6 @@ class PageBody(Body, frozen=True):
     party_id: Text
 
 
-class ChangedSections(TypedDict):
-    """The sections after a change, and the components that it concerns."""
-
-    job_parameters: Any
-    component_parameters: Any
-    components: list[str]
-
-
-class CleanedUp(TypedDict):
-    """What was deleted; `kept` are outputs that other jobs took over. Tables: `namespace.name`."""
-
-    tables: list[str]
-    kept: list[str]
-    metrics: int
-
-
-class ReportRow(TypedDict):
-    """How one component went. Times are in ms since the epoch, `index` its depth in the DAG."""
-
-    component_name: str
-    index: int
-    status: str
-    start_time: int | None
-    end_time: int | None
-    elapsed: int | None
-
-
 class JobPages(TypedDict):
     """Where people can look at a job."""
 
@@ -153,7 +127,7 @@ def proceed(body: ContinueBody) -> Response:
     return answer(envelope.envelope(0, "continue job success"))
 
 
-@route(job_control, "/parameter/update", body=ParametersBody, data=ChangedSections)
+@route(job_control, "/parameter/update", body=ParametersBody, data=ChangedParameters)
 def parameter_update(body: ParametersBody) -> Response:
     """Change parameters of an ended job, for its next rerun; all sites must accept them."""
     if not body.job_parameters and not body.component_parameters:
@@ -163,13 +137,7 @@ def parameter_update(body: ParametersBody) -> Response:
         job_parameters=body.job_parameters,
         component_parameters=body.component_parameters,
     )
-    return success(
-        {
-            "job_parameters": changed.job_parameters,
-            "component_parameters": changed.component_parameters,
-            "components": list(changed.components),
-        }
-    )
+    return success(changed)
 
 
 @route(job_control, "/clean", body=CleanBody, data=CleanedUp)
@@ -181,7 +149,7 @@ def clean(body: CleanBody) -> Response:
     done = services().cleaning.clean(
         body.job_id, role=_role(body.role), party_id=body.party_id, component=body.component_name
     )
-    return success({"tables": list(done.tables), "kept": list(done.kept), "metrics": done.metrics})
+    return success(done)
 
 
 @route(job_control, "/clean/queue", data=dict[str, int])
@@ -190,7 +158,7 @@ def clean_queue(_: NoBody) -> Response:
     return success(services().cleaning.clean_queue())
 
 
-@route(job_control, "/report", body=ReportBody, data=list[ReportRow])
+@route(job_control, "/report", body=ReportBody, data=list[ComponentReport])
 def report(body: ReportBody) -> Response:
     """Return how the components of a job went, in topological order."""
     rows = services().jobs.report(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from flask import Blueprint, Response
 
 from fedflow.web.auth import require_client
@@ -11,6 +9,7 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
+from fedflow.wire.api.jobs import JobTag, JobTags, TagsOfJob
 
 job_tag = Blueprint("job_tag", __name__, url_prefix="/job/tag")
 job_tag.before_request(require_client)
@@ -28,45 +27,26 @@ class JobTagBody(JobBody, frozen=True):
     tag_name: Text
 
 
-class JobTagNames(TypedDict):
-    """The tags of a job, by name."""
-
-    tags: list[str]
-
-
-class CountedJobTag(TypedDict):
-    """A tag, and how many jobs of this server have it."""
-
-    name: str
-    job_count: int
-
-
-class CountedJobTags(TypedDict):
-    """Tags; those that most jobs have first."""
-
-    tags: list[CountedJobTag]
-
-
-@route(job_tag, "/add", body=JobTagBody, data=JobTagNames, own=True)
+@route(job_tag, "/add", body=JobTagBody, data=TagsOfJob, own=True)
 def add(body: JobTagBody) -> Response:
     """Give a job a tag, and return all that it has; one that it has already stays."""
-    return success({"tags": list(services().job_tags.add(body.job_id, body.tag_name))})
+    return success(TagsOfJob(tags=tuple(services().job_tags.add(body.job_id, body.tag_name))))
 
 
-@route(job_tag, "/remove", body=JobTagBody, data=JobTagNames, own=True)
+@route(job_tag, "/remove", body=JobTagBody, data=TagsOfJob, own=True)
 def remove(body: JobTagBody) -> Response:
     """Take a tag from a job, and return those that it has."""
-    return success({"tags": list(services().job_tags.remove(body.job_id, body.tag_name))})
+    return success(TagsOfJob(tags=tuple(services().job_tags.remove(body.job_id, body.tag_name))))
 
 
-@route(job_tag, "/query", body=JobBody, data=JobTagNames, own=True, looks=True)
+@route(job_tag, "/query", body=JobBody, data=TagsOfJob, own=True, looks=True)
 def query(body: JobBody) -> Response:
     """Return the tags of a job."""
-    return success({"tags": list(services().job_tags.of(body.job_id))})
+    return success(TagsOfJob(tags=tuple(services().job_tags.of(body.job_id))))
 
 
-@route(job_tag, "/list", data=CountedJobTags, own=True, looks=True)
+@route(job_tag, "/list", data=JobTags, own=True, looks=True)
 def list_tags(_: NoBody) -> Response:
     """Return the tags of this server's jobs."""
     found = services().job_tags.all()
-    return success({"tags": [{"name": name, "job_count": count} for name, count in found]})
+    return success(JobTags(tags=tuple(JobTag(name=name, job_count=count) for name, count in found)))

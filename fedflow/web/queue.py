@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
-
 from flask import Blueprint, Response
 
 from fedflow.app.protocol.queue import Place
@@ -13,6 +11,8 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, Whole
 from fedflow.web.responses import success
 from fedflow.web.routes import route
+from fedflow.wire.api.jobs import Reason
+from fedflow.wire.api.queue import Queue, QueuedJob
 
 queue = Blueprint("queue", __name__, url_prefix="/job")
 queue.before_request(require_client)
@@ -27,30 +27,7 @@ class QueueBody(Body, frozen=True):
     offset: Whole = Whole(0)
 
 
-class QueueRow(TypedDict):
-    """A job that waits."""
-
-    position: int  #: 1 goes first
-    job_id: str
-    role: str
-    party_id: str
-    priority: int
-    since: int  #: milliseconds since the epoch
-    starving: bool  #: it has waited so long that it goes before jobs of any priority
-    cores: int  #: that it needs of this server's machine
-    memory: int  #: MiB
-    spark_cores: int  #: that it needs of this server's Spark cluster
-    reason: dict[str, Any]
-
-
-class QueuePage(TypedDict):
-    """A part of the queue, and how many jobs wait in all."""
-
-    jobs: list[QueueRow]
-    count: int
-
-
-@route(queue, "/queue", body=QueueBody, data=QueuePage, looks=True)
+@route(queue, "/queue", body=QueueBody, data=Queue, looks=True)
 def list_queue(body: QueueBody) -> Response:
     """Return the jobs that wait, in the order in which they go, and what each waits for."""
     if not 1 <= body.limit <= _MOST:
@@ -58,25 +35,21 @@ def list_queue(body: QueueBody) -> Response:
     if body.offset < 0:
         raise BadRequest(reason=f"`offset` must not be negative, and is {body.offset}")
     places, count = services().queue.page(limit=body.limit, offset=body.offset)
-    return success({"jobs": [_row(place) for place in places], "count": count})
+    return success(Queue(jobs=tuple(_queued(place) for place in places), count=count))
 
 
-def _row(place: Place) -> QueueRow:
-    job, reason = place.job, place.reason
-    return {
-        "position": place.position,
-        "job_id": job.job_id,
-        "role": job.initiator.role.value,
-        "party_id": job.initiator.party_id,
-        "priority": job.priority,
-        "since": job.queued_ms,
-        "starving": place.starves,
-        "cores": job.need.cores,
-        "memory": job.need.memory,
-        "spark_cores": job.need.spark,
-        "reason": {
-            "code": reason.code,
-            "message": reason.message,
-            "site": reason.site.key if reason.site else None,
-        },
-    }
+def _queued(place: Place) -> QueuedJob:
+    job = place.job
+    return QueuedJob(
+        position=place.position,
+        job_id=job.job_id,
+        role=job.initiator.role.value,
+        party_id=job.initiator.party_id,
+        priority=job.priority,
+        since=job.queued_ms,
+        starving=place.starves,
+        cores=job.need.cores,
+        memory=job.need.memory,
+        spark_cores=job.need.spark,
+        reason=Reason.of(place.reason),
+    )

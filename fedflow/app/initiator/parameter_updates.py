@@ -32,6 +32,7 @@ from fedflow.domain.records import JobFilter, JobKey, JobRecord, Reply, Schedule
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL
 from fedflow.wire import paths
+from fedflow.wire.api.jobs import ChangedParameters
 
 _FIXED: Final = (
     "job_type", "dsl_version", "model_id", "model_version", "inheritance_info", "idempotency_key",
@@ -65,15 +66,6 @@ def sections_of(incoming: Incoming) -> Sections:
             raise BadRequest(reason=f"`{name}` must be an object")
         found[name] = value or {}
     return Sections(**found)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChangedParameters:
-    """The sections of a conf after a change, and the components that it concerns."""
-
-    job_parameters: Any
-    component_parameters: Any
-    components: tuple[str, ...]
 
 
 class ParameterUpdates:

@@ -8,22 +8,13 @@ from fedflow.app.ports.scheduling import Wakeup
 from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.errors.jobs import CleaningRefused, JobNotFound
-from fedflow.base.values import dataclass
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import JobFilter, JobRecord, OutputTable
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
+from fedflow.wire.api.jobs import CleanedUp
 
 _AT_ONCE = 256  #: queued jobs that one transaction takes out
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cleaned:
-    """What a cleaning did. Tables as `namespace.name`."""
-
-    tables: tuple[str, ...]  #: deleted
-    kept: tuple[str, ...]  #: other jobs took them over, or read them
-    metrics: int  #: deleted ones
 
 
 class Cleaning:
@@ -42,7 +33,7 @@ class Cleaning:
         role: Role | None = None,
         party_id: str | None = None,
         component: str | None = None,
-    ) -> Cleaned:
+    ) -> CleanedUp:
         """Delete the output tables and metrics that an ended job left at this server, and, if
         neither a site nor a component is named, its history.
 
@@ -63,7 +54,7 @@ class Cleaning:
         if role is None and party_id is None and component is None:
             with self._store.transaction() as tx:
                 tx.events.drop(job_id)
-        return Cleaned(tables=tuple(dropped), kept=tuple(dict.fromkeys(kept)), metrics=metrics)
+        return CleanedUp(tables=tuple(dropped), kept=tuple(dict.fromkeys(kept)), metrics=metrics)
 
     def drop_metrics(self, job_id: str) -> int:
         """Delete the metrics that an ended job left at this server; return how many.

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.scheduling import Wakeup
@@ -42,7 +42,7 @@ from fedflow.domain.records import (
 from fedflow.domain.scheduling.explain import INITIATOR, Wait
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
-from fedflow.wire.api.jobs import JobStatusView, TaskView
+from fedflow.wire.api.jobs import ComponentReport, JobStatusView, TaskView
 from fedflow.wire.api.jobs import Reason as ShownReason
 
 logger = logging.getLogger(__name__)
@@ -310,7 +310,7 @@ class Jobs:
         role: Role | None = None,
         party_id: str | None = None,
         component: str | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[ComponentReport]:
         """Return how the latest attempts of a job went at one site, in topological order.
 
         Without a site it is the initiator's, or else any that is here. Raises: JobNotFound.
@@ -327,7 +327,7 @@ class Jobs:
             )
             tasks = {t.key.component: t for t in reversed(self._tasks_of(tx, which, scheduled))}
         dag = self._specs.get(job_id, job.dsl, job.conf).dag
-        return [_report_row(tasks[name], dag.depth(name)) for name in dag.order if name in tasks]
+        return [_report(tasks[name], dag.depth(name)) for name in dag.order if name in tasks]
 
     def watch(self, job_id: str) -> None:
         """Note that somebody looks at a job now."""
@@ -461,17 +461,16 @@ def _reused(scheduled: ScheduledJob | None, tasks: list[TaskRecord]) -> dict[str
     return {t.key.component: t.inherited_from for t in tasks if t.inherited_from}
 
 
-def _report_row(task: TaskRecord, depth: int) -> dict[str, Any]:
-    """Return how one component went, as FATE reports it."""
+def _report(task: TaskRecord, depth: int) -> ComponentReport:
     started, ended = task.started_ms, task.ended_ms
-    return {
-        "component_name": task.key.component,
-        "index": depth,
-        "status": task.status.value,
-        "start_time": started,
-        "end_time": ended,
-        "elapsed": ended - started if started is not None and ended is not None else None,
-    }
+    return ComponentReport(
+        component_name=task.key.component,
+        index=depth,
+        status=task.status.value,
+        start_time=started,
+        end_time=ended,
+        elapsed=ended - started if started is not None and ended is not None else None,
+    )
 
 
 def _shown(status: JobStatus) -> str:

@@ -148,6 +148,52 @@ class JobConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Conf of job {self.job_id}>"
 
 
+class ComponentReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How one component went at one site."""
+
+    component_name: str
+    index: int  #: depth in the DAG
+    status: str
+    start_time: int | None = None
+    end_time: int | None = None
+    elapsed: int | None = None  #: milliseconds
+
+
+class ChangedParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The sections of a conf after a change, and the components that it concerns."""
+
+    job_parameters: Any = None
+    component_parameters: Any = None
+    components: tuple[str, ...] = ()
+
+
+class CleanedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """What was deleted. Tables as `namespace.name`."""
+
+    tables: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()  #: other jobs took them over, or read them
+    metrics: int = 0
+
+
+class JobTag(msgspec.Struct, frozen=True, kw_only=True):
+    """A word that people gave to jobs of a server."""
+
+    name: str
+    job_count: int = 0
+
+
+class JobTags(msgspec.Struct, frozen=True, kw_only=True):
+    """The tags of a server's jobs; those that most jobs have first."""
+
+    tags: tuple[JobTag, ...]
+
+
+class TagsOfJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The tags of a job, by name."""
+
+    tags: tuple[str, ...]
+
+
 def _cells(task: TaskView) -> tuple[Any, ...]:
     percent = f" {task.progress:.0%}" if task.status == TaskStatus.RUNNING.value else ""
     why = str(task.reason) if task.reason else ""

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.app.initiator.parameter_updates import ChangedParameters, Sections
-from fedflow.app.queries.cleaning import Cleaned
+from fedflow.app.initiator.parameter_updates import Sections
 from fedflow.app.queries.resources import ResourceUse, Returned
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import (
@@ -21,6 +20,7 @@ from fedflow.base.errors.jobs import (
     RerunRefused,
 )
 from fedflow.domain.records import Engine
+from fedflow.wire.api.jobs import ChangedParameters, CleanedUp
 from tests.unit.web.conftest import JOB_ID, SUBMITTED, make_job
 
 
@@ -59,9 +59,9 @@ class Control:
             components=("a",),
         )
 
-    def clean(self, job_id: str, *, role: Any, party_id: Any, component: Any) -> Cleaned:
+    def clean(self, job_id: str, *, role: Any, party_id: Any, component: Any) -> CleanedUp:
         self._note("clean", job_id, role, party_id, component)
-        return Cleaned(tables=("n.t",), kept=(), metrics=2)
+        return CleanedUp(tables=("n.t",), kept=(), metrics=2)
 
     def clean_queue(self) -> dict[str, int]:
         self._note("clean_queue")

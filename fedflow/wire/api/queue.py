@@ -1,14 +1,13 @@
-"""The queue as the client returns it."""
+"""The queue: the jobs that wait, in the order in which they go."""
 
 from __future__ import annotations
 
-from fedflow.base.values import dataclass
-from fedflow.wire.api import html
+import msgspec
+
 from fedflow.wire.api.jobs import Reason
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueuedJob:
+class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that waits."""
 
     position: int  #: 1 goes first
@@ -20,11 +19,11 @@ class QueuedJob:
     starving: bool  #: it has waited so long that it goes before jobs of any priority
     cores: int  #: that it needs of its initiator's server
     memory: int = 0  #: MiB
+    spark_cores: int = 0  #: that it needs of its initiator's Spark cluster
     reason: Reason | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Queue:
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the queue, and how many jobs wait in all."""
 
     jobs: tuple[QueuedJob, ...] = ()
@@ -34,6 +33,8 @@ class Queue:
         return f"<Queue: {self.count} jobs wait>"
 
     def _repr_html_(self) -> str:
+        from fedflow.wire.api import html
+
         rows = [
             (j.position, j.job_id, j.priority, j.reason.message if j.reason else "")
             for j in self.jobs
