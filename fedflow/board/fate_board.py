@@ -409,7 +409,7 @@ def log(body: LogMessage, job_id: str, role: str, party_id: str, component_id: s
         known = _listed(("logSize", *fate_board.LOG_TYPES))
         raise BadRequest(reason=f"type must be one of {known}")
     lines = logs.lines(named(body.type), body.begin, body.end)
-    rows = [{"lineNum": line["line_num"], "content": line["content"]} for line in lines]
+    rows = [{"lineNum": line.line_num, "content": line.content} for line in lines]
     return answer({**fate_board.success(rows), "type": body.type})
 
 

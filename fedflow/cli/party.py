@@ -8,7 +8,8 @@ from fedflow.cli.exit_codes import ExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment
 from fedflow.cli.session import Session, asks_server
-from fedflow.client.site_results import Neighbour, PartyInfo
+from fedflow.client.site_results import PartyInfo
+from fedflow.wire.api.administration import Neighbour
 
 
 @click.group(cls=Nouns)

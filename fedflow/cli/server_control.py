@@ -24,7 +24,7 @@ from fedflow.cli.server_process import (
     wait_until_up,
 )
 from fedflow.cli.session import Session
-from fedflow.client.site_results import PartyServer
+from fedflow.wire.api.administration import PartyServer
 
 
 @click.group()

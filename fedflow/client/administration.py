@@ -10,17 +10,13 @@ from urllib.parse import quote
 from fedflow.base.errors.data import NoData
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
-from fedflow.client.site_results import (
-    Grants,
+from fedflow.client.site_results import Grants, PartyInfo, Provider, Resources, ServiceInfo
+from fedflow.wire.api.administration import (
     Neighbour,
-    PartyInfo,
     PartyServer,
     Ping,
-    Provider,
-    Resources,
     ReturnedCores,
     ServerAddress,
-    ServiceInfo,
 )
 
 

@@ -18,8 +18,8 @@ from fedflow.client.created_jobs import submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.events import JobEvent, events_between
 from fedflow.client.results import Dependencies, JobPage, OutputTable, Stopped, Submitted, TaskPage
-from fedflow.client.site_results import LogLine
 from fedflow.domain.site import Site
+from fedflow.wire.api.administration import LogLine
 from fedflow.wire.api.job_delete import DeletedJob
 from fedflow.wire.api.job_history import Explanation, HistoryEvent, HistoryPage
 from fedflow.wire.api.jobs import ChangedParameters, CleanedUp, JobConfig, JobStatusView

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any, TypedDict
+
 from flask import Blueprint, Response
 
 from fedflow.web.context import services
-from fedflow.web.records import Health, Readiness
 from fedflow.web.requests import NoBody
 from fedflow.web.responses import answer
 from fedflow.web.routes import Access, Style, route
 
 health = Blueprint("health", __name__)
+
+
+class Health(TypedDict):
+    """The process serves requests."""
+
+    status: str
+
+
+class Readiness(TypedDict, total=False):
+    """Whether the server can take jobs, and what each part says."""
+
+    ready: bool
+    store: Any
+    executor: Any
+    outbox: Any
+    cores: Any
+    spark_cores: Any  #: only with a Spark cluster
+    unreachable: list[str]  #: parties whose circuit is open; the server is ready nevertheless
 
 
 @route(

@@ -6,12 +6,13 @@ from typing import TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.logs.log_files import LogLine, LogName
+from fedflow.app.logs.log_files import LogName
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Text, Whole
 from fedflow.web.responses import status_refusal, success
 from fedflow.web.routes import route
+from fedflow.wire.api.administration import LogLine
 
 log = Blueprint("log", __name__, url_prefix="/log")
 log.before_request(require_client)

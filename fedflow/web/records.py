@@ -217,21 +217,3 @@ class ModuleRow(TypedDict):
     default_provider: str
     support_provider: list[str]
     alias: list[str]
-
-
-class Health(TypedDict):
-    """The process serves requests."""
-
-    status: str
-
-
-class Readiness(TypedDict, total=False):
-    """Whether the server can take jobs, and what each part says."""
-
-    ready: bool
-    store: Any
-    executor: Any
-    outbox: Any
-    cores: Any
-    spark_cores: Any  #: only with a Spark cluster
-    unreachable: list[str]  #: parties whose circuit is open; the server is ready nevertheless

@@ -9,12 +9,14 @@ from typing import Any, TypedDict
 
 from flask import Blueprint, Response
 
+from fedflow.domain.records import JobRecord
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Flag, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
 from fedflow.wire import fields
+from fedflow.wire.api.administration import JobCores, ReturnedCores
 
 resource = Blueprint("resource", __name__, url_prefix="/resource")
 resource.before_request(require_client)
@@ -31,17 +33,6 @@ class JobBody(Body, frozen=True):
     """Which job."""
 
     job_id: Text
-
-
-class JobCores(TypedDict):
-    """The cores of one share of a job."""
-
-    job_id: str
-    role: str
-    party_id: str
-    core: int
-    memory: int
-    engine: str
 
 
 class EngineRow(TypedDict):
@@ -66,16 +57,6 @@ class ResourceView(TypedDict):
     engines: list[EngineRow]  #: all of this server
 
 
-class ReturnRow(TypedDict):
-    """What became of the cores of one share of a job."""
-
-    job_id: str
-    role: str
-    party_id: str
-    resource_in_use: bool  #: before
-    resource_return_status: bool
-
-
 @route(resource, "/query", body=ResourceBody, data=ResourceView)
 def query(body: ResourceBody) -> Response:
     """Return the computing engines, and the jobs that hold cores of the one that is asked for, by
@@ -86,24 +67,32 @@ def query(body: ResourceBody) -> Response:
     )
     return success(
         {
-            "use_resource_job": [fields.job_cores_row(job) for job in found.jobs],
+            "use_resource_job": [_held(job) for job in found.jobs],
             "computing_engine_resource": fields.engine_row(found.engine),
             "engines": [fields.engine_row(engine) for engine in found.engines],
         }
     )
 
 
-@route(resource, "/return", body=JobBody, data=list[ReturnRow])
+@route(resource, "/return", body=JobBody, data=list[ReturnedCores])
 def give_back(body: JobBody) -> Response:
     """Give back the cores of an ended job that none of its processes uses any more."""
     rows = [
-        {
-            "job_id": one.job.key.job_id,
-            "role": one.job.key.site.role.value,
-            "party_id": one.job.key.site.party_id,
-            "resource_in_use": one.job.in_use,
-            "resource_return_status": one.returned,
-        }
+        ReturnedCores(
+            job_id=one.job.key.job_id,
+            role=one.job.key.site.role.value,
+            party_id=one.job.key.site.party_id,
+            resource_in_use=one.job.in_use,
+            resource_return_status=one.returned,
+        )
         for one in services().resources.give_back(body.job_id)
     ]
     return success(rows)
+
+
+def _held(job: JobRecord) -> JobCores:
+    site = job.key.site
+    return JobCores(
+        job_id=job.key.job_id, role=site.role.value, party_id=site.party_id,
+        core=job.cores, memory=job.memory, engine=job.engine,
+    )  # fmt: skip

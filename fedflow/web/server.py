@@ -22,6 +22,7 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, OpenBody, Text, Whole
 from fedflow.web.responses import success
 from fedflow.web.routes import route
+from fedflow.wire.api.administration import PartyServer, ServerAddress
 
 server = Blueprint("server", __name__)
 server.before_request(require_client)
@@ -53,26 +54,6 @@ class RegistryBody(OpenBody, frozen=True):
     data: dict[str, Any] | None = None
     headers: dict[str, Any] | None = None
     protocol: Text | None = None
-
-
-class ServerRow(TypedDict):
-    host: str
-    port: int
-    protocol: str
-
-
-class PartyServerRow(TypedDict):
-    instance_id: str
-    http: str
-    grpc: str
-    host: str
-    version: str
-    state: str
-    leads: bool
-    is_this: bool
-    start_time: int
-    beat_age: int
-    executors: int
 
 
 class InstanceRow(TypedDict):
@@ -125,15 +106,15 @@ class _Server(msgspec.Struct, frozen=True, kw_only=True):
 # --- servers --------------------------------------------------------------------------------------
 
 
-@route(server, "/server/get", data=dict[str, ServerRow])
-@route(server, "/server/service/get", data=dict[str, ServerRow])
+@route(server, "/server/get", data=dict[str, ServerAddress])
+@route(server, "/server/service/get", data=dict[str, ServerAddress])
 def servers(_body: NoBody) -> Response:
     """Return the servers of the conf and those that were registered, by upper-case name."""
     return success({name: _row(one) for name, one in _registry().servers().items()})
 
 
-@route(server, "/server/<name>/get", data=ServerRow)
-@route(server, "/server/service/<name>/get", data=ServerRow)
+@route(server, "/server/<name>/get", data=ServerAddress)
+@route(server, "/server/service/<name>/get", data=ServerAddress)
 def one_server(_body: NoBody, name: str) -> Response:
     """Return where one server listens; no data if it is not known."""
     found = _registry().server(name)
@@ -148,13 +129,13 @@ def register(body: RegisterBody, name: str) -> Response:
     return success()
 
 
-@route(server, "/server/list", data=list[PartyServerRow])
+@route(server, "/server/list", data=list[PartyServer])
 def party_servers(_body: NoBody) -> Response:
     """Return the servers of this party that share its database, this one first."""
     return success([_party_server(one) for one in services().servers.listed()])
 
 
-@route(server, "/server/drain", data=list[PartyServerRow])
+@route(server, "/server/drain", data=list[PartyServer])
 def drain(_body: NoBody) -> Response:
     """Start no executors here any more and let another server of the party lead."""
     services().servers.drain()
@@ -273,24 +254,24 @@ def _split(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _party_server(one: ListedServer) -> PartyServerRow:
-    return {
-        "instance_id": one.instance_id,
-        "http": one.http,
-        "grpc": one.grpc,
-        "host": one.host,
-        "version": one.version,
-        "state": one.state,
-        "leads": one.leads,
-        "is_this": one.is_this,
-        "start_time": one.started_ms,
-        "beat_age": one.beat_age_ms,
-        "executors": one.executors,
-    }
+def _party_server(one: ListedServer) -> PartyServer:
+    return PartyServer(
+        instance_id=one.instance_id,
+        http=one.http,
+        grpc=one.grpc,
+        host=one.host,
+        version=one.version,
+        state=one.state,
+        leads=one.leads,
+        is_this=one.is_this,
+        start_time=one.started_ms,
+        beat_age=one.beat_age_ms,
+        executors=one.executors,
+    )
 
 
-def _row(one: RegisteredServer) -> ServerRow:
-    return {"host": one.host, "port": one.port, "protocol": one.protocol}
+def _row(one: RegisteredServer) -> ServerAddress:
+    return ServerAddress(host=one.host, port=one.port, protocol=one.protocol)
 
 
 def _service_row(one: RegisteredService) -> ServiceRow:

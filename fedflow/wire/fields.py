@@ -96,19 +96,6 @@ def job_list_row(job: JobRecord) -> Row:
     return row
 
 
-def job_cores_row(job: JobRecord) -> Row:
-    """Return what a job takes of the cores, as `resource/query` shows it."""
-    site = job.key.site
-    return {
-        "job_id": job.key.job_id,
-        "role": site.role.value,
-        "party_id": site.party_id,
-        "core": job.cores,
-        "memory": job.memory,
-        "engine": job.engine,
-    }
-
-
 def engine_row(engine: Engine) -> Row:
     """Return a computing engine as FATE's record; memory in MiB, 0 if it is not counted."""
     return {

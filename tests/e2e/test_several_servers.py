@@ -19,7 +19,7 @@ import pytest
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.cli.flow.toy import toy_job
-from fedflow.client.site_results import PartyServer
+from fedflow.wire.api.administration import PartyServer
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import (
     GUEST,

@@ -11,7 +11,7 @@ Source: `docs/reference/rest.md#administration`.
 
 from __future__ import annotations
 
-from typing import Final, TypedDict
+from typing import Final
 
 from fedflow.app.logs.log_index import LogIndexes
 from fedflow.app.logs.log_opening import names_below
@@ -23,6 +23,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Role
+from fedflow.wire.api.administration import LogLine
 from fedflow.wire.paths import fits
 
 MAX_LINES: Final = 5_000  #: that one call gives
@@ -51,13 +52,6 @@ class LogName:
     role: str | None = None
     party_id: str | None = None
     component: str | None = None
-
-
-class LogLine(TypedDict):
-    """A line with its number, from 1 on."""
-
-    line_num: int
-    content: str
 
 
 class LogFiles:
@@ -99,7 +93,7 @@ class LogFiles:
                     break
                 given += len(line.content)
                 text = line.content.decode("utf-8", errors="replace")
-                found.append({"line_num": number, "content": mask_addresses(text)})
+                found.append(LogLine(line_num=number, content=mask_addresses(text)))
         return found
 
     def _parts(self, which: LogName) -> tuple[str, ...]:

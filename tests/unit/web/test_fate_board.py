@@ -14,6 +14,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, Sort, StoredModel
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
+from fedflow.wire.api.administration import LogLine
 from fedflow.wire.fate_board import page_bean
 from tests.unit.web.conftest import GUEST, JOB_ID, make_job, make_task
 
@@ -303,9 +304,9 @@ class Logs:
         self.asked.append(which)
         return 3
 
-    def lines(self, which: Any, begin: int, end: int | None) -> list[dict[str, Any]]:
+    def lines(self, which: Any, begin: int, end: int | None) -> list[LogLine]:
         self.asked.append(which)
-        return [{"line_num": begin, "content": "<i>line</i>"}]
+        return [LogLine(line_num=begin, content="<i>line</i>")]
 
 
 def test_messages_of_the_log_websocket_are_answered(client: FlaskClient, services: Any) -> None:

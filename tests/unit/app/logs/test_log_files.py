@@ -14,6 +14,7 @@ from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest
+from fedflow.wire.api.administration import LogLine
 from tests.unit.app.fakes import OneServer
 
 
@@ -53,10 +54,10 @@ def test_a_log_type_is_the_file_that_fate_has_for_it(
     write(host.home, file, "one\ntwo\r\nthree, not ended")
     assert logs.size(name(log_type)) == 3
     assert logs.lines(name(log_type), 2) == [
-        {"line_num": 2, "content": "two"},
-        {"line_num": 3, "content": "three, not ended"},
+        LogLine(line_num=2, content="two"),
+        LogLine(line_num=3, content="three, not ended"),
     ]
-    assert [line["line_num"] for line in logs.lines(name(log_type), 1, 2)] == [1, 2]
+    assert [line.line_num for line in logs.lines(name(log_type), 1, 2)] == [1, 2]
 
 
 def test_a_component_log_is_that_of_its_latest_attempt(host: OneServer, logs: LogFiles) -> None:
@@ -64,7 +65,7 @@ def test_a_component_log_is_that_of_its_latest_attempt(host: OneServer, logs: Lo
     assert logs.size(which) == 0
     for version in ("0", "2", "10"):
         write(host.home, f"host/10000/lr_0/{version}/INFO.log", f"attempt {version}\n")
-    assert logs.lines(which) == [{"line_num": 1, "content": "attempt 10"}]
+    assert logs.lines(which) == [LogLine(line_num=1, content="attempt 10")]
 
 
 @pytest.mark.parametrize(
@@ -103,13 +104,13 @@ def test_one_call_gives_a_bounded_number_of_lines_and_bytes(
 ) -> None:
     write(host.home, "host/10000/INFO.log", "x\n" * 20_000)
     assert len(logs.lines(name("partyInfo"))) == log_files.MAX_LINES
-    assert logs.lines(name("partyInfo"), 19_999)[-1]["line_num"] == 20_000
+    assert logs.lines(name("partyInfo"), 19_999)[-1].line_num == 20_000
     write(host.home, "host/10000/INFO.log", ("y" * 3_000_000 + "\n") * 3 + "end\n")
     found = logs.lines(name("partyInfo"))
-    assert [len(line["content"]) for line in found] == [log_files.MAX_LINE] * 3 + [3]
-    assert found[3] == {"line_num": 4, "content": "end"}
+    assert [len(line.content) for line in found] == [log_files.MAX_LINE] * 3 + [3]
+    assert found[3] == LogLine(line_num=4, content="end")
     write(host.home, "host/10000/INFO.log", ("z" * 10_000 + "\n") * 2_000)
-    size = sum(len(line["content"]) for line in logs.lines(name("partyInfo")))
+    size = sum(len(line.content) for line in logs.lines(name("partyInfo")))
     assert size < log_files.MAX_BYTES + log_files.MAX_LINE
 
 
