@@ -2,15 +2,16 @@
 
 Another package offers components by an entry point of the group `fedflow.components`, whose object
 is a class declared with `@component`, or a tuple of such classes. Importing components is expensive
-(numpy, pyarrow), so a server does not do it: it asks a zygote for `describe`.
+(numpy, pyarrow), so a server does not do it: it asks a zygote for `describe`. The zygote imports a
+built-in component when it is first asked for.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
@@ -28,68 +29,78 @@ _BUILTIN: Final = "fedflow.components.builtin:COMPONENTS"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registry:
-    """Component descriptions by module name; `problems` tells what could not be loaded."""
+    """Components by name or alias in lower case; `problems` tells what could not be loaded.
 
-    specs: tuple[ComponentSpec, ...]
+    One of fedflow's own is the text `module:class` until it is first asked for.
+    """
+
+    offers: dict[str, ComponentSpec | str]
     problems: tuple[str, ...]
-    _by_name: dict[str, ComponentSpec] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        by_name: dict[str, ComponentSpec] = {}
-        for spec in self.specs:
-            for name in _names(spec):
-                by_name.setdefault(name, spec)
-        object.__setattr__(self, "_by_name", by_name)
+    @property
+    def specs(self) -> tuple[ComponentSpec, ...]:
+        """Return all components, built-in ones first; those that are not imported yet are."""
+        return tuple(dict.fromkeys(self.find(name) for name in self.offers))
 
     def find(self, module: str) -> ComponentSpec:
         """Return a component by its name or alias, in any case. Raises: UnknownComponent."""
-        found = self._by_name.get(module.lower())
-        if found is None:
+        name = module.lower()
+        offer = self.offers.get(name)
+        if offer is None:
             raise UnknownComponent(module=module)
-        return found
+        if isinstance(offer, str):
+            (found,) = _offered(offer)
+            offer = self.offers[name] = spec_of(found)
+        return offer
 
 
 def load_registry(*, found: Iterable[EntryPoint] | None = None) -> Registry:
-    """Import all components and return them, built-in ones first.
+    """Import the components of other packages and return them after the built-in ones.
 
     A provider that cannot be loaded, or that takes a name that is taken, becomes a problem; the
     others are there all the same. `found` replaces the installed entry points, for tests.
     """
-    specs: list[ComponentSpec] = []
+    from fedflow.components.builtin import COMPONENTS  # which the process of a provider never has
+
+    offers: dict[str, ComponentSpec | str] = {
+        value.rpartition(":")[2].lower(): f"fedflow.components.{value}" for value in COMPONENTS
+    }
+    registry = Registry(offers=offers, problems=())
     problems: list[str] = []
-    taken: dict[str, ComponentSpec] = {}
-    for name, value in _providers(found):
+    points = entry_points(group=GROUP) if found is None else found
+    for point in sorted(points, key=lambda p: (p.name, p.value)):
+        if point.value == _BUILTIN:
+            continue
         try:
-            offered = [spec_of(one) for one in _offered(value)]
+            offered = [spec_of(one) for one in _offered(point.value)]
         except (Exception, SystemExit) as exc:
-            logger.exception("Provider %s cannot be loaded.", name)
-            problems.append(f"provider {name} ({value}): {type(exc).__name__}: {exc}")
+            logger.exception("Provider %s cannot be loaded.", point.name)
+            what = f"{type(exc).__name__}: {exc}"
+            problems.append(f"provider {point.name} ({point.value}): {what}")
             continue
         for spec in offered:
-            rival = next((taken[n] for n in _names(spec) if n in taken), None)
-            if rival is spec:
-                continue
-            if rival is not None:
-                problems.append(f"provider {name}: {spec.module} has a name of {rival.module}")
-                continue
-            specs.append(spec)
-            taken.update(dict.fromkeys(_names(spec), spec))
-    return Registry(specs=tuple(specs), problems=tuple(problems))
+            taken = next((name for name in _names(spec) if name in offers), None)
+            rival = registry.find(taken) if taken is not None else None
+            if rival is None:
+                offers.update(dict.fromkeys(_names(spec), spec))
+            elif rival is not spec:
+                said = f"{spec.module} has a name of {rival.module}"
+                problems.append(f"provider {point.name}: {said}")
+    return replace(registry, problems=tuple(problems))
 
 
 def load_provider(value: str) -> Registry:
     """Import what `module:attribute` names, and nothing else. Raises: whatever importing raises."""
-    specs = tuple(spec_of(offered) for offered in _offered(value))
-    taken: set[str] = set()
+    offers: dict[str, ComponentSpec | str] = {}
     problems = []
-    for spec in specs:
-        names = set(_names(spec))
-        if names & taken:
+    for spec in [spec_of(offered) for offered in _offered(value)]:
+        if not offers.keys().isdisjoint(_names(spec)):
             problems.append(f"{spec.module} has a name of another of its components")
-        taken |= names
-    if not specs:
+        for name in _names(spec):
+            offers.setdefault(name, spec)
+    if not offers:
         problems.append(f"{value} holds no component")
-    return Registry(specs=specs, problems=tuple(problems))
+    return Registry(offers=offers, problems=tuple(problems))
 
 
 def describe(spec: ComponentSpec) -> dict[str, Any]:
@@ -122,14 +133,6 @@ def describe(spec: ComponentSpec) -> dict[str, Any]:
 
 def _names(spec: ComponentSpec) -> list[str]:
     return [name.lower() for name in (spec.module, *spec.aliases)]
-
-
-def _providers(found: Iterable[EntryPoint] | None) -> Iterator[tuple[str, str]]:
-    yield "builtin", _BUILTIN
-    points = entry_points(group=GROUP) if found is None else found
-    for point in sorted(points, key=lambda p: (p.name, p.value)):
-        if point.value != _BUILTIN:
-            yield point.name, point.value
 
 
 def _offered(value: str) -> tuple[Any, ...]:

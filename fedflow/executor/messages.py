@@ -2,7 +2,7 @@
 
 | from | op | members |
 |---|---|---|
-| server | start | launch_id, spec_path, log_dir, work_dir, command |
+| server | start | launch_id, module, spec_path, log_dir, work_dir, command |
 | server | describe | id |
 | server | check | id, module, parameters, path, run (a planned run, or null) |
 | zygote | ready | pid, problems (providers that could not be loaded) |

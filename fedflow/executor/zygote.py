@@ -153,6 +153,7 @@ class ZygoteExecutor:
             {
                 "op": "start",
                 "launch_id": launch.launch_id,
+                "module": launch.module,
                 "spec_path": str(launch.spec_path),
                 "log_dir": str(launch.log_dir),
                 "work_dir": str(launch.work_dir),

@@ -36,6 +36,7 @@ from fedflow.domain.job.planned_run import planned_run_from_json
 from fedflow.executor.descendants import adopt_orphans, end_strangers
 from fedflow.executor.messages import LineReader, Message, encode
 from fedflow.executor.processes import start_time_of
+from fedflow.sdk.component import ComponentSpec
 from fedflow.sdk.params import check_params
 from fedflow.worker.exit_codes import ExitCode
 from fedflow.worker.lazy_pandas import without_pandas
@@ -63,7 +64,7 @@ class Zygote:
         self._signal_read, self._signal_write = os.pipe()
         os.set_blocking(self._signal_read, False)
         os.set_blocking(self._signal_write, False)
-        self._registry = Registry(specs=(), problems=())
+        self._registry = Registry(offers={}, problems=())
 
     def run(self, preload: list[str]) -> None:
         """Import, then serve until the server closes the socket."""
@@ -73,9 +74,7 @@ class Zygote:
         without_pandas()
         problems = _preload(preload)
         self._registry = load_registry()
-        compile_all()
-        gc.collect()
-        gc.freeze()  # a collection in a child shall not copy the pages of what was imported
+        _settle()
         ready = {
             "op": "ready",
             "pid": os.getpid(),
@@ -109,7 +108,7 @@ class Zygote:
                 case "start":
                     self._start(message)
                 case "describe":
-                    self._reply(message, data=[describe(spec) for spec in self._registry.specs])
+                    self._reply(message, data=self._described())
                 case "check":
                     self._check(message)
                 case other:
@@ -157,6 +156,8 @@ class Zygote:
 
     def _forked(self, message: Message, gate: int) -> int:
         """Return the pid of a fork that waits at the gate. Raises: OSError."""
+        with contextlib.suppress(Exception):  # the child meets it again, and reports it
+            self._component(message["module"])
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
@@ -199,10 +200,44 @@ class Zygote:
 
     # --- questions --------------------------------------------------------------------------------
 
+    def _component(self, module: str) -> ComponentSpec:
+        """Return a component, imported here so that later forks have it. Raises: as importing."""
+        known = len(sys.modules)
+        spec = self._registry.find(module)
+        if len(sys.modules) > known:
+            _settle()
+        return spec
+
+    def _described(self) -> list[dict[str, Any]]:
+        """Return what is known of each component.
+
+        A fork imports them all, so that those that no job uses take no memory here.
+        """
+        if not self._fork:
+            return [describe(spec) for spec in self._registry.specs]
+        sys.stderr.flush()
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            code: int = ExitCode.DEFECT
+            try:
+                signal.set_wakeup_fd(-1)
+                with os.fdopen(write, "wb") as answer:
+                    specs = self._registry.specs
+                    answer.write(json.dumps([describe(spec) for spec in specs]).encode())
+                code = ExitCode.SUCCESS
+            finally:
+                _leave(code)
+        os.close(write)
+        with os.fdopen(read, "rb") as answer:
+            described: list[dict[str, Any]] = json.loads(answer.read())
+        os.waitpid(pid, 0)
+        return described
+
     def _check(self, message: Message) -> None:
         path = str(message["path"])
         try:
-            spec = self._registry.find(str(message["module"]))
+            spec = self._component(str(message["module"]))
             planned = message.get("run")
             run = planned_run_from_json(planned) if planned is not None else None
             check_params(spec.params, json.loads(message["parameters"]), path=path, run=run)
@@ -286,6 +321,13 @@ def _leave(code: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
+
+
+def _settle() -> None:
+    """Prepare what was imported for forks, which would do it again and copy pages over it."""
+    compile_all()
+    gc.collect()
+    gc.freeze()  # a collection in a child shall not copy the pages of what was imported
 
 
 def _preload(modules: list[str]) -> list[str]:

@@ -31,6 +31,7 @@ class TestLaunch:
 
     launch_id: str
     task: TaskKey
+    module: str
     spec_path: Path
     log_dir: Path
     work_dir: Path
@@ -304,6 +305,7 @@ def write_launch(
     return TestLaunch(
         launch_id=launch_id,
         task=key,
+        module=module,
         spec_path=spec_path,
         log_dir=log_dir,
         work_dir=work_dir,

@@ -61,6 +61,7 @@ class TaskLaunch:
 
     launch_id: str
     task: TaskKey
+    module: str
     spec_path: Path
     log_dir: Path
     work_dir: Path
@@ -190,6 +191,7 @@ class Launcher:
             TaskLaunch(
                 launch_id=task.launch_id,
                 task=key,
+                module=task.module,
                 spec_path=spec_path,
                 log_dir=log_dir,
                 work_dir=work_dir,

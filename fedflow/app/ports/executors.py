@@ -59,6 +59,10 @@ class Launch(Protocol):
     def task(self) -> TaskKey: ...
 
     @property
+    def module(self) -> str:
+        """Return the name of the component."""
+
+    @property
     def spec_path(self) -> Path: ...
 
     @property

@@ -68,6 +68,11 @@ def test_the_built_in_components_load_without_a_problem(registry: Registry) -> N
     }
 
 
+def test_a_built_in_component_has_the_name_under_which_it_is_listed(registry: Registry) -> None:
+    names = [name.lower() for s in registry.specs for name in (s.module, *s.aliases)]
+    assert names == list(registry.offers)
+
+
 def test_modules_are_found_in_any_case(registry: Registry) -> None:
     assert registry.find("heteroLR") is registry.find("HETEROLR")
     assert Role.ARBITER in registry.find("heterolr").roles
@@ -138,12 +143,14 @@ def test_what_a_zygote_imports_has_no_server_library_and_no_thread_of_its_own() 
         "         'pyspark', 'pyarrow.fs', 'pyarrow.parquet'}\n"
         "others = [open(f'/proc/self/task/{t}/comm').read().strip()\n"
         "          for t in os.listdir('/proc/self/task') if int(t) != os.getpid()]\n"
-        "print(json.dumps([sorted(heavy & set(sys.modules)), others]))\n"
+        "own = [m for m in sys.modules if m.startswith('fedflow.components.')]\n"
+        "print(json.dumps([sorted(heavy & set(sys.modules)), others, own]))\n"
     )
     env = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
-    loaded, threads = json.loads(done.stdout)
+    loaded, threads, components = json.loads(done.stdout)
     assert loaded == []
+    assert components == ["fedflow.components.registry", "fedflow.components.builtin"]
     assert set(threads) <= {"jemalloc_bg_thd"}  # Arrow's allocator; nothing turns it off
