@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import pytest
 
+pytestmark = pytest.mark.timeout(240)
 ROOT = Path(__file__).parents[2]
 COPIED: Final = ("bin", "conf", "docs", "fedflow", "tests", "pyproject.toml")
 NAMES: Final = {
@@ -26,10 +27,17 @@ NAMES: Final = {
     "setting": "scheduling.scan_interval_s",
     "rule": "none_skipped",
     "column": "site_key.note",
+    "page": "free_cores",
+    "route": "key.describe",
 }
-PARTS: Final = {"column": {"part": "administration", "area": "administration"}}
+PARTS: Final = {
+    "column": {"part": "administration", "area": "administration"},
+    "route": {
+        "noun": "key", "area": "administration", "use_case": "keys", "group": "administration",
+    },
+}  # fmt: skip
 """What else stands for words in angle brackets."""
-LIMITS: Final = {"column": 5, "rule": 1}
+LIMITS: Final = {"column": 5, "route": 6, "rule": 1}
 """Most source files of a kind, those that are filled by hand included."""
 NEW: Final[dict[str, Any]] = runpy.run_path(str(ROOT / "bin" / "new"))
 
@@ -46,6 +54,25 @@ for note in (None, "a word"):
         tx.site_keys.put(replace(key, note=note))
         assert tx.site_keys.get("9999").note == note
 store.close()
+"""
+
+REAL_SERVER = """
+import sys
+from pathlib import Path
+import requests
+from click.testing import CliRunner
+from fedflow.cli.main import cli
+from fedflow.client.client import Client
+from tests.board.places import serving
+
+with serving(Path(sys.argv[1])) as place:
+    with Client(place.url) as client:
+        assert client.keys.describe("a word") == "a word"
+    shell = CliRunner(env={"FEDFLOW_SERVER": place.url})
+    done = shell.invoke(cli, ["key", "describe", "a word"])
+    assert done.output == "a word\\n", done.output
+    page = requests.get(f"{place.url}/board/free-cores", timeout=10)
+    assert page.status_code == 200 and "<dt>STANDALONE</dt>" in page.text, page.text
 """
 
 
@@ -141,8 +168,12 @@ def test_what_was_made_is_written_as_the_checks_ask(copy: Copy) -> None:
     copy.run("-m", "ruff", "format", "--check", *made)
 
 
-def test_what_was_made_works(copy: Copy) -> None:
+def test_what_was_made_works_in_a_real_server(copy: Copy, tmp_path: Path) -> None:
     copy.run("-c", ROUND_TRIP)
+    copy.run("-c", REAL_SERVER, str(tmp_path))
+
+
+def test_tests_of_what_was_made_pass(copy: Copy) -> None:
     copy.run(
         "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
         "tests/unit/components/test_row_counter.py",
@@ -151,8 +182,11 @@ def test_what_was_made_works(copy: Copy) -> None:
         "tests/unit/base/test_errors.py",
         "tests/unit/base/test_settings.py",
         "tests/unit/base/test_public_settings.py",
+        "tests/unit/board/test_board_files.py",
+        "tests/unit/board/test_free_cores_presenter.py",
         "tests/unit/board/test_message_catalog.py",
         "tests/unit/domain/test_policies.py",
+        "tests/unit/web/test_api_doc.py",
     )  # fmt: skip
 
 
