@@ -36,7 +36,7 @@ from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.participant.processes import Processes
 from fedflow.app.participant.task_reports import Workers
 from fedflow.app.ports.components import Catalog, ProviderChoice
-from fedflow.app.ports.executors import Applications, Executor, Sessions
+from fedflow.app.ports.executors import Applications, Execution, Executor, Sessions
 from fedflow.app.ports.models import ModelBlobs
 from fedflow.app.ports.parties import PartyClient, PartyServers
 from fedflow.app.ports.scheduling import Wakeup
@@ -45,6 +45,7 @@ from fedflow.app.protocol.circuit_breakers import CheckedParties, Circuits
 from fedflow.app.protocol.commands import Commands
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.kernel import Kernel
 from fedflow.app.protocol.parsed_jobs import Specs
 from fedflow.app.protocol.party_commands import Outgoing
 from fedflow.app.protocol.party_leases import Hearing
@@ -56,7 +57,7 @@ from fedflow.app.queries.explain import Explanations
 from fedflow.app.queries.jobs import Jobs
 from fedflow.app.queries.site_jobs import SiteJobs
 from fedflow.base.clock import Clock
-from fedflow.base.ids import JobIds, new_request_id, new_token
+from fedflow.base.ids import JobIds, new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import OwnEngines
 from fedflow.wire.versions import OURS, Speaks
@@ -83,90 +84,159 @@ class Ports:
     applications: Applications | None = None  #: None: this party has no Spark cluster
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Core:
     """The inside of one server: what its threads and doors call."""
 
-    circuits: Circuits
-    parties: PartyClient  #: that of `Ports`, asking the circuits first
-    preflight: Preflight
-    scheduler: Scheduler
-    delivery: Delivery
-    detector: Detector
-    heartbeats: Heartbeats
-    queue: Queue
-    commands: Commands
-    jobs: Jobs
-    site_jobs: SiteJobs
-    submissions: Submissions
-    workers: Workers
-    models: ModelRepository
-    permissions: Permissions
-    deployment: Deployment
-    documents: Documents
-    explanations: Explanations
-    migrations: Migrations
-    control: JobControl
-    reruns: Reruns
-    parameter_updates: ParameterUpdates
+    def __init__(
+        self, kernel: Kernel, ports: Ports, *, settings: WorkerSettings, host: str,
+        rules: PermissionRules,
+    ) -> None:  # fmt: skip
+        """`ports.parties` are asked without the circuits: who delivers commands has its own."""
+        store, clock = kernel.store, kernel.clock
+        # its store takes no change of a server that does not lead any more
+        leading = replace(kernel, store=kernel.servers.guarded(store))
+        self.parties, self.circuits, self.queue = kernel.parties, kernel.circuits, kernel.queue
+        self.models = ModelRepository(store=store, blobs=ports.blobs, clock=clock)
+        self.permissions = Permissions(
+            store=store, catalog=kernel.catalog, clock=clock, rules=rules
+        )
+        self.documents = Documents(kernel)
+        self.explanations = Explanations(kernel)
+
+        shared = _Shared(kernel, models=self.models)
+        self.preflight = shared.preflight
+        party = _PartyHalf(
+            kernel, ports, shared, permissions=self.permissions, settings=settings, host=host
+        )
+        self.workers, self.detector = party.workers, party.detector
+        self.jobs = Jobs(kernel, tasks=party.tasks, explanations=self.explanations)
+        self.site_jobs = SiteJobs(kernel, jobs=self.jobs, explanations=self.explanations)
+
+        own = _InitiatorHalf(kernel, shared)
+        self.submissions, self.control, self.reruns = own.submissions, own.control, own.reruns
+        self.parameter_updates, self.heartbeats = own.parameter_updates, own.heartbeats
+        self.scheduler = Scheduler(leading)
+
+        of_models = _ModelHalf(kernel, repository=self.models)
+        self.deployment, self.migrations = of_models.deployment, of_models.migrations
+        self.delivery = Delivery(
+            replace(leading, parties=ports.parties),
+            initiator=own.initiator,
+            model_changes=of_models.changes,
+            rng=ports.rng,
+        )
+        self.commands = Commands(store=leading.store, clock=clock)
+        _add_commands(self.commands, party, own, of_models)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _Shared:
-    """What many use cases are given."""
+    """What the initiator's half and a participant's both use."""
 
-    ports: Ports
-    folders: Folders
-    timing: Timing
-    changes: Changes
-    job_ids: JobIds
-    engines: OwnEngines
-    specs: Specs
-    outgoing: Outgoing
-    queue: Queue
-    preflight: Preflight
-    hearing: Hearing
-    models: ModelRepository
-    predictions: Predictions
-    inheritance: Inheritance
-    collecting: Collecting
+    def __init__(self, kernel: Kernel, *, models: ModelRepository) -> None:
+        self.models = models
+        self.predictions = Predictions(store=kernel.store, repository=models)
+        self.inheritance = Inheritance(kernel)
+        self.preflight = Preflight(
+            parties=kernel.parties,
+            circuits=kernel.circuits,
+            clock=kernel.clock,
+            timing=kernel.timing,
+        )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _PartyHalf:
     """What a site does for jobs, whoever submitted them."""
 
-    permissions: Permissions
-    launcher: Launcher
-    tasks: PartyTasks
-    jobs: PartyJobs
-    reruns: PartyReruns
-    reuse: PartyReuse
-    workers: Workers
+    def __init__(
+        self, kernel: Kernel, ports: Ports, shared: _Shared, *, permissions: Permissions,
+        settings: WorkerSettings, host: str,
+    ) -> None:  # fmt: skip
+        models = shared.models
+        execution = Execution(
+            executor=ports.executor,
+            processes=ports.processes,
+            sessions=ports.sessions,
+            applications=ports.applications,
+            host=host,
+        )
+        acceptance = Acceptance(
+            kernel, permissions=permissions, models=models, spark=settings.spark
+        )
+        launcher = Launcher(
+            kernel,
+            execution=execution,
+            models=models,
+            settings=settings,
+            providers=ports.providers,
+        )
+        self.tasks = PartyTasks(kernel, execution=execution, launcher=launcher)
+        self.jobs = PartyJobs(
+            kernel,
+            execution=execution,
+            tasks=self.tasks,
+            acceptance=acceptance,
+            predictions=shared.predictions,
+            models=models,
+            inheritance=shared.inheritance,
+        )
+        self.reruns = PartyReruns(kernel, acceptance=acceptance, jobs=self.jobs)
+        self.reuse = PartyReuse(acceptance=acceptance)
+        self.workers = Workers(
+            kernel, execution=execution, tasks=self.tasks, jobs=self.jobs, models=models
+        )
+        self.detector = Detector(
+            kernel,
+            execution=execution,
+            jobs=self.jobs,
+            tasks=self.tasks,
+            workers=self.workers,
+            launcher=launcher,
+        )
+        self.preflight = PreflightHere(
+            parties=kernel.parties,
+            circuits=kernel.circuits,
+            catalog=kernel.catalog,
+            permissions=permissions,
+            timing=kernel.timing,
+        )
+        ports.processes.connect(workers=self.workers, executor=ports.executor)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _InitiatorHalf:
     """What the site that submitted a job does for all its sites."""
 
-    initiator: Initiator
-    scheduler: Scheduler
-    submissions: Submissions
-    control: JobControl
-    reruns: Reruns
-    parameter_updates: ParameterUpdates
+    def __init__(self, kernel: Kernel, shared: _Shared) -> None:
+        preflight, predictions = shared.preflight, shared.predictions
+        self.initiator = Initiator(kernel)
+        self.heartbeats = Heartbeats(kernel, initiator=self.initiator)
+        self.control = JobControl(kernel)
+        self.parameter_updates = ParameterUpdates(kernel)
+        self.reruns = Reruns(kernel, preflight=preflight, parameters=self.parameter_updates)
+        self.submissions = Submissions(
+            kernel,
+            preflight=preflight,
+            examination=Examination(
+                kernel,
+                preflight=preflight,
+                predictions=predictions,
+                inheritance=shared.inheritance,
+            ),
+            predictions=predictions,
+            inheritance=shared.inheritance,
+            reuse=Reuse(kernel),
+        )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class _ModelHalf:
     """What changes models at all their sites, and the share of it that is done here."""
 
-    changes: ModelChanges
-    deployment: Deployment
-    migrations: Migrations
-    prepared: PreparedModels
-    deploy_here: DeployHere
-    migrate_here: MigrateHere
+    def __init__(self, kernel: Kernel, *, repository: ModelRepository) -> None:
+        self.changes = ModelChanges(kernel)
+        self.deployment = Deployment(kernel, model_changes=self.changes)
+        self.migrations = Migrations(kernel, model_changes=self.changes)
+        self.prepared = PreparedModels(clock=kernel.clock)
+        self.deploy_here = DeployHere(kernel, repository=repository, prepared=self.prepared)
+        self.migrate_here = MigrateHere(kernel, repository=repository, prepared=self.prepared)
 
 
 def build_core(
@@ -184,355 +254,51 @@ def build_core(
 
     `engines` None: there is the server's machine only.
     """
-    engines = engines or OwnEngines()
-    outside = ports
-    store, clock, wakeup = ports.store, ports.clock, ports.wakeup
-    circuits = Circuits(clock=clock, timing=timing, rng=ports.rng, speaks=ports.speaks)
-    ports = replace(ports, parties=CheckedParties(outside.parties, circuits, clock=clock))
-    models = ModelRepository(store=store, blobs=ports.blobs, clock=clock)
-    specs = Specs(ports.catalog)
-    preflight = Preflight(parties=ports.parties, circuits=circuits, clock=clock, timing=timing)
-    shared = _Shared(
-        ports=ports,
-        folders=folders,
-        timing=timing,
-        changes=changes,
-        job_ids=JobIds(salt=ports.salt),
-        specs=specs,
-        outgoing=Outgoing(clock=clock, timing=timing, new_request_id=new_request_id),
-        preflight=preflight,
-        engines=engines,
-        queue=Queue(
-            store=store, parties=ports.parties, clock=clock, timing=timing, engines=engines
-        ),
-        hearing=Hearing(store=store, parties=ports.parties, clock=clock, timing=timing),
-        models=models,
-        predictions=Predictions(store=store, repository=models),
-        inheritance=Inheritance(store=store, specs=specs),
-        collecting=Collecting(specs=specs, parties=ports.parties),
-    )
-    party = _party_half(
-        shared, worker_settings=worker_settings, host=host, rules=rules or PermissionRules()
-    )
-    explanations = Explanations(
-        store=store,
-        specs=specs,
-        hearing=shared.hearing,
-        parties=ports.parties,
-        clock=clock,
-        timing=timing,
-        folders=folders,
-        queue=shared.queue,
-        circuits=circuits,
-    )
-    jobs = Jobs(
-        store=store,
-        specs=specs,
-        outgoing=shared.outgoing,
-        tasks=party.tasks,
-        wakeup=wakeup,
-        changes=changes,
-        clock=clock,
-        timing=timing,
-        folders=folders,
-        collecting=shared.collecting,
-        explanations=explanations,
-    )
-    ports.processes.connect(workers=party.workers, executor=ports.executor)
-    own = _initiator_half(shared)
-    of_models = _model_half(shared)
-    there = PreflightHere(
-        parties=ports.parties,
-        circuits=circuits,
-        catalog=ports.catalog,
-        permissions=party.permissions,
-        timing=timing,
+    kernel = kernel_over(
+        ports, folders=folders, timing=timing, changes=changes, engines=engines or OwnEngines()
     )
     return Core(
-        circuits=circuits,
-        parties=ports.parties,
-        preflight=preflight,
-        scheduler=own.scheduler,
-        delivery=Delivery(
-            store=ports.servers.guarded(store),
-            initiator=own.initiator,
-            model_changes=of_models.changes,
-            parties=outside.parties,
-            circuits=circuits,
-            wakeup=wakeup,
-            clock=clock,
-            timing=timing,
-            rng=ports.rng,
-        ),
-        detector=_detector(shared, party, host=host),
-        heartbeats=_heartbeats(shared, own, circuits=circuits),
-        queue=shared.queue,
-        commands=_commands(shared, party, own, of_models, preflight=there),
-        jobs=jobs,
-        site_jobs=SiteJobs(
-            store=store, specs=specs, jobs=jobs, explanations=explanations, clock=clock
-        ),
-        submissions=own.submissions,
-        workers=party.workers,
-        models=models,
-        permissions=party.permissions,
-        control=own.control,
-        reruns=own.reruns,
-        parameter_updates=own.parameter_updates,
-        deployment=of_models.deployment,
-        explanations=explanations,
-        documents=Documents(store=store, specs=specs, catalog=ports.catalog),
-        migrations=of_models.migrations,
+        kernel, ports, settings=worker_settings, host=host, rules=rules or PermissionRules()
     )
 
 
-def _party_half(
-    shared: _Shared, *, worker_settings: WorkerSettings, host: str, rules: PermissionRules
-) -> _PartyHalf:
-    ports = shared.ports
-    store, clock, wakeup = ports.store, ports.clock, ports.wakeup
-    launcher = Launcher(
+def kernel_over(
+    ports: Ports, *, folders: Folders, timing: Timing, changes: Changes, engines: OwnEngines
+) -> Kernel:
+    """Return what most use cases need."""
+    store, clock = ports.store, ports.clock
+    circuits = Circuits(clock=clock, timing=timing, rng=ports.rng, speaks=ports.speaks)
+    parties = CheckedParties(ports.parties, circuits, clock=clock)
+    specs = Specs(ports.catalog)
+    return Kernel(
         store=store,
-        specs=shared.specs,
-        folders=shared.folders,
-        executor=ports.executor,
-        processes=ports.processes,
-        sessions=ports.sessions,
-        models=shared.models,
-        settings=worker_settings,
-        providers=ports.providers,
-        applications=ports.applications,
-    )
-    tasks = PartyTasks(
-        launcher=launcher,
-        executor=ports.executor,
-        sessions=ports.sessions,
-        outgoing=shared.outgoing,
-        hearing=shared.hearing,
-        wakeup=wakeup,
-        clock=clock,
-        timing=shared.timing,
-        servers=ports.servers,
-        collecting=shared.collecting,
-        new_token=new_token,
-    )
-    permissions = Permissions(store=store, catalog=ports.catalog, clock=clock, rules=rules)
-    acceptance = Acceptance(
-        catalog=ports.catalog,
-        permissions=permissions,
-        models=shared.models,
-        queue=shared.queue,
-        engines=shared.engines,
-        spark=worker_settings.spark,
-    )
-    jobs = PartyJobs(
-        store=store,
-        specs=shared.specs,
-        hearing=shared.hearing,
-        tasks=tasks,
-        parties=ports.parties,
-        wakeup=wakeup,
-        clock=clock,
-        engines=shared.engines,
-        queue=shared.queue,
-        acceptance=acceptance,
-        predictions=shared.predictions,
-        models=shared.models,
-        inheritance=shared.inheritance,
-        collecting=shared.collecting,
-        applications=ports.applications,
-    )
-    reruns = PartyReruns(
-        store=store,
-        specs=shared.specs,
-        acceptance=acceptance,
-        hearing=shared.hearing,
-        jobs=jobs,
-        wakeup=wakeup,
-        clock=clock,
-        engines=shared.engines,
-    )
-    workers = Workers(
-        store=store,
-        tasks=tasks,
-        jobs=jobs,
-        wakeup=wakeup,
-        clock=clock,
-        folders=shared.folders,
-        models=shared.models,
-        host=host,
-    )
-    return _PartyHalf(
-        permissions=permissions,
-        launcher=launcher,
-        tasks=tasks,
-        jobs=jobs,
-        reruns=reruns,
-        reuse=PartyReuse(acceptance=acceptance),
-        workers=workers,
-    )
-
-
-def _initiator_half(shared: _Shared) -> _InitiatorHalf:
-    ports, timing = shared.ports, shared.timing
-    store, clock, wakeup = ports.store, ports.clock, ports.wakeup
-    parameter_updates = ParameterUpdates(
-        store=store,
-        specs=shared.specs,
-        parties=ports.parties,
+        folders=folders,
         clock=clock,
         timing=timing,
-        folders=shared.folders,
-        new_request_id=new_request_id,
-    )
-    return _InitiatorHalf(
-        initiator=Initiator(hearing=shared.hearing, wakeup=wakeup, clock=clock, timing=timing),
-        scheduler=Scheduler(
-            store=ports.servers.guarded(store),
-            specs=shared.specs,
-            outgoing=shared.outgoing,
-            hearing=shared.hearing,
-            parties=ports.parties,
-            wakeup=wakeup,
-            clock=clock,
-            timing=timing,
-            queue=shared.queue,
-        ),
-        submissions=Submissions(
-            store=store,
-            queue=shared.queue,
-            specs=shared.specs,
-            outgoing=shared.outgoing,
-            parties=ports.parties,
-            preflight=shared.preflight,
-            examination=Examination(
-                store=store,
-                queue=shared.queue,
-                catalog=ports.catalog,
-                parties=ports.parties,
-                preflight=shared.preflight,
-                predictions=shared.predictions,
-                inheritance=shared.inheritance,
-            ),
-            wakeup=wakeup,
-            changes=shared.changes,
-            clock=clock,
-            timing=timing,
-            folders=shared.folders,
-            predictions=shared.predictions,
-            inheritance=shared.inheritance,
-            reuse=Reuse(
-                store=store,
-                specs=shared.specs,
-                parties=ports.parties,
-                timing=timing,
-                new_request_id=new_request_id,
-            ),
-            new_job_id=shared.job_ids.next,
-        ),
-        control=JobControl(
-            store=store,
-            specs=shared.specs,
-            parties=ports.parties,
-            wakeup=wakeup,
-            clock=clock,
-            timing=timing,
-            new_request_id=new_request_id,
-        ),
-        reruns=Reruns(
-            store=store,
-            specs=shared.specs,
-            outgoing=shared.outgoing,
-            parties=ports.parties,
-            preflight=shared.preflight,
-            wakeup=wakeup,
-            changes=shared.changes,
-            clock=clock,
-            timing=timing,
-            parameters=parameter_updates,
-            new_request_id=new_request_id,
-        ),
-        parameter_updates=parameter_updates,
-    )
-
-
-def _model_half(shared: _Shared) -> _ModelHalf:
-    ports, models, new_job_id = shared.ports, shared.models, shared.job_ids.next
-    store, clock, catalog = ports.store, ports.clock, ports.catalog
-    changes = ModelChanges(
-        store=store,
-        outgoing=shared.outgoing,
-        parties=ports.parties,
+        new_job_id=JobIds(salt=ports.salt).next,
+        catalog=ports.catalog,
+        specs=specs,
+        engines=engines,
+        queue=Queue(store=store, parties=parties, clock=clock, timing=timing, engines=engines),
         wakeup=ports.wakeup,
-        changes=shared.changes,
-        clock=clock,
-        timing=shared.timing,
-        new_request_id=new_request_id,
-    )
-    prepared = PreparedModels(clock=clock)
-    return _ModelHalf(
         changes=changes,
-        deployment=Deployment(
-            store=store, catalog=catalog, changes=changes, clock=clock, new_job_id=new_job_id
-        ),
-        migrations=Migrations(store=store, changes=changes, clock=clock, new_job_id=new_job_id),
-        prepared=prepared,
-        deploy_here=DeployHere(
-            store=store, catalog=catalog, repository=models, prepared=prepared, clock=clock
-        ),
-        migrate_here=MigrateHere(store=store, repository=models, prepared=prepared, clock=clock),
-    )
-
-
-def _detector(shared: _Shared, party: _PartyHalf, *, host: str) -> Detector:
-    ports = shared.ports
-    return Detector(
-        store=ports.store,
-        specs=shared.specs,
-        hearing=shared.hearing,
-        jobs=party.jobs,
-        tasks=party.tasks,
-        workers=party.workers,
-        launcher=party.launcher,
-        executor=ports.executor,
-        processes=ports.processes,
-        parties=ports.parties,
-        clock=ports.clock,
-        timing=shared.timing,
         servers=ports.servers,
-        host=host,
-        applications=ports.applications,
-    )
-
-
-def _heartbeats(shared: _Shared, own: _InitiatorHalf, *, circuits: Circuits) -> Heartbeats:
-    ports = shared.ports
-    return Heartbeats(
-        store=ports.store,
-        hearing=shared.hearing,
-        initiator=own.initiator,
-        parties=ports.parties,
+        parties=parties,
         circuits=circuits,
-        servers=ports.servers,
-        collecting=shared.collecting,
-        wakeup=ports.wakeup,
-        clock=ports.clock,
-        timing=shared.timing,
-        new_request_id=new_request_id,
+        outgoing=Outgoing(clock=clock, timing=timing, new_request_id=new_request_id),
+        hearing=Hearing(store=store, parties=parties, clock=clock, timing=timing),
+        collecting=Collecting(specs=specs, parties=parties),
     )
 
 
-def _commands(
-    shared: _Shared, party: _PartyHalf, own: _InitiatorHalf, of_models: _ModelHalf,
-    *, preflight: PreflightHere,
-) -> Commands:  # fmt: skip
-    """Return the table of `wire/paths.py` with its handlers."""
+def _add_commands(
+    commands: Commands, party: _PartyHalf, own: _InitiatorHalf, of_models: _ModelHalf
+) -> None:
+    """Fill the table of `wire/paths.py` with its handlers."""
     jobs, tasks, reruns, prepared = party.jobs, party.tasks, party.reruns, of_models.prepared
     deploy, migrate = of_models.deploy_here, of_models.migrate_here
-    ports = shared.ports
-    commands = Commands(store=ports.servers.guarded(ports.store), clock=ports.clock)
     commands.add("heartbeat", jobs.heartbeat, repeatable=True)
-    commands.add_look("preflight", preflight.answer)
+    commands.add_look("preflight", party.preflight.answer)
     commands.add("job_create", jobs.create, prepare=jobs.prepare_create)
     commands.add("job_reuse", party.reuse.answer, repeatable=True)
     commands.add("job_apply", jobs.apply_cores)
@@ -561,4 +327,3 @@ def _commands(
     commands.add("model_migrate", migrate.prepare, prepare=migrate.check)
     commands.add("model_commit", prepared.commit)
     commands.add("model_undo", prepared.undo)
-    return commands

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from fedflow.app.models.models import trained_key
-from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.jobs import InheritanceRefused
 from fedflow.base.errors.requests import BadRequest
@@ -53,12 +53,8 @@ class Plan:
         return {"job_id": self.job_id, "components": [t.component for t in self.tasks]}
 
 
-class Inheritance:
+class Inheritance(UseCase):
     """Both sides of taking over: the initiator's plan, and what a site does."""
-
-    def __init__(self, *, store: Store, specs: Specs) -> None:
-        self._store = store
-        self._specs = specs
 
     # --- at the initiator -----------------------------------------------------------------------
 

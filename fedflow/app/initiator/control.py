@@ -7,22 +7,18 @@ starts, and once nothing runs the job gives its cores back (`domain/job/control.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.initiator_calls import ask_initiator, asked_job
-from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.snapshot import begun_in
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock
 from fedflow.base.errors.jobs import BadSteps, ContinueRefused, JobNotFound, PauseRefused
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.ids import new_request_id
 from fedflow.domain.job.control import ALL_STEPS, MAX_STEPS, Control, continued, is_stopped
 from fedflow.domain.reason import PAUSED, Reason
 from fedflow.domain.records import JobFilter, JobRecord, Reply, ScheduledJob
@@ -34,29 +30,10 @@ logger = logging.getLogger(__name__)
 _PAUSE, _CONTINUE = "pause", "continue"
 
 
-class JobControl:
+class JobControl(UseCase):
     """The use cases of the routes `job/pause` and `job/continue`, and their command from other
     parties.
     """
-
-    def __init__(
-        self,
-        *,
-        store: Store,
-        specs: Specs,
-        parties: PartyClient,
-        wakeup: Wakeup,
-        clock: Clock,
-        timing: Timing,
-        new_request_id: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._specs = specs
-        self._parties = parties
-        self._wakeup = wakeup
-        self._clock = clock
-        self._timing = timing
-        self._new_request_id = new_request_id
 
     def pause(self, job_id: str) -> None:
         """Let nothing new of a job start; what runs goes on.
@@ -154,7 +131,7 @@ class JobControl:
             own,
             "initiator_control",
             body,
-            request_id=self._new_request_id(),
+            request_id=new_request_id(),
             deadline_s=self._timing.call_timeout_s,
         )
         if reply.retcode != 0:

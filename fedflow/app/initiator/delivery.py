@@ -15,13 +15,10 @@ from random import Random
 
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.models.model_changes import MODEL_COMMANDS, ModelChanges
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.circuit_breakers import Circuits, why
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock
+from fedflow.app.protocol.circuit_breakers import why
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
@@ -35,37 +32,22 @@ _BATCH = 100  #: commands that are given up in one transaction
 _DEFECT_TRIES = 8  #: how often a command is sent again that met a defect of the other server
 
 
-class Delivery:
+class Delivery(UseCase):
     """The sending half of this server."""
 
     def __init__(
-        self,
-        *,
-        store: Store,
-        initiator: Initiator,
-        model_changes: ModelChanges,
-        parties: PartyClient,
-        circuits: Circuits,
-        wakeup: Wakeup,
-        clock: Clock,
-        timing: Timing,
-        rng: Random,
+        self, kernel: Kernel, *, initiator: Initiator, model_changes: ModelChanges, rng: Random
     ) -> None:
-        self._store = store
-        self._circuits = circuits
-        self._wakeup = wakeup
+        super().__init__(kernel)
         self._initiator = initiator
         self._model_changes = model_changes
-        self._parties = parties
-        self._clock = clock
-        self._timing = timing
         self._rng = rng
-        self._create_within_ms = int(timing.preflight_timeout_s * 1000)
+        self._create_within_ms = int(kernel.timing.preflight_timeout_s * 1000)
         self._lock = threading.Lock()
         self._under_way: dict[str, set[str]] = {}
         self._more: dict[str, bool] = {}
         self._round_trips_s: dict[int, float] = {}  #: by number, of commands that were answered
-        circuits.connect(self.release)
+        kernel.circuits.connect(self.release)
 
     def take(self, destination: str) -> Command | None:
         """Return the next due command for a party and mark its job as under way, or None."""

@@ -11,22 +11,17 @@ else would tell that it is back, or away.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.initiator.preflight import reach
-from fedflow.app.ports.parties import PartyClient, PartyServers
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.circuit_breakers import Circuits
-from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.piggyback import news_of
-from fedflow.app.protocol.status_pull import Collecting
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.ids import new_request_id
 from fedflow.domain.records import ScheduledJob
 from fedflow.wire import paths
 
@@ -36,35 +31,13 @@ _WAITING: Final = 32  #: waiting jobs that one heartbeat names
 _JOBS: Final = 500  #: jobs that one message names
 
 
-class Heartbeats:
+class Heartbeats(UseCase):
     """The heartbeats to all parties with whom this server, as initiator, has jobs."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        hearing: Hearing,
-        initiator: Initiator,
-        parties: PartyClient,
-        circuits: Circuits,
-        servers: PartyServers,
-        collecting: Collecting,
-        wakeup: Wakeup,
-        clock: Clock,
-        timing: Timing,
-        new_request_id: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._leading = servers.guarded(store)
-        self._collecting = collecting
-        self._hearing = hearing
+    def __init__(self, kernel: Kernel, *, initiator: Initiator) -> None:
+        super().__init__(kernel)
+        self._leading = kernel.servers.guarded(kernel.store)
         self._initiator = initiator
-        self._parties = parties
-        self._circuits = circuits
-        self._wakeup = wakeup
-        self._clock = clock
-        self._timing = timing
-        self._new_request_id = new_request_id
         self._after: dict[str, str] = {}  #: by party: the waiting job that was named last
 
     def remote_parties(self) -> list[str]:
@@ -121,7 +94,7 @@ class Heartbeats:
                 party_id,
                 paths.PARTY_COMMANDS["heartbeat"],
                 {"jobs": told, "initiator_party_id": first.initiator.party_id},
-                request_id=self._new_request_id(),
+                request_id=new_request_id(),
                 job_id=first.job_id,
                 deadline_s=self._timing.call_timeout_s,
             )

@@ -8,15 +8,12 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from fedflow.app.ports.scheduling import Wakeup
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.party_commands import reason_from_wire
-from fedflow.app.protocol.party_leases import Hearing
 from fedflow.app.protocol.status_pull import told_stop
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.phases import SitePhase
@@ -53,14 +50,8 @@ _NEEDED = frozenset(
 """Commands without which the job cannot go on."""
 
 
-class Initiator:
+class Initiator(UseCase):
     """What this server knows of the jobs that it initiated, kept up to date."""
-
-    def __init__(self, *, hearing: Hearing, wakeup: Wakeup, clock: Clock, timing: Timing) -> None:
-        self._hearing = hearing
-        self._wakeup = wakeup
-        self._clock = clock
-        self._timing = timing
 
     # --- commands that come in ------------------------------------------------------------------
 

@@ -7,24 +7,21 @@ rerun that brings new parameters lets the sites check them only: they come with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from typing import Any, Final
 
 from fedflow.app.initiator.submitted_files import write_files
 from fedflow.app.initiator.validation import refuse_guarded
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
-from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.initiator_calls import ASKED_CALLS, ask_initiator, asked_job
-from fedflow.app.protocol.parsed_jobs import Specs
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock
+from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import JobNotFound, ParametersRefused
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.job.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
 from fedflow.domain.job.spec import JobSpec
@@ -68,27 +65,8 @@ def sections_of(incoming: Incoming) -> Sections:
     return Sections(**found)
 
 
-class ParameterUpdates:
+class ParameterUpdates(UseCase):
     """The use case of the parameter route."""
-
-    def __init__(
-        self,
-        *,
-        store: Store,
-        specs: Specs,
-        parties: PartyClient,
-        clock: Clock,
-        timing: Timing,
-        folders: Folders,
-        new_request_id: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._specs = specs
-        self._parties = parties
-        self._clock = clock
-        self._timing = timing
-        self._folders = folders
-        self._new_request_id = new_request_id
 
     # --- what a user asks for -------------------------------------------------------------------
 
@@ -199,7 +177,7 @@ class ParameterUpdates:
             own,
             "initiator_parameters",
             sections.as_json(),
-            request_id=self._new_request_id(),
+            request_id=new_request_id(),
             deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
         )
         if reply.retcode != 0:
@@ -243,7 +221,7 @@ class ParameterUpdates:
                 site.party_id,
                 paths.job_path("job_parameters", JobKey(job_id=job.job_id, site=site)),
                 body,
-                request_id=self._new_request_id(),
+                request_id=new_request_id(),
                 job_id=job.job_id,
                 deadline_s=self._timing.call_timeout_s,
             )

@@ -8,25 +8,21 @@ epoch are void from then on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 
 from fedflow.app.initiator.parameter_updates import ParameterUpdates, Sections, sections_of
 from fedflow.app.initiator.preflight import Preflight
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.initiator_calls import ASKED_CALLS, ask_initiator, asked_job
-from fedflow.app.protocol.job_notifier import Changes, await_sites
-from fedflow.app.protocol.parsed_jobs import Specs
-from fedflow.app.protocol.party_commands import Outgoing
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock
+from fedflow.app.protocol.job_notifier import await_sites
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.jobs import JobNotFound, RerunRefused
 from fedflow.base.errors.parties import NoRoute, PartiesNotReady
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.phases import SitePhase
@@ -67,35 +63,15 @@ class RerunRequest:
         }
 
 
-class Reruns:
+class Reruns(UseCase):
     """The use case of the rerun route, and its command from other parties."""
 
     def __init__(
-        self,
-        *,
-        store: Store,
-        specs: Specs,
-        outgoing: Outgoing,
-        parties: PartyClient,
-        preflight: Preflight,
-        wakeup: Wakeup,
-        changes: Changes,
-        clock: Clock,
-        timing: Timing,
-        parameters: ParameterUpdates,
-        new_request_id: Callable[[], str],
+        self, kernel: Kernel, *, preflight: Preflight, parameters: ParameterUpdates
     ) -> None:
-        self._store = store
-        self._specs = specs
-        self._outgoing = outgoing
-        self._parties = parties
+        super().__init__(kernel)
         self._preflight = preflight
-        self._wakeup = wakeup
-        self._changes = changes
-        self._clock = clock
-        self._timing = timing
         self._parameters = parameters
-        self._new_request_id = new_request_id
 
     def rerun(
         self, job_id: str, *, components: Sequence[str] | None = None, force: bool = False,
@@ -264,7 +240,7 @@ class Reruns:
             own,
             "initiator_rerun",
             request.as_json(),
-            request_id=self._new_request_id(),
+            request_id=new_request_id(),
             deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
         )
         if reply.retcode != 0:

@@ -9,17 +9,15 @@ so that results fit together. What a site has lost, or does not tell, simply run
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Final
 
 from fedflow import __version__
 from fedflow.app.inheritance import Plan, ended_task
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.store import Store
-from fedflow.app.protocol.parsed_jobs import Specs
-from fedflow.app.protocol.timing import Timing
+from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.job.inheritance import check_inheritance
 from fedflow.domain.job.reuse import cache_keys, closed, named_tables
@@ -44,23 +42,8 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-class Reuse:
+class Reuse(UseCase):
     """The initiator's side of reuse; the sites' is `app/participant/party_reuse.py`."""
-
-    def __init__(
-        self,
-        *,
-        store: Store,
-        specs: Specs,
-        parties: PartyClient,
-        timing: Timing,
-        new_request_id: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._specs = specs
-        self._parties = parties
-        self._timing = timing
-        self._new_request_id = new_request_id
 
     def find(self, job_id: str, spec: JobSpec, *, model: str | None) -> Found:
         """Return what a submitted job may take over, nothing if it does not want to.
@@ -154,7 +137,7 @@ class Reuse:
                 "initiator_party_id": spec.initiator.party_id,
                 **body,
             },
-            request_id=self._new_request_id(),
+            request_id=new_request_id(),
             job_id=job_id,
             deadline_s=self._timing.call_timeout_s,
         )

@@ -10,16 +10,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fedflow.app.initiator.apply import Applier
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.parsed_jobs import Specs
-from fedflow.app.protocol.party_commands import Outgoing
-from fedflow.app.protocol.party_leases import Hearing
-from fedflow.app.protocol.queue import Queue
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.snapshot import view_of
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock, is_older
+from fedflow.base.clock import is_older
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.job.spec import JobSpec
@@ -36,31 +30,11 @@ _BATCH = 16  #: waiting jobs that one pass looks at for one cause: others wait f
 _SOON_MS = 60_000  #: what is due later is found by a tick
 
 
-class Scheduler:
+class Scheduler(UseCase):
     """Moves the jobs that this server initiated."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        specs: Specs,
-        outgoing: Outgoing,
-        hearing: Hearing,
-        parties: PartyClient,
-        wakeup: Wakeup,
-        clock: Clock,
-        timing: Timing,
-        queue: Queue,
-    ) -> None:
-        self._store = store
-        self._specs = specs
-        self._outgoing = outgoing
-        self._hearing = hearing
-        self._parties = parties
-        self._wakeup = wakeup
-        self._clock = clock
-        self._timing = timing
-        self._queue = queue
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
         self._retries: dict[str, int] = {}  #: when to look at a job again
 
     def next_retry_ms(self) -> int | None:

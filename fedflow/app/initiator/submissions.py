@@ -16,16 +16,8 @@ from fedflow.app.initiator.submitted_files import SubmittedFiles, files_of, writ
 from fedflow.app.initiator.validation import Examination
 from fedflow.app.models.model_loading import loaded_digests
 from fedflow.app.models.predict import Predictions, model_of
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store
-from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.job_notifier import Changes, await_sites
-from fedflow.app.protocol.parsed_jobs import Specs
-from fedflow.app.protocol.party_commands import Outgoing
-from fedflow.app.protocol.queue import Queue
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock
+from fedflow.app.protocol.job_notifier import await_sites
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import InheritanceRefused, SubmitRefused
 from fedflow.base.errors.parties import NoRoute
@@ -81,45 +73,25 @@ class _Claim:
     digest: str
 
 
-class Submissions:
+class Submissions(UseCase):
     """The use cases of the submit route, and of the routes that submit local jobs."""
 
     def __init__(
         self,
+        kernel: Kernel,
         *,
-        store: Store,
-        queue: Queue,
-        specs: Specs,
-        outgoing: Outgoing,
-        parties: PartyClient,
         preflight: Preflight,
         examination: Examination,
-        wakeup: Wakeup,
-        changes: Changes,
-        clock: Clock,
-        timing: Timing,
-        folders: Folders,
         predictions: Predictions,
         inheritance: Inheritance,
         reuse: Reuse,
-        new_job_id: Callable[[int], JobId],
     ) -> None:
-        self._store = store
-        self._queue = queue
-        self._specs = specs
-        self._outgoing = outgoing
-        self._parties = parties
+        super().__init__(kernel)
         self._preflight = preflight
         self.examination = examination
-        self._wakeup = wakeup
-        self._changes = changes
-        self._clock = clock
-        self._timing = timing
-        self._folders = folders
         self._predictions = predictions
         self._inheritance = inheritance
         self._reuse = reuse
-        self._new_job_id = new_job_id
 
     def submit(
         self, dsl: Any, conf: Any, *, internal: bool = False, keys: Iterable[str | None] = ()

@@ -13,11 +13,8 @@ from fedflow.app.data.table_use import readable
 from fedflow.app.inheritance import Inheritance
 from fedflow.app.initiator.preflight import Preflight
 from fedflow.app.models.predict import Predictions
-from fedflow.app.ports.components import Catalog
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.store import Store
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parameter_checks import asked_of, parameter_problems
-from fedflow.app.protocol.queue import Queue
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.error import FedflowError
@@ -50,24 +47,18 @@ class Examined:
     here: frozenset[str] = frozenset()  #: its parties that this server hosts
 
 
-class Examination:
+class Examination(UseCase):
     """Checks jobs and stores nothing."""
 
     def __init__(
         self,
+        kernel: Kernel,
         *,
-        store: Store,
-        queue: Queue,
-        catalog: Catalog,
-        parties: PartyClient,
         preflight: Preflight,
         predictions: Predictions,
         inheritance: Inheritance,
     ) -> None:
-        self._store = store
-        self._queue = queue
-        self._catalog = catalog
-        self._parties = parties
+        super().__init__(kernel)
         self._preflight = preflight
         self._predictions = predictions
         self._inheritance = inheritance

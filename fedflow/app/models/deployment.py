@@ -9,7 +9,7 @@ Source: `docs/reference/jobs.md#predict-dsl` and `docs/reference/models.md#deplo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
-from fedflow.base.clock import Clock
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.models import (
     CheckpointNotFound,
@@ -37,7 +37,7 @@ from fedflow.base.errors.models import (
     WrongModelSource,
 )
 from fedflow.base.errors.requests import BadRequest
-from fedflow.base.ids import JobId, new_request_id
+from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import given_version
 from fedflow.domain.job.document import JsonObject, Report, check_document, child, copy_object
@@ -77,23 +77,12 @@ class Deployed:
     outcome: Outcome
 
 
-class Deployment:
+class Deployment(UseCase):
     """The use case of the deploy route."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        catalog: Catalog,
-        changes: ModelChanges,
-        clock: Clock,
-        new_job_id: Callable[[int], JobId],
-    ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._changes = changes
-        self._clock = clock
-        self._new_job_id = new_job_id
+    def __init__(self, kernel: Kernel, *, model_changes: ModelChanges) -> None:
+        super().__init__(kernel)
+        self._model_changes = model_changes
 
     def deploy(self, asked: DeployRequest) -> Deployed:
         """Make a child version at all sites of a model, or at none.
@@ -113,7 +102,7 @@ class Deployment:
             "components_checkpoint": {n: _as_json(s) for n, s in asked.checkpoints.items()},
         }
         sites = sites_of(parent.roles)
-        outcome = self._changes.carry_out(
+        outcome = self._model_changes.carry_out(
             ModelChange(
                 id=new_request_id(),
                 command="model_deploy",
@@ -139,23 +128,15 @@ class Deployment:
         return copy_object(predict_dsl)
 
 
-class DeployHere:
+class DeployHere(UseCase):
     """A site's half: makes the child share when the initiator's server says so."""
 
     def __init__(
-        self,
-        *,
-        store: Store,
-        catalog: Catalog,
-        repository: ModelRepository,
-        prepared: PreparedModels,
-        clock: Clock,
+        self, kernel: Kernel, *, repository: ModelRepository, prepared: PreparedModels
     ) -> None:
-        self._store = store
-        self._catalog = catalog
+        super().__init__(kernel)
         self._repository = repository
         self._prepared = prepared
-        self._clock = clock
 
     def check(self, incoming: Incoming) -> None:
         """Check before anything is written, contents included.

@@ -7,7 +7,7 @@ for the model's initiator, or for its own server. Source: `docs/reference/rest.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +20,13 @@ from fedflow.app.models.model_changes import (
     sites_of,
 )
 from fedflow.app.models.models import ModelRepository
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
-from fedflow.base.clock import Clock
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.models import ModelChangeRefused, ModelNotFound, ModelsDiffer, SameParties
 from fedflow.base.errors.requests import BadRequest
-from fedflow.base.ids import JobId, new_request_id
+from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import party_id_of, role_of
 from fedflow.domain.job.spec import model_id_of
@@ -67,21 +67,12 @@ class Migrated:
     outcome: Outcome
 
 
-class Migrations:
+class Migrations(UseCase):
     """The use case of the migrate route."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        changes: ModelChanges,
-        clock: Clock,
-        new_job_id: Callable[[int], JobId],
-    ) -> None:
-        self._store = store
-        self._changes = changes
-        self._clock = clock
-        self._new_job_id = new_job_id
+    def __init__(self, kernel: Kernel, *, model_changes: ModelChanges) -> None:
+        super().__init__(kernel)
+        self._model_changes = model_changes
 
     def migrate(self, asked: MigrateRequest) -> Migrated:
         """Make a version with other party ids at all executing sites, or at none.
@@ -105,7 +96,7 @@ class Migrations:
             "migrate_role": asked.new_roles,
             "migrate_initiator": asked.new_initiator.key,
         }
-        outcome = self._changes.carry_out(
+        outcome = self._model_changes.carry_out(
             ModelChange(
                 id=new_request_id(),
                 command="model_migrate",
@@ -144,16 +135,15 @@ class Migrations:
         )
 
 
-class MigrateHere:
+class MigrateHere(UseCase):
     """An executing site's half."""
 
     def __init__(
-        self, *, store: Store, repository: ModelRepository, prepared: PreparedModels, clock: Clock
+        self, kernel: Kernel, *, repository: ModelRepository, prepared: PreparedModels
     ) -> None:
-        self._store = store
+        super().__init__(kernel)
         self._repository = repository
         self._prepared = prepared
-        self._clock = clock
 
     def check(self, incoming: Incoming) -> None:
         """Check, and store the rewritten contents, which no row names yet.

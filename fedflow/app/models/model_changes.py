@@ -17,20 +17,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
-from fedflow.app.protocol.job_notifier import Changes
-from fedflow.app.protocol.party_commands import Outgoing
-from fedflow.app.protocol.timing import Timing
+from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.models import ModelChangeRefused, WrongModelSource
 from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
 from fedflow.base.errors.requests import BadRequest
-from fedflow.base.ids import PartyId
+from fedflow.base.ids import PartyId, new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.models.model import (
     ModelComponent,
@@ -76,29 +72,8 @@ class Outcome:
     replies: Mapping[Site, Reply]
 
 
-class ModelChanges:
+class ModelChanges(UseCase):
     """The coordinator's half."""
-
-    def __init__(
-        self,
-        *,
-        store: Store,
-        outgoing: Outgoing,
-        parties: PartyClient,
-        wakeup: Wakeup,
-        changes: Changes,
-        clock: Clock,
-        timing: Timing,
-        new_request_id: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._outgoing = outgoing
-        self._parties = parties
-        self._wakeup = wakeup
-        self._changes = changes
-        self._clock = clock
-        self._timing = timing
-        self._new_request_id = new_request_id
 
     def carry_out(self, change: ModelChange) -> Outcome:
         """Make the new version at all sites, or at none; returns when that is settled.
@@ -157,7 +132,7 @@ class ModelChanges:
         return reply
 
     def _ask(self, change: ModelChange, site: Site) -> Reply:
-        request_id = self._new_request_id()
+        request_id = new_request_id()
         try:
             try:
                 return self._call(change, site, request_id)

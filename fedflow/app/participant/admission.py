@@ -13,16 +13,15 @@ from fedflow.app.administration.permissions import Permissions
 from fedflow.app.data.table_use import readable
 from fedflow.app.models.model_loading import check_loaded
 from fedflow.app.models.models import ModelRepository
-from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parameter_checks import asked_of, parameter_problems
 from fedflow.app.protocol.parsed_jobs import need_at
-from fedflow.app.protocol.queue import Queue
 from fedflow.base.errors.components import BadParameter, ProviderRefused
 from fedflow.base.errors.documents import Problem
 from fedflow.base.errors.executors import SparkOptionRefused
 from fedflow.base.errors.requests import PermissionDenied
-from fedflow.domain.job.engines import SPARK, OwnEngines
+from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.providers import provider_problems
 from fedflow.domain.job.spark_options import SparkSite, spark_problems_at
 from fedflow.domain.job.spec import JobSpec
@@ -32,25 +31,21 @@ from fedflow.domain.site import Role, Site
 logger = logging.getLogger(__name__)
 
 
-class Acceptance:
+class Acceptance(UseCase):
     """The checks of a participant."""
 
     def __init__(
         self,
+        kernel: Kernel,
         *,
-        catalog: Catalog,
         permissions: Permissions,
         models: ModelRepository,
-        queue: Queue,
-        engines: OwnEngines,
         spark: SparkSite | None = None,
     ) -> None:
         """`spark` None: this party has no cluster."""
-        self._catalog = catalog
+        super().__init__(kernel)
         self._permissions = permissions
         self._models = models
-        self._queue = queue
-        self._engines = engines
         self._spark = spark
 
     def check_spec(self, spec: JobSpec, site: Site) -> None:

@@ -13,14 +13,11 @@ from fedflow.app.participant.launcher import Launcher
 from fedflow.app.participant.party_jobs import PartyJobs
 from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.participant.task_reports import Workers
-from fedflow.app.ports.executors import Applications, Executor, LaunchBook
-from fedflow.app.ports.parties import PartyClient, PartyServers
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.executors import Execution
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.parsed_jobs import Specs
-from fedflow.app.protocol.party_leases import Hearing
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock, is_older
+from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.base.clock import is_older
 from fedflow.base.errors.executors import ServerLost
 from fedflow.base.errors.jobs import InitiatorLost
 from fedflow.base.errors.start import NotLeading
@@ -36,44 +33,29 @@ _PRUNE_MS = 600_000  #: pause between two sweeps of old replies
 _WAITING = 256  #: waiting shares that one pass looks at
 
 
-class Detector:
+class Detector(UseCase):
     """The repair passes of one server."""
 
     def __init__(
         self,
+        kernel: Kernel,
         *,
-        store: Store,
-        specs: Specs,
-        hearing: Hearing,
+        execution: Execution,
         jobs: PartyJobs,
         tasks: PartyTasks,
         workers: Workers,
         launcher: Launcher,
-        executor: Executor,
-        processes: LaunchBook,
-        parties: PartyClient,
-        clock: Clock,
-        timing: Timing,
-        servers: PartyServers,
-        host: str,
-        applications: Applications | None = None,
     ) -> None:
-        self._store = store
-        self._leading = servers.guarded(store)
-        self._servers = servers
-        self._host = host
-        self._specs = specs
-        self._hearing = hearing
+        super().__init__(kernel)
+        self._leading = kernel.servers.guarded(kernel.store)
+        self._host = execution.host
         self._jobs = jobs
         self._tasks = tasks
         self._workers = workers
         self._launcher = launcher
-        self._executor = executor
-        self._processes = processes
-        self._parties = parties
-        self._clock = clock
-        self._timing = timing
-        self._applications = applications
+        self._executor = execution.executor
+        self._processes = execution.processes
+        self._applications = execution.applications
         self._prune_ms = 0
         self._after = ""  #: the waiting job that was looked at last
 

@@ -16,10 +16,9 @@ from fedflow.app.models.model_loading import LoadRequest, load_request
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import deployed_models
 from fedflow.app.ports.components import ProviderChoice
-from fedflow.app.ports.executors import Applications, Executor, LaunchBook, Sessions
-from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.ports.executors import Execution
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.data import DiskFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import SparkMissing
@@ -81,33 +80,26 @@ class WorkerSettings:
     spark: SparkSite | None = None  #: None: this party has no cluster
 
 
-class Launcher:
+class Launcher(UseCase):
     """Launches party tasks that a transaction has marked as requested."""
 
     def __init__(
         self,
+        kernel: Kernel,
         *,
-        store: Store,
-        specs: Specs,
-        folders: Folders,
-        executor: Executor,
-        processes: LaunchBook,
-        sessions: Sessions,
+        execution: Execution,
         models: ModelRepository,
         settings: WorkerSettings,
         providers: ProviderChoice | None,
-        applications: Applications | None = None,
     ) -> None:
-        self._store = store
-        self._specs = specs
-        self._folders = folders
-        self._executor = executor
-        self._processes = processes
-        self._sessions = sessions
+        super().__init__(kernel)
+        self._executor = execution.executor
+        self._processes = execution.processes
+        self._sessions = execution.sessions
         self._models = models
         self._settings = settings
         self._providers = providers
-        self._applications = applications
+        self._applications = execution.applications
 
     def launch(self, key: TaskKey) -> None:
         """Start the process of a requested attempt; one that has ended meanwhile is left alone.

@@ -11,19 +11,16 @@ from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
 from fedflow.app.participant.admission import Acceptance
 from fedflow.app.participant.party_tasks import PartyTasks
-from fedflow.app.ports.executors import Applications
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.executors import Execution
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
-from fedflow.app.protocol.parsed_jobs import Specs, need_at
+from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.app.protocol.party_commands import reason_from_wire
-from fedflow.app.protocol.party_leases import Hearing
 from fedflow.app.protocol.piggyback import take_news
-from fedflow.app.protocol.queue import Queue
-from fedflow.app.protocol.status_pull import Collecting, noted_stop, pulls
-from fedflow.base.clock import Clock, is_older
+from fedflow.app.protocol.status_pull import noted_stop, pulls
+from fedflow.base.clock import is_older
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import (
     JobEnded,
@@ -36,7 +33,7 @@ from fedflow.base.errors.jobs import (
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.engines import SPARK, OwnEngines
+from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason
@@ -69,43 +66,27 @@ _WITHOUT_CORES: Final = frozenset({SitePhase.CREATED.value, SitePhase.DENIED.val
 MAX_PARTY_ID: Final = 64  #: characters
 
 
-class PartyJobs:
+class PartyJobs(UseCase):
     """What the initiator may do with this site's share of a job."""
 
     def __init__(
         self,
+        kernel: Kernel,
         *,
-        store: Store,
-        specs: Specs,
-        hearing: Hearing,
+        execution: Execution,
         tasks: PartyTasks,
-        parties: PartyClient,
-        wakeup: Wakeup,
-        clock: Clock,
-        engines: OwnEngines,
-        queue: Queue,
         acceptance: Acceptance,
         predictions: Predictions,
         models: ModelRepository,
         inheritance: Inheritance,
-        collecting: Collecting,
-        applications: Applications | None = None,
     ) -> None:
-        self._store = store
-        self._specs = specs
-        self._hearing = hearing
+        super().__init__(kernel)
         self._tasks = tasks
-        self._parties = parties
-        self._wakeup = wakeup
-        self._clock = clock
-        self._engines = engines
-        self._queue = queue
         self._acceptance = acceptance
         self._predictions = predictions
         self._models = models
         self._inheritance = inheritance
-        self._collecting = collecting
-        self._applications = applications
+        self._applications = execution.applications
 
     # --- create -----------------------------------------------------------------------------------
 

@@ -8,13 +8,11 @@ from typing import Any
 from fedflow.app.models.predict import model_of
 from fedflow.app.participant.admission import Acceptance
 from fedflow.app.participant.party_jobs import MAX_COUNT, PartyJobs, epoch_of, has_process
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
-from fedflow.app.protocol.parsed_jobs import Specs, need_at
-from fedflow.app.protocol.party_leases import Hearing
-from fedflow.base.clock import Clock
+from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import (
     JobNotFound,
@@ -24,7 +22,6 @@ from fedflow.base.errors.jobs import (
     StillEnding,
 )
 from fedflow.base.errors.requests import BadRequest
-from fedflow.domain.job.engines import OwnEngines
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import JobKey, JobRecord, Moved, Reply, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.site import Site
@@ -33,29 +30,13 @@ from fedflow.domain.states import JOB_FINAL, TaskStatus
 logger = logging.getLogger(__name__)
 
 
-class PartyReruns:
+class PartyReruns(UseCase):
     """What the initiator may do with this site's share of a job that has ended."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        specs: Specs,
-        acceptance: Acceptance,
-        hearing: Hearing,
-        jobs: PartyJobs,
-        wakeup: Wakeup,
-        clock: Clock,
-        engines: OwnEngines,
-    ) -> None:
-        self._store = store
-        self._specs = specs
+    def __init__(self, kernel: Kernel, *, acceptance: Acceptance, jobs: PartyJobs) -> None:
+        super().__init__(kernel)
         self._acceptance = acceptance
-        self._hearing = hearing
         self._jobs = jobs
-        self._wakeup = wakeup
-        self._clock = clock
-        self._engines = engines
 
     def prepare(self, incoming: Incoming) -> None:
         """Check a job's conf, which may be new, before anything is written.

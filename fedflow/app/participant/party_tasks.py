@@ -7,23 +7,17 @@ initiator, so the report can be late but not lost.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from fedflow.app.participant.launcher import Launcher
-from fedflow.app.ports.executors import Executor, Sessions
-from fedflow.app.ports.parties import PartyServers
-from fedflow.app.ports.scheduling import Wakeup
+from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
 from fedflow.app.protocol.commands import Incoming
-from fedflow.app.protocol.party_commands import Outgoing, reason_from_wire, reason_to_wire
-from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.app.protocol.party_commands import reason_from_wire, reason_to_wire
 from fedflow.app.protocol.piggyback import take_news
-from fedflow.app.protocol.status_pull import Collecting
-from fedflow.app.protocol.timing import Timing
-from fedflow.base.clock import Clock
 from fedflow.base.errors.executors import ServerLost
 from fedflow.base.errors.jobs import (
     JobEnded,
@@ -34,6 +28,7 @@ from fedflow.base.errors.jobs import (
     WrongSite,
 )
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.ids import new_token
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.states import (
@@ -50,35 +45,14 @@ from fedflow.domain.states import (
 logger = logging.getLogger(__name__)
 
 
-class PartyTasks:
+class PartyTasks(UseCase):
     """The party tasks of this server."""
 
-    def __init__(
-        self,
-        *,
-        launcher: Launcher,
-        executor: Executor,
-        sessions: Sessions,
-        outgoing: Outgoing,
-        hearing: Hearing,
-        wakeup: Wakeup,
-        clock: Clock,
-        timing: Timing,
-        servers: PartyServers,
-        collecting: Collecting,
-        new_token: Callable[[], str],
-    ) -> None:
+    def __init__(self, kernel: Kernel, *, execution: Execution, launcher: Launcher) -> None:
+        super().__init__(kernel)
         self._launcher = launcher
-        self._executor = executor
-        self._sessions = sessions
-        self._outgoing = outgoing
-        self._hearing = hearing
-        self._wakeup = wakeup
-        self._clock = clock
-        self._timing = timing
-        self._servers = servers
-        self._collecting = collecting
-        self._new_token = new_token
+        self._executor = execution.executor
+        self._sessions = execution.sessions
 
     # --- commands of the initiator --------------------------------------------------------------
 
@@ -165,7 +139,7 @@ class PartyTasks:
 
         False, and nothing happens, if the one that `task` names has begun or was replaced.
         """
-        launch_id, token = self._new_token(), self._new_token()
+        launch_id, token = new_token(), new_token()
         now_ms = self._clock.now_ms()
         if not tx.tasks.set_launch(
             task.key,

@@ -19,11 +19,10 @@ from fedflow.app.data.table_use import make_way, readable, remove_rows, stored
 from fedflow.app.models.models import ModelRepository, WrittenModel
 from fedflow.app.participant.party_jobs import PartyJobs
 from fedflow.app.participant.party_tasks import PartyTasks
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.executors import Execution
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.folders import Folders
-from fedflow.base.clock import Clock
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.data import DiskFull, TableExists
 from fedflow.base.errors.error import FedflowError
@@ -50,29 +49,23 @@ logger = logging.getLogger(__name__)
 _MAX_TRACEBACK = 20_000  #: characters of a traceback that are kept
 
 
-class Workers:
+class Workers(UseCase):
     """The executors' counterpart in the server."""
 
     def __init__(
         self,
+        kernel: Kernel,
         *,
-        store: Store,
+        execution: Execution,
         tasks: PartyTasks,
         jobs: PartyJobs,
-        wakeup: Wakeup,
-        clock: Clock,
-        folders: Folders,
         models: ModelRepository,
-        host: str,
     ) -> None:
-        self._store = store
+        super().__init__(kernel)
         self._tasks = tasks
         self._jobs = jobs
-        self._wakeup = wakeup
-        self._clock = clock
-        self._folders = folders
         self._models = models
-        self._host = host
+        self._host = execution.host
 
     # --- reports of worker processes ------------------------------------------------------------
 

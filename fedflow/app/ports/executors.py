@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.values import dataclass
 from fedflow.domain.job.providers import Manifest
 from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey, TaskKey
@@ -47,6 +48,17 @@ class Applications(Protocol):
 
     def running(self) -> list[JobKey]:
         """Return the shares with an application, also those of an earlier server of this home."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """What runs the tasks of one server."""
+
+    executor: Executor
+    processes: LaunchBook
+    sessions: Sessions
+    applications: Applications | None  #: None: this party has no Spark cluster
+    host: str  #: the name of this machine
 
 
 class Launch(Protocol):

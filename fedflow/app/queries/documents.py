@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fedflow.app.ports.components import Catalog
-from fedflow.app.ports.store import Store
+from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.parameter_checks import Asked, parameter_problems
-from fedflow.app.protocol.parsed_jobs import Specs
 from fedflow.base.errors.documents import InvalidJobSpec, NotASite, PredictDslNotMade, Problem
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.domain.job.conf import mode_of, parse_conf
@@ -26,13 +24,8 @@ from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Site
 
 
-class Documents:
+class Documents(UseCase):
     """The use cases of the routes that answer for documents, not for what runs."""
-
-    def __init__(self, *, store: Store, specs: Specs, catalog: Catalog) -> None:
-        self._store = store
-        self._specs = specs
-        self._catalog = catalog
 
     def job_dependencies(self, job_id: str, site: Site) -> DependencyInfo:
         """Return what a job's components take from each other, and which run at one of its sites.

@@ -6,17 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.circuit_breakers import Circuits
-from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.parsed_jobs import Specs
-from fedflow.app.protocol.party_leases import Hearing
-from fedflow.app.protocol.queue import Queue
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.snapshot import view_of
-from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.history import moment
-from fedflow.base.clock import Clock
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
@@ -43,22 +36,8 @@ _QUEUE: Final = 10_000  #: jobs in the queue that are looked through
 _EVENTS: Final = 200  #: events of a job's sites that are looked through
 
 
-class Explanations:
+class Explanations(UseCase):
     """The use case of the explain route, and what status views show of it."""
-
-    def __init__(
-        self, *, store: Store, specs: Specs, hearing: Hearing, parties: PartyClient, clock: Clock,
-        timing: Timing, folders: Folders, queue: Queue, circuits: Circuits,
-    ) -> None:  # fmt: skip
-        self._store = store
-        self._specs = specs
-        self._hearing = hearing
-        self._parties = parties
-        self._clock = clock
-        self._timing = timing
-        self._folders = folders
-        self._queue = queue
-        self._circuits = circuits
 
     def explain(self, job_id: str, site: Site | None = None) -> Explanation:
         """Return what a job waits for: at which party, since when, until when, and what helps; of

@@ -10,17 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from fedflow.app.participant.party_tasks import PartyTasks
-from fedflow.app.ports.scheduling import Wakeup
-from fedflow.app.ports.store import Store, Tx
+from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.job_notifier import Changes
-from fedflow.app.protocol.parsed_jobs import Specs
-from fedflow.app.protocol.party_commands import Outgoing
-from fedflow.app.protocol.status_pull import Collecting, note_stop
-from fedflow.app.protocol.timing import Timing
+from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.app.protocol.status_pull import note_stop
 from fedflow.app.queries.explain import Explanations
-from fedflow.base.clock import Clock
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
@@ -58,34 +52,12 @@ class Stopped:
     had_ended: bool
 
 
-class Jobs:
+class Jobs(UseCase):
     """The use cases of the job routes."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        specs: Specs,
-        outgoing: Outgoing,
-        tasks: PartyTasks,
-        wakeup: Wakeup,
-        changes: Changes,
-        clock: Clock,
-        timing: Timing,
-        folders: Folders,
-        collecting: Collecting,
-        explanations: Explanations,
-    ) -> None:
-        self._store = store
-        self._specs = specs
-        self._outgoing = outgoing
+    def __init__(self, kernel: Kernel, *, tasks: PartyTasks, explanations: Explanations) -> None:
+        super().__init__(kernel)
         self._tasks = tasks
-        self._wakeup = wakeup
-        self._changes = changes
-        self._clock = clock
-        self._timing = timing
-        self._folders = folders
-        self._collecting = collecting
         self._explanations = explanations
         self._lock = threading.Lock()
         self._watched: dict[str, int] = {}  #: when somebody last looked at a job

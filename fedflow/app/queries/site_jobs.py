@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from fedflow.app.ports.store import Store
-from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.snapshot import begun_in
 from fedflow.app.queries.explain import Explanations
 from fedflow.app.queries.jobs import Jobs, refused_share
-from fedflow.base.clock import Clock
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.values import dataclass
@@ -65,17 +63,13 @@ class Share:
     own_sites: tuple[Site, ...]
 
 
-class SiteJobs:
+class SiteJobs(UseCase):
     """Reads jobs for people that look at one of their sites, many of them at once."""
 
-    def __init__(
-        self, *, store: Store, specs: Specs, jobs: Jobs, explanations: Explanations, clock: Clock
-    ) -> None:
-        self._store = store
-        self._specs = specs
+    def __init__(self, kernel: Kernel, *, jobs: Jobs, explanations: Explanations) -> None:
+        super().__init__(kernel)
         self._jobs = jobs
         self._explanations = explanations
-        self._clock = clock
 
     def mark(self, job_id: str) -> str:
         """Return a text that is another one once something of a job's progress changed here.
