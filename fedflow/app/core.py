@@ -92,6 +92,7 @@ class Core:
         rules: PermissionRules,
     ) -> None:  # fmt: skip
         """`ports.parties` are asked without the circuits: who delivers commands has its own."""
+        self.kernel = kernel
         store, clock = kernel.store, kernel.clock
         # its store takes no change of a server that does not lead any more
         leading = replace(kernel, store=kernel.servers.guarded(store))

@@ -20,11 +20,7 @@ from fedflow.app.logs.job_logs import JobLogs
 from fedflow.app.logs.log_files import LogFiles
 from fedflow.app.logs.log_index import LogIndexes
 from fedflow.app.ports.components import ProviderBook, ProviderHost
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.store import Store
-from fedflow.app.protocol.folders import Folders
 from fedflow.app.queries.job_files import JobFiles
-from fedflow.base.clock import Clock
 from fedflow.base.errors.start import BadSetting
 from fedflow.base.examples import examples_folder
 from fedflow.base.public_settings import shown_settings
@@ -43,14 +39,10 @@ from fedflow.web.passwords import ScryptPasswords
 class Neighbourhood:
     """What the use cases of administrators need of the rest of the server."""
 
-    store: Store
-    folders: Folders
-    clock: Clock
     core: Core
     modules: Modules
     provider_book: ProviderBook
     provider_host: ProviderHost
-    parties: PartyClient
     keys: Keys
     routes: RouteTable
     neighbours: Neighbours
@@ -60,10 +52,12 @@ def build_administration(
     settings: Settings, given: Neighbourhood, *, reread: Callable[[], Settings] | None
 ) -> Administration:
     """Return the use cases; `reread` returns the settings as the conf has them now."""
+    core, kernel = given.core, given.core.kernel
+    store, folders, clock = kernel.store, kernel.folders, kernel.clock
     registry = Registry(
-        store=given.store,
-        clock=given.clock,
-        parties=given.parties,
+        store=store,
+        clock=clock,
+        parties=core.parties,
         caller=HttpServers(),
         listed=listed_servers(settings),
     )
@@ -76,32 +70,32 @@ def build_administration(
 
     return Administration(
         accounts=Accounts(
-            store=given.store,
+            store=store,
             passwords=ScryptPasswords(),
-            clock=given.clock,
+            clock=clock,
             idle_ms=int(settings.board.session_idle_s * 1000),
             longest_ms=int(settings.board.session_s * 1000),
         ),
-        permissions=given.core.permissions,
+        permissions=core.permissions,
         keys=given.keys,
-        logs=LogFiles(store=given.store, folders=given.folders, indexes=indexes),
-        job_logs=JobLogs(store=given.store, folders=given.folders, indexes=indexes),
+        logs=LogFiles(store=store, folders=folders, indexes=indexes),
+        job_logs=JobLogs(store=store, folders=folders, indexes=indexes),
         providers=Providers(
             given.modules,
             folders=ProviderFolders(
                 (
-                    given.folders.providers,
+                    folders.providers,
                     *(Path(f) for f in settings.provider.allowed_folders),
                 )
             ),
             book=given.provider_book,
             host=given.provider_host,
-            clock=given.clock,
+            clock=clock,
         ),
         registry=registry,
         neighbours=given.neighbours,
-        templates=Templates(examples=examples_folder(), clock=given.clock),
-        job_files=JobFiles(store=given.store, folders=given.folders),
+        templates=Templates(examples=examples_folder(), clock=clock),
+        job_files=JobFiles(store=store, folders=folders),
         call_timeout_s=settings.scheduling.call_timeout_s,
         upload_max_bytes=settings.upload.max_mib * MIB,
         read_again=read_again if reread is not None else None,

@@ -402,14 +402,10 @@ class FedflowServer:
         from fedflow.server.administration import Neighbourhood, build_administration
 
         given = Neighbourhood(
-            store=self._store,
-            folders=self.folders,
-            clock=self._clock,
             core=self._core,
             modules=self._modules,
             provider_book=self._provider_book,
             provider_host=self._provider_host,
-            parties=self._core.parties,
             keys=self._keys,
             routes=self._routes,
             neighbours=neighbours,
@@ -419,28 +415,12 @@ class FedflowServer:
     def _data(self) -> DataServices:
         from fedflow.server.data import build_data
 
-        return build_data(
-            self.settings,
-            store=self._store,
-            submissions=self._core.submissions,
-            workers=self._core.workers,
-            tables=self._tables,
-            folders=self.folders,
-            clock=self._clock,
-        )
+        return build_data(self.settings, self._core, tables=self._tables)
 
     def _models(self) -> ModelServices:
         from fedflow.server.models import build_models
 
-        return build_models(
-            self.settings,
-            self._core,
-            store=self._store,
-            blobs=self._blobs,
-            parties=self._core.parties,
-            folders=self.folders,
-            clock=self._clock,
-        )
+        return build_models(self.settings, self._core, blobs=self._blobs)
 
     def _tidy_data(self, services: Services) -> None:
         """Seal connectors that an older key or none sealed, delete what old uploads left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedflow.app.core import Core
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.data.bindings import Bindings
@@ -14,15 +15,10 @@ from fedflow.app.data.table_pages import TablePages
 from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
 from fedflow.app.data.writing_targets import WritingTargets
-from fedflow.app.initiator.submissions import Submissions
 from fedflow.app.local_jobs.transfers import Transfers
 from fedflow.app.local_jobs.uploads import Uploads
-from fedflow.app.participant.task_reports import Workers
 from fedflow.app.participant.worker_storages import WorkerStorages
-from fedflow.app.ports.store import Store
-from fedflow.app.protocol.folders import Folders
 from fedflow.app.services import DataServices
-from fedflow.base.clock import Clock
 from fedflow.base.ids import new_request_id
 from fedflow.base.settings import Settings
 from fedflow.domain.data.storage_places import Places
@@ -35,11 +31,10 @@ from fedflow.tables.statistics_file import LocalColumnFacts
 from fedflow.tables.storage_probe import StorageLooks
 
 
-def build_data(
-    settings: Settings, *, store: Store, submissions: Submissions, workers: Workers,
-    tables: Tables, folders: Folders, clock: Clock,
-) -> DataServices:  # fmt: skip
+def build_data(settings: Settings, core: Core, *, tables: Tables) -> DataServices:
     """Return the use cases, wired to the server's store and folders."""
+    kernel, submissions, workers = core.kernel, core.submissions, core.workers
+    store, folders = kernel.store, kernel.folders
     own_party = settings.party_id or "0"
     readable = tuple(Path(f) for f in settings.upload.allowed_folders)
     writable = (folders.downloads, *(Path(f) for f in settings.download.allowed_folders))
@@ -47,20 +42,18 @@ def build_data(
     sources = allowed_sources(settings)
     allowed = _allowed_storages(settings, sources)
     connectors = Connectors(
-        store=store, sealer=KeyFile(folders.connector_key), allowed=allowed, clock=clock
+        store=store, sealer=KeyFile(folders.connector_key), allowed=allowed, clock=kernel.clock
     )
     writing = WritingTargets(
         connectors=connectors, allowed=allowed, folders=AllowedFolders(writable)
     )
     return DataServices(
         bindings=Bindings(
-            store=store,
-            folders=folders,
+            kernel,
             sources=sources,
             files=LocalFiles(),
             looks=StorageLooks(),
             connectors=connectors,
-            clock=clock,
             new_address=new_request_id,
             own_party=own_party,
         ),

@@ -12,35 +12,23 @@ from fedflow.app.models.model_views import ModelViews
 from fedflow.app.models.woe_arrays import WoeArrays
 from fedflow.app.participant.worker_models import WorkerModels
 from fedflow.app.ports.models import ExternalModels, ModelBlobs
-from fedflow.app.ports.parties import PartyClient
-from fedflow.app.ports.store import Store
-from fedflow.app.protocol.folders import Folders
 from fedflow.app.services import ModelServices
-from fedflow.base.clock import Clock
 from fedflow.base.settings import Settings
 from fedflow.blobs.archive import ZipArchives
 from fedflow.blobs.external import FolderModels, MySqlAddress, MySqlModels
 
 
-def build_models(
-    settings: Settings,
-    core: Core,
-    *,
-    store: Store,
-    blobs: ModelBlobs,
-    parties: PartyClient,
-    folders: Folders,
-    clock: Clock,
-) -> ModelServices:
+def build_models(settings: Settings, core: Core, *, blobs: ModelBlobs) -> ModelServices:
     """Return the use cases, wired to the server's store and folders."""
+    store, clock = core.kernel.store, core.kernel.clock
     exchange = ModelExchange(
         store=store,
         repository=core.models,
         blobs=blobs,
         archives=ZipArchives(),
-        parties=parties,
+        parties=core.parties,
         clock=clock,
-        folder=folders.model_archives,
+        folder=core.kernel.folders.model_archives,
     )
     return ModelServices(
         repository=core.models,

@@ -18,9 +18,8 @@ from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.table_use import STANDALONE, make_way, remove_rows
 from fedflow.app.ports.data import BoundFiles, StorageLook
-from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.folders import Folders
-from fedflow.base.clock import Clock
+from fedflow.app.ports.store import Tx
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.data import TableExists, TableNotFound
 from fedflow.base.errors.requests import BadRequest, NotSupportedYet
@@ -68,29 +67,25 @@ class Binding:
     schema: Mapping[str, Any] | None = None  #: `sid` and `header` of a file without a head
 
 
-class Bindings:
+class Bindings(UseCase):
     """The use cases of `table/bind`."""
 
     def __init__(
         self,
+        kernel: Kernel,
         *,
-        store: Store,
-        folders: Folders,
         sources: AllowedFolders,
         files: BoundFiles,
         looks: StorageLook,
         connectors: Connectors,
-        clock: Clock,
         new_address: Callable[[], str],
         own_party: str,
     ) -> None:
-        self._store = store
-        self._folders = folders
+        super().__init__(kernel)
         self._sources = sources
         self._files = files
         self._looks = looks
         self._connectors = connectors
-        self._clock = clock
         self._new_address = new_address
         self._own_party = own_party
 

@@ -116,9 +116,8 @@ def world(alone: OneServer, tmp_path: Path) -> World:
     connectors, looks = connectors_of(PLACES), Looks()
     addresses = (f"{i:032x}" for i in range(1, 100))
     bindings = Bindings(
-        store=alone.store, folders=folders, sources=sources, files=NoFiles(), looks=looks,
-        connectors=connectors, clock=alone.clock, new_address=lambda: next(addresses),
-        own_party="0",
+        alone.core.kernel, sources=sources, files=NoFiles(), looks=looks, connectors=connectors,
+        new_address=lambda: next(addresses), own_party="0",
     )  # fmt: skip
     tables = Tables(
         store=alone.store, folders=folders, archives=NoArchives(), sources=sources,

@@ -552,8 +552,7 @@ def bindings(
     alone: OneServer, folders: Folders, tables: Tables, files: Files, csv: Path
 ) -> Bindings:
     return Bindings(
-        store=alone.store,
-        folders=folders,
+        alone.core.kernel,
         sources=AllowedFolders((csv.parent,)),
         files=files,
         looks=NoStorages(),
@@ -563,7 +562,6 @@ def bindings(
             allowed=AllowedStorages(folders=AllowedFolders((csv.parent,)), places=Places()),
             clock=alone.clock,
         ),
-        clock=alone.clock,
         new_address=lambda: "f" * 32,
         own_party="0",
     )
