@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedflow.app.core import Core
+from fedflow.app.ports.data import Archives
+from fedflow.app.queries.cleaning import Cleaning
+from fedflow.app.queries.deleting import Deletions
+from fedflow.app.queries.history import Histories
+from fedflow.app.queries.job_lists import JobLists
+from fedflow.app.queries.job_tags import JobTags
+from fedflow.app.queries.resources import Resources
+from fedflow.app.queries.tracking import Tracking
 from fedflow.base.lazy import Lazy
 from fedflow.base.values import dataclass
 
@@ -19,10 +28,6 @@ if TYPE_CHECKING:
     from fedflow.app.data.table_pages import TablePages
     from fedflow.app.data.table_schemas import TableSchemas
     from fedflow.app.data.tables import Tables
-    from fedflow.app.initiator.control import JobControl
-    from fedflow.app.initiator.parameter_updates import ParameterUpdates
-    from fedflow.app.initiator.reruns import Reruns
-    from fedflow.app.initiator.submissions import Submissions
     from fedflow.app.local_jobs.model_store import ModelStoring
     from fedflow.app.local_jobs.transfers import Transfers
     from fedflow.app.local_jobs.uploads import Uploads
@@ -33,22 +38,8 @@ if TYPE_CHECKING:
     from fedflow.app.models.model_views import ModelViews
     from fedflow.app.models.models import ModelRepository
     from fedflow.app.models.woe_arrays import WoeArrays
-    from fedflow.app.participant.task_reports import Workers
     from fedflow.app.participant.worker_models import WorkerModels
     from fedflow.app.participant.worker_storages import WorkerStorages
-    from fedflow.app.protocol.commands import Commands
-    from fedflow.app.protocol.queue import Queue
-    from fedflow.app.queries.cleaning import Cleaning
-    from fedflow.app.queries.deleting import Deletions
-    from fedflow.app.queries.documents import Documents
-    from fedflow.app.queries.explain import Explanations
-    from fedflow.app.queries.history import Histories
-    from fedflow.app.queries.job_lists import JobLists
-    from fedflow.app.queries.job_tags import JobTags
-    from fedflow.app.queries.jobs import Jobs
-    from fedflow.app.queries.resources import Resources
-    from fedflow.app.queries.site_jobs import SiteJobs
-    from fedflow.app.queries.tracking import Tracking
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,45 +74,50 @@ class ModelServices:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Services:
-    """What HTTP and gRPC may call. A group that no job needs is made when it is first asked for."""
+class LateServices:
+    """What no job needs: each group is made when it is first asked for."""
 
-    later_administration: Lazy[Administration]
-    later_data: Lazy[DataServices]
-    later_models: Lazy[ModelServices]
-    cleaning: Cleaning
-    commands: Commands
-    control: JobControl
-    deletions: Deletions
-    documents: Documents
-    explanations: Explanations
-    histories: Histories
-    info: Info
-    job_lists: JobLists
-    job_tags: JobTags
-    jobs: Jobs
-    modules: Modules
-    parameter_updates: ParameterUpdates
-    queue: Queue
-    reruns: Reruns
-    resources: Resources
-    servers: Servers
-    site_jobs: SiteJobs
-    submissions: Submissions
-    tracking: Tracking
-    workers: Workers
+    administration: Lazy[Administration]
+    data: Lazy[DataServices]
+    models: Lazy[ModelServices]
+
+
+class Services:
+    """What HTTP and gRPC may call."""
+
+    def __init__(
+        self, core: Core, late: LateServices, *, info: Info, modules: Modules, servers: Servers,
+        tables: Tables, archives: Archives,
+    ) -> None:  # fmt: skip
+        kernel = core.kernel
+        store, folders, clock = kernel.store, kernel.folders, kernel.clock
+        self._late = late
+        self.info, self.modules, self.servers = info, modules, servers
+        self.commands, self.queue, self.workers = core.commands, core.queue, core.workers
+        self.submissions, self.control, self.reruns = core.submissions, core.control, core.reruns
+        self.parameter_updates, self.documents = core.parameter_updates, core.documents
+        self.jobs, self.site_jobs, self.explanations = core.jobs, core.site_jobs, core.explanations
+        self.cleaning = Cleaning(store=store, tables=tables, wakeup=kernel.wakeup, clock=clock)
+        self.deletions = Deletions(store=store, folders=folders)
+        self.histories = Histories(store=store)
+        self.job_lists = JobLists(store=store, queue=core.queue, clock=clock)
+        self.job_tags = JobTags(store=store, clock=clock)
+        self.resources = Resources(
+            store=store, wakeup=kernel.wakeup, clock=clock, engines=kernel.engines
+        )
+        self.tracking = Tracking(store=store, archives=archives, modules=modules)
 
     @property
     def administration(self) -> Administration:
         """Return the use cases of administrators."""
-        return self.later_administration()
+        return self._late.administration()
 
     @property
     def data(self) -> DataServices:
         """Return the use cases of data and tables."""
-        return self.later_data()
+        return self._late.data()
 
     @property
     def models(self) -> ModelServices:
         """Return the use cases of models."""
-        return self.later_models()
+        return self._late.models()

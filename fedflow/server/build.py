@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,14 +23,7 @@ from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.app.participant.processes import Processes
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_notifier import Changes
-from fedflow.app.queries.cleaning import Cleaning
-from fedflow.app.queries.deleting import Deletions
-from fedflow.app.queries.history import Histories
-from fedflow.app.queries.job_lists import JobLists
-from fedflow.app.queries.job_tags import JobTags
-from fedflow.app.queries.resources import Resources
-from fedflow.app.queries.tracking import Tracking
-from fedflow.app.services import DataServices, ModelServices, Services
+from fedflow.app.services import DataServices, LateServices, ModelServices, Services
 from fedflow.base.clock import SteadyClock, SystemClock, is_older
 from fedflow.base.ids import new_salt
 from fedflow.base.lazy import Lazy
@@ -321,13 +315,8 @@ class FedflowServer:
         )
         self._http.listen_tcp(settings.fateflow.host, settings.fateflow.http_port)
         self._parts.callback(self._http.stop)
-        self.place = services.info.place = Place(
-            host=place.host,
-            http_port=self._http.port,
-            grpc_host=place.grpc_host,
-            grpc_port=self._rpc.port,
-            party_id=place.party_id,
-            insecure=place.insecure,
+        self.place = services.info.place = replace(
+            place, http_port=self._http.port, grpc_port=self._rpc.port
         )
 
     def _services(self, place: Place) -> Services:
@@ -335,7 +324,7 @@ class FedflowServer:
         settings = self.settings
         info = Info(
             store=self._store,
-            engines=engines_of(settings),
+            engines=core.kernel.engines,
             executor_ready=self._executor.ready,
             place=place,
             clock=self._clock,
@@ -360,42 +349,19 @@ class FedflowServer:
             clock=self._clock,
             own_party=settings.party_id or "0",
         )
+        late = LateServices(
+            administration=Lazy(lambda: self._administration(neighbours)),
+            data=Lazy(self._data),
+            models=Lazy(self._models),
+        )
         return Services(
-            later_administration=Lazy(lambda: self._administration(neighbours)),
-            later_data=Lazy(self._data),
-            later_models=Lazy(self._models),
-            cleaning=Cleaning(
-                store=self._store, tables=self._tables, wakeup=self._wakeups, clock=self._clock
-            ),
-            commands=core.commands,
-            deletions=Deletions(store=self._store, folders=self.folders),
-            documents=core.documents,
-            explanations=core.explanations,
-            histories=Histories(store=self._store),
+            core,
+            late,
             info=info,
-            job_lists=JobLists(store=self._store, queue=core.queue, clock=self._clock),
-            job_tags=JobTags(store=self._store, clock=self._clock),
-            jobs=core.jobs,
             modules=self._modules,
-            parameter_updates=core.parameter_updates,
-            queue=core.queue,
-            control=core.control,
-            reruns=core.reruns,
-            resources=Resources(
-                store=self._store,
-                wakeup=self._wakeups,
-                clock=self._clock,
-                engines=engines_of(settings),
-            ),
             servers=self._servers,
-            site_jobs=core.site_jobs,
-            submissions=core.submissions,
-            tracking=Tracking(
-                store=self._store,
-                archives=archives,
-                modules=self._modules,
-            ),
-            workers=core.workers,
+            tables=self._tables,
+            archives=archives,
         )
 
     def _administration(self, neighbours: Neighbours) -> Administration:
@@ -435,12 +401,7 @@ class FedflowServer:
         core: Core = self._core
         scheduling = self.settings.scheduling
         self._leading = LeaderThreads(
-            core,
-            interval_s=scheduling.tick_interval_s,
-            timing=self._timing,
-            store=self._store,
-            clock=self._clock,
-            wakeups=self._wakeups,
+            core, interval_s=scheduling.tick_interval_s, wakeups=self._wakeups
         )
         self._detector = DetectorThread(
             core.detector, interval_s=scheduling.detect_interval_s, on_look=self._look

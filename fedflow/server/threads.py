@@ -419,34 +419,22 @@ class _Running:
 class LeaderThreads:
     """What runs only in the server that leads its party's servers: scheduler, couriers, pulses."""
 
-    def __init__(
-        self,
-        core: Core,
-        *,
-        interval_s: float,
-        timing: Timing,
-        store: Store,
-        clock: Clock,
-        wakeups: Wakeups,
-    ) -> None:
+    def __init__(self, core: Core, *, interval_s: float, wakeups: Wakeups) -> None:
         self._core = core
         self._interval_s = interval_s
-        self._timing = timing
-        self._store = store
-        self._clock = clock
         self._wakeups = wakeups
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
     def start(self) -> None:
         """Start all of them; they look at everything that an earlier leader left."""
-        core = self._core
+        core, kernel = self._core, self._core.kernel
         running = _Running(
             scheduler=SchedulerThread(
-                core.scheduler, interval_s=self._interval_s, clock=self._clock
+                core.scheduler, interval_s=self._interval_s, clock=kernel.clock
             ),
-            couriers=Couriers(delivery=core.delivery, store=self._store, clock=self._clock),
-            pulses=Pulses(heartbeats=core.heartbeats, jobs=core.jobs, timing=self._timing),
+            couriers=Couriers(delivery=core.delivery, store=kernel.store, clock=kernel.clock),
+            pulses=Pulses(heartbeats=core.heartbeats, jobs=core.jobs, timing=kernel.timing),
         )
         self._wakeups.connect(scheduler=running.scheduler, couriers=running.couriers)
         running.scheduler.start()
