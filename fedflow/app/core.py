@@ -193,13 +193,7 @@ class _PartyHalf:
             workers=self.workers,
             launcher=launcher,
         )
-        self.preflight = PreflightHere(
-            parties=kernel.parties,
-            circuits=kernel.circuits,
-            catalog=kernel.catalog,
-            permissions=permissions,
-            timing=kernel.timing,
-        )
+        self.preflight = PreflightHere(kernel, permissions=permissions)
         ports.processes.connect(workers=self.workers, executor=ports.executor)
 
 

@@ -13,10 +13,10 @@ from dataclasses import field
 from typing import Any, Final
 
 from fedflow.app.administration.permissions import Permissions
-from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.parties import PartyClient
 from fedflow.app.protocol.circuit_breakers import Circuits, why
 from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock, pause
 from fedflow.base.errors.error import FedflowError
@@ -265,23 +265,12 @@ class Preflight:
         return [_hop(one) for one in told[:_MAX_HOPS]] if isinstance(told, list) else []
 
 
-class PreflightHere:
+class PreflightHere(UseCase):
     """The handler at the other parties: it stores nothing."""
 
-    def __init__(
-        self,
-        *,
-        parties: PartyClient,
-        circuits: Circuits,
-        catalog: Catalog,
-        permissions: Permissions,
-        timing: Timing,
-    ) -> None:
-        self._parties = parties
-        self._circuits = circuits
-        self._catalog = catalog
+    def __init__(self, kernel: Kernel, *, permissions: Permissions) -> None:
+        super().__init__(kernel)
         self._permissions = permissions
-        self._timing = timing
 
     def answer(self, incoming: Incoming) -> Reply:
         """Return what keeps jobs of the asking party from running here, after calling it back.
