@@ -251,13 +251,16 @@ class Applier:
                     now_ms=self._now_ms,
                 )
                 self._statuses[component] = (version, end)
-        news = self._news()
         first = self._job.status is JobStatus.READY and self._job.epoch == 0
-        if first and action.status is JobStatus.FAILED:
-            news["tag"] = SUBMIT_FAILED
+        tag = SUBMIT_FAILED if first and action.status is JobStatus.FAILED else None
         self.commands += [
             self._outgoing.end_job(
-                self._job, s.site, action.status, reason=action.reason, news=news
+                self._job,
+                s.site,
+                action.status,
+                reason=action.reason,
+                statuses=self._news(),
+                tag=tag,
             )
             for s in self._job.sites
         ]

@@ -10,9 +10,11 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from msgspec import UNSET
+
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Received
 from fedflow.app.protocol.initiator_calls import ask_initiator, asked_job
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.snapshot import begun_in
@@ -24,6 +26,7 @@ from fedflow.domain.reason import PAUSED, Reason
 from fedflow.domain.records import JobFilter, JobRecord, Reply, ScheduledJob
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
+from fedflow.wire.commands import ControlJob
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ class JobControl(UseCase):
 
         Raises: JobNotFound. PauseRefused: it has ended, or is paused, or the initiator said so.
         """
-        self._change(job_id, {"action": _PAUSE})
+        self._change(job_id, ControlJob(action=_PAUSE))
 
     def proceed(self, job_id: str, *, steps: int | None = None, all_: bool = False) -> None:
         """Let a job go on that is paused or waits for a step.
@@ -52,9 +55,9 @@ class JobControl(UseCase):
         if steps is not None and all_:
             raise BadSteps(given=steps, reason="all were asked for, too")
         wanted = ALL_STEPS if all_ else _checked(steps)
-        self._change(job_id, {"action": _CONTINUE, "steps": wanted})
+        self._change(job_id, ControlJob(action=_CONTINUE, steps=wanted))
 
-    def asked(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def asked(self, tx: Tx, incoming: Received[ControlJob], effects: Effects) -> Reply:
         """Another site of the job asks. Raises: JobNotFound, WrongSite, BadRequest, BadSteps,
         PauseRefused, ContinueRefused.
         """
@@ -62,7 +65,7 @@ class JobControl(UseCase):
         self._store_change(tx, job, incoming.body, by=incoming.job.site, effects=effects)
         return Reply(retcode=0)
 
-    def _change(self, job_id: str, body: dict[str, Any]) -> None:
+    def _change(self, job_id: str, body: ControlJob) -> None:
         with self._store.read() as tx:
             scheduled = tx.schedules.get(job_id)
             own = [] if scheduled is not None else tx.jobs.find(JobFilter(job_id=job_id, limit=1))
@@ -80,16 +83,17 @@ class JobControl(UseCase):
         effects.run()
 
     def _store_change(
-        self, tx: Tx, job: ScheduledJob, body: Any, *, by: Site, effects: Effects
+        self, tx: Tx, job: ScheduledJob, body: ControlJob, *, by: Site, effects: Effects
     ) -> None:
-        action = body.get("action") if isinstance(body, dict) else None
-        now_ms = self._clock.now_ms()
+        action, now_ms = body.action, self._clock.now_ms()
         if action == _PAUSE:
             told = Reason(code=PAUSED, message=f"paused by {by}", site=by)
             control = self._paused(job, told, now_ms=now_ms)
         elif action == _CONTINUE:
             told = Reason(code="Continued", message=f"continued by {by}", site=by)
-            control = self._continued(job, _checked(body.get("steps")), now_ms=now_ms)
+            control = self._continued(
+                job, _checked(None if body.steps is UNSET else body.steps), now_ms=now_ms
+            )
         else:
             raise BadRequest(reason="`action` must be pause or continue")
         if not tx.schedules.set_control(
@@ -124,7 +128,7 @@ class JobControl(UseCase):
             raise ContinueRefused(job_id=job.job_id, reason=reason)
         return continued(job.control, steps=steps, step=step, begun=begun, now_ms=now_ms)
 
-    def _ask_initiator(self, own: JobRecord, body: dict[str, Any]) -> None:
+    def _ask_initiator(self, own: JobRecord, body: ControlJob) -> None:
         """Let the initiator store it. Raises: PauseRefused, ContinueRefused: its own sentence."""
         reply = ask_initiator(
             self._parties,
@@ -135,7 +139,7 @@ class JobControl(UseCase):
             deadline_s=self._timing.call_timeout_s,
         )
         if reply.retcode != 0:
-            kind = PauseRefused if body["action"] == _PAUSE else ContinueRefused
+            kind = PauseRefused if body.action == _PAUSE else ContinueRefused
             reason = f"{own.initiator} says: {reply.retmsg.removesuffix('.')}"
             raise kind(job_id=own.key.job_id, reason=reason)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.initiator.preflight import reach
@@ -24,6 +24,7 @@ from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.ids import new_request_id
 from fedflow.domain.records import ScheduledJob
 from fedflow.wire import paths
+from fedflow.wire.commands import Heartbeat, HeartbeatAnswer, JobHeartbeat, plain, read_command
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class Heartbeats(UseCase):
                 first.initiator,
                 party_id,
                 paths.PARTY_COMMANDS["heartbeat"],
-                {"jobs": told, "initiator_party_id": first.initiator.party_id},
+                plain(Heartbeat(jobs=told, initiator_party_id=first.initiator.party_id)),
                 request_id=new_request_id(),
                 job_id=first.job_id,
                 deadline_s=self._timing.call_timeout_s,
@@ -104,12 +105,12 @@ class Heartbeats(UseCase):
         except FedflowError as exc:
             logger.warning("Heartbeat to party %s was not taken: %s", party_id, exc.message)
             return False
-        answers = reply.data.get("jobs") if isinstance(reply.data, dict) else None
+        answers = read_command(reply.data, HeartbeatAnswer).jobs or {}
         changed: list[str] = []
         with self._leading.transaction() as tx:
             self._hearing.heard(tx, party_id)
             for job in shared:
-                answer = answers.get(job.job_id) if isinstance(answers, dict) else None
+                answer = answers.get(job.job_id)
                 for site in (s.site for s in job.sites if s.site.party_id == party_id):
                     one = answer.get(site.key) if isinstance(answer, dict) else None
                     if self._initiator.take_answer(tx, job, site, one):
@@ -119,10 +120,10 @@ class Heartbeats(UseCase):
         return True
 
 
-def _told(job: ScheduledJob, party_id: str) -> dict[str, Any]:
+def _told(job: ScheduledJob, party_id: str) -> JobHeartbeat:
     """Return what a party hears of one job."""
-    return {
-        "epoch": job.epoch,
-        "sites": {s.site.key: s.phase.value for s in job.sites if s.site.party_id == party_id},
+    return JobHeartbeat(
+        epoch=job.epoch,
+        sites={s.site.key: s.phase.value for s in job.sites if s.site.party_id == party_id},
         **news_of({t.component: (t.version, t.status) for t in job.tasks}),
-    }
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Incoming, Received
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.party_commands import reason_from_wire
 from fedflow.app.protocol.status_pull import told_stop
@@ -30,6 +30,14 @@ from fedflow.domain.scheduling.history import job_note
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
 from fedflow.wire import paths
+from fedflow.wire.commands import (
+    SiteAnswer,
+    StopAsked,
+    TaskAnswer,
+    TaskOfEpoch,
+    TaskReport,
+    read_command,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,12 +63,12 @@ class Initiator(UseCase):
 
     # --- commands that come in ------------------------------------------------------------------
 
-    def report(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def report(self, tx: Tx, incoming: Received[TaskReport], effects: Effects) -> Reply:
         """A site tells how its share of a task stands. Late and repeated reports change nothing."""
         key = incoming.task
         _check_site(incoming, key.site)
         try:
-            status = TaskStatus(incoming.member("party_status"))
+            status = TaskStatus(incoming.body.party_status)
         except ValueError as exc:
             raise BadRequest(reason="`party_status` is not a task status") from exc
         if tx.schedules.status(key.job_id) is None:
@@ -72,7 +80,7 @@ class Initiator(UseCase):
             key.version,
             key.site,
             status,
-            reason=reason_from_wire(incoming.member("reason")),
+            reason=reason_from_wire(incoming.body.reason),
             progress=1.0 if status in TASK_FINAL else None,
             now_ms=self._clock.now_ms(),
         )
@@ -80,7 +88,7 @@ class Initiator(UseCase):
             effects.add(lambda: self._wakeup.schedule(key.job_id))
         return Reply(retcode=0 if isinstance(moved, Moved) else 10)
 
-    def stop(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def stop(self, tx: Tx, incoming: Received[StopAsked], effects: Effects) -> Reply:
         """A site asks for the end of a job."""
         key = incoming.job
         job = tx.schedules.get(key.job_id)
@@ -95,12 +103,12 @@ class Initiator(UseCase):
             raise BadRequest(reason=f"{incoming.status!r} is not a job status") from exc
         if status not in (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.TIMEOUT):
             raise BadRequest(reason=f"a job cannot be stopped as {status.value}")
-        reason = reason_from_wire(incoming.member("reason")) or Reason(
+        reason = reason_from_wire(incoming.body.reason) or Reason(
             code="Stopped", message=f"stopped by {key.site}", site=key.site
         )
         if job.status in JOB_FINAL:
             return Reply(retcode=10, retmsg=f"the job has ended: {job.status.value}")
-        if incoming.member("epoch") not in (None, job.epoch):  # an older release gives none
+        if incoming.body.epoch not in (None, job.epoch):  # an older release gives none
             return Reply(retcode=10, retmsg="the job was run again after this was asked for")
         tx.schedules.ask_stop(
             key.job_id, StopRequest(status=status, reason=reason), now_ms=self._clock.now_ms()
@@ -233,15 +241,16 @@ class Initiator(UseCase):
         if not isinstance(answer, dict) or current is None or current.status in JOB_FINAL:
             return False
         job = current
-        if answer.get("epoch", job.epoch) != job.epoch:
+        told = read_command(answer, SiteAnswer)
+        if told.epoch not in (None, job.epoch):
             return False  # it was rerun here and is not there yet, or the answer is late
         known = next((s for s in job.sites if s.site == site), None)
         if known is None or known.phase is SitePhase.CREATING:
             return False
-        stop = told_stop(answer.get("stop"), site)
+        stop = told_stop(told.stop, site)
         if stop is not None:
             return tx.schedules.ask_stop(job.job_id, stop, now_ms=self._clock.now_ms())
-        status = answer.get("status")
+        status = told.status
         if status is None or status in {s.value for s in JOB_FINAL}:
             message = (
                 f"{site} has given the job up ({status})" if status else f"{site} has lost the job"
@@ -254,8 +263,8 @@ class Initiator(UseCase):
             return tx.schedules.set_site(
                 job.job_id, gone, seen=known.phase, now_ms=self._clock.now_ms()
             )
-        tasks = answer.get("tasks")
-        if not isinstance(tasks, dict):
+        tasks = told.tasks
+        if tasks is None:
             return False
         changed = [
             self.take_told(tx, job.job_id, site, component, tasks[component])
@@ -270,22 +279,22 @@ class Initiator(UseCase):
         task = next((t for t in job.tasks if t.component == component), None) if job else None
         if task is None or not isinstance(told, dict):
             return False
-        version = told.get("version", task.version)
+        answer = read_command(told, TaskAnswer)
+        version = task.version if answer.version is None else answer.version
         try:
-            status = TaskStatus(str(told.get("party_status")))
+            status = TaskStatus(str(answer.party_status))
         except ValueError:
             return False
         if version != task.version or status is TaskStatus.WAITING:
             return False
-        progress = told.get("progress")
         moved = tx.schedules.report(
             job_id,
             component,
             version,
             site,
             status,
-            reason=reason_from_wire(told.get("reason")),
-            progress=min(1.0, max(0.0, progress)) if isinstance(progress, int | float) else None,
+            reason=reason_from_wire(answer.reason),
+            progress=None if answer.progress is None else min(1.0, max(0.0, answer.progress)),
             now_ms=self._clock.now_ms(),
         )
         return isinstance(moved, Moved)
@@ -298,7 +307,7 @@ def _check_site(incoming: Incoming, site: Site) -> None:
 
 def _is_current(tx: Tx, command: Command) -> bool:
     """Tell whether a command is of the job's current epoch; what came of older ones is void."""
-    epoch = command.body.get("epoch") if isinstance(command.body, dict) else None
+    epoch = read_command(command.body, TaskOfEpoch).epoch
     return epoch is None or epoch == tx.schedules.epoch(command.job_id)
 
 

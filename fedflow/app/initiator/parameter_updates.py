@@ -15,12 +15,11 @@ from fedflow.app.initiator.submitted_files import write_files
 from fedflow.app.initiator.validation import refuse_guarded
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Received
 from fedflow.app.protocol.initiator_calls import ASKED_CALLS, ask_initiator, asked_job
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import JobNotFound, ParametersRefused
-from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.job.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
@@ -30,6 +29,13 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL
 from fedflow.wire import paths
 from fedflow.wire.api.jobs import ChangedParameters
+from fedflow.wire.commands import (
+    AskParameters,
+    ChangeParameters,
+    ParametersKept,
+    plain,
+    read_command,
+)
 
 _FIXED: Final = (
     "job_type", "dsl_version", "model_id", "model_version", "inheritance_info", "idempotency_key",
@@ -54,15 +60,12 @@ class Sections:
         }
 
 
-def sections_of(incoming: Incoming) -> Sections:
-    """Return the sections that a command brings. Raises: BadRequest: one is no object."""
-    found: dict[str, JsonObject] = {}
-    for name in ("job_parameters", "component_parameters"):
-        value = incoming.member(name)
-        if value is not None and not isinstance(value, dict):
-            raise BadRequest(reason=f"`{name}` must be an object")
-        found[name] = value or {}
-    return Sections(**found)
+def sections_of(body: AskParameters) -> Sections:
+    """Return the sections that a command brings."""
+    return Sections(
+        job_parameters=body.job_parameters or {},
+        component_parameters=body.component_parameters or {},
+    )
 
 
 class ParameterUpdates(UseCase):
@@ -148,26 +151,26 @@ class ParameterUpdates(UseCase):
 
     # --- asked by another site of the job -------------------------------------------------------
 
-    def check_asked(self, incoming: Incoming) -> None:
+    def check_asked(self, incoming: Received[AskParameters]) -> None:
         """Let the sites check and keep what another site asks for; before the transaction.
 
         Raises: as `update`, WrongSite, BadRequest.
         """
         with self._store.read() as tx:
             job = asked_job(tx, incoming)
-        self.agree(job, sections_of(incoming))
+        self.agree(job, sections_of(incoming.body))
 
-    def asked(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def asked(self, tx: Tx, incoming: Received[AskParameters], effects: Effects) -> Reply:
         """Keep what the sites have agreed to."""
-        sections = sections_of(incoming)
+        sections = sections_of(incoming.body)
         spec = self.keep(tx, incoming.job_id, sections, epoch=None, effects=effects)
         told = _told(spec, sections)
-        data = {
-            "job_parameters": told.job_parameters,
-            "component_parameters": told.component_parameters,
-            "components": list(told.components),
-        }
-        return Reply(retcode=0, data=data)
+        answer = ParametersKept(
+            job_parameters=told.job_parameters,
+            component_parameters=told.component_parameters,
+            components=list(told.components),
+        )
+        return Reply(retcode=0, data=plain(answer))
 
     def _ask_initiator(self, own: JobRecord, sections: Sections) -> ChangedParameters:
         """Let the initiator change the parameters. Raises: ParametersRefused: in its words."""
@@ -176,18 +179,21 @@ class ParameterUpdates(UseCase):
             self._parties,
             own,
             "initiator_parameters",
-            sections.as_json(),
+            AskParameters(
+                job_parameters=sections.job_parameters,
+                component_parameters=sections.component_parameters,
+            ),
             request_id=new_request_id(),
             deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
         )
         if reply.retcode != 0:
             reason = f"{own.initiator}: {reply.retmsg.removesuffix('.')}"
             raise ParametersRefused(job_id=job_id, reason=reason, parties=reply.data)
-        data = reply.data if isinstance(reply.data, dict) else {}
+        kept = read_command(reply.data, ParametersKept)
         return ChangedParameters(
-            job_parameters=data.get("job_parameters"),
-            component_parameters=data.get("component_parameters"),
-            components=tuple(str(name) for name in data.get("components") or ()),
+            job_parameters=kept.job_parameters,
+            component_parameters=kept.component_parameters,
+            components=tuple(kept.components),
         )
 
     # --- at the initiator -----------------------------------------------------------------------
@@ -212,15 +218,15 @@ class ParameterUpdates(UseCase):
         """Let one site check the new conf and keep it, unless it is that of a rerun; no answer is
         a refusal, too.
         """
-        body: dict[str, Any] = {"epoch": job.epoch, "runtime_conf": conf}
-        if runs is not None:
-            body["runs"] = sorted(runs)
+        body = ChangeParameters(
+            epoch=job.epoch, runtime_conf=conf, runs=None if runs is None else sorted(runs)
+        )
         try:
             return self._parties.call(
                 job.initiator,
                 site.party_id,
                 paths.job_path("job_parameters", JobKey(job_id=job.job_id, site=site)),
-                body,
+                plain(body),
                 request_id=new_request_id(),
                 job_id=job.job_id,
                 deadline_s=self._timing.call_timeout_s,

@@ -15,7 +15,7 @@ from typing import Any, Final
 from fedflow.app.administration.permissions import Permissions
 from fedflow.app.ports.parties import PartyClient
 from fedflow.app.protocol.circuit_breakers import Circuits, why
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Received
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock, pause
@@ -28,6 +28,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
+from fedflow.wire.commands import AskReadiness, Readiness, plain, read_command
 from fedflow.wire.envelope import NOT_NOW
 from fedflow.wire.paths import PARTY_COMMANDS, fits
 
@@ -243,15 +244,15 @@ class Preflight:
     ) -> list[Hop] | None:
         """Raises: NoRoute, PartyUnreachable, BadPacket."""
         own, timeout_s = source.party_id, self._timing.preflight_timeout_s
-        body = {
-            "party_id": party_id,
-            "initiator_role": source.role.value,
-            "uses": sorted([role.value, module] for role, module in uses),
-            "call_back_s": timeout_s * _BACK if both_ways else None,
-        }
+        body = AskReadiness(
+            party_id=party_id,
+            initiator_role=source.role.value,
+            uses=sorted([role.value, module] for role, module in uses),
+            call_back_s=timeout_s * _BACK if both_ways else None,
+        )
         try:
             reply = self._parties.call(
-                source, party_id, PARTY_COMMANDS["preflight"], body,
+                source, party_id, PARTY_COMMANDS["preflight"], plain(body),
                 request_id="", job_id="preflight", deadline_s=timeout_s,
             )  # fmt: skip
         except PartyTooOld:  # it has no such command: the way there is all that can be tested
@@ -261,8 +262,8 @@ class Preflight:
         if reply.retcode != 0:
             reason = f"{party_id} does not accept {own}: {reply.retmsg[:1000]}"
             return [Hop(own, party_id, reason)]
-        told = reply.data.get("objections") if isinstance(reply.data, dict) else None
-        return [_hop(one) for one in told[:_MAX_HOPS]] if isinstance(told, list) else []
+        told = read_command(reply.data, Readiness).objections
+        return [_hop(one) for one in told[:_MAX_HOPS]]
 
 
 class PreflightHere(UseCase):
@@ -272,7 +273,7 @@ class PreflightHere(UseCase):
         super().__init__(kernel)
         self._permissions = permissions
 
-    def answer(self, incoming: Incoming) -> Reply:
+    def answer(self, incoming: Received[AskReadiness]) -> Reply:
         """Return what keeps jobs of the asking party from running here, after calling it back.
 
         Raises: BadRequest, WrongSite.
@@ -283,7 +284,7 @@ class PreflightHere(UseCase):
         objections = [*self._way_back(asked)]
         if self._parties.knows(asked.initiator.party_id):  # a stranger is told nothing else
             objections += self._modules(asked)
-        return Reply(retcode=0, data={"objections": [hop.to_json() for hop in objections]})
+        return Reply(retcode=0, data=plain(Readiness(objections=[h.to_json() for h in objections])))
 
     def _way_back(self, asked: _Asked) -> Iterable[Hop]:
         """Call the party that asks, unless a call to it was answered lately."""
@@ -324,24 +325,19 @@ class _Asked:
     call_back_s: float | None
 
 
-def _read(incoming: Incoming) -> _Asked:
+def _read(incoming: Received[AskReadiness]) -> _Asked:
     """Return what is asked. Raises: BadRequest."""
-    given, source = incoming.member("uses"), incoming.source_party
-    call_back_s, own = incoming.member("call_back_s"), incoming.member("party_id")
-    if source is None or not isinstance(own, str) or not fits("party_id", own):
+    body, source = incoming.body, incoming.source_party
+    if source is None or not fits("party_id", body.party_id):
         raise BadRequest(reason="a preflight names the party that it is for and is sent by one")
-    if not isinstance(given, list) or len(given) > MAX_MODULES:
+    if len(body.uses) > MAX_MODULES:
         raise BadRequest(reason=f"`uses` must be a list of at most {MAX_MODULES} modules")
-    if call_back_s is not None and not (
-        isinstance(call_back_s, int | float) and 0 < call_back_s <= 3600
-    ):
-        raise BadRequest(reason="`call_back_s` must be a number of seconds, at most 3600")
     try:
-        initiator = Site(Role(incoming.member("initiator_role")), PartyId(source))
-        uses = tuple((Role(role), str(module)[:200]) for role, module in given)
-    except (ValueError, TypeError) as exc:
+        initiator = Site(Role(body.initiator_role), PartyId(source))
+        uses = tuple((Role(role), str(module)[:200]) for role, module in body.uses)
+    except ValueError as exc:
         raise BadRequest(reason="`initiator_role` and `uses` must name roles") from exc
-    return _Asked(own=own, initiator=initiator, uses=uses, call_back_s=call_back_s)
+    return _Asked(own=body.party_id, initiator=initiator, uses=uses, call_back_s=body.call_back_s)
 
 
 def _hop(told: Any) -> Hop:

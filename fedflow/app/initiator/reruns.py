@@ -15,7 +15,7 @@ from fedflow.app.initiator.parameter_updates import ParameterUpdates, Sections, 
 from fedflow.app.initiator.preflight import Preflight
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Received
 from fedflow.app.protocol.initiator_calls import ASKED_CALLS, ask_initiator, asked_job
 from fedflow.app.protocol.job_notifier import await_sites
 from fedflow.app.protocol.kernel import Kernel, UseCase
@@ -37,6 +37,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.scheduling.rerun import WHOLE_JOB, choose, next_attempt
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
+from fedflow.wire.commands import AskRerun
 
 logger = logging.getLogger(__name__)
 
@@ -53,14 +54,15 @@ class RerunRequest:
     failed_only: bool = False  #: of these only what failed or timed out, not what never ran
     sections: Sections = field(default_factory=Sections)
 
-    def as_json(self) -> dict[str, object]:
+    def as_command(self) -> AskRerun:
         """Return it as another site asks the initiator for it."""
-        return {
-            "component_name": list(self.components) or None,
-            "force": self.force,
-            "failed_only": self.failed_only,
-            **self.sections.as_json(),
-        }
+        return AskRerun(
+            component_name=list(self.components) or None,
+            force=self.force,
+            failed_only=self.failed_only,
+            job_parameters=self.sections.job_parameters,
+            component_parameters=self.sections.component_parameters,
+        )
 
 
 class Reruns(UseCase):
@@ -119,22 +121,22 @@ class Reruns(UseCase):
         effects.run()
         return None
 
-    def asked(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def asked(self, tx: Tx, incoming: Received[AskRerun], effects: Effects) -> Reply:
         """Another site of the job asks for a rerun. Raises: JobNotFound, WrongSite,
         RerunRefused.
         """
         job = asked_job(tx, incoming)
-        self._begin(tx, job.job_id, _asked_request(incoming), effects=effects)
+        self._begin(tx, job.job_id, _asked_request(incoming.body), effects=effects)
         return Reply(retcode=0)
 
-    def check_asked(self, incoming: Incoming) -> None:
+    def check_asked(self, incoming: Received[AskRerun]) -> None:
         """See what speaks against a rerun that another site asks for, before the transaction.
 
         Raises: as `rerun`, WrongSite.
         """
         with self._store.read() as tx:
             job = asked_job(tx, incoming)
-        self._check(job, _asked_request(incoming))
+        self._check(job, _asked_request(incoming.body))
 
     def _begin(self, tx: Tx, job_id: str, request: RerunRequest, *, effects: Effects) -> None:
         """Store the new epoch, its attempts, and the commands to all sites."""
@@ -239,7 +241,7 @@ class Reruns(UseCase):
             self._parties,
             own,
             "initiator_rerun",
-            request.as_json(),
+            request.as_command(),
             request_id=new_request_id(),
             deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
         )
@@ -271,16 +273,11 @@ def _request(
     )
 
 
-def _asked_request(incoming: Incoming) -> RerunRequest:
+def _asked_request(body: AskRerun) -> RerunRequest:
     """Return what another site asks for. Raises: BadRequest."""
-    components = incoming.member("component_name")
+    components = body.component_name
     names = [components] if isinstance(components, str) else components
-    if names is not None and not (
-        isinstance(names, list) and all(isinstance(n, str) for n in names)
-    ):
-        raise BadRequest(reason="`component_name` must be a name or a list of names")
-    force, failed_only = incoming.member("force"), incoming.member("failed_only")
-    return _request(names, bool(force), bool(failed_only), sections_of(incoming))
+    return _request(names, bool(body.force), bool(body.failed_only), sections_of(body))
 
 
 def _check_may_rerun(job: ScheduledJob) -> None:

@@ -26,6 +26,7 @@ from fedflow.domain.records import JobKey, ScheduledJob
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TaskStatus
 from fedflow.wire import paths
+from fedflow.wire.commands import AskResults, KnownResults, plain, read_command
 
 logger = logging.getLogger(__name__)
 
@@ -126,22 +127,24 @@ class Reuse(UseCase):
         before = self._specs.get(old.job_id, old.dsl, old.conf)
         return not check_inheritance(before, spec, sorted(names))
 
-    def ask(self, job_id: str, spec: JobSpec, site: Site, body: Mapping[str, Any]) -> Any:
+    def ask(self, job_id: str, spec: JobSpec, site: Site, **body: Any) -> KnownResults:
         """Return a site's answer. Raises: FedflowError: it gave none."""
         reply = self._parties.call(
             spec.initiator,
             site.party_id,
             paths.job_path("job_reuse", JobKey(job_id=job_id, site=site)),
-            {
-                "initiator_role": spec.initiator.role.value,
-                "initiator_party_id": spec.initiator.party_id,
-                **body,
-            },
+            plain(
+                AskResults(
+                    initiator_role=spec.initiator.role.value,
+                    initiator_party_id=spec.initiator.party_id,
+                    **body,
+                )
+            ),
             request_id=new_request_id(),
             job_id=job_id,
             deadline_s=self._timing.call_timeout_s,
         )
-        return reply.data if reply.retcode == 0 else None
+        return read_command(reply.data, KnownResults) if reply.retcode == 0 else KnownResults()
 
 
 class _Asked:
@@ -156,7 +159,7 @@ class _Asked:
     def tables(self, site: Site) -> dict[str, str | None]:
         """Return the identity of the table that each reader names at a site."""
         named = named_tables(self._spec, site)
-        told = self._told(site, "tables", {"tables": named}) if named else {}
+        told = self._told(site, tables=named).tables or {} if named else {}
         return {name: _text(told.get(name)) for name in named}
 
     def missing(self, earlier_job: str, names: Iterable[str]) -> frozenset[str]:
@@ -166,24 +169,23 @@ class _Asked:
             own = sorted(n for n in names if site in self._spec.sites_of(n))
             if own:
                 readers = {n: t for n, t in named_tables(self._spec, site).items() if n in own}
-                body = {"earlier_job": earlier_job, "components": own, "tables": readers}
-                there = self._told(site, "there", body)
+                told = self._told(site, earlier_job=earlier_job, components=own, tables=readers)
+                there = told.there or {}
                 missing.update(name for name in own if there.get(name) is not True)
         return frozenset(missing)
 
-    def _told(self, site: Site, member: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _told(self, site: Site, **body: Any) -> KnownResults:
         try:
-            answer = self._reuse.ask(self._job_id, self._spec, site, body)
+            answer = self._reuse.ask(self._job_id, self._spec, site, **body)
         except FedflowError as exc:
             logger.info("Job %s: %s was not asked for results: %s", self._job_id, site, exc.message)
-            answer = None
-        told = answer.get(member) if isinstance(answer, dict) else None
-        if isinstance(told, dict):
-            return told
+            answer = KnownResults()
+        if (answer.there if "earlier_job" in body else answer.tables) is not None:
+            return answer
         sentence = f"{site} does not tell what it has"
         if sentence not in self.silent:
             self.silent.append(sentence)
-        return {}
+        return KnownResults()
 
 
 def _text(value: Any) -> str | None:

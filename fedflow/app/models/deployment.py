@@ -24,7 +24,7 @@ from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Incoming, Received
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.models import (
@@ -53,6 +53,7 @@ from fedflow.domain.models.model import (
 )
 from fedflow.domain.records import JobFilter, JobKey, Reply
 from fedflow.domain.states import JOB_FINAL
+from fedflow.wire.commands import DeployModel
 
 _DSL_PATH: Final = "$.dsl.components"
 
@@ -94,13 +95,13 @@ class Deployment(UseCase):
         _check_parent(parent)
         version = self._new_job_id(self._clock.now_ms())
         predict_dsl = self._predict_dsl(parent, asked)
-        body = {
-            "model_id": asked.model_id,
-            "parent_version": asked.model_version,
-            "parent_digest": common_digest(parent),
-            "inference_dsl": predict_dsl,
-            "components_checkpoint": {n: _as_json(s) for n, s in asked.checkpoints.items()},
-        }
+        body = DeployModel(
+            model_id=asked.model_id,
+            parent_version=asked.model_version,
+            parent_digest=common_digest(parent),
+            inference_dsl=predict_dsl,
+            components_checkpoint={n: _as_json(s) for n, s in asked.checkpoints.items()},
+        )
         sites = sites_of(parent.roles)
         outcome = self._model_changes.carry_out(
             ModelChange(
@@ -138,7 +139,7 @@ class DeployHere(UseCase):
         self._repository = repository
         self._prepared = prepared
 
-    def check(self, incoming: Incoming) -> None:
+    def check(self, incoming: Received[DeployModel]) -> None:
         """Check before anything is written, contents included.
 
         Raises: ModelNotFound, WrongModelSource, ModelsDiffer, ModelIsDeployed, InvalidJobSpec,
@@ -149,14 +150,20 @@ class DeployHere(UseCase):
         check_predict_dsl(version.inference_dsl, version, catalog=self._catalog)
         check_contents(self._repository, components)
 
-    def prepare(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def prepare(self, tx: Tx, incoming: Received[DeployModel], effects: Effects) -> Reply:
         """Store the child, which is not usable before it is committed."""
         version, components = self._child(tx, incoming)
         return self._prepared.put(tx, incoming, version, components)
 
-    def _child(self, tx: Tx, incoming: Incoming) -> tuple[ModelVersion, list[ModelComponent]]:
+    def _child(
+        self, tx: Tx, incoming: Received[DeployModel]
+    ) -> tuple[ModelVersion, list[ModelComponent]]:
         """Return the child share that a command describes."""
-        body = _Body.read(incoming)
+        body = incoming.body
+        report = Report()
+        check_document(body.inference_dsl, "$.dsl", report=report)
+        report.raise_if_any()
+        checkpoints = steps_of(body.components_checkpoint)
         key = ModelKey(
             site=incoming.job.site, model_id=body.model_id, model_version=body.parent_version
         )
@@ -169,43 +176,12 @@ class DeployHere(UseCase):
         version = child_of(parent, incoming.job_id, body.inference_dsl, now_ms=now_ms)
         wanted = stored_models(body.inference_dsl)
         chosen = [
-            _at_step(tx, c, body.checkpoints.get(c.component))
+            _at_step(tx, c, checkpoints.get(c.component))
             for c in tx.models.components(key)
             if c.component in wanted
         ]
         own = [replace(c, key=version.key, created_ms=now_ms) for c in chosen]
         return replace(version, size_bytes=sum(c.size_bytes for c in own)), own
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Body:
-    """What the coordinator tells a site."""
-
-    model_id: str
-    parent_version: str
-    parent_digest: str
-    inference_dsl: JsonObject
-    checkpoints: Mapping[str, StepChoice]
-
-    @staticmethod
-    def read(incoming: Incoming) -> _Body:
-        """Raises: BadRequest: a member is missing or of a wrong type. InvalidJobSpec."""
-        names = ("model_id", "parent_version", "parent_digest")
-        texts = {name: incoming.member(name) for name in names}
-        for name, value in texts.items():
-            if not isinstance(value, str):
-                raise BadRequest(reason=f"`{name}` must be a text")
-        dsl = incoming.member("inference_dsl")
-        if not isinstance(dsl, dict):
-            raise BadRequest(reason="`inference_dsl` must be an object")
-        report = Report()
-        check_document(dsl, "$.dsl", report=report)
-        report.raise_if_any()
-        return _Body(
-            **texts,
-            inference_dsl=dsl,
-            checkpoints=steps_of(incoming.member("components_checkpoint")),
-        )
 
 
 # --- rules that both halves share -----------------------------------------------------------------

@@ -22,7 +22,7 @@ from fedflow.app.models.model_changes import (
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Received
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.models import ModelChangeRefused, ModelNotFound, ModelsDiffer, SameParties
 from fedflow.base.errors.requests import BadRequest
@@ -41,6 +41,7 @@ from fedflow.domain.models.model import (
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
 from fedflow.wire import paths
+from fedflow.wire.commands import MigrateModel
 
 Roles = Mapping[str, Sequence[str]]
 
@@ -88,14 +89,14 @@ class Migrations(UseCase):
         known = set(sites_of(share.roles))
         if not sites or not known.issuperset(sites):
             raise ModelChangeRefused(reason="execute_party must list sites of the model")
-        body = {
-            "model_id": asked.model_id,
-            "old_version": asked.model_version,
-            "old_digest": common_digest(share),
-            "role": asked.roles,
-            "migrate_role": asked.new_roles,
-            "migrate_initiator": asked.new_initiator.key,
-        }
+        body = MigrateModel(
+            model_id=asked.model_id,
+            old_version=asked.model_version,
+            old_digest=common_digest(share),
+            role=asked.roles,
+            migrate_role=asked.new_roles,
+            migrate_initiator=asked.new_initiator.key,
+        )
         outcome = self._model_changes.carry_out(
             ModelChange(
                 id=new_request_id(),
@@ -145,7 +146,7 @@ class MigrateHere(UseCase):
         self._repository = repository
         self._prepared = prepared
 
-    def check(self, incoming: Incoming) -> None:
+    def check(self, incoming: Received[MigrateModel]) -> None:
         """Check, and store the rewritten contents, which no row names yet.
 
         Raises: ModelNotFound, WrongModelSource, ModelsDiffer, ModelDamaged, BadRequest, DiskFull,
@@ -155,7 +156,7 @@ class MigrateHere(UseCase):
             version, migration, components = self._find(tx, incoming)
         self._rewritten(version, migration, components)
 
-    def prepare(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def prepare(self, tx: Tx, incoming: Received[MigrateModel], effects: Effects) -> Reply:
         """Store the new share, which is not usable before it is committed."""
         version, migration, components = self._find(tx, incoming)
         own = self._rewritten(version, migration, components)
@@ -163,27 +164,27 @@ class MigrateHere(UseCase):
         return self._prepared.put(tx, incoming, whole, own)
 
     def _find(
-        self, tx: Tx, incoming: Incoming
+        self, tx: Tx, incoming: Received[MigrateModel]
     ) -> tuple[ModelVersion, Migration, list[ModelComponent]]:
         """Return the new version, how it comes about, and the old components."""
         key = ModelKey(
             site=incoming.job.site,
-            model_id=_text(incoming, "model_id"),
-            model_version=_text(incoming, "old_version"),
+            model_id=incoming.body.model_id,
+            model_version=incoming.body.old_version,
         )
         old = trained_version(tx, key)
         if incoming.source_party != key.site.party_id:
             check_source(old, incoming, what=f"migrate the {key}")
-        if common_digest(old) != _text(incoming, "old_digest"):
+        if common_digest(old) != incoming.body.old_digest:
             raise ModelsDiffer(site=key.site, what="a DSL, a role or the initiator")
         try:
-            initiator = Site.from_key(_text(incoming, "migrate_initiator"))
+            initiator = Site.from_key(incoming.body.migrate_initiator)
         except ValueError as exc:
             raise BadRequest(reason="`migrate_initiator` is no site") from exc
         migration = migration_of(
             old,
-            old=roles_of(incoming.member("role"), "role"),
-            new=roles_of(incoming.member("migrate_role"), "migrate_role"),
+            old=roles_of(incoming.body.role, "role"),
+            new=roles_of(incoming.body.migrate_role, "migrate_role"),
             initiator=initiator,
             version=incoming.job_id,
         )
@@ -258,10 +259,3 @@ def roles_of(value: Any, name: str) -> dict[str, list[str]]:
         if len(roles[role]) != len(parties):
             raise BadRequest(reason=f"`{name}.{role}` lists what is no party id")
     return roles
-
-
-def _text(incoming: Incoming, name: str) -> str:
-    value = incoming.member(name)
-    if not isinstance(value, str):
-        raise BadRequest(reason=f"`{name}` must be a text")
-    return value

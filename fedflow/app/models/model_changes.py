@@ -17,9 +17,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import structs
+
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Received
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
@@ -37,6 +39,7 @@ from fedflow.domain.models.model import (
 from fedflow.domain.records import Command, CommandKind, JobFilter, JobKey, Reply
 from fedflow.domain.site import Role, Site
 from fedflow.wire import paths
+from fedflow.wire.commands import ModelCommand, PreparedModel, plain, read_command
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +59,7 @@ class ModelChange:
     command: str  #: entry of `wire.paths.PARTY_COMMANDS` that prepares it
     version: str  #: the new one
     source: Site  #: who coordinates
-    bodies: Mapping[Site, Any]  #: what each site is told
+    bodies: Mapping[Site, ModelCommand]  #: what each site is told
     digest: str  #: what each site must answer: `common_digest` of its new share
 
     @property
@@ -123,7 +126,7 @@ class ModelChanges(UseCase):
             self._changes.wait_until(
                 is_ready, job_id=change.version, timeout_s=self._timing.create_timeout_ms / 1000
             )
-        digest = reply.data.get("digest") if isinstance(reply.data, dict) else None
+        digest = read_command(reply.data, PreparedModel).digest
         if reply.retcode == 0 and digest != change.digest:
             return _refused(
                 f"{site} prepared something else than {change.source}: their shares of the"
@@ -146,7 +149,7 @@ class ModelChanges(UseCase):
             change.source,
             site.party_id,
             paths.job_path(change.command, JobKey(job_id=change.version, site=site)),
-            {**change.bodies[site], "change": change.id},
+            plain(structs.replace(change.bodies[site], change=change.id)),
             request_id=request_id,
             job_id=change.version,
             deadline_s=self._timing.call_timeout_s,
@@ -195,7 +198,7 @@ class ModelChanges(UseCase):
                     extra={"action": "undo_refused", "job_id": version},
                 )
             return
-        change_id = command.body["change"]
+        change_id = read_command(command.body, ModelCommand).change
         name = _name(change_id, command.destination.key)
         if tx.received.get(name) is None:
             tx.received.put(name, reply, now_ms=self._clock.now_ms())
@@ -236,7 +239,7 @@ class PreparedModels:
     def put(
         self,
         tx: Tx,
-        incoming: Incoming,
+        incoming: Received[ModelCommand],
         version: ModelVersion,
         components: Sequence[ModelComponent],
     ) -> Reply:
@@ -266,9 +269,9 @@ class PreparedModels:
             tx.received.put(
                 _made(incoming), Reply(retcode=0, data=made), now_ms=self._clock.now_ms()
             )
-        return Reply(retcode=0, data={"digest": digest})
+        return Reply(retcode=0, data=plain(PreparedModel(digest=digest)))
 
-    def commit(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def commit(self, tx: Tx, incoming: Received[ModelCommand], effects: Effects) -> Reply:
         """Make a prepared share usable. Raises: ModelChangeRefused: there is none."""
         key = self._key(tx, incoming)
         if key is None or not tx.models.set_ready(key, now_ms=self._clock.now_ms()):
@@ -278,14 +281,14 @@ class PreparedModels:
         logger.info("%s was made", key, extra={"action": "make_model", "job_id": incoming.job_id})
         return Reply(retcode=0)
 
-    def undo(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def undo(self, tx: Tx, incoming: Received[ModelCommand], effects: Effects) -> Reply:
         """Forget a share that this coordinator had prepared here, committed or not."""
         key = self._key(tx, incoming)
         if key is not None:
             tx.models.drop(key)
         return Reply(retcode=0)
 
-    def _key(self, tx: Tx, incoming: Incoming) -> ModelKey | None:
+    def _key(self, tx: Tx, incoming: Received[ModelCommand]) -> ModelKey | None:
         """Return what was prepared under the path of a command. Raises: WrongModelSource."""
         made = tx.received.get(_made(incoming))
         if made is None:
@@ -349,9 +352,9 @@ def _name(change_id: str, part: str = "plan") -> str:
     return f"model/{change_id}/{part}"
 
 
-def _made(incoming: Incoming) -> str:
+def _made(incoming: Received[ModelCommand]) -> str:
     """Return under which name a site remembers what it prepared. Raises: BadRequest."""
-    change_id = incoming.member("change")
-    if not isinstance(change_id, str) or not re.fullmatch(r"[0-9A-Za-z]{1,40}", change_id):
+    change_id = incoming.body.change
+    if not re.fullmatch(r"[0-9A-Za-z]{1,40}", change_id):
         raise BadRequest(reason="`change` must be an id of at most 40 letters and digits")
     return _name(change_id, f"made/{incoming.job.site.key}")

@@ -6,6 +6,8 @@ import hashlib
 import logging
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from fedflow.app.inheritance import Inheritance
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
@@ -14,7 +16,7 @@ from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Incoming, Received
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.app.protocol.party_commands import reason_from_wire
@@ -56,10 +58,21 @@ from fedflow.domain.states import (
     JobStatus,
     TaskStatus,
 )
+from fedflow.wire.commands import (
+    CreateJob,
+    EndJob,
+    Heartbeat,
+    HeartbeatAnswer,
+    JobHeartbeat,
+    OfEpoch,
+    ReturnCores,
+    SiteAnswer,
+    plain,
+    read_command,
+)
 
 logger = logging.getLogger(__name__)
 
-MAX_COUNT: Final = 10**9  #: of epochs and attempts, as far as the store counts
 MAX_SITES: Final = 20_000  #: that one heartbeat may name
 UNUSED_MS: Final = 600_000  #: so long a job may hold cores here that its initiator denies
 _WITHOUT_CORES: Final = frozenset({SitePhase.CREATED.value, SitePhase.DENIED.value})
@@ -90,7 +103,7 @@ class PartyJobs(UseCase):
 
     # --- create -----------------------------------------------------------------------------------
 
-    def prepare_create(self, incoming: Incoming) -> None:
+    def prepare_create(self, incoming: Received[CreateJob]) -> None:
         """Parse and check a new job before anything is written.
 
         Raises: InvalidJobSpec, BadParameter, SubmitRefused, NoRoute, TableNotFound.
@@ -104,9 +117,7 @@ class PartyJobs(UseCase):
         if not self._parties.is_local(site.party_id):
             raise SubmitRefused(reason=f"this server does not host party {site.party_id}")
         self._check_new(incoming, initiator)
-        spec = self._specs.replace(
-            incoming.job_id, incoming.member("dsl"), incoming.member("runtime_conf")
-        )
+        spec = self._specs.replace(incoming.job_id, incoming.body.dsl, incoming.body.runtime_conf)
         try:
             answers_only = site in spec.sites and pulls(spec, site)
             if not self._parties.knows(initiator.party_id) and not answers_only:
@@ -115,12 +126,12 @@ class PartyJobs(UseCase):
                 raise WrongSite(site=str(site), job_id=incoming.job_id)
             self._acceptance.check_spec(spec, site)
             if spec.mode == "predict":
-                self._predictions.check_here(spec, site, digest=incoming.member("model_digest"))
+                self._predictions.check_here(spec, site, digest=incoming.body.model_digest)
         except FedflowError:
             self._specs.forget(incoming.job_id)
             raise
 
-    def _check_new(self, incoming: Incoming, initiator: Site) -> None:
+    def _check_new(self, incoming: Received[CreateJob], initiator: Site) -> None:
         """Refuse a job under the id of another initiator's job."""
         with self._store.read() as tx:
             known = tx.jobs.find(JobFilter(job_id=incoming.job_id, limit=1))
@@ -129,17 +140,15 @@ class PartyJobs(UseCase):
         if any(other != initiator for other in others):
             raise SubmitRefused(reason=f"another job has the id {incoming.job_id} here")
 
-    def create(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def create(self, tx: Tx, incoming: Received[CreateJob], effects: Effects) -> Reply:
         """Store the job and its tasks; answers which components run here."""
         now_ms = self._clock.now_ms()
         site = incoming.job.site
         if tx.received.get(_tombstone(incoming)) is not None:
             raise JobEnded(job_id=incoming.job_id, status="before it was created here")
-        spec = self._specs.get(
-            incoming.job_id, incoming.member("dsl"), incoming.member("runtime_conf")
-        )
+        spec = self._specs.get(incoming.job_id, incoming.body.dsl, incoming.body.runtime_conf)
         self._check_same(tx, incoming, spec)
-        digests = incoming.member("loaded_models")
+        digests = incoming.body.loaded_models
         self._acceptance.check_content(tx, spec, site, digests=digests)
         parameters = spec.job_parameters_at(site)
         engine = self._engines.at(site, parameters)
@@ -148,7 +157,7 @@ class PartyJobs(UseCase):
             key=incoming.job,
             initiator=spec.initiator,
             status=JobStatus.WAITING,
-            epoch=epoch_of(incoming.body),
+            epoch=incoming.body.epoch,
             dsl=spec.dsl,
             conf=spec.conf,
             train_conf=self._predictions.train_conf(tx, spec, site),
@@ -164,7 +173,7 @@ class PartyJobs(UseCase):
             user=parameters.user,
         )
         tx.jobs.add(record)
-        taken = self._inheritance.take_over(tx, record, spec, incoming.member("inherited"))
+        taken = self._inheritance.take_over(tx, record, spec, incoming.body.inherited)
         components = [c for c in spec.components if site in spec.sites_of(c.name)]
         rules = spec.rules.components
         tx.tasks.add(
@@ -197,9 +206,9 @@ class PartyJobs(UseCase):
             retcode=0, data={"components": {c.name: {"need_run": True} for c in components}}
         )
 
-    def _check_same(self, tx: Tx, incoming: Incoming, spec: JobSpec) -> None:
+    def _check_same(self, tx: Tx, incoming: Received[CreateJob], spec: JobSpec) -> None:
         """Refuse other contents under the id of a job that is here already."""
-        given = (spec.initiator, incoming.member("dsl"), incoming.member("runtime_conf"))
+        given = (spec.initiator, incoming.body.dsl, incoming.body.runtime_conf)
         for job in tx.jobs.find(JobFilter(job_id=incoming.job_id)):
             if (job.initiator, job.dsl, job.conf) != given:
                 self._specs.forget(incoming.job_id)
@@ -207,7 +216,7 @@ class PartyJobs(UseCase):
 
     # --- cores and start ------------------------------------------------------------------------
 
-    def apply_cores(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def apply_cores(self, tx: Tx, incoming: Received[OfEpoch], effects: Effects) -> Reply:
         """Take the job's cores and memory, or say what is missing, or for whom it is kept."""
         job, now_ms = self._current(tx, incoming), self._clock.now_ms()
         why = None if job.in_use else self._queue.objection(tx, job)
@@ -217,7 +226,7 @@ class PartyJobs(UseCase):
         tx.queue.deny(job.key, now_ms=now_ms)
         return Reply(retcode=103, retmsg=why.message, error=why.code)
 
-    def return_cores(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def return_cores(self, tx: Tx, incoming: Received[ReturnCores], effects: Effects) -> Reply:
         """Give the job's cores back; a job that runs is held then.
 
         Raises: StillEnding: processes of tasks that were stopped are left.
@@ -226,7 +235,7 @@ class PartyJobs(UseCase):
         if has_process(tx, job.key):
             raise StillEnding(job_id=incoming.job_id, site=job.key.site)
         if job.status is JobStatus.RUNNING:
-            reason = reason_from_wire(incoming.member("reason"))
+            reason = reason_from_wire(incoming.body.reason)
             tx.jobs.move(
                 job.key, JobEvent.HELD, seen=job.status, now_ms=self._clock.now_ms(), reason=reason
             )
@@ -236,7 +245,7 @@ class PartyJobs(UseCase):
         self._end_application(job, effects)
         return Reply(retcode=0)
 
-    def start(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def start(self, tx: Tx, incoming: Received[OfEpoch], effects: Effects) -> Reply:
         """The job runs from now on."""
         job, now_ms = self._current(tx, incoming), self._clock.now_ms()
         if not job.in_use and not tx.jobs.take_cores(job.key, now_ms=now_ms):
@@ -249,7 +258,7 @@ class PartyJobs(UseCase):
 
     # --- end ------------------------------------------------------------------------------------
 
-    def end(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def end(self, tx: Tx, incoming: Received[EndJob], effects: Effects) -> Reply:
         """The initiator says how the job ended; a job that is not known here needs nothing."""
         job = tx.jobs.get(incoming.job)
         if job is None:
@@ -260,15 +269,15 @@ class PartyJobs(UseCase):
             return nothing
         self.check_source(job, incoming)
         status = _job_status(incoming.status)
-        epoch = epoch_of(incoming.body)
+        epoch = incoming.body.epoch
         if epoch < job.epoch:
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if epoch > job.epoch and job.status in JOB_FINAL:
             job = self._catch_up(tx, job, epoch)
-        if incoming.member("tag") == SUBMIT_FAILED:
+        if incoming.body.tag == SUBMIT_FAILED:
             tx.jobs.set_tag(job.key, SUBMIT_FAILED, now_ms=self._clock.now_ms())
         take_news(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
-        self.end_here(tx, job, status, reason_from_wire(incoming.member("reason")), effects)
+        self.end_here(tx, job, status, reason_from_wire(incoming.body.reason), effects)
         return Reply(retcode=0)
 
     def _catch_up(self, tx: Tx, job: JobRecord, epoch: int) -> JobRecord:
@@ -343,43 +352,40 @@ class PartyJobs(UseCase):
 
     # --- heartbeat ------------------------------------------------------------------------------
 
-    def heartbeat(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def heartbeat(self, tx: Tx, incoming: Received[Heartbeat], effects: Effects) -> Reply:
         """Renew the leases of the initiator's jobs, take its news, and tell how the tasks here
         stand.
 
         The answer is the PULL half of status collection: it repairs reports that were lost.
         """
-        jobs = incoming.member("jobs")
-        if not isinstance(jobs, dict):
+        if incoming.body.jobs is None:
             raise BadRequest(reason="`jobs` must be an object")
-        told_sites = [told["sites"] for told in jobs.values() if _tells_sites(told)]
-        if len(jobs) > MAX_SITES or sum(map(len, told_sites)) > MAX_SITES:
+        jobs = {i: read_command(one, JobHeartbeat) for i, one in incoming.body.jobs.items()}
+        if max(len(jobs), sum(len(one.sites or ()) for one in jobs.values())) > MAX_SITES:
             raise BadRequest(reason=f"a heartbeat may name {MAX_SITES} sites")
-        party_id = incoming.source_party or incoming.member("initiator_party_id")
-        if isinstance(party_id, str) and 0 < len(party_id) <= MAX_PARTY_ID:
+        party_id = incoming.source_party or incoming.body.initiator_party_id
+        if party_id is not None and 0 < len(party_id) <= MAX_PARTY_ID:
             self._hearing.heard_initiators(tx, party_id)
         answer: dict[str, Any] = {}
         for job_id, told in jobs.items():
-            answer[job_id] = self._answer_for(tx, str(job_id), told, incoming.source_party)
+            answer[job_id] = self._answer_for(tx, job_id, told, incoming.source_party)
         if any(self._return_unused(tx, job_id, told) for job_id, told in jobs.items()):
             effects.add(self._wakeup.queue)
-        return Reply(retcode=0, data={"jobs": answer})
+        return Reply(retcode=0, data=plain(HeartbeatAnswer(jobs=answer)))
 
-    def _return_unused(self, tx: Tx, job_id: str, told: Any) -> bool:
+    def _return_unused(self, tx: Tx, job_id: str, told: JobHeartbeat) -> bool:
         """Return what a job holds here though its initiator, where it waits, has long not counted
         on it: the command to return it was lost. Tells whether there was any.
         """
         now_ms = self._clock.now_ms()
         returned = False
-        for text, phase in told["sites"].items() if _tells_sites(told) else ():
+        for text, phase in (told.sites or {}).items():
             if phase not in _WITHOUT_CORES:
                 continue
-            job = tx.jobs.get(JobKey(job_id=str(job_id), site=_site(text)))
+            job = tx.jobs.get(JobKey(job_id=job_id, site=_site(text)))
             if job is None or job.status in JOB_FINAL or not job.in_use:
                 continue
-            if told.get("epoch") != job.epoch or not is_older(
-                job.applied_ms or 0, UNUSED_MS, now_ms
-            ):
+            if told.epoch != job.epoch or not is_older(job.applied_ms or 0, UNUSED_MS, now_ms):
                 continue
             if job.status is JobStatus.RUNNING:  # it is held, and nothing was running then
                 if has_process(tx, job.key):
@@ -389,34 +395,33 @@ class PartyJobs(UseCase):
         return returned
 
     def _answer_for(
-        self, tx: Tx, job_id: str, told: Any, source_party: str | None
+        self, tx: Tx, job_id: str, told: JobHeartbeat, source_party: str | None
     ) -> dict[str, Any]:
         answer: dict[str, Any] = {}
-        for text in told["sites"] if _tells_sites(told) else ():
+        for text in told.sites or ():
             key = JobKey(job_id=job_id, site=_site(text))
             job = tx.jobs.get(key)
             if job is None:
-                answer[text] = {"status": None}
+                answer[text] = SiteAnswer()
                 continue
             if source_party is not None and source_party != job.initiator.party_id:
                 raise WrongSite(site=f"party {source_party}", job_id=job_id)
             if job.status not in JOB_FINAL:  # its end has dropped the lease
                 self._hearing.heard_initiator(tx, job_id)
-            if told.get("epoch", job.epoch) == job.epoch:
+            if told.epoch in (None, job.epoch):
                 take_news(tx, key, told, now_ms=self._clock.now_ms())
-            answer[text] = {
-                "status": job.status.value,
-                "epoch": job.epoch,
-                "tasks": self._tasks.told(tx, key),
-            }
             pulled = self._collecting.is_pulled(tx, key, job.initiator)
-            if pulled and job.status not in JOB_FINAL:
-                answer[text]["stop"] = noted_stop(tx, job)
+            answer[text] = SiteAnswer(
+                status=job.status.value,
+                epoch=job.epoch,
+                tasks=self._tasks.told(tx, key),
+                stop=noted_stop(tx, job) if pulled and job.status not in JOB_FINAL else UNSET,
+            )
         return answer
 
     # --- checks ---------------------------------------------------------------------------------
 
-    def _current(self, tx: Tx, incoming: Incoming) -> JobRecord:
+    def _current(self, tx: Tx, incoming: Received[OfEpoch] | Received[ReturnCores]) -> JobRecord:
         """Return the job that a command is for. Raises: JobNotFound, JobEnded, StaleCommand,
         WrongSite.
         """
@@ -424,7 +429,7 @@ class PartyJobs(UseCase):
         if job is None:
             raise JobNotFound(job_id=incoming.job_id)
         self.check_source(job, incoming)
-        epoch = epoch_of(incoming.body)
+        epoch = incoming.body.epoch
         if epoch != job.epoch:
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if job.status in JOB_FINAL:
@@ -463,24 +468,11 @@ def _tombstone(incoming: Incoming) -> str:
     return f"/end/{hashlib.sha256(whose.encode()).hexdigest()}"
 
 
-def _initiator(body: Any) -> Site:
+def _initiator(body: CreateJob) -> Site:
     try:
-        return Site(Role(body["initiator_role"]), PartyId(str(body["initiator_party_id"])))
-    except (KeyError, TypeError, ValueError) as exc:
+        return Site(Role(body.initiator_role), PartyId(str(body.initiator_party_id)))
+    except ValueError as exc:
         raise BadRequest(reason="initiator_role and initiator_party_id must name a site") from exc
-
-
-def epoch_of(body: Any) -> int:
-    """Return the epoch that a command is of. Raises: BadRequest."""
-    epoch = body.get("epoch", 0) if isinstance(body, dict) else 0
-    if not isinstance(epoch, int) or not 0 <= epoch <= MAX_COUNT:
-        raise BadRequest(reason="`epoch` must be a number")
-    return epoch
-
-
-def _tells_sites(told: Any) -> bool:
-    """Tell whether what a heartbeat says of a job names sites."""
-    return isinstance(told, dict) and isinstance(told.get("sites"), dict)
 
 
 def _site(text: Any) -> Site:

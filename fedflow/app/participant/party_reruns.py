@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from fedflow.app.models.predict import model_of
 from fedflow.app.participant.admission import Acceptance
-from fedflow.app.participant.party_jobs import MAX_COUNT, PartyJobs, epoch_of, has_process
+from fedflow.app.participant.party_jobs import PartyJobs, has_process
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Incoming, Received
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.base.errors.error import FedflowError
@@ -26,6 +25,7 @@ from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import JobKey, JobRecord, Moved, Reply, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TaskStatus
+from fedflow.wire.commands import ChangeParameters, RerunJob
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class PartyReruns(UseCase):
         self._acceptance = acceptance
         self._jobs = jobs
 
-    def prepare(self, incoming: Incoming) -> None:
+    def prepare(self, incoming: Received[RerunJob] | Received[ChangeParameters]) -> None:
         """Check a job's conf, which may be new, before anything is written.
 
         Raises: JobNotFound, WrongSite, InvalidJobSpec, PermissionDenied, BadParameter.
@@ -46,7 +46,7 @@ class PartyReruns(UseCase):
         with self._store.read() as tx:
             job = self._known(tx, incoming)
         before = self._specs.get(incoming.job_id, job.dsl, job.conf)
-        spec = self._specs.replace(incoming.job_id, job.dsl, incoming.member("runtime_conf"))
+        spec = self._specs.replace(incoming.job_id, job.dsl, incoming.body.runtime_conf)
         try:
             if _what_it_is(spec) != _what_it_is(before):
                 raise BadRequest(
@@ -58,19 +58,19 @@ class PartyReruns(UseCase):
             self._specs.forget(incoming.job_id)
             raise
 
-    def rerun(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def rerun(self, tx: Tx, incoming: Received[RerunJob], effects: Effects) -> Reply:
         """Open the job again, with new attempts of some of its tasks.
 
         Raises: StaleCommand, StillEnding, OutputGone, NotEnoughResources.
         """
         job = self._known(tx, incoming)
-        epoch, now_ms = epoch_of(incoming.body), self._clock.now_ms()
+        epoch, now_ms = incoming.body.epoch, self._clock.now_ms()
         if epoch <= job.epoch:
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if job.status not in JOB_FINAL or job.in_use or has_process(tx, job.key):
             raise StillEnding(job_id=incoming.job_id, site=job.key.site)
         self._hearing.heard_initiator(tx, incoming.job_id)  # before the job, as heartbeats do
-        conf = incoming.member("runtime_conf")
+        conf = incoming.body.runtime_conf
         spec = self._specs.replace(incoming.job_id, job.dsl, conf)
         site = job.key.site
         parameters = spec.job_parameters_at(site)
@@ -104,13 +104,15 @@ class PartyReruns(UseCase):
         )
         return Reply(retcode=0)
 
-    def _attempts(self, tx: Tx, incoming: Incoming, spec: JobSpec, site: Site) -> list[TaskRecord]:
+    def _attempts(
+        self, tx: Tx, incoming: Received[RerunJob], spec: JobSpec, site: Site
+    ) -> list[TaskRecord]:
         """Return the new attempts that the command asks for at this site."""
         now_ms = self._clock.now_ms()
         rules = spec.rules.components
         latest = _latest_versions(tx, incoming)
         attempts = []
-        for component, version in _tasks(incoming).items():
+        for component, version in incoming.body.tasks.items():
             if component not in spec.modules:
                 raise BadRequest(reason=f"the job has no component {component[:100]!r}")
             if site not in spec.sites_of(component):
@@ -147,23 +149,23 @@ class PartyReruns(UseCase):
                     if tx.tables.get(output.namespace, output.name) is None:
                         raise OutputGone(component=source, job_id=key.job_id, site=key.site)
 
-    def change_parameters(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def change_parameters(
+        self, tx: Tx, incoming: Received[ChangeParameters], effects: Effects
+    ) -> Reply:
         """Keep a changed conf of an ended job, for its next rerun; with `runs`, the components that
         a rerun with it is to repeat, only check it.
 
         Raises: ParametersRefused: the job has not ended. StaleCommand.
         """
         job = self._known(tx, incoming)
-        epoch = epoch_of(incoming.body)
+        epoch = incoming.body.epoch
         if epoch != job.epoch:
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if job.status not in JOB_FINAL:
             raise ParametersRefused(job_id=incoming.job_id, reason=f"it is {job.status.value}")
-        spec = self._specs.replace(incoming.job_id, job.dsl, incoming.member("runtime_conf"))
-        runs = incoming.member("runs")
+        spec = self._specs.replace(incoming.job_id, job.dsl, incoming.body.runtime_conf)
+        runs = incoming.body.runs
         if runs is not None:
-            if not isinstance(runs, list) or not all(isinstance(name, str) for name in runs):
-                raise BadRequest(reason="`runs` must be a list of components")
             self._acceptance.check_content(tx, spec, job.key.site, runs=set(runs))
             self._specs.forget(incoming.job_id)
             return Reply(retcode=0)
@@ -184,16 +186,6 @@ def _what_it_is(spec: JobSpec) -> tuple[object, ...]:
     """Return what a job keeps for good: what a site checked of it once counts for its reruns."""
     model = model_of(spec, spec.initiator) if spec.mode == "predict" else None
     return spec.initiator, frozenset(spec.sites), spec.roles, spec.mode, model
-
-
-def _tasks(incoming: Incoming) -> dict[str, int]:
-    tasks: Any = incoming.member("tasks")
-    if not isinstance(tasks, dict) or not all(
-        isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= MAX_COUNT
-        for v in tasks.values()
-    ):
-        raise BadRequest(reason="`tasks` must be an object of versions")
-    return {str(name): version for name, version in tasks.items()}
 
 
 def _latest_versions(tx: Tx, incoming: Incoming) -> dict[str, int]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from fedflow.app.inheritance import results_there
 from fedflow.app.participant.admission import Acceptance
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Incoming, Received
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.base.errors.requests import BadRequest
@@ -24,8 +24,7 @@ from fedflow.domain.job.dsl import MAX_COMPONENTS
 from fedflow.domain.models.model import canonical_json
 from fedflow.domain.records import JobKey, Reply, TableRecord
 from fedflow.domain.site import Role, Site
-
-_MAX_NAMED: Final = MAX_COMPONENTS
+from fedflow.wire.commands import AskResults, KnownResults, plain
 
 
 class PartyReuse:
@@ -34,15 +33,16 @@ class PartyReuse:
     def __init__(self, *, acceptance: Acceptance) -> None:
         self._acceptance = acceptance
 
-    def answer(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def answer(self, tx: Tx, incoming: Received[AskResults], effects: Effects) -> Reply:
         """Tell the identities of the `tables` that readers name, or, with an `earlier_job`, which
         of its `components` have their results here.
 
         Raises: WrongSite: it is not the initiator who asks. BadRequest.
         """
         initiator = _initiator(incoming)
-        tables = _object(incoming.member("tables"), "tables")
-        earlier = incoming.member("earlier_job")
+        tables, earlier = incoming.body.tables, incoming.body.earlier_job
+        if len(tables) > MAX_COMPONENTS:
+            raise BadRequest(reason=f"`tables` may name {MAX_COMPONENTS} components")
         if earlier is None:
             site = incoming.job.site
             known = {
@@ -50,18 +50,17 @@ class PartyReuse:
             }
             return Reply(
                 retcode=0,
-                data={"tables": {n: identity(site, t) if t else None for n, t in known.items()}},
+                data=plain(
+                    KnownResults(
+                        tables={n: identity(site, t) if t else None for n, t in known.items()}
+                    )
+                ),
             )
-        names = incoming.member("components")
-        if (
-            not isinstance(earlier, str)
-            or not isinstance(names, list)
-            or len(names) > _MAX_NAMED
-            or not all(isinstance(n, str) for n in names)
-        ):
+        names = incoming.body.components
+        if names is None or len(names) > MAX_COMPONENTS:
             raise BadRequest(reason="`earlier_job` must be an id, `components` a list of names")
         there = {n: self._there(tx, incoming, earlier, n, initiator, tables) for n in names}
-        return Reply(retcode=0, data={"there": there})
+        return Reply(retcode=0, data=plain(KnownResults(there=there)))
 
     def _there(
         self, tx: Tx, incoming: Incoming, earlier: str, name: str, initiator: Site,
@@ -100,21 +99,15 @@ def identity(site: Site, table: TableRecord) -> str:
     return hashlib.sha256(canonical_json(parts)).hexdigest()
 
 
-def _initiator(incoming: Incoming) -> Site:
+def _initiator(incoming: Received[AskResults]) -> Site:
     """Return who submits the job. Raises: BadRequest, WrongSite."""
     try:
         site = Site(
-            Role(incoming.member("initiator_role")),
-            PartyId(str(incoming.member("initiator_party_id"))),
+            Role(incoming.body.initiator_role),
+            PartyId(str(incoming.body.initiator_party_id)),
         )
     except ValueError as exc:
         raise BadRequest(reason="initiator_role and initiator_party_id must name a site") from exc
     if incoming.source_party is not None and incoming.source_party != site.party_id:
         raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
     return site
-
-
-def _object(value: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or len(value) > _MAX_NAMED:
-        raise BadRequest(reason=f"`{name}` must be an object of at most {_MAX_NAMED} components")
-    return value

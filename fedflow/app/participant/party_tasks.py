@@ -10,11 +10,13 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from fedflow.app.participant.launcher import Launcher
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import Incoming, Received
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.party_commands import reason_from_wire, reason_to_wire
 from fedflow.app.protocol.piggyback import take_news
@@ -41,6 +43,15 @@ from fedflow.domain.states import (
     JobStatus,
     TaskStatus,
 )
+from fedflow.wire.commands import (
+    CreateTask,
+    OutputTable,
+    SettleTask,
+    StartTask,
+    TaskAnswer,
+    TaskCollected,
+    plain,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -56,27 +67,25 @@ class PartyTasks(UseCase):
 
     # --- commands of the initiator --------------------------------------------------------------
 
-    def start(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def start(self, tx: Tx, incoming: Received[StartTask], effects: Effects) -> Reply:
         """Start this site's share of a task. A repeat has no second effect."""
         task = self._known(tx, incoming)
         job = tx.jobs.get(incoming.job)
         if job is None or job.status in JOB_FINAL:
             status = job.status.value if job else "unknown"
             raise JobEnded(job_id=incoming.job_id, status=status)
-        if incoming.member("epoch") not in (None, job.epoch):
-            raise StaleCommand(
-                given=f"epoch {incoming.member('epoch')}", current=f"epoch {job.epoch}"
-            )
+        epoch = incoming.body.epoch
+        if epoch not in (None, job.epoch):
+            raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         self._hearing.heard_initiator(tx, incoming.job_id)
         take_news(tx, job.key, incoming.body, now_ms=self._clock.now_ms())
         if task.party_status in TASK_FINAL:
-            return Reply(retcode=10, retmsg="the task has ended here", data=_told(task))
+            return Reply(retcode=10, retmsg="the task has ended here", data=plain(_told(task)))
         if job.status is JobStatus.WAITING:
             tx.jobs.move(job.key, JobEvent.STARTED, seen=job.status, now_ms=self._clock.now_ms())
         if task.requested_ms is None:
-            absent = _absent(incoming)
-            if absent:
-                tx.tasks.set_absent(task.key, absent)
+            if incoming.body.absent:
+                tx.tasks.set_absent(task.key, incoming.body.absent)
             if (other := self._runs_at(tx, task)) is not None:
                 self._split(tx, task, other, effects)
             else:
@@ -103,7 +112,7 @@ class PartyTasks(UseCase):
         tx.tasks.set_status(task.key, TaskStatus.RUNNING, now_ms=self._clock.now_ms())
         self.finish(tx, task, TaskStatus.FAILED, effects, reason=why)
 
-    def create(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def create(self, tx: Tx, incoming: Received[CreateTask], effects: Effects) -> Reply:
         """Make a further attempt of a task that failed; it waits for its start.
 
         Raises: StillEnding: the former attempt's process is left. StaleCommand. TaskNotFound.
@@ -114,10 +123,9 @@ class PartyTasks(UseCase):
             raise JobEnded(job_id=key.job_id, status=job.status.value if job else "unknown")
         if incoming.source_party is not None and incoming.source_party != job.initiator.party_id:
             raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
-        if incoming.member("epoch") != job.epoch:
-            raise StaleCommand(
-                given=f"epoch {incoming.member('epoch')}", current=f"epoch {job.epoch}"
-            )
+        epoch = incoming.body.epoch
+        if epoch != job.epoch:
+            raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         self._hearing.heard_initiator(tx, key.job_id)
         attempts = _attempts(tx, key)
         if not attempts:
@@ -127,11 +135,8 @@ class PartyTasks(UseCase):
             raise StaleCommand(given=str(key), current=f"attempt {last.key.version}")
         if any(t.handle is not None for t in attempts):
             raise StillEnding(job_id=key.job_id, site=key.site)
-        left = incoming.member("auto_retries")
-        now_ms = self._clock.now_ms()
-        tx.tasks.add(
-            [fresh_attempt(last, key.version, left if isinstance(left, int) else 0, now_ms=now_ms)]
-        )
+        left, now_ms = incoming.body.auto_retries, self._clock.now_ms()
+        tx.tasks.add([fresh_attempt(last, key.version, left, now_ms=now_ms)])
         return Reply(retcode=0)
 
     def request_launch(self, tx: Tx, task: TaskRecord, effects: Effects) -> bool:
@@ -159,15 +164,17 @@ class PartyTasks(UseCase):
         task = self._known(tx, incoming)
         return Reply(
             retcode=0,
-            data={
-                "job_id": task.key.job_id,
-                "task_id": task.key.task_id,
-                "task_version": task.key.version,
-                "role": task.key.site.role.value,
-                "party_id": task.key.site.party_id,
-                "status": task.status.value,
-                **_told(task),
-            },
+            data=plain(
+                TaskCollected(
+                    job_id=task.key.job_id,
+                    task_id=task.key.task_id,
+                    task_version=task.key.version,
+                    role=task.key.site.role.value,
+                    party_id=task.key.site.party_id,
+                    status=task.status.value,
+                    **structs.asdict(_told(task)),
+                )
+            ),
         )
 
     def output_tables(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
@@ -180,18 +187,20 @@ class PartyTasks(UseCase):
             raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
         found = tx.tracking.outputs(incoming.job_id, incoming.component, incoming.job.site)
         rows = [
-            {"table_name": o.name, "table_namespace": o.namespace, "data_name": o.data_name}
+            plain(
+                OutputTable(table_name=o.name, table_namespace=o.namespace, data_name=o.data_name)
+            )
             for o in found
         ]
         return Reply(retcode=0, data=rows)
 
-    def settle(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def settle(self, tx: Tx, incoming: Received[SettleTask], effects: Effects) -> Reply:
         """The task ended elsewhere with a status: stop this share if it still runs."""
         status = _task_end(incoming.status)
         task = self._known(tx, incoming)
         tx.tasks.set_status(task.key, status, now_ms=self._clock.now_ms())
         if status not in TASK_SUCCEEDED:
-            self._stop(tx, task, status, reason_from_wire(incoming.member("reason")), effects)
+            self._stop(tx, task, status, reason_from_wire(incoming.body.reason), effects)
         return Reply(retcode=0)
 
     def told(self, tx: Tx, key: JobKey) -> dict[str, Any]:
@@ -199,7 +208,9 @@ class PartyTasks(UseCase):
         tasks = tx.tasks.find(
             TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
         )
-        return {t.key.component: {"version": t.key.version, **_told(t)} for t in tasks}
+        return {
+            t.key.component: plain(structs.replace(_told(t), version=t.key.version)) for t in tasks
+        }
 
     def _known(self, tx: Tx, incoming: Incoming) -> TaskRecord:
         task = tx.tasks.get(incoming.task)
@@ -336,14 +347,6 @@ def fresh_attempt(task: TaskRecord, version: int, auto_retries: int, *, now_ms: 
     )
 
 
-def _absent(incoming: Incoming) -> list[str]:
-    """Return which upstream components a share gets no outputs of. Raises: BadRequest."""
-    names = incoming.member("absent") or []
-    if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-        raise BadRequest(reason="`absent` must be a list of component names")
-    return names
-
-
 def _attempts(tx: Tx, key: TaskKey) -> list[TaskRecord]:
     """Return all attempts of a task at its site, oldest first."""
     found = tx.tasks.find(
@@ -368,12 +371,12 @@ def _task_end(text: str | None) -> TaskStatus:
     return status
 
 
-def _told(task: TaskRecord) -> dict[str, Any]:
-    return {
-        "party_status": task.party_status.value,
-        "progress": task.progress,
-        "reason": reason_to_wire(task.reason),
-        "start_time": task.started_ms,
-        "end_time": task.ended_ms,
-        "requested": task.requested_ms is not None,
-    }
+def _told(task: TaskRecord) -> TaskAnswer:
+    return TaskAnswer(
+        party_status=task.party_status.value,
+        progress=task.progress,
+        reason=reason_to_wire(task.reason),
+        start_time=task.started_ms,
+        end_time=task.ended_ms,
+        requested=task.requested_ms is not None,
+    )

@@ -8,8 +8,7 @@ effects happen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.after_commit import Effects
@@ -19,6 +18,10 @@ from fedflow.base.errors.requests import RouteNotFound
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Site
+from fedflow.wire.commands import read_command
+from fedflow.wire.paths import BODIES
+
+B_co = TypeVar("B_co", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,14 +54,17 @@ class Incoming:
             job_id=self.job_id, component=self.component, version=self.version, site=self.site
         )
 
-    def member(self, name: str) -> Any:
-        """Return a member of the body, None if it is absent."""
-        return self.body.get(name) if isinstance(self.body, dict) else None
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Received(Incoming, Generic[B_co]):
+    """A command whose body was read as the class that `wire.paths` names."""
+
+    body: B_co
 
 
-Handler = Callable[[Tx, Incoming, Effects], Reply]
-Prepare = Callable[[Incoming], None]
-Look = Callable[[Incoming], Reply]
+Handler = Callable[[Tx, Received[Any], Effects], Reply]
+Prepare = Callable[[Received[Any]], None]
+Look = Callable[[Received[Any]], Reply]
 
 
 class Commands:
@@ -96,27 +102,27 @@ class Commands:
 
         Raises: FedflowError: it was refused; nothing was changed.
         """
-        if incoming.name in self._looks:
-            return self._looks[incoming.name](incoming)
-        handler = self._handlers.get(incoming.name)
+        name = incoming.name
+        if name in self._looks:
+            return self._looks[name](_received(incoming, incoming.request_id))
+        handler = self._handlers.get(name)
         if handler is None:
-            raise RouteNotFound(method="POST", path=incoming.name)
+            raise RouteNotFound(method="POST", path=name)
         effects = Effects()
-        if incoming.name in self._repeatable:
-            incoming = replace(incoming, request_id=None)
-        if incoming.name in self._prepare:
+        received = _received(incoming, None if name in self._repeatable else incoming.request_id)
+        if name in self._prepare:
             with self._store.read() as tx:
-                known = _known(tx, incoming)
+                known = _known(tx, received)
             if known is not None:
                 return known
-            self._prepare[incoming.name](incoming)
+            self._prepare[name](received)
         with self._store.transaction() as tx:
-            known = _known(tx, incoming)
+            known = _known(tx, received)
             if known is not None:
                 return known
-            reply = handler(tx, incoming, effects)
-            if incoming.request_id is not None:
-                tx.received.put(_name(incoming), reply, now_ms=self._clock.now_ms())
+            reply = handler(tx, received, effects)
+            if received.request_id is not None:
+                tx.received.put(_name(received), reply, now_ms=self._clock.now_ms())
         effects.run()
         return reply
 
@@ -126,6 +132,21 @@ class Commands:
             return self.handle(incoming)
         except FedflowError as exc:
             return Reply(retcode=exc.retcode, retmsg=exc.message, data=exc.data, error=exc.name)
+
+
+def _received(incoming: Incoming, request_id: str | None) -> Received[Any]:
+    """Return a command with its body read. Raises: BadRequest."""
+    return Received(
+        name=incoming.name,
+        job_id=incoming.job_id,
+        site=incoming.site,
+        body=read_command(incoming.body, BODIES[incoming.name]),
+        component=incoming.component,
+        version=incoming.version,
+        status=incoming.status,
+        source_party=incoming.source_party,
+        request_id=request_id,
+    )
 
 
 def _known(tx: Tx, incoming: Incoming) -> Reply | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from fedflow.app.ports.parties import PartyClient
 from fedflow.app.ports.store import Tx
@@ -10,6 +10,7 @@ from fedflow.app.protocol.commands import Incoming
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.domain.records import JobRecord, Reply, ScheduledJob
 from fedflow.wire import paths
+from fedflow.wire.commands import CommandBody, plain
 
 ASKED_CALLS: Final = 3
 """So many times the deadline of a call may what the initiator is asked to do take: it calls the
@@ -20,7 +21,7 @@ def ask_initiator(
     parties: PartyClient,
     own: JobRecord,
     command: str,
-    body: dict[str, Any],
+    body: CommandBody,
     *,
     request_id: str,
     deadline_s: float,
@@ -30,7 +31,7 @@ def ask_initiator(
         own.key.site,
         own.initiator.party_id,
         paths.job_path(command, own.key),
-        body,
+        plain(body),
         request_id=request_id,
         job_id=own.key.job_id,
         deadline_s=deadline_s,

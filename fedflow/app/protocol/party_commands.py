@@ -11,7 +11,9 @@ from fedflow.domain.reason import Reason
 from fedflow.domain.records import Command, CommandKind, JobKey, ScheduledJob, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_SUCCEEDED, JobStatus, TaskStatus
+from fedflow.wire import commands as wire
 from fedflow.wire import paths
+from fedflow.wire.commands import CommandBody, plain
 
 
 class Outgoing:
@@ -23,19 +25,20 @@ class Outgoing:
         self._new_request_id = new_request_id
 
     def create_job(self, job: ScheduledJob, site: Site, **more: Any) -> Command:
-        body = {
+        body = wire.CreateJob(
+            epoch=job.epoch,
+            dsl=job.dsl,
+            runtime_conf=job.conf,
+            initiator_role=job.initiator.role.value,
+            initiator_party_id=job.initiator.party_id,
+            create_time=job.created_ms,
             **more,
-            "dsl": job.dsl,
-            "runtime_conf": job.conf,
-            "initiator_role": job.initiator.role.value,
-            "initiator_party_id": job.initiator.party_id,
-            "create_time": job.created_ms,
-        }
+        )
         return self._job(CommandKind.CREATE_JOB, "job_create", job, site, body)
 
     def rerun_job(self, job: ScheduledJob, site: Site, tasks: Mapping[str, int]) -> Command:
         """Return the command to open a job again; `tasks` are the new attempts' versions."""
-        body = {"runtime_conf": job.conf, "tasks": dict(tasks)}
+        body = wire.RerunJob(epoch=job.epoch, runtime_conf=job.conf, tasks=dict(tasks))
         return self._job(CommandKind.RERUN_JOB, "job_rerun", job, site, body)
 
     def create_task(self, job: ScheduledJob, key: TaskKey, *, retries_left: int) -> Command:
@@ -45,28 +48,33 @@ class Outgoing:
             job.initiator,
             key.site,
             paths.task_path("task_create", key),
-            {"epoch": job.epoch, "auto_retries": retries_left},
+            wire.CreateTask(epoch=job.epoch, auto_retries=retries_left),
             allow_ms=self._timing.lease_ms,
         )
 
     def apply_cores(self, job: ScheduledJob, site: Site) -> Command:
-        return self._job(CommandKind.APPLY_CORES, "job_apply", job, site, {})
+        return self._job(
+            CommandKind.APPLY_CORES, "job_apply", job, site, wire.OfEpoch(epoch=job.epoch)
+        )
 
     def return_cores(
         self, job: ScheduledJob, site: Site, *, reason: Reason | None = None
     ) -> Command:
         """Return the command to give cores back; `reason` tells why a job that ran is held."""
-        body = {} if reason is None else {"reason": reason_to_wire(reason)}
+        body = wire.ReturnCores(epoch=job.epoch, reason=reason_to_wire(reason))
         return self._job(CommandKind.RETURN_CORES, "job_return", job, site, body)
 
     def start_job(self, job: ScheduledJob, site: Site) -> Command:
-        return self._job(CommandKind.START_JOB, "job_start", job, site, {})
+        return self._job(
+            CommandKind.START_JOB, "job_start", job, site, wire.OfEpoch(epoch=job.epoch)
+        )
 
     def end_job(
-        self, job: ScheduledJob, site: Site, status: JobStatus, *, reason: Reason | None, news: Any
-    ) -> Command:
+        self, job: ScheduledJob, site: Site, status: JobStatus, *, reason: Reason | None,
+        statuses: Mapping[str, Any], tag: str | None = None,
+    ) -> Command:  # fmt: skip
         name = "job_status" if status is JobStatus.SUCCESS else "job_stop"
-        body = {"reason": reason_to_wire(reason), **news}
+        body = wire.EndJob(epoch=job.epoch, reason=reason_to_wire(reason), tag=tag, **statuses)
         return self._job(
             CommandKind.END_JOB,
             name,
@@ -81,14 +89,13 @@ class Outgoing:
         self, job: ScheduledJob, key: TaskKey, *, news: Any, absent: Sequence[str] = ()
     ) -> Command:
         """Return the command to start a share; `absent` upstream components have no outputs."""
-        without = {"absent": list(absent)} if absent else {}
         return self._make(
             CommandKind.START_TASK,
             job.job_id,
             job.initiator,
             key.site,
             paths.task_path("task_start", key),
-            {"epoch": job.epoch, **news, **without},
+            wire.StartTask(epoch=job.epoch, absent=list(absent) or None, **news),
             allow_ms=self._timing.lease_ms,
         )
 
@@ -102,7 +109,7 @@ class Outgoing:
             job.initiator,
             key.site,
             paths.task_path(name, key, status=status.value),
-            {"epoch": job.epoch, "reason": reason_to_wire(reason)},
+            wire.SettleTask(epoch=job.epoch, reason=reason_to_wire(reason)),
             allow_ms=self._timing.final_deadline_ms,
         )
 
@@ -116,13 +123,13 @@ class Outgoing:
         started_ms: int | None,
         ended_ms: int | None,
     ) -> Command:
-        body = {
-            "party_status": status.value,
-            "reason": reason_to_wire(reason),
-            "start_time": started_ms,
-            "end_time": ended_ms,
-            "elapsed": ended_ms - started_ms if started_ms and ended_ms else None,
-        }
+        body = wire.TaskReport(
+            party_status=status.value,
+            reason=reason_to_wire(reason),
+            start_time=started_ms,
+            end_time=ended_ms,
+            elapsed=ended_ms - started_ms if started_ms and ended_ms else None,
+        )
         return self._make(
             CommandKind.REPORT_TASK,
             key.job_id,
@@ -143,7 +150,7 @@ class Outgoing:
             key.site,
             initiator,
             paths.job_path("initiator_stop", key, status=status.value),
-            {"reason": reason_to_wire(reason), "epoch": epoch},
+            wire.StopAsked(reason=reason_to_wire(reason), epoch=epoch),
             allow_ms=self._timing.final_deadline_ms,
         )
 
@@ -160,7 +167,7 @@ class Outgoing:
         """Return a command about the new version of a model; see `app/models/model_changes.py`."""
         name = "model_commit" if kind is CommandKind.COMMIT_MODEL else "model_undo"
         path = paths.job_path(name, JobKey(job_id=version, site=site))
-        body = {"change": change_id}
+        body = wire.ModelCommand(change=change_id)
         return self._make(kind, version, source, site, path, body, allow_ms=allow_ms)
 
     def _job(
@@ -169,7 +176,7 @@ class Outgoing:
         name: str,
         job: ScheduledJob,
         site: Site,
-        body: dict[str, Any],
+        body: CommandBody,
         *,
         status: str = "",
         allow_ms: int | None = None,
@@ -184,7 +191,7 @@ class Outgoing:
             job.initiator,
             site,
             path,
-            {"epoch": job.epoch, **body},
+            body,
             allow_ms=allow_ms,
         )
 
@@ -195,7 +202,7 @@ class Outgoing:
         source: Site,
         destination: Site,
         path: str,
-        body: Any,
+        body: CommandBody,
         *,
         allow_ms: int,
     ) -> Command:
@@ -206,7 +213,7 @@ class Outgoing:
             source=source,
             destination=destination,
             path=path,
-            body=body,
+            body=plain(body),
             request_id=self._new_request_id(),
             created_ms=now_ms,
             deadline_ms=now_ms + allow_ms,

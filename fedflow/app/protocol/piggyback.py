@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from fedflow.app.ports.store import Tx
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.states import TASK_FINAL, TaskStatus
+from fedflow.wire.commands import Statuses
 
 
 def news_of(statuses: dict[str, tuple[int, TaskStatus]]) -> dict[str, Any]:
-    """Return the federated statuses of tasks that ended, and the progress in percent, as plain
-    JSON.
-    """
+    """Return the members of `Statuses`: of the tasks that ended, and the progress."""
     ended = {c: [v, s.value] for c, (v, s) in statuses.items() if s in TASK_FINAL}
-    return {"tasks": ended, "progress": 100 * len(ended) // max(1, len(statuses))}
+    progress = 100 * len(ended) // max(1, len(statuses))
+    return structs.asdict(Statuses(tasks=ended, progress=progress))
 
 
-def take_news(tx: Tx, key: JobKey, body: Any, *, now_ms: int) -> None:
+def take_news(tx: Tx, key: JobKey, body: Statuses, *, now_ms: int) -> None:
     """Store the federated task statuses and the progress that travelled with a command."""
-    if not isinstance(body, dict):
-        return
-    tasks = body.get("tasks")
-    if isinstance(tasks, dict):
+    if (tasks := body.tasks) is not None:
         for component, (version, known) in tx.tasks.statuses(key).items():
             told = tasks.get(component)
             if isinstance(told, list) and len(told) == 2 and told[0] == version:
@@ -33,8 +32,8 @@ def take_news(tx: Tx, key: JobKey, body: Any, *, now_ms: int) -> None:
                         job_id=key.job_id, component=component, version=version, site=key.site
                     )
                     tx.tasks.set_status(task, status, now_ms=now_ms)
-    if isinstance(body.get("progress"), int):
-        tx.jobs.set_progress(key, min(100, max(0, body["progress"])), now_ms=now_ms)
+    if body.progress is not None:
+        tx.jobs.set_progress(key, min(100, max(0, body.progress)), now_ms=now_ms)
 
 
 def _task_status(text: Any) -> TaskStatus:

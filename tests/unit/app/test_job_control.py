@@ -286,12 +286,12 @@ def test_the_report_tells_the_latest_attempts_in_topological_order(alone: OneSer
     run(alone)
     alone.clock.ms += 1_000
     rows = alone.core.jobs.report(job_id)
-    assert [(r["component_name"], r["index"], r["status"]) for r in rows] == [
+    assert [(r.component_name, r.index, r.status) for r in rows] == [
         ("a", 0, "success"),
         ("b", 1, "running"),
     ]
     only = alone.core.jobs.report(job_id, role=HOST.role, party_id="10000", component="b")
-    assert [r["component_name"] for r in only] == ["b"]
+    assert [r.component_name for r in only] == ["b"]
     assert alone.core.jobs.report(job_id, party_id="77") == []
 
 

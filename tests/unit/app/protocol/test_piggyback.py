@@ -10,6 +10,7 @@ from fedflow.app.protocol.piggyback import news_of, take_news
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.states import TaskStatus
+from fedflow.wire.commands import Statuses, read_command
 from tests.unit.app.fakes import HOST, OneServer
 
 KEY = JobKey(job_id="1", site=HOST)
@@ -18,7 +19,7 @@ TASK = TaskKey(job_id="1", component="a", version=0, site=HOST)
 
 def take(host: OneServer, body: Any) -> None:
     with host.store.transaction() as tx:
-        take_news(tx, KEY, body, now_ms=host.clock.ms)
+        take_news(tx, KEY, read_command(body, Statuses), now_ms=host.clock.ms)
 
 
 def test_news_are_what_ended_and_how_much_of_all_that_is() -> None:
