@@ -9,16 +9,18 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from fedflow.wire.task_report import EndReport, member_values
+
 MOST_BYTES: Final = 32 * 2**20  #: what a server takes over HTTP, too
 
 
-def leave_report(work_dir: Path, launch_id: str, body: dict[str, Any]) -> None:
+def leave_report(work_dir: Path, report: EndReport) -> None:
     """Write the report so that only this user can read it. Raises: OSError."""
-    path = _path(work_dir, launch_id)
+    path = _path(work_dir, report.launch_id)
     part = path.with_suffix(".part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump({"launch_id": launch_id, **body}, file, allow_nan=False)
+        json.dump(report, file, allow_nan=False, default=member_values)
     part.replace(path)
 
 

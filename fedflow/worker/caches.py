@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from fedflow.domain.records import TableRecord
 from fedflow.sdk.outputs import Cache
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
+from fedflow.wire.task_report import ReportedCache
 from fedflow.wire.task_spec import CacheInput
-from fedflow.worker.catalog import WorkerCatalog, table_of
+from fedflow.worker.catalog import WorkerCatalog
 
 
 def cache_of(given: CacheInput, *, catalog: WorkerCatalog, tables: LocalTableStore) -> Cache:
@@ -28,7 +28,7 @@ def own_tables(cache: Cache, own: Mapping[tuple[str, str], TableRecord]) -> list
 
 def cache_to_wire(
     cache: Cache, *, name: str, namespace: str, made: list[TableRecord]
-) -> dict[str, Any]:
+) -> ReportedCache:
     """Return the report of a cache; tables that were `made` in this run move to `namespace`.
 
     Raises: TypeError: a table is none of this engine.
@@ -38,10 +38,7 @@ def cache_to_wire(
         if not isinstance(table, StoredTable):
             raise TypeError(f"a {type(table).__name__}, no table of this engine")
         entry = table.entry
-        tables[key] = table_of(replace(entry, namespace=namespace) if entry in made else entry)
-    return {
-        "name": name,
-        "tables": tables,
-        "meta": dict(cache.meta),
-        "private": dict(cache.private),
-    }
+        tables[key] = replace(entry, namespace=namespace) if entry in made else entry
+    return ReportedCache(
+        name=name, tables=tables, meta=dict(cache.meta), private=dict(cache.private)
+    )

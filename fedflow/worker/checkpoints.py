@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fedflow.base.errors.models import CheckpointNotFound
 from fedflow.sdk.context import Step
 from fedflow.sdk.outputs import Model
+from fedflow.wire.task_report import ReportedModel
 from fedflow.worker.report import ServerLink
 
 
@@ -60,12 +60,12 @@ class ServerCheckpoints:
         )
 
 
-def model_to_wire(model: Model, *, alias: str) -> dict[str, Any]:
+def model_to_wire(model: Model, *, alias: str) -> ReportedModel:
     """Return a model as the server takes it, `alias` being its declared output name."""
-    return {
-        "alias": alias,
-        "meta_name": model.meta_name,
-        "param_name": model.param_name,
-        "meta": dict(model.meta),
-        "param": dict(model.param),
-    }
+    return ReportedModel(
+        alias=alias,
+        meta_name=model.meta_name,
+        param_name=model.param_name,
+        meta=dict(model.meta),
+        param=dict(model.param),
+    )

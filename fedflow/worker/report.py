@@ -8,6 +8,9 @@ import socket
 import threading
 from typing import IO, Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors.catalog import repeated_error
 from fedflow.base.errors.error import FedflowError
@@ -15,6 +18,7 @@ from fedflow.base.errors.executors import LaunchRefused, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TaskKey
 from fedflow.wire.paths import PREFIX, task_path
+from fedflow.wire.task_report import EndReport, RunningReport, member_values
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +50,13 @@ class ServerLink:
         self._connection: _Connection | None = None
         self._never = threading.Event()
 
-    def report(self, body: dict[str, Any], *, patience_s: float = PATIENCE_S) -> None:
+    def report(self, report: RunningReport | EndReport, *, patience_s: float = PATIENCE_S) -> None:
         """Report a state of the run. Raises: as `call`."""
-        self.call("task_report", {"launch_id": self._launch_id, **body}, patience_s=patience_s)
+        self.call("task_report", replace(report, launch_id=self._launch_id), patience_s=patience_s)
 
-    def call(self, command: str, body: dict[str, Any], *, patience_s: float = PATIENCE_S) -> Any:
+    def call(
+        self, command: str, body: Struct | dict[str, Any], *, patience_s: float = PATIENCE_S
+    ) -> Any:
         """Send a command of `wire.paths.WORKER_COMMANDS` and return the answer's data.
 
         While the server cannot be reached, for example because it restarts, the call is repeated
@@ -59,7 +65,7 @@ class ServerLink:
         Raises: LaunchRefused: this process was replaced and must exit. ServerNotReachable.
             ServerRefused: any other return code. TypeError, ValueError: `body` is not plain JSON.
         """
-        content = json.dumps(body, allow_nan=False).encode()
+        content = json.dumps(body, allow_nan=False, default=member_values).encode()
         path = PREFIX + task_path(command, self._key)
         deadline_s = self._clock.monotonic_s() + patience_s
         delay_s = _FIRST_PAUSE_S

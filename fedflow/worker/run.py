@@ -10,7 +10,9 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from fedflow.base.errors.components import ComponentFailed
 from fedflow.base.errors.error import FedflowError
@@ -20,6 +22,7 @@ from fedflow.components.registry import Registry, load_provider, load_registry
 from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.records import TableRecord
 from fedflow.domain.site import Site
+from fedflow.domain.states import TaskStatus
 from fedflow.executor.processes import start_time_of
 from fedflow.federation.handle import FederationHandle
 from fedflow.sdk.context import Context, Inputs
@@ -28,10 +31,19 @@ from fedflow.sdk.params import check_params, check_planned
 from fedflow.sdk.table import Table
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
+from fedflow.wire.task_report import (
+    EndReport,
+    ReportedCache,
+    ReportedError,
+    ReportedModel,
+    ReportedOutput,
+    RunningReport,
+    member_values,
+)
 from fedflow.wire.task_spec import TaskSpec
 from fedflow.wire.undelivered_reports import leave_report
 from fedflow.worker.caches import cache_of, cache_to_wire, own_tables
-from fedflow.worker.catalog import WorkerCatalog, table_of
+from fedflow.worker.catalog import WorkerCatalog
 from fedflow.worker.checkpoints import ServerCheckpoints, model_to_wire
 from fedflow.worker.exit_codes import ExitCode
 from fedflow.worker.lazy_pandas import without_pandas
@@ -95,28 +107,29 @@ def _passed(gate: int) -> bool:
 def _run(spec: TaskSpec, registry: Registry | None) -> ExitCode:
     link = ServerLink(spec.server_socket, key=spec.key, token=spec.token, launch_id=spec.launch_id)
     pid = os.getpid()
-    link.report({"party_status": "running", "pid": pid, "start_time": start_time_of(pid)})
+    link.report(RunningReport(pid=pid, start_time=start_time_of(pid)))
     run = _Run(spec, link, registry)
     try:
         outcome = run.outcome()
         run.end_progress()
-        body = {**outcome, "metrics": run.tracker.rest()}
+        report = replace(outcome, metrics=run.tracker.rest(), launch_id=spec.launch_id)
         try:
-            link.report(body)
+            link.report(report)
         except ServerNotReachable:
-            _leave(spec, body)
+            _leave(spec, report)
             raise
     finally:
         ignore_stops()
         run.clean_up()
         link.close()
-    return ExitCode.FAILED if body["party_status"] == "failed" else ExitCode.SUCCESS
+    failed = report.party_status is TaskStatus.FAILED
+    return ExitCode.FAILED if failed else ExitCode.SUCCESS
 
 
-def _leave(spec: TaskSpec, body: dict[str, Any]) -> None:
+def _leave(spec: TaskSpec, report: EndReport) -> None:
     """Leave the report of the end for the next server."""
     try:
-        leave_report(Path(spec.work_dir), spec.launch_id, body)
+        leave_report(Path(spec.work_dir), report)
     except OSError as exc:
         logger.error("The end could not be left in %s: %s", spec.work_dir, exc.strerror)
 
@@ -152,7 +165,7 @@ class _Run:
         self._kept: tuple[TableRecord, ...] = ()
         self._cached: tuple[TableRecord, ...] = ()
 
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self) -> EndReport:
         """Run the component and return the report of its end, success or failure.
 
         Raises: LaunchRefused, Stopped.
@@ -166,13 +179,13 @@ class _Run:
                 self._connect_spark()
             outputs = self._compute()
             self._federation.flush()
-            body = self._success(outputs)
+            report = self._success(outputs)
         except (LaunchRefused, Stopped):
             raise
         except BaseException as exc:  # noqa: BLE001  component code may raise anything, even SystemExit
             return self._failure(exc)
-        logger.info("%s ended: %s", self._spec.component, body["party_status"])
-        return body
+        logger.info("%s ended: %s", self._spec.component, report.party_status)
+        return report
 
     def _connect_spark(self) -> None:
         """Let the task's heavy work be done by Spark. Raises: as `open_spark`."""
@@ -256,39 +269,37 @@ class _Run:
         }
         return Inputs(data=data, model=model, cache=cache)
 
-    def _success(self, outputs: Outputs) -> dict[str, Any]:
+    def _success(self, outputs: Outputs) -> EndReport:
         """Return the report. Raises: ComponentFailed: an output cannot be reported."""
         spec = self._spec
         entries = [(i, self._entry(t)) for i, t in enumerate(outputs.data) if t is not None]
         named = [(i, entry) for i, entry in entries if i < len(spec.output_data)]
-        body = {
-            "party_status": "pass" if outputs.passed else "success",
-            "outputs": [
-                {"data_name": spec.output_data[i], "position": i, "table": table_of(entry)}
+        report = EndReport(
+            party_status=TaskStatus.PASS if outputs.passed else TaskStatus.SUCCESS,
+            outputs=[
+                ReportedOutput(data_name=spec.output_data[i], position=i, table=entry)
                 for i, entry in named
             ],
-            "model": self._model(outputs.model),
-            "caches": self._caches(outputs, kept=[entry for _, entry in named]),
-            "summary": dict(outputs.summary),
-            "error": None,
-            "traceback": "",
-        }
+            model=self._model(outputs.model),
+            caches=self._caches(outputs, kept=[entry for _, entry in named]),
+            summary=dict(outputs.summary),
+        )
         try:
-            size = len(json.dumps(body, allow_nan=False))
+            size = len(json.dumps(report, allow_nan=False, default=member_values))
         except (TypeError, ValueError, RecursionError) as exc:
             raise self._broken(f"its model, cache or summary is not plain JSON ({exc})") from exc
         if size > MAX_REPORT_BYTES:
             limit = MAX_REPORT_BYTES // 2**20
             raise self._broken(f"its model and summary are larger than {limit} MiB of JSON")
         self._kept = (*(entry for _, entry in named), *self._cached)
-        return body
+        return report
 
     def _entry(self, table: Table) -> TableRecord:
         if not isinstance(table, StoredTable):
             raise self._broken(f"an output is a {type(table).__name__}, no table of this engine")
         return table.entry
 
-    def _caches(self, outputs: Outputs, *, kept: list[TableRecord]) -> list[dict[str, Any]]:
+    def _caches(self, outputs: Outputs, *, kept: list[TableRecord]) -> list[ReportedCache]:
         """Return the reports of the declared caches. Raises: ComponentFailed."""
         spec = self._spec
         own = {(e.namespace, e.name): e for e in self._catalog.own()}
@@ -305,26 +316,21 @@ class _Run:
             reports.append(report)
         return reports
 
-    def _model(self, model: Model | None) -> dict[str, Any] | None:
+    def _model(self, model: Model | None) -> ReportedModel | None:
         return None if model is None else model_to_wire(model, alias=self._alias)
 
-    def _failure(self, exc: BaseException) -> dict[str, Any]:
+    def _failure(self, exc: BaseException) -> EndReport:
         """Return the report of a failure, and log it."""
         error = self._as_error(exc)
         text = traceback_of(exc)
         logger.error("%s failed: %s\n%s", self._spec.component, error.message, text)
-        return {
-            "party_status": "failed",
-            "outputs": [],
-            "model": None,
-            "summary": {},
-            "error": {
-                "code": error.name,
-                "message": error.message[:_MESSAGE_LIMIT],
-                "hint": error.hint,
-            },
-            "traceback": text,
-        }
+        return EndReport(
+            party_status=TaskStatus.FAILED,
+            error=ReportedError(
+                code=error.name, message=error.message[:_MESSAGE_LIMIT], hint=error.hint
+            ),
+            traceback=text,
+        )
 
     def _as_error(self, exc: BaseException) -> FedflowError:
         meant = self._session.meaning_of(exc) if self._session is not None else None

@@ -12,6 +12,7 @@ from typing import Any
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors.executors import ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
+from fedflow.wire.task_report import MetricBatch, MetricBatches, RunningReport
 from fedflow.worker.report import ServerLink
 
 logger = logging.getLogger(__name__)
@@ -92,13 +93,12 @@ class ServerTracker:
             if now_s - self._progress_s < PROGRESS_INTERVAL_S:
                 return
             self._progress_s = now_s
-            body = {"party_status": "running", "progress": float(done)}
             try:
-                self._link.report(body, patience_s=_PATIENCE_S)
+                self._link.report(RunningReport(progress=float(done)), patience_s=_PATIENCE_S)
             except (ServerNotReachable, ServerRefused) as exc:
                 logger.info("A progress report was not taken: %s", exc)
 
-    def rest(self) -> list[dict[str, Any]]:
+    def rest(self) -> list[MetricBatch]:
         """Return what was not sent yet and regard it as sent."""
         with self._lock:
             batch = self._batch()
@@ -107,22 +107,24 @@ class ServerTracker:
 
     def _send(self) -> None:
         try:
-            self._link.call("metric_save", {"metrics": self._batch()}, patience_s=_PATIENCE_S)
+            self._link.call(
+                "metric_save", MetricBatches(metrics=self._batch()), patience_s=_PATIENCE_S
+            )
         except (ServerNotReachable, ServerRefused) as exc:
             logger.info("A batch of metrics was not taken; it is kept: %s", exc)
         else:
             self._forget()
 
-    def _batch(self) -> list[dict[str, Any]]:
+    def _batch(self) -> list[MetricBatch]:
         return [
-            {
-                "namespace": key[0],
-                "name": key[1],
-                "start": metric.sent,  # so that a batch that is sent twice is stored once
-                "points": metric.points,
-                "meta": metric.meta,
-            }
-            for key, metric in self._metrics.items()
+            MetricBatch(
+                namespace=namespace,
+                name=name,
+                start=metric.sent,
+                points=metric.points,
+                meta=metric.meta,
+            )
+            for (namespace, name), metric in self._metrics.items()
             if metric.points or metric.meta
         ]
 

@@ -5,48 +5,32 @@ Source: `docs/reference/jobs.md#caches`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from fedflow.app.ports.store import Tx
-from fedflow.base.decoding import read_as
 from fedflow.base.errors.components import BadParameter, CacheNotFound
-from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_request_id
 from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
 from fedflow.domain.records import Metric, TableRecord, TaskRecord
 from fedflow.domain.site import Site
+from fedflow.wire.task_report import ReportedCache
 from fedflow.wire.task_spec import CacheInput
 
 CACHE_LOADER: Final = "CacheLoader"
 
 
-class ReportedCache(msgspec.Struct, frozen=True):
-    """A cache, as a worker reports it with its end."""
-
-    name: str
-    tables: dict[str, TableRecord] = {}
-    meta: dict[str, Any] = {}
-    private: dict[str, Any] = {}
-
-
-def put_caches(tx: Tx, task: TaskRecord, reported: Any, *, now_ms: int) -> None:
+def put_caches(tx: Tx, task: TaskRecord, caches: Sequence[ReportedCache], *, now_ms: int) -> None:
     """Store what a task kept, its tables included.
 
     What a CacheLoader loaded is not stored again, so that no secret has a copy: its cache points to
-    the one that it loaded. Raises: BadRequest, CacheNotFound.
+    the one that it loaded. Raises: CacheNotFound.
     """
-    if not reported:
+    if not caches:
         return
     key = task.key
     loaded = cache_request(task)
     source = None if loaded is None else one_cache(tx, loaded)
-    try:
-        caches = read_as(reported, list[ReportedCache])
-    except msgspec.ValidationError as exc:
-        raise BadRequest(reason=f"not a list of caches: {exc}") from exc
     for cache in caches:
         tables = {} if source else cache.tables
         for table in tables.values():

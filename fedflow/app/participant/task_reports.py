@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -42,6 +42,14 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.states import TASK_FINAL, TASK_SUCCEEDED, TaskEvent, TaskStatus
+from fedflow.wire.task_report import (
+    EndReport,
+    MetricBatch,
+    ReportedError,
+    RunningReport,
+    read_metrics,
+    read_report,
+)
 from fedflow.wire.undelivered_reports import left_report
 
 logger = logging.getLogger(__name__)
@@ -75,27 +83,25 @@ class Workers(UseCase):
         Raises: TaskNotFound, NotAuthenticated, LaunchRefused: the worker must exit. BadRequest.
             DiskFull: there is no room for its model.
         """
-        effects = Effects()
-        model = self._write_model(key, token, body)
-        with self._store.transaction() as tx:
-            task = self._current(tx, key, token, body)
-            try:
-                status = TaskStatus(str(body.get("party_status")))
-            except ValueError as exc:
-                raise BadRequest(reason="`party_status` is not a task status") from exc
-            if status is TaskStatus.RUNNING:
-                self._running(tx, task, body, effects)
-            elif status in (*TASK_SUCCEEDED, TaskStatus.FAILED):
-                self._ended(tx, task, status, body, model, effects)
-            else:
-                raise BadRequest(reason=f"a worker cannot end as {status.value}")
+        effects, report = Effects(), read_report(body)
+        if isinstance(report, RunningReport):
+            with self._store.transaction() as tx:
+                self._running(tx, self._current(tx, key, token, report), report, effects)
+        else:
+            model = self._write_model(key, token, report)
+            with self._store.transaction() as tx:
+                task = self._current(tx, key, token, report)
+                if report.party_status not in (*TASK_SUCCEEDED, TaskStatus.FAILED):
+                    raise BadRequest(reason=f"a worker cannot end as {report.party_status.value}")
+                self._ended(tx, task, report, model, effects)
         effects.run()
 
     def save_metrics(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
         """Store metric points while the task runs."""
+        metrics = read_metrics(body)
         with self._store.transaction() as tx:
             self.authentic(tx, key, token)
-            self._put_metrics(tx, key, body.get("metrics"))
+            self._put_metrics(tx, key, metrics)
 
     def table_get(self, key: TaskKey, token: str, namespace: str, name: str) -> TableRecord:
         """Return a table of this party. Raises: TableNotFound, TableDisabled."""
@@ -133,22 +139,22 @@ class Workers(UseCase):
         if old is not None and free and old.address != record.address:
             remove_rows(self._folders, old)
 
-    def _current(self, tx: Tx, key: TaskKey, token: str, body: Mapping[str, Any]) -> TaskRecord:
+    def _current(
+        self, tx: Tx, key: TaskKey, token: str, report: RunningReport | EndReport
+    ) -> TaskRecord:
         """Return the attempt that a report is of. Raises: as `report`."""
         task = self.authentic(tx, key, token)
-        if body.get("launch_id") != task.launch_id or task.party_status in TASK_FINAL:
-            raise LaunchRefused(launch_id=body.get("launch_id"), task=str(key))
+        if report.launch_id != task.launch_id or task.party_status in TASK_FINAL:
+            raise LaunchRefused(launch_id=report.launch_id, task=str(key))
         return task
 
-    def _write_model(
-        self, key: TaskKey, token: str, body: Mapping[str, Any]
-    ) -> WrittenModel | None:
+    def _write_model(self, key: TaskKey, token: str, report: EndReport) -> WrittenModel | None:
         """Store the contents of a reported model, before the transaction that names them."""
-        if body.get("model") is None:
+        if report.model is None:
             return None
         with self._store.read() as tx:
-            self._current(tx, key, token, body)
-        return self._models.write(body["model"])
+            self._current(tx, key, token, report)
+        return self._models.write(msgspec.structs.asdict(report.model))
 
     def authentic(self, tx: Tx, key: TaskKey, token: str) -> TaskRecord:
         """Return the attempt whose token this is. Raises: TaskNotFound, NotAuthenticated."""
@@ -159,39 +165,37 @@ class Workers(UseCase):
             raise NotAuthenticated(reason="the task token is not this attempt's")
         return task
 
-    def _running(self, tx: Tx, task: TaskRecord, body: Mapping[str, Any], effects: Effects) -> None:
+    def _running(self, tx: Tx, task: TaskRecord, report: RunningReport, effects: Effects) -> None:
         now_ms = self._clock.now_ms()
         if task.party_status is TaskStatus.WAITING:
             tx.tasks.move_party(task.key, TaskEvent.STARTED, seen=task.party_status, now_ms=now_ms)
             effects.add(lambda: self._wakeup.job_changed(task.key.job_id))
-        pid, start_time = body.get("pid"), body.get("start_time")
-        if isinstance(pid, int) and isinstance(start_time, int) and task.handle is None:
+        pid, start_time = report.pid, report.start_time
+        if pid is not None and start_time is not None and task.handle is None:
             handle = Handle(pid=pid, start_time=start_time, host=self._host)
             if not tx.tasks.set_handle(task.key, str(task.launch_id), handle):
                 raise LaunchRefused(launch_id=task.launch_id, task=str(task.key))
-        if isinstance(body.get("progress"), int | float):
-            tx.tasks.set_progress(
-                task.key, min(1.0, max(0.0, float(body["progress"]))), now_ms=now_ms
-            )
+        if report.progress is not None:
+            tx.tasks.set_progress(task.key, min(1.0, max(0.0, report.progress)), now_ms=now_ms)
 
     def _ended(
         self,
         tx: Tx,
         task: TaskRecord,
-        status: TaskStatus,
-        body: Mapping[str, Any],
+        report: EndReport,
         model: WrittenModel | None,
         effects: Effects,
     ) -> None:
-        reason = _reason(task, body.get("error")) if status is TaskStatus.FAILED else None
-        traceback = str(body.get("traceback") or "")[-_MAX_TRACEBACK:]
+        status = report.party_status
+        reason = _reason(task, report.error) if status is TaskStatus.FAILED else None
+        traceback = report.traceback[-_MAX_TRACEBACK:]
         if status in TASK_SUCCEEDED:
-            self._put_outputs(tx, task.key, body)
-            put_caches(tx, task, body.get("caches"), now_ms=self._clock.now_ms())
+            self._put_outputs(tx, task.key, report)
+            put_caches(tx, task, report.caches, now_ms=self._clock.now_ms())
             job = tx.jobs.get(task.key.job)
             if model is not None and job is not None:
                 self._models.keep_component(tx, job, task, model)
-        self._put_metrics(tx, task.key, body.get("metrics"))
+        self._put_metrics(tx, task.key, report.metrics)
         now_ms = self._clock.now_ms()
         if status in TASK_SUCCEEDED:
             tx.tasks.set_progress(task.key, 1.0, now_ms=now_ms)
@@ -204,37 +208,27 @@ class Workers(UseCase):
         if not self._tasks.finish(tx, task, status, effects, reason=reason, traceback=traceback):
             raise LaunchRefused(launch_id=task.launch_id, task=str(task.key))  # it ended just now
 
-    def _put_outputs(self, tx: Tx, key: TaskKey, body: Mapping[str, Any]) -> None:
+    def _put_outputs(self, tx: Tx, key: TaskKey, report: EndReport) -> None:
         now_ms = self._clock.now_ms()
-        for output in body.get("outputs") or ():
-            table = stored(tx, _table(output.get("table")))
+        for output in report.outputs:
+            table = stored(tx, output.table)
             tx.tracking.put_output(
                 OutputTable(
                     key=key,
-                    data_name=str(output.get("data_name")),
-                    position=int(output.get("position", 0)),
+                    data_name=output.data_name,
+                    position=output.position,
                     namespace=table.namespace,
                     name=table.name,
                 ),
                 now_ms=now_ms,
             )
-        if isinstance(body.get("model"), dict):
-            model = body["model"]
-            tx.tracking.put_model(
-                StoredModel(
-                    key=key,
-                    alias=str(model.get("alias", "model")),
-                    meta_name=str(model.get("meta_name")),
-                    param_name=str(model.get("param_name")),
-                    meta=model.get("meta"),
-                    param=model.get("param"),
-                ),
-                now_ms=now_ms,
-            )
-        if body.get("summary"):
-            tx.tracking.put_summary(key, body["summary"], now_ms=now_ms)
+        if report.model is not None:
+            model = StoredModel(key=key, **msgspec.structs.asdict(report.model))
+            tx.tracking.put_model(model, now_ms=now_ms)
+        if report.summary:
+            tx.tracking.put_summary(key, report.summary, now_ms=now_ms)
 
-    def _put_metrics(self, tx: Tx, key: TaskKey, metrics: Any) -> None:
+    def _put_metrics(self, tx: Tx, key: TaskKey, metrics: Sequence[MetricBatch]) -> None:
         """Store metric points. `start` counts the points before: a batch that is sent again
         because its answer was lost adds nothing.
         """
@@ -245,15 +239,12 @@ class Workers(UseCase):
             for m in tx.tracking.metrics(key.job_id, key.component, key.site, version=key.version)
         }
         for metric in metrics:
-            if not isinstance(metric, dict):
-                raise BadRequest(reason="a metric must be an object")
-            namespace, name = str(metric.get("namespace")), str(metric.get("name"))
-            points = tuple((p[0], p[1]) for p in metric.get("points") or ())
-            start = metric.get("start")
-            if isinstance(start, int):
-                points = points[max(0, stored.get((namespace, name), 0) - start) :]
+            points = tuple(metric.points)
+            if metric.start is not None:
+                known = stored.get((metric.namespace, metric.name), 0)
+                points = points[max(0, known - metric.start) :]
             value = Metric(
-                namespace=namespace, name=name, points=points, meta=metric.get("meta") or {}
+                namespace=metric.namespace, name=metric.name, points=points, meta=metric.meta
             )
             tx.tracking.add_metric(key, value, now_ms=self._clock.now_ms())
 
@@ -322,13 +313,9 @@ def _end_of(exit_code: int | None, signal: int | None) -> str:
     return "it is gone, and its exit status could not be learnt"
 
 
-def _reason(task: TaskRecord, error: Any) -> Reason:
-    error = error if isinstance(error, dict) else {}
-    return Reason(
-        code=str(error.get("code", "ComponentFailed"))[:100],
-        message=str(error.get("message", "the component failed without a message"))[:4000],
-        site=task.key.site,
-    )
+def _reason(task: TaskRecord, error: ReportedError | None) -> Reason:
+    error = error or ReportedError()
+    return Reason(code=error.code[:100], message=error.message[:4000], site=task.key.site)
 
 
 def _table(value: Any) -> TableRecord:

@@ -10,6 +10,7 @@ import pytest
 from fedflow.base.errors.executors import ServerRefused
 from fedflow.base.errors.models import CheckpointNotFound
 from fedflow.sdk.outputs import Model
+from fedflow.wire.task_report import member_values
 from fedflow.worker.checkpoints import ServerCheckpoints
 from fedflow.worker.model_store import ServerModelStore
 
@@ -25,7 +26,7 @@ class KeepingLink:
 
     def call(self, command: str, body: dict[str, Any], *, patience_s: float = 60.0) -> Any:
         self.calls.append(command)
-        body = json.loads(json.dumps(body, allow_nan=False))
+        body = json.loads(json.dumps(body, allow_nan=False, default=member_values))
         if command == "checkpoint_save":
             self.steps[body["step_index"]] = body
             return None

@@ -10,6 +10,7 @@ import pytest
 
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.components.registry import load_registry
+from fedflow.wire.task_report import EndReport, RunningReport
 from fedflow.wire.undelivered_reports import left_report
 from fedflow.worker import run
 from fedflow.worker.spec import read_spec
@@ -22,7 +23,7 @@ class GoneAtTheEnd:
     def __init__(self, *_: Any, **__: Any) -> None:
         self._calls = 0
 
-    def report(self, _: dict[str, Any]) -> None:
+    def report(self, _: RunningReport | EndReport) -> None:
         self._calls += 1
         if self._calls > 1:
             raise ServerNotReachable(address="s", reason="connection refused")

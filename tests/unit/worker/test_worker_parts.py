@@ -20,6 +20,7 @@ from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TableRecord
 from fedflow.tables.catalog import Origin
 from fedflow.wire.envelope import failure
+from fedflow.wire.task_report import MetricBatch, RunningReport, member_values
 from fedflow.worker.catalog import WorkerCatalog, entry_of, table_of
 from fedflow.worker.exit_codes import ExitCode, explain
 from fedflow.worker.logs import LevelFiles, mask, traceback_of
@@ -49,11 +50,11 @@ class RecordingLink:
         self.error: FedflowError | None = None
         self.data: Any = None
 
-    def report(self, body: dict[str, Any], *, patience_s: float = 60.0) -> None:
-        self.call("task_report", body)
+    def report(self, report: RunningReport, *, patience_s: float = 60.0) -> None:
+        self.call("task_report", report)
 
-    def call(self, command: str, body: dict[str, Any], *, patience_s: float = 60.0) -> Any:
-        self.calls.append((command, json.loads(json.dumps(body))))
+    def call(self, command: str, body: Any, *, patience_s: float = 60.0) -> Any:
+        self.calls.append((command, json.loads(json.dumps(body, default=member_values))))
         if self.error is not None:
             raise self.error
         return self.data
@@ -135,13 +136,13 @@ def test_a_short_run_sends_its_metrics_with_its_end_only(
     tracker.progress(0.5)
     assert not link.calls
     assert tracker.rest() == [
-        {
-            "namespace": "train",
-            "name": "loss",
-            "start": 0,
-            "points": [(0, 1.0), (1, 0.5)],
-            "meta": {"name": "loss", "metric_type": "LOSS", "unit": "iters"},
-        }
+        MetricBatch(
+            namespace="train",
+            name="loss",
+            start=0,
+            points=[(0, 1.0), (1, 0.5)],
+            meta={"name": "loss", "metric_type": "LOSS", "unit": "iters"},
+        )
     ]
     assert tracker.rest() == []
 
@@ -154,7 +155,7 @@ def test_a_long_run_sends_at_most_one_batch_a_second(
         clock.now_s += 0.1
     sent = [body["metrics"][0]["points"] for _, body in link.calls]
     assert len(sent) in {2, 3}
-    rest = [list(p) for metric in tracker.rest() for p in metric["points"]]
+    rest = [list(p) for metric in tracker.rest() for p in metric.points]
     assert [p for batch in sent for p in batch] + rest == [[i, i] for i in range(31)]
 
 
@@ -172,7 +173,7 @@ def test_points_that_the_server_did_not_take_are_sent_again(
     link.error = error
     clock.now_s += 2
     tracker.metric("train", "loss", metric_type="LOSS", points=[(1, 0.5)])
-    assert tracker.rest()[0]["points"] == [(0, 1.0), (1, 0.5)]
+    assert tracker.rest()[0].points == [(0, 1.0), (1, 0.5)]
 
 
 def test_a_replaced_process_learns_it_from_the_tracker(
@@ -192,7 +193,7 @@ def test_progress_is_told_twice_a_second_at_most(
         tracker.progress(i / 20)
         clock.now_s += 0.125
     assert 4 <= len(link.calls) <= 5
-    assert link.calls[0][1] == {"party_status": "running", "progress": 0.2}
+    assert link.calls[0][1] == {"launch_id": "", "party_status": "running", "progress": 0.2}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, b"x"])

@@ -17,6 +17,7 @@ from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.domain.records import Handle, JobKey, Stale, TaskKey
 from fedflow.domain.states import TaskStatus
 from fedflow.store.sql.tasks import SqlTasks
+from fedflow.wire.task_report import EndReport
 from fedflow.wire.undelivered_reports import leave_report
 from tests.unit.app.fakes import CORES, HOST, OneServer, table
 
@@ -43,6 +44,10 @@ def task(host: OneServer) -> TaskKey:
 
 def launch_of(host: OneServer, key: TaskKey) -> str:
     return str(host.task(key).launch_id)
+
+
+def end_of(launch_id: str, **members: Any) -> EndReport:
+    return EndReport(launch_id=launch_id, party_status=TaskStatus.SUCCESS, **members)
 
 
 # --- who is believed ------------------------------------------------------------------------------
@@ -314,7 +319,7 @@ def test_the_report_that_a_process_left_counts_when_its_server_is_back(
     launch_id = launch_of(host, task)
     work_dir = Folders(host.home).work(task)
     work_dir.mkdir(parents=True, exist_ok=True)
-    leave_report(work_dir, launch_id, {"party_status": "success", "summary": {"auc": 0.9}})
+    leave_report(work_dir, end_of(launch_id, summary={"auc": 0.9}))
     host.processes.exited(launch_id, None, None)
     stored = host.task(task)
     assert (stored.party_status, stored.handle) == (TaskStatus.SUCCESS, None)
@@ -330,7 +335,7 @@ def test_a_left_report_that_is_none_changes_nothing(
     launch_id = launch_of(host, task)
     work_dir = Folders(host.home).work(task)
     work_dir.mkdir(parents=True, exist_ok=True)
-    leave_report(work_dir, launch_id, {})
+    leave_report(work_dir, end_of(launch_id))
     next(work_dir.glob("report-*.json")).write_bytes(content)
     host.processes.exited(launch_id, None, None)
     assert host.task(task).party_status is TaskStatus.FAILED
