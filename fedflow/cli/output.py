@@ -131,8 +131,22 @@ def cell(value: Any) -> Text:
 
 
 def json_text(value: Any) -> str:
-    """Return `value` as indented JSON; dataclasses become objects, paths text."""
-    return msgspec.json.format(msgspec.json.encode(value, enc_hook=_path_text), indent=2).decode()
+    """Return `value` as indented JSON; members have the names that the Python client gives them,
+    paths become text.
+    """
+    text = msgspec.json.encode(_by_attribute(value), enc_hook=_path_text)
+    return msgspec.json.format(text, indent=2).decode()
+
+
+def _by_attribute(value: Any) -> Any:
+    """Return an answer without the names that FATE gives its members on the wire."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _by_attribute(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, list | tuple):
+        return [_by_attribute(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _by_attribute(one) for name, one in value.items()}
+    return value
 
 
 def _path_text(value: Any) -> str:

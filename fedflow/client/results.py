@@ -9,6 +9,7 @@ from typing import Any
 from fedflow.base.values import dataclass
 from fedflow.domain.states import JOB_FINAL
 from fedflow.wire.api import html
+from fedflow.wire.api.tables import MadeBy, TableColumn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,31 +163,6 @@ class Dependencies:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableColumn:
-    """What the cells of one column amount to."""
-
-    name: str
-    kind: str  #: `number` or `text`
-    count: int  #: rows
-    missing: int
-    min: float | None = None  #: None: there is no number
-    max: float | None = None
-    mean: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MadeBy:
-    """The task that made a table, and the name of that output."""
-
-    job_id: str
-    component_name: str
-    role: str
-    party_id: str
-    data_name: str
-    task_version: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TableInfo:
     """What the server knows of a table; a table that does not exist has `exists` False."""
 
@@ -228,46 +204,6 @@ class Preview:
 
     def _repr_html_(self) -> str:
         return html.table(self.header, self.rows, title=self.name)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConnectorName:
-    """A connector without what is in it."""
-
-    name: str
-    engine: str
-    created_ms: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ListedTable:
-    """A table in a list."""
-
-    namespace: str
-    name: str
-    count: int = 0  #: rows
-    origin: str = ""
-    engine: str = ""
-    enabled: bool = True  #: jobs may read it
-    created_ms: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ListedTables:
-    """Some tables of a party; `count` is how many there are in all."""
-
-    count: int
-    tables: Sequence[ListedTable] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableSource:
-    """Where a table's rows come from: the table before, and the first one."""
-
-    parent_table_namespace: str = ""
-    parent_table_name: str = ""
-    source_table_namespace: str = ""
-    source_table_name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,8 @@ from typing import Any
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
-from fedflow.client.results import ConnectorName, ListedTables, Preview, TableInfo, TableSource
+from fedflow.client.results import Preview, TableInfo
+from fedflow.wire.api.tables import ConnectorName, ListedTables, TableSource
 
 
 class TableCalls:
@@ -54,22 +55,7 @@ class TableCalls:
         body = {"part": part, "limit": limit, "offset": offset}
         if namespace is not None:
             body["namespace"] = namespace
-        row: dict[str, Any] = self._connection.look_up("table/list/all", body, dict[str, Any])
-        tables = [
-            {
-                "namespace": one.get("namespace"),
-                "name": one.get("table_name"),
-                "count": one.get("count") or 0,
-                "origin": one.get("origin") or "",
-                "engine": one.get("engine") or "",
-                "enabled": bool(one.get("enable", True)),
-                "created_ms": one.get("created") or 0,
-            }
-            for one in row.get("tables") or ()
-        ]
-        found: ListedTables = self._connection.typed(
-            {"count": row.get("count"), "tables": tables}, ListedTables, command="table/list/all"
-        )
+        found: ListedTables = self._connection.look_up("table/list/all", body, ListedTables)
         return found
 
     def preview(self, namespace: str, name: str, *, limit: int = 20) -> Preview:
@@ -162,19 +148,8 @@ class TableCalls:
 
     def connectors(self) -> list[ConnectorName]:
         """Return the names and engines of all connectors."""
-        rows: list[dict[str, Any]] = self._connection.look_up(
-            "table/connector/list", {}, list[dict[str, Any]]
-        )
-        plain = [
-            {
-                "name": row.get("connector_name"),
-                "engine": row.get("engine"),
-                "created_ms": row.get("created") or 0,
-            }
-            for row in rows
-        ]
-        found: list[ConnectorName] = self._connection.typed(
-            plain, list[ConnectorName], command="table/connector/list"
+        found: list[ConnectorName] = self._connection.look_up(
+            "table/connector/list", {}, list[ConnectorName]
         )
         return found
 

@@ -23,6 +23,7 @@ from fedflow.web.requests import Body, Flag, NoBody, Text, Whole, Words, site_of
 from fedflow.web.responses import refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
+from fedflow.wire.api.tables import ListedTables, MadeBy, TableColumn
 
 table = Blueprint("table", __name__, url_prefix="/table")
 table.before_request(require_client)
@@ -103,25 +104,8 @@ class TableInfo(TypedDict, total=False):
     engine: str
     address: dict[str, Any]
     created: int
-    made_by: dict[str, Any] | None
-    columns: list[dict[str, Any]]
-
-
-class ListedTable(TypedDict):
-    table_name: str
-    namespace: str
-    count: int
-    columns: int
-    partition: int
-    origin: str
-    engine: str
-    enable: bool
-    created: int
-
-
-class ListedTables(TypedDict):
-    count: int
-    tables: list[ListedTable]
+    made_by: MadeBy | None
+    columns: list[TableColumn]
 
 
 class ComponentTables(TypedDict):
@@ -211,8 +195,9 @@ def list_all(body: ListBody) -> Response:
         offset=body.offset,
     )
     found, count = services().data.table_pages.listed(which)
-    rows = [fields.listed_table_row(one) for one in found]
-    return success({"count": count, "tables": rows})
+    return success(
+        ListedTables(count=count, tables=tuple(fields.listed_table(one) for one in found))
+    )
 
 
 @route(table, "/preview", body=PreviewBody, data=Preview, style=Style.STATUS)

@@ -17,6 +17,7 @@ from fedflow.web.responses import success
 from fedflow.web.routes import route
 from fedflow.web.table import TableName
 from fedflow.wire import fields
+from fedflow.wire.api.tables import ConnectorName, TableSource
 
 table_sources = Blueprint("table_sources", __name__, url_prefix="/table")
 table_sources.before_request(require_client)
@@ -97,21 +98,8 @@ class ConnectorRow(TypedDict):
     connector_info: dict[str, Any]
 
 
-class ConnectorName(TypedDict):
-    connector_name: str
-    engine: str
-    created: int
-
-
 class TriedRow(TypedDict):
     columns: list[str]
-
-
-class SourceRow(TypedDict):
-    parent_table_name: str
-    parent_table_namespace: str
-    source_table_name: str
-    source_table_namespace: str
 
 
 class JobsOfTable(TypedDict):
@@ -164,8 +152,9 @@ def connector_query(body: ConnectorNameBody) -> Response:
 def connector_list(_body: NoBody) -> Response:
     """Return the names and engines of all connectors."""
     found = services().data.connectors.all()
-    rows = [{"connector_name": c.name, "engine": c.engine, "created": c.created_ms} for c in found]
-    return success(rows)
+    return success(
+        [ConnectorName(name=c.name, engine=c.engine, created_ms=c.created_ms) for c in found]
+    )
 
 
 @route(table_sources, "/connector/delete", body=ConnectorNameBody)
@@ -185,17 +174,17 @@ def connector_test(body: ConnectorTestBody) -> Response:
 # --- provenance -----------------------------------------------------------------------------------
 
 
-@route(table_sources, "/tracking/source", body=TrackedBody, data=list[SourceRow])
+@route(table_sources, "/tracking/source", body=TrackedBody, data=list[TableSource])
 def tracking_source(body: TrackedBody) -> Response:
     """Return the tables that a table was made of, and those at the beginning of that way."""
     found = services().data.provenance.sources(body.namespace, body.table_name)
     rows = [
-        {
-            "parent_table_name": one.parent[1],
-            "parent_table_namespace": one.parent[0],
-            "source_table_name": one.source[1],
-            "source_table_namespace": one.source[0],
-        }
+        TableSource(
+            parent_table_name=one.parent[1],
+            parent_table_namespace=one.parent[0],
+            source_table_name=one.source[1],
+            source_table_namespace=one.source[0],
+        )
         for one in found
     ]
     return success(rows)

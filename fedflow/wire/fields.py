@@ -31,6 +31,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role
 from fedflow.domain.states import JOB_FINAL, TASK_SEVERITY, JobStatus
+from fedflow.wire.api.tables import ListedTable, MadeBy, TableColumn
 
 Row = dict[str, Any]
 
@@ -254,19 +255,19 @@ def table_columns(table: TableRecord) -> list[str]:
     return [str(name) for name in (*leading, *columns) if name]
 
 
-def listed_table_row(table: TableRecord) -> Row:
+def listed_table(table: TableRecord) -> ListedTable:
     """Return a table as `table/list/all` shows it."""
-    return {
-        "table_name": table.name,
-        "namespace": table.namespace,
-        "count": table.count,
-        "columns": len(table_columns(table)),
-        "partition": table.partitions,
-        "origin": table.origin,
-        "engine": table.engine,
-        "enable": not table.disabled,
-        "created": table.created_ms,
-    }
+    return ListedTable(
+        name=table.name,
+        namespace=table.namespace,
+        count=table.count,
+        columns=len(table_columns(table)),
+        partitions=table.partitions,
+        origin=table.origin,
+        engine=table.engine,
+        enabled=not table.disabled,
+        created_ms=table.created_ms,
+    )
 
 
 def table_schema_row(table: TableRecord) -> Row:
@@ -320,8 +321,8 @@ def table_info_row(
         "engine": table.engine,
         "address": _address_row(table),
         "created": table.created_ms,
-        "made_by": None if maker is None else _maker_row(maker),
-        "columns": [_facts_row(column) for column in columns],
+        "made_by": None if maker is None else _made_by(maker),
+        "columns": [_facts(column) for column in columns],
     }
 
 
@@ -332,28 +333,28 @@ def _address_row(table: TableRecord) -> Row:
     return {"path": table.source or table.address}
 
 
-def _facts_row(column: ColumnFacts) -> Row:
-    return {
-        "name": column.name,
-        "kind": column.kind,
-        "count": column.count,
-        "missing": column.missing,
-        "min": column.least,
-        "max": column.greatest,
-        "mean": column.mean,
-    }
+def _facts(column: ColumnFacts) -> TableColumn:
+    return TableColumn(
+        name=column.name,
+        kind=column.kind,
+        count=column.count,
+        missing=column.missing,
+        min=column.least,
+        max=column.greatest,
+        mean=column.mean,
+    )
 
 
-def _maker_row(maker: OutputTable) -> Row:
+def _made_by(maker: OutputTable) -> MadeBy:
     key = maker.key
-    return {
-        "job_id": key.job_id,
-        "component_name": key.component,
-        "task_version": key.version,
-        "role": key.site.role.value,
-        "party_id": key.site.party_id,
-        "data_name": maker.data_name,
-    }
+    return MadeBy(
+        job_id=key.job_id,
+        component_name=key.component,
+        task_version=key.version,
+        role=key.site.role.value,
+        party_id=key.site.party_id,
+        data_name=maker.data_name,
+    )
 
 
 def upload_history_row(job: JobRecord, table: TableRecord) -> dict[str, Row]:
