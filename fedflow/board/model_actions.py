@@ -13,7 +13,7 @@ from fedflow.board.page import board_blueprint, came_from, redirect_to
 from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.models.model import ModelKey, StepChoice
 from fedflow.web.context import services
-from fedflow.wire.model_fields import dag_rows
+from fedflow.wire.model_fields import dag_components
 
 board_model_actions = board_blueprint("board_model_actions", "/models")
 
@@ -41,7 +41,7 @@ def deploy(model: str, version: str) -> Response:
     if not chosen:
         raise BadRequest(reason="choose at least one component that stays")
     parent = services().models.repository.version(key)
-    every = [row["component_name"] for row in dag_rows(parent.train_dsl)]
+    every = [one.component_name for one in dag_components(parent.train_dsl)]
     done = services().models.deployment.deploy(
         DeployRequest(
             model_id=key.model_id,

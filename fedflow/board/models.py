@@ -33,7 +33,7 @@ from fedflow.domain.models.model import ModelComponent, ModelContent, ModelKey
 from fedflow.domain.records import JobRecord
 from fedflow.domain.site import Role, Site
 from fedflow.web.context import services
-from fedflow.wire.model_fields import dag_rows, seen_conf
+from fedflow.wire.model_fields import dag_components, seen_conf
 
 board_models = board_blueprint("board_models", "/models")
 
@@ -326,11 +326,11 @@ def _deployable(story: ModelStory) -> list[dict[str, Any]]:
     steps = dict(_checkpoints(story))
     return [
         {
-            "name": row["component_name"],
-            "module": row["module"],
-            "steps": steps.get(row["component_name"], []),
+            "name": one.component_name,
+            "module": one.module,
+            "steps": steps.get(one.component_name, []),
         }
-        for row in dag_rows(version.train_dsl)
+        for one in dag_components(version.train_dsl)
     ]
 
 

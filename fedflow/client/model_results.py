@@ -7,7 +7,6 @@ from dataclasses import field
 from typing import Any
 
 from fedflow.base.values import dataclass
-from fedflow.wire.api import html
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,33 +34,6 @@ class ModelVersion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ComponentInfo:
-    """A component of a DSL; `index` is its depth."""
-
-    component_name: str
-    module: str = ""
-    index: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelDetail:
-    """What a version was trained with, and what it predicts with."""
-
-    runtime_conf: Mapping[str, Any] = field(default_factory=dict)
-    dsl: Mapping[str, Any] = field(default_factory=dict)
-    inference_dsl: Mapping[str, Any] | None = None
-    component_info: tuple[ComponentInfo, ...] = ()
-    inference_component_info: tuple[ComponentInfo, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<ModelDetail of {len(self.component_info)} components>"
-
-    def _repr_html_(self) -> str:
-        rows = [(c.index, c.component_name, c.module) for c in self.component_info]
-        return html.table(("depth", "component", "module"), rows)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class NewVersion:
     """A version that a deploy or a migration made at all its sites."""
 
@@ -84,31 +56,6 @@ class Tag:
 
     def __repr__(self) -> str:
         return f"<Tag {self.name}>"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaggedModel:
-    """A share of a version that has a tag."""
-
-    model_id: str
-    model_version: str
-    role: str
-    party_id: str
-    model_size: int = 0  #: KiB
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
-    """The state of a component's model after a step of its training."""
-
-    step_index: int
-    step_name: str = ""
-    create_time: str = ""  #: UTC
-    models: Mapping[str, Any] = field(default_factory=dict)
-    """Digests of the parts by name; of a single checkpoint their contents as base64 text."""
-
-    def __repr__(self) -> str:
-        return f"<Checkpoint {self.step_index} {self.step_name}>"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,18 +12,11 @@ from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import make_job, submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.downloads import keep, named_in
-from fedflow.client.model_results import (
-    Archive,
-    Checkpoint,
-    ModelDetail,
-    ModelVersion,
-    NewVersion,
-    Tag,
-    TaggedModel,
-)
+from fedflow.client.model_results import Archive, ModelVersion, NewVersion, Tag
 from fedflow.client.multipart import MultipartFile
 from fedflow.client.results import Submitted
 from fedflow.domain.site import Role, Site
+from fedflow.wire.api.models import Checkpoint, ModelDetail, TaggedModel
 
 _COLUMNS: Final = (
     "model_id", "model_version", "role", "party_id", "roles", "parent", "parent_info", "size",

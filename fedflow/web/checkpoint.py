@@ -6,7 +6,6 @@ Source: `docs/reference/rest.md#components-and-checkpoints`.
 from __future__ import annotations
 
 import base64
-from typing import TypedDict
 
 from flask import Blueprint, Response
 
@@ -18,35 +17,11 @@ from fedflow.web.model_requests import ShareBody
 from fedflow.web.requests import Text, Whole
 from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
-from fedflow.wire.model_fields import checkpoint_content_row, checkpoint_row
+from fedflow.wire.api.models import Checkpoint
+from fedflow.wire.model_fields import with_contents, with_digests
 
 checkpoint = Blueprint("checkpoint", __name__, url_prefix="/checkpoint")
 checkpoint.before_request(require_client)
-
-
-class Digest(TypedDict):
-    """One object of a model."""
-
-    sha1: str
-    buffer_name: str
-
-
-class Step(TypedDict):
-    """A checkpoint; `create_time` in UTC."""
-
-    step_index: int
-    step_name: str
-    create_time: str
-    models: dict[str, Digest]
-
-
-class StepContent(TypedDict):
-    """A checkpoint with the base64 of its objects' canonical JSON."""
-
-    step_index: int
-    step_name: str
-    create_time: str
-    models: dict[str, str]
 
 
 class StepsBody(ShareBody, frozen=True):
@@ -62,14 +37,14 @@ class StepBody(StepsBody, frozen=True):
     step_name: Text | None = None
 
 
-@route(checkpoint, "/list", body=StepsBody, data=list[Step], style=Style.STATUS)
+@route(checkpoint, "/list", body=StepsBody, data=list[Checkpoint], style=Style.STATUS)
 def checkpoint_list(body: StepsBody) -> Response:
     """Return the checkpoints of a component by step; an empty list if there are none."""
     found = services().models.repository.checkpoints(body.key, body.component_name)
-    return success([checkpoint_row(step) for step in found])
+    return success([with_digests(step) for step in found])
 
 
-@route(checkpoint, "/get", body=StepBody, data=StepContent, style=Style.STATUS)
+@route(checkpoint, "/get", body=StepBody, data=Checkpoint, style=Style.STATUS)
 def checkpoint_get(body: StepBody) -> Response:
     """Return one checkpoint with its contents; HTTP 404 if there is none."""
     if (body.step_index is None) == (body.step_name is None):
@@ -80,4 +55,4 @@ def checkpoint_get(body: StepBody) -> Response:
         part.name: base64.b64encode(services().models.repository.raw(step, part)).decode("ascii")
         for part in (step.meta, step.param)
     }
-    return success(checkpoint_content_row(step, contents))
+    return success(with_contents(step, contents))

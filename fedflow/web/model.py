@@ -23,7 +23,8 @@ from fedflow.web.responses import answer, submitted, success
 from fedflow.web.routes import Style, route
 from fedflow.web.spool import Spool
 from fedflow.wire import envelope
-from fedflow.wire.model_fields import dag_rows, model_row, seen_conf
+from fedflow.wire.api.models import ModelDetail
+from fedflow.wire.model_fields import dag_components, model_row, seen_conf
 
 model = Blueprint("model", __name__, url_prefix="/model")
 model.before_request(require_client)
@@ -58,24 +59,6 @@ class ModelRow(TypedDict, total=False):
     f_create_date: str | None
     f_update_time: int
     f_update_date: str | None
-
-
-class ComponentInfo(TypedDict):
-    """A component of a DSL; `index` is its depth."""
-
-    component_name: str
-    module: str
-    index: int
-
-
-class ModelDetail(TypedDict):
-    """What a version was trained with, and what it predicts with."""
-
-    runtime_conf: Any
-    dsl: Any
-    inference_dsl: Any
-    component_info: list[ComponentInfo]
-    inference_component_info: list[ComponentInfo]
 
 
 class Imported(TypedDict):
@@ -158,13 +141,13 @@ def query_detail(body: VersionBody) -> Response:
         raise ModelNotFound(model=f"model {body.model_id} version {body.model_version}")
     version = next((v for v in found if v.key.site.role is Role.GUEST), found[0])
     return success(
-        {
-            "runtime_conf": seen_conf(version, version.train_conf),
-            "dsl": version.train_dsl,
-            "inference_dsl": version.inference_dsl,
-            "component_info": dag_rows(version.train_dsl),
-            "inference_component_info": dag_rows(version.inference_dsl),
-        }
+        ModelDetail(
+            runtime_conf=seen_conf(version, version.train_conf),
+            dsl=version.train_dsl,
+            inference_dsl=version.inference_dsl,
+            component_info=dag_components(version.train_dsl),
+            inference_component_info=dag_components(version.inference_dsl),
+        )
     )
 
 

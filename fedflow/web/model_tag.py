@@ -14,7 +14,8 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, Flag, Text, Whole
 from fedflow.web.responses import success
 from fedflow.web.routes import route
-from fedflow.wire.model_fields import tag_row, tagged_model_row
+from fedflow.wire.api.models import TaggedModel
+from fedflow.wire.model_fields import tag_row, tagged_model
 
 model_tag = Blueprint("model_tag", __name__, url_prefix="/model")
 model_tag.before_request(require_client)
@@ -44,16 +45,6 @@ class VersionTags(TypedDict):
 
     tags: list[Tag]
     count: int
-
-
-class TaggedModel(TypedDict):
-    """A share of a version that has the tag; `model_size` in KiB."""
-
-    model_id: str
-    model_version: str
-    model_size: int
-    role: str
-    party_id: str
 
 
 class Retrieved(TypedDict, total=False):
@@ -142,7 +133,7 @@ def tag_retrieve(body: RetrieveBody) -> Response:
     """Return the tags whose name has this part, or with `with_model` the models of this tag."""
     if not body.with_model:
         return success({"tags": [tag_row(t) for t in services().models.tags.find(body.tag_name)]})
-    models = [tagged_model_row(v) for v in services().models.tags.models(body.tag_name)]
+    models = [tagged_model(v) for v in services().models.tags.models(body.tag_name)]
     return success({"models": models, "count": len(models)})
 
 

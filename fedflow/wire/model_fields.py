@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fedflow.domain.job.own_conf import own_conf
-from fedflow.domain.models.model import Checkpoint, ModelTag, ModelVersion
+from fedflow.domain.models import model
+from fedflow.domain.models.model import ModelTag, ModelVersion
+from fedflow.wire.api.models import Checkpoint, ComponentInfo, TaggedModel
 from fedflow.wire.fields import date_text, roles_as_numbers
 
 Row = dict[str, Any]
@@ -55,15 +57,15 @@ def seen_conf(version: ModelVersion, conf: Any) -> Any:
     return own_conf(conf, site, version.roles, is_initiator=version.initiator == site)
 
 
-def tagged_model_row(version: ModelVersion) -> Row:
+def tagged_model(version: ModelVersion) -> TaggedModel:
     """Return what `tag/retrieve` shows of a model."""
-    return {
-        "model_id": version.key.model_id,
-        "model_version": version.key.model_version,
-        "model_size": _kib(version.size_bytes),
-        "role": version.key.site.role.value,
-        "party_id": version.key.site.party_id,
-    }
+    return TaggedModel(
+        model_id=version.key.model_id,
+        model_version=version.key.model_version,
+        model_size=_kib(version.size_bytes),
+        role=version.key.site.role.value,
+        party_id=version.key.site.party_id,
+    )
 
 
 def tag_row(tag: ModelTag) -> Row:
@@ -71,20 +73,18 @@ def tag_row(tag: ModelTag) -> Row:
     return {"name": tag.name, "description": tag.description}
 
 
-def checkpoint_row(step: Checkpoint) -> Row:
+def with_digests(step: model.Checkpoint) -> Checkpoint:
     """Return a checkpoint with the digests of its objects."""
-    models = {
-        part.name: {"sha1": part.sha1, "buffer_name": part.name} for part in (step.meta, step.param)
-    }
-    return {**_step(step), "models": models}
+    parts = (step.meta, step.param)
+    return _checkpoint(step, {p.name: {"sha1": p.sha1, "buffer_name": p.name} for p in parts})
 
 
-def checkpoint_content_row(step: Checkpoint, contents: Mapping[str, str]) -> Row:
+def with_contents(step: model.Checkpoint, contents: Mapping[str, str]) -> Checkpoint:
     """Return a checkpoint with the base64 of its objects, by name."""
-    return {**_step(step), "models": dict(contents)}
+    return _checkpoint(step, dict(contents))
 
 
-def dag_rows(dsl: Any) -> list[Row]:
+def dag_components(dsl: Any) -> tuple[ComponentInfo, ...]:
     """Return the components of a stored DSL with their depth in the DAG, by depth, then name.
 
     A component's depth is 0 if it takes nothing of another, else one more than the greatest of
@@ -104,11 +104,10 @@ def dag_rows(dsl: Any) -> list[Row]:
             break
         for name in ready:
             depths[name] = max((depths[u] + 1 for u in upstream[name]), default=0)
-    rows = [
-        {"component_name": name, "module": components[name].get("module"), "index": depth}
-        for name, depth in depths.items()
-    ]
-    return sorted(rows, key=lambda row: (row["index"], row["component_name"]))
+    return tuple(
+        ComponentInfo(component_name=name, module=components[name].get("module"), index=depth)
+        for depth, name in sorted((depth, name) for name, depth in depths.items())
+    )
 
 
 def _sources(value: Any) -> list[str]:
@@ -119,13 +118,14 @@ def _sources(value: Any) -> list[str]:
     return [source for one in inner for source in _sources(one)]
 
 
-def _step(step: Checkpoint) -> Row:
+def _checkpoint(step: model.Checkpoint, models: Mapping[str, Any]) -> Checkpoint:
     moment = datetime.fromtimestamp(step.created_ms / 1000, tz=UTC)
-    return {
-        "step_index": step.step_index,
-        "step_name": step.step_name,
-        "create_time": moment.replace(tzinfo=None).isoformat(timespec="seconds"),
-    }
+    return Checkpoint(
+        step_index=step.step_index,
+        step_name=step.step_name,
+        create_time=moment.replace(tzinfo=None).isoformat(timespec="seconds"),
+        models=models,
+    )
 
 
 def _kib(size_bytes: int) -> int:
