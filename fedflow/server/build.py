@@ -23,8 +23,9 @@ from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.app.participant.processes import Processes
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.queries.cleaning import GarbageCollection
 from fedflow.app.services import DataServices, LateServices, ModelServices, Services
-from fedflow.base.clock import SteadyClock, SystemClock, is_older
+from fedflow.base.clock import SteadyClock, SystemClock
 from fedflow.base.ids import new_salt
 from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings
@@ -91,10 +92,7 @@ _RPC_GRACE_S = 0.2
 
 T = TypeVar("T")
 
-_SWEEP_EVERY_MS = 3_600_000  #: pause between two sweeps of the contents of models
-_UNNAMED_KEEP_MS = 86_400_000  #: contents that are older and that no model names are deleted
 _UPLOAD_KEEP_MS = 86_400_000  #: received files that are older belong to no job
-_UNFINISHED_KEEP_MS = 7 * 86_400_000  #: tables that were begun before and are not finished
 
 
 class FedflowServer:
@@ -119,7 +117,6 @@ class FedflowServer:
         self._clock = SteadyClock(self._wall)
         self._timing = timing_of(settings)
         self._changes = Changes(self._wall)
-        self._swept_ms = 0
         self._wakeups = Wakeups(self._changes)
         self._forwarding: LeaderForwarding | None = None
         self._beat: BeatThread | None = None
@@ -275,8 +272,14 @@ class FedflowServer:
         )
         services = self._services(place)
         self._tidy_data(services)
-        self._far_rows = FarRows(self.folders.tables)
-        self._parts.callback(self._far_rows.close)
+        unfinished = FarRows(self.folders.tables)
+        self._parts.callback(unfinished.close)
+        self._garbage = GarbageCollection(
+            models=self._core.models,
+            tables=self._tables,
+            unfinished=unfinished,
+            clock=self._clock,
+        )
         of_web = web_settings(settings)
         app = create_app(services, of_web, clock=self._wall, mounted=mounted_by(of_web))
         forwarding = LeaderForwarding(
@@ -429,15 +432,9 @@ class FedflowServer:
         self._detector.start()
 
     def _look(self) -> None:
-        if not self._servers.leads:
-            return
-        self._leading.look()
-        now_ms = self._clock.now_ms()
-        if is_older(self._swept_ms, _SWEEP_EVERY_MS, now_ms):
-            self._swept_ms = now_ms
-            self._core.models.sweep(now_ms - _UNNAMED_KEEP_MS)
-            self._far_rows.sweep(older_than_ms=now_ms - _UNFINISHED_KEEP_MS)
-        self._tables.drop_kept()
+        if self._servers.leads:
+            self._leading.look()
+            self._garbage.collect()
 
     def close(self) -> None:
         """Stop threads, doors and adapters; running executors live on for the next server."""

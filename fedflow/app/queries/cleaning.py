@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fedflow.app.data.table_use import every_output_of
 from fedflow.app.data.tables import Tables
+from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.scheduling import Wakeup
 from fedflow.app.ports.store import Store
-from fedflow.base.clock import Clock
+from fedflow.base.clock import Clock, is_older
 from fedflow.base.errors.jobs import CleaningRefused, JobNotFound
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import JobFilter, JobRecord, OutputTable
@@ -15,6 +18,40 @@ from fedflow.domain.states import JOB_FINAL, JobStatus
 from fedflow.wire.api.jobs import CleanedUp
 
 _AT_ONCE = 256  #: queued jobs that one transaction takes out
+_EVERY_MS = 3_600_000  #: pause between two searches for what nothing names
+_UNNAMED_KEEP_MS = 86_400_000  #: contents that are older and that no model names are deleted
+_UNFINISHED_KEEP_MS = 7 * 86_400_000  #: tables that were begun before and are not finished
+
+
+class UnfinishedTables(Protocol):
+    """The rows of tables that were begun."""
+
+    def sweep(self, *, older_than_ms: int) -> None:
+        """Delete those of tables that were given up, or not touched since a time."""
+
+
+class GarbageCollection:
+    """Deletes what nothing names any more."""
+
+    def __init__(
+        self, *, models: ModelRepository, tables: Tables, unfinished: UnfinishedTables, clock: Clock
+    ) -> None:
+        self._models = models
+        self._tables = tables
+        self._unfinished = unfinished
+        self._clock = clock
+        self._searched_ms = 0
+
+    def collect(self) -> None:
+        """Delete tables that were kept for jobs that have ended since; every hour also contents
+        of no model, and tables that were never finished.
+        """
+        now_ms = self._clock.now_ms()
+        if is_older(self._searched_ms, _EVERY_MS, now_ms):
+            self._searched_ms = now_ms
+            self._models.sweep(now_ms - _UNNAMED_KEEP_MS)
+            self._unfinished.sweep(older_than_ms=now_ms - _UNFINISHED_KEEP_MS)
+        self._tables.drop_kept()
 
 
 class Cleaning:
