@@ -21,7 +21,6 @@ from contextlib import suppress
 from multiprocessing.process import BaseProcess
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from fedflow.base.errors.components import ComponentFailed
@@ -139,8 +138,10 @@ def _await(child: BaseProcess, state: memoryview) -> bool:
     before: object = None
     while child.is_alive():
         child.join(STALL_S)
+        if not child.is_alive():
+            break
         now = state[0], _used_s(child)
-        if child.is_alive() and now == before:
+        if now == before:
             return False
         before = now
     return True
@@ -148,6 +149,8 @@ def _await(child: BaseProcess, state: memoryview) -> bool:
 
 def _used_s(child: BaseProcess) -> float:
     """Return the processor time of a child so far, seconds; one block may take long."""
+    import psutil  # 1.3 MiB of every zygote, for a child that takes longer than STALL_S
+
     try:
         times = psutil.Process(child.pid).cpu_times()
     except psutil.Error:
