@@ -24,7 +24,7 @@ from queries import ENGINES, _database
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the fakes of the tests
 
 from fedflow.app.ports.store import Store
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
     JobKey,

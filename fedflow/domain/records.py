@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Any
 
 from fedflow.base.values import dataclass
+from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, Amount, Capacity
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.job.engines import STANDALONE
-from fedflow.domain.job.resources import NOTHING, UNCOUNTED, Amount, Capacity
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.site import Role, Site

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobFilter, ScheduledJob, ScheduledSite

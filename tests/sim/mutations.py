@@ -17,8 +17,8 @@ from fedflow.app.participant.detector import Detector
 from fedflow.app.participant.task_reports import Workers
 from fedflow.app.protocol import commands
 from fedflow.base.errors.executors import LaunchRefused
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.engines import STANDALONE
-from fedflow.domain.job.resources import Amount
 from fedflow.domain.scheduling import decide as schedule
 from fedflow.domain.scheduling.decide import decide
 from fedflow.domain.states import TASK_FINAL

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from fedflow.domain.administration.servers import Instance
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.control import Control
-from fedflow.domain.job.resources import Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import (

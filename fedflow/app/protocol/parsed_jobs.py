@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedflow.app.ports.components import Catalog
-from fedflow.domain.job.resources import Amount, demand_at
+from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.resources import demand_at
 from fedflow.domain.job.spec import JobSpec, parse_job
 from fedflow.domain.site import Site
 

@@ -14,16 +14,9 @@ from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
+from fedflow.domain.job.amounts import UNCOUNTED, Amount, Capacity
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
-from fedflow.domain.job.resources import (
-    UNCOUNTED,
-    Amount,
-    Capacity,
-    Demand,
-    check_ceiling,
-    demand_at,
-    shortage,
-)
+from fedflow.domain.job.resources import Demand, check_ceiling, demand_at, shortage
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Engine, JobRecord, WaitingJob

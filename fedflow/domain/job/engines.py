@@ -7,13 +7,15 @@ takes, from which engine, and whether its tasks get a Spark application.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fedflow.base.errors.executors import EngineMissing
 from fedflow.base.values import dataclass
-from fedflow.domain.job.conf import Conf
-from fedflow.domain.job.parameters import JobParameters
 from fedflow.domain.site import Role, Site
+
+if TYPE_CHECKING:  # a worker reads records, which name an engine, and parses no conf
+    from fedflow.domain.job.conf import Conf
+    from fedflow.domain.job.parameters import JobParameters
 
 STANDALONE: Final = "STANDALONE"  #: processes of the server's machine
 SPARK: Final = "SPARK"

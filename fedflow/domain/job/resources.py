@@ -7,13 +7,13 @@ one core.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Final
 
 from fedflow.base.errors.jobs import NotEnoughResources
 from fedflow.base.values import dataclass
-from fedflow.domain.job.engines import LABELS, SECTIONS, SPARK, STANDALONE
+from fedflow.domain.job.amounts import Amount, Capacity
+from fedflow.domain.job.engines import LABELS, SECTIONS, SPARK
 from fedflow.domain.job.parameters import (
     EXECUTOR_CORES_KEY,
     EXECUTORS_KEY,
@@ -24,83 +24,6 @@ from fedflow.domain.job.parameters import (
 from fedflow.domain.site import Role, Site
 
 _SPARKS: Final = (SPARK, "LINKIS_SPARK")
-
-UNCOUNTED: Final = 2**53  #: MiB that are free where memory is not counted
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Amount:
-    """Cores, and memory in MiB.
-
-    What one share takes is an amount of its engine. Where several engines of a server are looked at
-    together, as in the queue, `cores` and `memory` are of its machine, `spark` of its cluster.
-    """
-
-    cores: int = 0
-    memory: int = 0
-    spark: int = 0  #: cores of the Spark cluster, whose memory is not counted
-
-    def on(self, engine: str) -> Amount:
-        """Return what a share takes of an engine as an amount of all engines."""
-        return Amount(spark=self.cores) if engine == SPARK else self
-
-    def of(self, engine: str) -> Amount:
-        """Return the part of one engine: the opposite of `on`."""
-        if engine == SPARK:
-            return Amount(cores=self.spark)
-        return Amount(cores=self.cores, memory=self.memory)
-
-    def competes_with(self, other: Amount) -> bool:
-        """Tell whether both take something of the same engine."""
-        here = (self.cores or self.memory) and (other.cores or other.memory)
-        return bool(here or (self.spark and other.spark))
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(
-            cores=self.cores + other.cores,
-            memory=self.memory + other.memory,
-            spark=self.spark + other.spark,
-        )
-
-    def less(self, other: Amount) -> Amount:
-        """Return what is left when `other` is taken away, of neither less than nothing."""
-        return Amount(
-            cores=max(0, self.cores - other.cores),
-            memory=max(0, self.memory - other.memory),
-            spark=max(0, self.spark - other.spark),
-        )
-
-    def __str__(self) -> str:
-        memory = f"{self.memory} MiB of memory" if self.memory else ""
-        spark = f"{self.spark} cores{LABELS[SPARK]}" if self.spark else ""
-        cores = f"{self.cores} cores" if self.cores or not (memory or spark) else ""
-        return " and ".join(part for part in (cores, memory, spark) if part)
-
-    def fits(self, free: Amount) -> bool:
-        """Tell whether this much is there; who needs none of a thing does not lack it."""
-        return (
-            self.cores <= max(0, free.cores)
-            and self.memory <= max(0, free.memory)
-            and self.spark <= max(0, free.spark)
-        )
-
-
-NOTHING: Final = Amount()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Capacity:
-    """What a computing engine of one party has in all."""
-
-    cores: int  #: over all nodes
-    memory: int = 0  #: MiB; 0 = not counted
-    cores_percent: float = 1.0  #: share of the cores that one job may take, 0 to 1
-    engine: str = STANDALONE
-
-    @property
-    def cores_per_job(self) -> int:
-        """Return the most cores that one job may take."""
-        return math.floor(self.cores * self.cores_percent)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

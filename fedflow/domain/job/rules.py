@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fedflow.base.values import dataclass
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.dag import Dag
 from fedflow.domain.job.parameters import JobParameters, TaskConf
-from fedflow.domain.job.resources import Amount, demand_at
+from fedflow.domain.job.resources import demand_at
 from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.site import Site
 

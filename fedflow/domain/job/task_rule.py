@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Final
 
 from fedflow.base.values import dataclass
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.policies import Policy
 from fedflow.domain.site import Site
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from fedflow.base.clock import is_older
 from fedflow.base.errors.jobs import HeldTooLong, TaskTimedOut
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import End, Policy, Verdict, verdict

@@ -22,7 +22,7 @@ from typing import Final
 
 from fedflow.base.clock import is_older
 from fedflow.base.values import dataclass
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 
 CLAIM_MS: Final = 10_000
 """A job that did not ask for longer has no reservation any more."""

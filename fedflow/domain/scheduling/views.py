@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from fedflow.base.values import dataclass
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.dag import Dag
-from fedflow.domain.job.resources import Amount
 from fedflow.domain.job.task_rule import PLAIN, Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest

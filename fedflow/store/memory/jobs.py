@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.lists import fits_job, job_page
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fedflow.base.values import dataclass
+from fedflow.domain.job.amounts import NOTHING, Amount
 from fedflow.domain.job.control import FREE, Control
-from fedflow.domain.job.resources import NOTHING, Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, JobRecord, ScheduledJob, WaitingJob
 from fedflow.domain.states import JobStatus

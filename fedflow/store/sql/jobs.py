@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, Amount
 from fedflow.domain.job.engines import STANDALONE
-from fedflow.domain.job.resources import NOTHING, UNCOUNTED, Amount
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from fedflow.domain.job.amounts import NOTHING, Amount
 from fedflow.domain.job.engines import SPARK
-from fedflow.domain.job.resources import NOTHING, Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, JobRecord, WaitingJob
 from fedflow.domain.states import JobStatus

@@ -9,9 +9,9 @@ import pytest
 
 from fedflow.base.errors.jobs import IllegalMove
 from fedflow.base.ids import PartyId
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.engines import STANDALONE as ENGINE
-from fedflow.domain.job.resources import Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobFilter, Moved, Stale
 from fedflow.domain.site import Role, Site

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fedflow.base.errors.jobs import IllegalMove
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.control import FREE, Control
-from fedflow.domain.job.resources import Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import StopRequest
 from fedflow.domain.records import Moved, ScheduledSite, Stale

@@ -8,8 +8,8 @@ from dataclasses import is_dataclass, replace
 import pytest
 
 from fedflow.base.errors.error import FedflowError
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.engines import SPARK, STANDALONE
-from fedflow.domain.job.resources import Amount
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import StopRequest
 from fedflow.domain.records import (

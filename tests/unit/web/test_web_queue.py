@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from fedflow.app.protocol.queue import Place
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import WaitingJob
 from fedflow.domain.site import Role, Site

@@ -9,10 +9,11 @@ import pytest
 
 from fedflow.base.errors.jobs import NotEnoughResources
 from fedflow.base.ids import PartyId
+from fedflow.domain.job.amounts import Amount, Capacity
 from fedflow.domain.job.conf import Conf, mode_of, parse_conf, readable_conf
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.parameters import JobParameters, merge_job_parameters
-from fedflow.domain.job.resources import Amount, Capacity, check_ceiling, demand_at, shortage
+from fedflow.domain.job.resources import check_ceiling, demand_at, shortage
 from fedflow.domain.site import Role, Site
 
 GUEST = Site(Role.GUEST, PartyId("9999"))

@@ -9,11 +9,12 @@ import pytest
 from fedflow.base.errors.executors import EngineMissing
 from fedflow.base.errors.jobs import NotEnoughResources
 from fedflow.base.ids import PartyId
+from fedflow.domain.job.amounts import Amount, Capacity
 from fedflow.domain.job.conf import Conf, parse_conf
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.job.parameters import JobParameters, check_job_parameters
-from fedflow.domain.job.resources import Amount, Capacity, check_ceiling, demand_at, shortage
+from fedflow.domain.job.resources import check_ceiling, demand_at, shortage
 from fedflow.domain.site import Role, Site
 
 GUEST, HOST, ARBITER, LOCAL = (

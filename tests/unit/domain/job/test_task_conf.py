@@ -8,7 +8,7 @@ import pytest
 
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.spec import JobSpec, ModuleInfo, parse_job
 from fedflow.domain.job.task_rule import PLAIN
 from fedflow.domain.policies import Policy

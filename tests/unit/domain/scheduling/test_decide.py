@@ -9,8 +9,8 @@ import pytest
 
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.ids import PartyId
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.job.dag import Dag
-from fedflow.domain.job.resources import Amount
 from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import Policy

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.domain.job.resources import Amount
+from fedflow.domain.job.amounts import Amount
 from fedflow.domain.scheduling.queue import CLAIM_MS, Waiting, choose, goes_first, in_order
 
 NOW_MS = 1_000_000
