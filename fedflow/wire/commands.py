@@ -222,7 +222,7 @@ class SettleTask(TaskOfEpoch, frozen=True, kw_only=True):
     reason: WireReason | None = msgspec.field(default_factory=_null)
 
 
-class StopAsked(SettleTask, frozen=True, kw_only=True):
+class InitiatorStop(SettleTask, frozen=True, kw_only=True):
     """A site wants the job to end. It counts in the epoch in which it was sent."""
 
 
@@ -261,7 +261,7 @@ class PreparedModel(CommandBody, frozen=True, kw_only=True):
     digest: str | None = None
 
 
-class AskResults(CommandBody, frozen=True, kw_only=True):
+class ReuseRequest(CommandBody, frozen=True, kw_only=True):
     """Which results may a new job take over: of tables, or of an earlier job's components."""
 
     initiator_role: str
@@ -271,7 +271,7 @@ class AskResults(CommandBody, frozen=True, kw_only=True):
     components: list[str] | None = None
 
 
-class KnownResults(CommandBody, frozen=True, kw_only=True):
+class ReuseAnswer(CommandBody, frozen=True, kw_only=True):
     """The answer: identities of the tables, or which components' results are there."""
 
     OPTIONAL = frozenset({"tables", "there"})
@@ -280,7 +280,7 @@ class KnownResults(CommandBody, frozen=True, kw_only=True):
     there: dict[str, Any] | None = None
 
 
-class AskReadiness(CommandBody, frozen=True, kw_only=True):
+class PreflightRequest(CommandBody, frozen=True, kw_only=True):
     """Could the party run these modules, given as role and name, and call back in this time?"""
 
     party_id: str
@@ -291,7 +291,7 @@ class AskReadiness(CommandBody, frozen=True, kw_only=True):
     )
 
 
-class Readiness(CommandBody, frozen=True, kw_only=True):
+class PreflightAnswer(CommandBody, frozen=True, kw_only=True):
     """The answer: the steps between the parties that do not work."""
 
     OPTIONAL = frozenset({"objections"})
@@ -299,14 +299,14 @@ class Readiness(CommandBody, frozen=True, kw_only=True):
     objections: list[Any] = msgspec.field(default_factory=lambda: [])
 
 
-class AskParameters(CommandBody, frozen=True, kw_only=True):
+class InitiatorParameters(CommandBody, frozen=True, kw_only=True):
     """Sections of a runtime conf that a site wants laid over those of an ended job."""
 
     job_parameters: Mapping[str, Any] | None = None
     component_parameters: Mapping[str, Any] | None = None
 
 
-class AskRerun(AskParameters, frozen=True, kw_only=True):
+class InitiatorRerun(InitiatorParameters, frozen=True, kw_only=True):
     """A site wants an ended job to run again, or components of it."""
 
     component_name: str | list[str] | None = msgspec.field(default_factory=_null)
@@ -314,8 +314,8 @@ class AskRerun(AskParameters, frozen=True, kw_only=True):
     failed_only: Any = msgspec.field(default_factory=bool)
 
 
-class ParametersKept(CommandBody, frozen=True, kw_only=True):
-    """The answer to `AskParameters`: the sections as they are now, and what they concern."""
+class ParametersAnswer(CommandBody, frozen=True, kw_only=True):
+    """The answer to `InitiatorParameters`: the sections as they are now, and what they concern."""
 
     OPTIONAL = frozenset({"components"})
 

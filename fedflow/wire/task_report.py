@@ -112,8 +112,8 @@ def read_metrics(body: Mapping[str, Any]) -> list[MetricBatch]:
 def member_values(value: object) -> Any:
     """Return a report, or a part of one, as an object for `json.dumps(..., default=)`.
 
-    A member that is None is left out. `json.dumps` refuses what is no plain JSON; msgspec's own encoder writes dates, NaN and others as text
-    or null. Raises: TypeError.
+    A member that is None is left out. `json.dumps` refuses what is no plain JSON; msgspec's own
+    encoder writes dates, NaN and others as text or null. Raises: TypeError.
     """
     if isinstance(value, msgspec.Struct):
         members = ((name, getattr(value, name)) for name in value.__struct_fields__)

@@ -31,8 +31,8 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
 from fedflow.wire import paths
 from fedflow.wire.commands import (
+    InitiatorStop,
     SiteAnswer,
-    StopAsked,
     TaskAnswer,
     TaskOfEpoch,
     TaskReport,
@@ -88,7 +88,7 @@ class Initiator(UseCase):
             effects.add(lambda: self._wakeup.schedule(key.job_id))
         return Reply(retcode=0 if isinstance(moved, Moved) else 10)
 
-    def stop(self, tx: Tx, incoming: Received[StopAsked], effects: Effects) -> Reply:
+    def stop(self, tx: Tx, incoming: Received[InitiatorStop], effects: Effects) -> Reply:
         """A site asks for the end of a job."""
         key = incoming.job
         job = tx.schedules.get(key.job_id)

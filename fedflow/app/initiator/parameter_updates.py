@@ -30,9 +30,9 @@ from fedflow.domain.states import JOB_FINAL
 from fedflow.wire import paths
 from fedflow.wire.api.jobs import ChangedParameters
 from fedflow.wire.commands import (
-    AskParameters,
     ChangeParameters,
-    ParametersKept,
+    InitiatorParameters,
+    ParametersAnswer,
     plain,
     read_command,
 )
@@ -60,7 +60,7 @@ class Sections:
         }
 
 
-def sections_of(body: AskParameters) -> Sections:
+def sections_of(body: InitiatorParameters) -> Sections:
     """Return the sections that a command brings."""
     return Sections(
         job_parameters=body.job_parameters or {},
@@ -151,7 +151,7 @@ class ParameterUpdates(UseCase):
 
     # --- asked by another site of the job -------------------------------------------------------
 
-    def check_asked(self, incoming: Received[AskParameters]) -> None:
+    def check_asked(self, incoming: Received[InitiatorParameters]) -> None:
         """Let the sites check and keep what another site asks for; before the transaction.
 
         Raises: as `update`, WrongSite, BadRequest.
@@ -160,12 +160,12 @@ class ParameterUpdates(UseCase):
             job = asked_job(tx, incoming)
         self.agree(job, sections_of(incoming.body))
 
-    def asked(self, tx: Tx, incoming: Received[AskParameters], effects: Effects) -> Reply:
+    def asked(self, tx: Tx, incoming: Received[InitiatorParameters], effects: Effects) -> Reply:
         """Keep what the sites have agreed to."""
         sections = sections_of(incoming.body)
         spec = self.keep(tx, incoming.job_id, sections, epoch=None, effects=effects)
         told = _told(spec, sections)
-        answer = ParametersKept(
+        answer = ParametersAnswer(
             job_parameters=told.job_parameters,
             component_parameters=told.component_parameters,
             components=list(told.components),
@@ -179,7 +179,7 @@ class ParameterUpdates(UseCase):
             self._parties,
             own,
             "initiator_parameters",
-            AskParameters(
+            InitiatorParameters(
                 job_parameters=sections.job_parameters,
                 component_parameters=sections.component_parameters,
             ),
@@ -189,7 +189,7 @@ class ParameterUpdates(UseCase):
         if reply.retcode != 0:
             reason = f"{own.initiator}: {reply.retmsg.removesuffix('.')}"
             raise ParametersRefused(job_id=job_id, reason=reason, parties=reply.data)
-        kept = read_command(reply.data, ParametersKept)
+        kept = read_command(reply.data, ParametersAnswer)
         return ChangedParameters(
             job_parameters=kept.job_parameters,
             component_parameters=kept.component_parameters,

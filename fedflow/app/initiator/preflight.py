@@ -28,7 +28,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
-from fedflow.wire.commands import AskReadiness, Readiness, plain, read_command
+from fedflow.wire.commands import PreflightAnswer, PreflightRequest, plain, read_command
 from fedflow.wire.envelope import NOT_NOW
 from fedflow.wire.paths import PARTY_COMMANDS, fits
 
@@ -244,7 +244,7 @@ class Preflight:
     ) -> list[Hop] | None:
         """Raises: NoRoute, PartyUnreachable, BadPacket."""
         own, timeout_s = source.party_id, self._timing.preflight_timeout_s
-        body = AskReadiness(
+        body = PreflightRequest(
             party_id=party_id,
             initiator_role=source.role.value,
             uses=sorted([role.value, module] for role, module in uses),
@@ -262,7 +262,7 @@ class Preflight:
         if reply.retcode != 0:
             reason = f"{party_id} does not accept {own}: {reply.retmsg[:1000]}"
             return [Hop(own, party_id, reason)]
-        told = read_command(reply.data, Readiness).objections
+        told = read_command(reply.data, PreflightAnswer).objections
         return [_hop(one) for one in told[:_MAX_HOPS]]
 
 
@@ -273,7 +273,7 @@ class PreflightHere(UseCase):
         super().__init__(kernel)
         self._permissions = permissions
 
-    def answer(self, incoming: Received[AskReadiness]) -> Reply:
+    def answer(self, incoming: Received[PreflightRequest]) -> Reply:
         """Return what keeps jobs of the asking party from running here, after calling it back.
 
         Raises: BadRequest, WrongSite.
@@ -284,7 +284,9 @@ class PreflightHere(UseCase):
         objections = [*self._way_back(asked)]
         if self._parties.knows(asked.initiator.party_id):  # a stranger is told nothing else
             objections += self._modules(asked)
-        return Reply(retcode=0, data=plain(Readiness(objections=[h.to_json() for h in objections])))
+        return Reply(
+            retcode=0, data=plain(PreflightAnswer(objections=[h.to_json() for h in objections]))
+        )
 
     def _way_back(self, asked: _Asked) -> Iterable[Hop]:
         """Call the party that asks, unless a call to it was answered lately."""
@@ -325,7 +327,7 @@ class _Asked:
     call_back_s: float | None
 
 
-def _read(incoming: Received[AskReadiness]) -> _Asked:
+def _read(incoming: Received[PreflightRequest]) -> _Asked:
     """Return what is asked. Raises: BadRequest."""
     body, source = incoming.body, incoming.source_party
     if source is None or not fits("party_id", body.party_id):

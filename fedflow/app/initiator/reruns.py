@@ -37,7 +37,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.scheduling.rerun import WHOLE_JOB, choose, next_attempt
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
-from fedflow.wire.commands import AskRerun
+from fedflow.wire.commands import InitiatorRerun
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +54,9 @@ class RerunRequest:
     failed_only: bool = False  #: of these only what failed or timed out, not what never ran
     sections: Sections = field(default_factory=Sections)
 
-    def as_command(self) -> AskRerun:
+    def as_command(self) -> InitiatorRerun:
         """Return it as another site asks the initiator for it."""
-        return AskRerun(
+        return InitiatorRerun(
             component_name=list(self.components) or None,
             force=self.force,
             failed_only=self.failed_only,
@@ -121,7 +121,7 @@ class Reruns(UseCase):
         effects.run()
         return None
 
-    def asked(self, tx: Tx, incoming: Received[AskRerun], effects: Effects) -> Reply:
+    def asked(self, tx: Tx, incoming: Received[InitiatorRerun], effects: Effects) -> Reply:
         """Another site of the job asks for a rerun. Raises: JobNotFound, WrongSite,
         RerunRefused.
         """
@@ -129,7 +129,7 @@ class Reruns(UseCase):
         self._begin(tx, job.job_id, _asked_request(incoming.body), effects=effects)
         return Reply(retcode=0)
 
-    def check_asked(self, incoming: Received[AskRerun]) -> None:
+    def check_asked(self, incoming: Received[InitiatorRerun]) -> None:
         """See what speaks against a rerun that another site asks for, before the transaction.
 
         Raises: as `rerun`, WrongSite.
@@ -273,7 +273,7 @@ def _request(
     )
 
 
-def _asked_request(body: AskRerun) -> RerunRequest:
+def _asked_request(body: InitiatorRerun) -> RerunRequest:
     """Return what another site asks for. Raises: BadRequest."""
     components = body.component_name
     names = [components] if isinstance(components, str) else components

@@ -26,7 +26,7 @@ from fedflow.domain.records import JobKey, ScheduledJob
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TaskStatus
 from fedflow.wire import paths
-from fedflow.wire.commands import AskResults, KnownResults, plain, read_command
+from fedflow.wire.commands import ReuseAnswer, ReuseRequest, plain, read_command
 
 logger = logging.getLogger(__name__)
 
@@ -127,14 +127,14 @@ class Reuse(UseCase):
         before = self._specs.get(old.job_id, old.dsl, old.conf)
         return not check_inheritance(before, spec, sorted(names))
 
-    def ask(self, job_id: str, spec: JobSpec, site: Site, **body: Any) -> KnownResults:
+    def ask(self, job_id: str, spec: JobSpec, site: Site, **body: Any) -> ReuseAnswer:
         """Return a site's answer. Raises: FedflowError: it gave none."""
         reply = self._parties.call(
             spec.initiator,
             site.party_id,
             paths.job_path("job_reuse", JobKey(job_id=job_id, site=site)),
             plain(
-                AskResults(
+                ReuseRequest(
                     initiator_role=spec.initiator.role.value,
                     initiator_party_id=spec.initiator.party_id,
                     **body,
@@ -144,7 +144,7 @@ class Reuse(UseCase):
             job_id=job_id,
             deadline_s=self._timing.call_timeout_s,
         )
-        return read_command(reply.data, KnownResults) if reply.retcode == 0 else KnownResults()
+        return read_command(reply.data, ReuseAnswer) if reply.retcode == 0 else ReuseAnswer()
 
 
 class _Asked:
@@ -174,18 +174,18 @@ class _Asked:
                 missing.update(name for name in own if there.get(name) is not True)
         return frozenset(missing)
 
-    def _told(self, site: Site, **body: Any) -> KnownResults:
+    def _told(self, site: Site, **body: Any) -> ReuseAnswer:
         try:
             answer = self._reuse.ask(self._job_id, self._spec, site, **body)
         except FedflowError as exc:
             logger.info("Job %s: %s was not asked for results: %s", self._job_id, site, exc.message)
-            answer = KnownResults()
+            answer = ReuseAnswer()
         if (answer.there if "earlier_job" in body else answer.tables) is not None:
             return answer
         sentence = f"{site} does not tell what it has"
         if sentence not in self.silent:
             self.silent.append(sentence)
-        return KnownResults()
+        return ReuseAnswer()
 
 
 def _text(value: Any) -> str | None:

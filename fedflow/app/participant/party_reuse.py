@@ -24,7 +24,7 @@ from fedflow.domain.job.dsl import MAX_COMPONENTS
 from fedflow.domain.models.model import canonical_json
 from fedflow.domain.records import JobKey, Reply, TableRecord
 from fedflow.domain.site import Role, Site
-from fedflow.wire.commands import AskResults, KnownResults, plain
+from fedflow.wire.commands import ReuseAnswer, ReuseRequest, plain
 
 
 class PartyReuse:
@@ -33,7 +33,7 @@ class PartyReuse:
     def __init__(self, *, acceptance: Acceptance) -> None:
         self._acceptance = acceptance
 
-    def answer(self, tx: Tx, incoming: Received[AskResults], effects: Effects) -> Reply:
+    def answer(self, tx: Tx, incoming: Received[ReuseRequest], effects: Effects) -> Reply:
         """Tell the identities of the `tables` that readers name, or, with an `earlier_job`, which
         of its `components` have their results here.
 
@@ -51,7 +51,7 @@ class PartyReuse:
             return Reply(
                 retcode=0,
                 data=plain(
-                    KnownResults(
+                    ReuseAnswer(
                         tables={n: identity(site, t) if t else None for n, t in known.items()}
                     )
                 ),
@@ -60,7 +60,7 @@ class PartyReuse:
         if names is None or len(names) > MAX_COMPONENTS:
             raise BadRequest(reason="`earlier_job` must be an id, `components` a list of names")
         there = {n: self._there(tx, incoming, earlier, n, initiator, tables) for n in names}
-        return Reply(retcode=0, data=plain(KnownResults(there=there)))
+        return Reply(retcode=0, data=plain(ReuseAnswer(there=there)))
 
     def _there(
         self, tx: Tx, incoming: Incoming, earlier: str, name: str, initiator: Site,
@@ -99,7 +99,7 @@ def identity(site: Site, table: TableRecord) -> str:
     return hashlib.sha256(canonical_json(parts)).hexdigest()
 
 
-def _initiator(incoming: Received[AskResults]) -> Site:
+def _initiator(incoming: Received[ReuseRequest]) -> Site:
     """Return who submits the job. Raises: BadRequest, WrongSite."""
     try:
         site = Site(

@@ -150,7 +150,7 @@ class Outgoing:
             key.site,
             initiator,
             paths.job_path("initiator_stop", key, status=status.value),
-            wire.StopAsked(reason=reason_to_wire(reason), epoch=epoch),
+            wire.InitiatorStop(reason=reason_to_wire(reason), epoch=epoch),
             allow_ms=self._timing.final_deadline_ms,
         )
 

@@ -9,12 +9,12 @@ import pytest
 
 from fedflow.base.errors.requests import BadRequest
 from fedflow.wire.commands import (
-    AskRerun,
     CommandBody,
     ControlJob,
     CreateTask,
     EndJob,
     Heartbeat,
+    InitiatorRerun,
     JobHeartbeat,
     OfEpoch,
     PreparedModel,
@@ -69,7 +69,7 @@ def _reads(value: Any, kind: Any) -> bool:
         (TaskReport(party_status="failed"),
          {"party_status": "failed", "reason": None, "start_time": None, "end_time": None,
           "elapsed": None}),
-        (AskRerun(job_parameters={}, component_parameters={}),
+        (InitiatorRerun(job_parameters={}, component_parameters={}),
          {"component_name": None, "force": False, "failed_only": False, "job_parameters": {},
           "component_parameters": {}}),
         (ControlJob(action="pause"), {"action": "pause"}),
