@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from fedflow.app.data.row_folders import NEW
-from fedflow.base.errors.requests import NotSupportedYet
-from fedflow.domain.data.storages import Connection, connection_without_secrets, is_bound
+from fedflow.domain.data.storages import is_bound
 from fedflow.domain.records import TableRecord
 
 
@@ -34,41 +33,13 @@ class LocalArchives:
         """
         # Arrow costs 50 MiB; a server that serves no download does without.
         from fedflow.tables.export import write_archive
-        from fedflow.tables.local import LocalTableStore
+        from fedflow.tables.local import LocalTables
 
-        store = LocalTableStore(self._root, catalog=NoCatalog(), output_namespace="")
+        store = LocalTables(self._root)
         with tempfile.TemporaryDirectory(dir=self._root, prefix=NEW) as scratch:
-            copies = LocalTableStore(
-                Path(scratch), catalog=NoCatalog(), output_namespace="download"
-            )
+            copies = LocalTables(Path(scratch), output_namespace="download")
             opened = {}
             for name, table in tables.items():
                 bound = is_bound(table.engine, table.storage)
                 opened[name] = copies.copy_bound(table) if bound else store.table_of(table)
             write_archive(target, opened, head=head, limit=limit, modified_ms=modified_ms)
-
-
-class NoCatalog:
-    """A catalog without tables: what is packed is named by its record, copies are not known."""
-
-    def register(self, entry: object) -> None:
-        pass
-
-    def find_output(self, job_id: str, component: str, data_name: str) -> None:
-        return None
-
-    def find(self, namespace: str, name: str) -> None:
-        return None
-
-    def drop(self, namespace: str, name: str) -> None:
-        return None
-
-    def target(self) -> Connection:
-        """Raises: NotSupportedYet: archives are written by the server itself."""
-        raise NotSupportedYet(what="Writing an archive to another storage")
-
-    def connection(self, entry: TableRecord) -> Connection:
-        """Return where a bound file is. Raises: NotSupportedYet: rows of another storage."""
-        if entry.engine != "PATH":
-            raise NotSupportedYet(what=f"Downloading a bound table of the engine {entry.engine}")
-        return connection_without_secrets(entry.source, entry.storage)

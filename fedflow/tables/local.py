@@ -22,13 +22,22 @@ from typing import IO, TYPE_CHECKING, Any
 from fedflow.app.data.row_folders import NEW
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors.data import BadData, TableExists, TableNotFound
+from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.base.ids import new_request_id
-from fedflow.domain.data.storages import is_bound
+from fedflow.domain.data.storages import Connection, connection_without_secrets, is_bound
 from fedflow.domain.data.table_names import checked_name
 from fedflow.domain.data.table_parts import is_parts_folder, parts_uri
 from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
-from fedflow.tables.catalog import STANDALONE, Catalog, Origin, schema_of, schema_to_json, where_is
+from fedflow.tables.catalog import (
+    PATH,
+    STANDALONE,
+    Catalog,
+    Origin,
+    schema_of,
+    schema_to_json,
+    where_is,
+)
 from fedflow.tables.csv_header import CsvOptions, FileKind, file_kind
 from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.export import write_csv
@@ -50,63 +59,25 @@ Watch = Callable[[int, float | None], None]
 _ADDRESS = re.compile(r"[0-9a-f]{32}")
 
 
-class LocalTableStore:
-    """The tables of one party below `root`; satisfies `fedflow.sdk.TableStore`.
+class LocalTables:
+    """Tables below `root` that are described by who uses them: nobody remembers new ones.
 
-    Tables made without a name go to `output_namespace`. Several processes may use one root. `cores`
-    is how many columns of a table are worked on at a time.
+    `cores` is how many columns of a table are worked on at a time.
     """
 
     def __init__(
         self,
         root: Path,
         *,
-        catalog: Catalog,
-        output_namespace: str,
-        party_id: str = "0",
+        output_namespace: str = "",
         cores: int = 1,
         clock: Clock | None = None,
     ) -> None:
         self._root = root
         self._cores = cores
-        self._catalog = catalog
         self._output_namespace = output_namespace
-        self._party_id = party_id
         self._clock = clock or SystemClock()
         root.mkdir(parents=True, exist_ok=True)
-
-    def open(self, namespace: str, name: str) -> StoredTable:
-        """Return a table; its file is opened at the first read. The rows of a bound one are copied
-        into a new output table.
-
-        Raises: TableNotFound; what `copy_bound` does.
-        """
-        return self._opened(self._catalog.find(namespace, name), namespace, name)
-
-    def open_output(self, job_id: str, component: str, data_name: str) -> StoredTable:
-        """Return an output of an earlier job of this party. Raises: TableNotFound."""
-        found = self._catalog.find_output(job_id, component, data_name)
-        return self._opened(found, f"job {job_id}", f"{component}.{data_name}")
-
-    def open_watched(self, namespace: str, name: str, watch: Watch) -> StoredTable:
-        """Return a table as `open` does; `watch` is told while rows of a bound one are read: how
-        many, and their share of all, 0 to 1, None where that is not known.
-        """
-        return self._opened(self._catalog.find(namespace, name), namespace, name, watch=watch)
-
-    def engine_of(self, namespace: str, name: str) -> str:
-        """Return where the rows of a table lie, in FATE's words; of an unknown one STANDALONE."""
-        entry = self._catalog.find(namespace, name)
-        return STANDALONE if entry is None else entry.engine
-
-    def _opened(
-        self, entry: TableRecord | None, namespace: str, name: str, *, watch: Watch | None = None
-    ) -> StoredTable:
-        if entry is None:
-            raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
-        if is_bound(entry.engine, entry.storage):
-            return self.copy_bound(entry, watch=watch)
-        return self.table_of(entry)
 
     def table_of(self, entry: TableRecord) -> StoredTable:
         """Return the table of a catalog entry. Raises: BadData: its address is wrong."""
@@ -131,7 +102,7 @@ class LocalTableStore:
         from fedflow.tables.storages.bound import bound_options, bound_rows  # file systems
 
         options, place = bound_options(entry), self._place_of_bound(entry)
-        return self._import(bound_rows(entry, self._catalog), options, place, watch=watch)
+        return self._import(bound_rows(entry, self._connection(entry)), options, place, watch=watch)
 
     def _place_of_bound(self, entry: TableRecord) -> Place:
         return Place(
@@ -144,18 +115,6 @@ class LocalTableStore:
             extend_sid=entry.extend_sid,
             extra=entry.extra,
         )
-
-    def write_elsewhere(self, table: Table, watch: Callable[[float], None]) -> int:
-        """Write the rows to the place that the task was told, and return how many they are.
-
-        Raises: NotAuthenticated: it was told none. What `write_rows` does, and what the server says
-        if it may not write there.
-        """
-        from fedflow.tables.storages.writing import write_rows  # databases, file systems
-
-        target = self._catalog.target()
-        where = f"the {target.address.engine} to write to"
-        return write_rows(table, target, where=where, watch=watch)
 
     def copy(self, table: Table, *, namespace: str, name: str, drop: bool = False) -> StoredTable:
         """Return a new table with the rows of a table of this store; `drop` lets it replace one.
@@ -361,13 +320,6 @@ class LocalTableStore:
                 watch(writer.count, 1.0)
             return writer.close()
 
-    def drop(self, namespace: str, name: str) -> None:
-        """Delete a table. Raises: TableNotFound."""
-        entry = self._catalog.drop(namespace, name)
-        if entry is None:
-            raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
-        self.remove_files(entry)
-
     def remove_files(self, entry: TableRecord) -> None:
         """Delete the rows of a table that the catalog has forgotten; readers keep what they map."""
         self._folder(entry)  # its address is checked
@@ -375,12 +327,6 @@ class LocalTableStore:
 
     def _writer(self, schema: TableSchema, place: Place) -> LocalTableWriter[StoredTable]:
         return LocalTableWriter(self._root, schema=schema, place=place, keep=self._keep)
-
-    def _check_free(self, place: Place) -> None:
-        checked_name("namespace", place.namespace)
-        checked_name("table name", place.name)
-        if not place.replace and self._catalog.find(place.namespace, place.name) is not None:
-            raise TableExists(namespace=place.namespace, name=place.name)
 
     def _output_writer(self, schema: TableSchema, place: Place) -> TableWriter:
         """Return a writer for what components make."""
@@ -411,6 +357,104 @@ class LocalTableStore:
             extra=place.extra,
         )
 
+    def _folder(self, entry: TableRecord) -> Path:
+        if not _ADDRESS.fullmatch(entry.address):
+            raise BadData(where=where_is(entry), reason="its address is not a folder id")
+        return self._root / entry.address
+
+    def _connection(self, entry: TableRecord) -> Connection:
+        """Return where a bound file is. Raises: NotSupportedYet: rows of another storage."""
+        if entry.engine != PATH:
+            raise NotSupportedYet(what=f"Downloading a bound table of the engine {entry.engine}")
+        return connection_without_secrets(entry.source, entry.storage)
+
+    def _check_free(self, place: Place) -> None:
+        checked_name("namespace", place.namespace)
+        checked_name("table name", place.name)
+
+    def _register(self, entry: TableRecord, place: Place) -> StoredTable:
+        """Return a complete table."""
+        return self.table_of(entry)
+
+
+class LocalTableStore(LocalTables):
+    """The tables of one party below `root`; satisfies `fedflow.sdk.TableStore`.
+
+    Tables made without a name go to `output_namespace`. Several processes may use one root. `cores`
+    is how many columns of a table are worked on at a time.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        catalog: Catalog,
+        output_namespace: str,
+        party_id: str = "0",
+        cores: int = 1,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(root, output_namespace=output_namespace, cores=cores, clock=clock)
+        self._catalog = catalog
+        self._party_id = party_id
+
+    def open(self, namespace: str, name: str) -> StoredTable:
+        """Return a table; its file is opened at the first read. The rows of a bound one are copied
+        into a new output table.
+
+        Raises: TableNotFound; what `copy_bound` does.
+        """
+        return self._opened(self._catalog.find(namespace, name), namespace, name)
+
+    def open_output(self, job_id: str, component: str, data_name: str) -> StoredTable:
+        """Return an output of an earlier job of this party. Raises: TableNotFound."""
+        found = self._catalog.find_output(job_id, component, data_name)
+        return self._opened(found, f"job {job_id}", f"{component}.{data_name}")
+
+    def open_watched(self, namespace: str, name: str, watch: Watch) -> StoredTable:
+        """Return a table as `open` does; `watch` is told while rows of a bound one are read: how
+        many, and their share of all, 0 to 1, None where that is not known.
+        """
+        return self._opened(self._catalog.find(namespace, name), namespace, name, watch=watch)
+
+    def engine_of(self, namespace: str, name: str) -> str:
+        """Return where the rows of a table lie, in FATE's words; of an unknown one STANDALONE."""
+        entry = self._catalog.find(namespace, name)
+        return STANDALONE if entry is None else entry.engine
+
+    def _opened(
+        self, entry: TableRecord | None, namespace: str, name: str, *, watch: Watch | None = None
+    ) -> StoredTable:
+        if entry is None:
+            raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
+        if is_bound(entry.engine, entry.storage):
+            return self.copy_bound(entry, watch=watch)
+        return self.table_of(entry)
+
+    def write_elsewhere(self, table: Table, watch: Callable[[float], None]) -> int:
+        """Write the rows to the place that the task was told, and return how many they are.
+
+        Raises: NotAuthenticated: it was told none. What `write_rows` does, and what the server says
+        if it may not write there.
+        """
+        from fedflow.tables.storages.writing import write_rows  # databases, file systems
+
+        target = self._catalog.target()
+        where = f"the {target.address.engine} to write to"
+        return write_rows(table, target, where=where, watch=watch)
+
+    def drop(self, namespace: str, name: str) -> None:
+        """Delete a table. Raises: TableNotFound."""
+        entry = self._catalog.drop(namespace, name)
+        if entry is None:
+            raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
+        self.remove_files(entry)
+
+    def _check_free(self, place: Place) -> None:
+        super()._check_free(place)
+        if not place.replace and self._catalog.find(place.namespace, place.name) is not None:
+            raise TableExists(namespace=place.namespace, name=place.name)
+
     def _register(self, entry: TableRecord, place: Place) -> StoredTable:
         """Tell the catalog of a complete table, or delete it."""
         old = self._catalog.drop(place.namespace, place.name) if place.replace else None
@@ -425,10 +469,8 @@ class LocalTableStore:
             self.remove_files(old)
         return self.table_of(entry)
 
-    def _folder(self, entry: TableRecord) -> Path:
-        if not _ADDRESS.fullmatch(entry.address):
-            raise BadData(where=where_is(entry), reason="its address is not a folder id")
-        return self._root / entry.address
+    def _connection(self, entry: TableRecord) -> Connection:
+        return self._catalog.connection(entry)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

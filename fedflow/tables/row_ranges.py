@@ -23,11 +23,10 @@ class LocalWindows:
             BadData: a file of the table is damaged or missing.
         """
         # Arrow costs 50 MiB; a server whose users look at first pages does without.
-        from fedflow.tables.archives import NoCatalog
-        from fedflow.tables.local import LocalTableStore
+        from fedflow.tables.local import LocalTables
         from fedflow.tables.text import column_text, is_detail
 
-        store = LocalTableStore(self._root, catalog=NoCatalog(), output_namespace="")
+        store = LocalTables(self._root)
         opened = store.table_of(table)
         names = [opened.schema.names[i] for i in columns]
         found: list[tuple[str, ...]] = []

@@ -72,7 +72,7 @@ class SparkTableStore(PartsTableStore):
         if entry.engine != HIVE:
             return super().copy_bound(entry, watch=watch)
         place, schema = self._place_of_bound(entry), schema_of(entry)
-        connection = self._catalog.connection(entry)
+        connection = self._connection(entry)
         folder = self.new_folder()
         with folder.cleanly():
             parts = read_hive(

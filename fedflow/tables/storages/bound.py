@@ -10,7 +10,7 @@ from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.domain.data.storages import Connection, PathFile
 from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import TableSchema
-from fedflow.tables.catalog import Catalog, schema_of, where_is
+from fedflow.tables.catalog import schema_of, where_is
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.row_source import RowSource
@@ -29,14 +29,13 @@ def bound_options(entry: TableRecord) -> CsvOptions:
     )
 
 
-def bound_rows(entry: TableRecord, catalog: Catalog) -> Opener:
+def bound_rows(entry: TableRecord, connection: Connection) -> Opener:
     """Return what opens the rows of a bound table, each time anew.
 
     The opener raises what `open_rows` does, and RaggedRows: the rows of a file without a head must
-    be read whole. Raises: BadData: a bound file is not where it was. NotAuthenticated,
-    BoundTableRefused: the server does not let the task read it.
+    be read whole. Raises: BadData: a bound file is not where it was.
     """
-    connection = _connection(entry, catalog)
+    _check_place(entry, connection)
     address = connection.address
     is_file = isinstance(address, PathFile)
     where = f"file {Path(address.path).name}" if isinstance(address, PathFile) else where_is(entry)
@@ -57,13 +56,11 @@ def bound_rows(entry: TableRecord, catalog: Catalog) -> Opener:
     return opened
 
 
-def _connection(entry: TableRecord, catalog: Catalog) -> Connection:
-    connection = catalog.connection(entry)
+def _check_place(entry: TableRecord, connection: Connection) -> None:
     if isinstance(connection.address, PathFile):
         path = Path(connection.address.path)
         if not path.is_absolute() or path.resolve() != path:
             raise BadData(where=where_is(entry), reason="its file is not where it was bound")
-    return connection
 
 
 def _given_names(entry: TableRecord, schema: TableSchema) -> tuple[str, ...] | None:
