@@ -1,4 +1,4 @@
-"""`fedflow board`: who may sign in to a server's web pages."""
+"""`fedflow board`: Accounts of the board, the server's web pages."""
 
 from __future__ import annotations
 

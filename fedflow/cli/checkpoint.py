@@ -1,4 +1,4 @@
-"""`fedflow checkpoint`: states of models while they were trained."""
+"""`fedflow checkpoint`: States of models while they were trained."""
 
 from __future__ import annotations
 

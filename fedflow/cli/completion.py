@@ -1,4 +1,4 @@
-"""`fedflow completion`: the script with which a shell completes commands and options."""
+"""`fedflow completion`: Let the shell complete commands and options."""
 
 from __future__ import annotations
 

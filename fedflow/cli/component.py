@@ -1,4 +1,4 @@
-"""`fedflow component`: which modules a server can run, their parameters, and trials of them."""
+"""`fedflow component`: Component modules that a server can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedflow connector`: how this party's server reaches storages of others."""
+"""`fedflow connector`: Hosts and credentials for tables of other storages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedflow data`: send this party's data to its own server."""
+"""`fedflow data`: Upload this party's data to its own server."""
 
 from __future__ import annotations
 

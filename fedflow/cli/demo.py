@@ -1,4 +1,4 @@
-"""`fedflow demo`: a federated job between two parties on this machine, from nothing to its result.
+"""`fedflow demo`: Run a federated job between two parties on this machine.
 
 It starts a server per party, uploads to each its own data, submits the example job, shows how it
 gets on and what came of it, and ends all that it started.

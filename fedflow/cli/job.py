@@ -1,4 +1,4 @@
-"""`fedflow job`: submit jobs, watch them, stop them, read their logs."""
+"""`fedflow job`: Submit jobs, watch and stop them."""
 
 from __future__ import annotations
 

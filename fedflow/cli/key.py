@@ -1,4 +1,4 @@
-"""`fedflow key`: public keys of parties, which their signatures are checked with."""
+"""`fedflow key`: Public keys of other parties."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
 """The group of all commands of `fedflow`.
 
 A group of commands is imported when it is used, so that `fedflow job query` does not pay for
-`fedflow demo`.
+`fedflow demo`. It is `command` in the module of its name, whose first line says what it is for.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -15,45 +17,34 @@ import click
 from fedflow import __version__
 from fedflow.cli.groups import Nouns, run_program
 
-_COMMANDS: Final[dict[str, str]] = {
-    "board": "Accounts of the board, the server's web pages.",
-    "checkpoint": "States of models while they were trained.",
-    "completion": "Let the shell complete commands and options.",
-    "component": "Component modules that a server can run.",
-    "connector": "Hosts and credentials for tables of other storages.",
-    "data": "Upload this party's data to its own server.",
-    "demo": "Run a federated job between two parties on this machine.",
-    "job": "Submit jobs, watch and stop them.",
-    "key": "Public keys of other parties.",
-    "model": "Models: deploy, predict, export and import, tag.",
-    "openapi": "The OpenAPI document of a server's REST API.",
-    "party": "Other parties: can they be reached?",
-    "permission": "What jobs of other parties may use here.",
-    "provider": "Packages of components.",
-    "queue": "Jobs that wait for cores.",
-    "resource": "The cores of a server.",
-    "server": "Run this party's server.",
-    "service": "Servers and services that are registered here.",
-    "table": "Tables of this party.",
-    "tag": "Tags, and the models that have them.",
-    "task": "Tasks: the components of jobs at each site.",
-    "template": "Examples of jobs and of conf files.",
-    "test": "Trials of whether two parties can work together.",
-    "tls": "Certificates for trials.",
-    "tracking": "What jobs produced: metrics, tables, models.",
-    "version": "Versions of this command and of a server.",
-}
-"""Name of a command -> what it is for; the command is `command` in the module of its name."""
+_HERE: Final = Path(__file__).parent
+_FIRST_LINE: Final = re.compile(r'"""`fedflow (\w+)`: (.+?)(?:"""|)\n')
+
+
+def _summary(name: str) -> str | None:
+    """Return what a command is for: the first line of its module; None if there is no such one."""
+    try:
+        with (_HERE / f"{name}.py").open(encoding="utf-8") as module:
+            match = _FIRST_LINE.fullmatch(module.readline())
+    except (OSError, ValueError):
+        return None
+    return match[2] if match is not None and match[1] == name else None
+
+
+def _commands() -> dict[str, str]:
+    """Return every command and what it is for, by name."""
+    names = sorted(path.stem for path in _HERE.glob("*.py"))
+    return {name: text for name in names if (text := _summary(name)) is not None}
 
 
 class Commands(Nouns):
     """A group that imports its commands late and turns errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if _summary(cmd_name) is None:
             return None
         module = importlib.import_module(f"fedflow.cli.{cmd_name}")
         command: click.Command = module.command
@@ -61,7 +52,7 @@ class Commands(Nouns):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl(list(_commands().items()))
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command and end the process with an `ExitCode`."""

@@ -1,4 +1,4 @@
-"""`fedflow model`: what was trained: deploy, predict, move to another server, tag."""
+"""`fedflow model`: Models: deploy, predict, export and import, tag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedflow openapi`: the description of a server's REST API."""
+"""`fedflow openapi`: The OpenAPI document of a server's REST API."""
 
 from __future__ import annotations
 

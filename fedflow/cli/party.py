@@ -1,4 +1,4 @@
-"""`fedflow party`: other parties' servers."""
+"""`fedflow party`: Other parties: can they be reached?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedflow permission`: what jobs of other parties may use here. FATE's word is privilege."""
+"""`fedflow permission`: What jobs of other parties may use here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedflow provider`: packages of components."""
+"""`fedflow provider`: Packages of components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedflow queue`: jobs that wait for cores and memory."""
+"""`fedflow queue`: Jobs that wait for cores."""
 
 from __future__ import annotations
 

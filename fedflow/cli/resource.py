@@ -1,4 +1,4 @@
-"""`fedflow resource`: the cores and the memory of a server."""
+"""`fedflow resource`: The cores of a server."""
 
 from __future__ import annotations
 

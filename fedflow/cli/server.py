@@ -1,4 +1,4 @@
-"""`fedflow server`: runs this party's server; the other commands are in `server_control`.
+"""`fedflow server`: Run this party's server.
 
 This module is in the memory of every server, so it imports nothing of the client.
 """

@@ -1,4 +1,4 @@
-"""`fedflow service`: servers and services that other programs look up at this server."""
+"""`fedflow service`: Servers and services that are registered here."""
 
 from __future__ import annotations
 

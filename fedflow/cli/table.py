@@ -1,4 +1,4 @@
-"""`fedflow table`: what tables this party has and what is in them."""
+"""`fedflow table`: Tables of this party."""
 
 from __future__ import annotations
 

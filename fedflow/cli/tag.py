@@ -1,4 +1,4 @@
-"""`fedflow tag`: names that people give to versions of models."""
+"""`fedflow tag`: Tags, and the models that have them."""
 
 from __future__ import annotations
 

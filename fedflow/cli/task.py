@@ -1,4 +1,4 @@
-"""`fedflow task`: the components of jobs at each site."""
+"""`fedflow task`: Tasks: the components of jobs at each site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedflow template`: examples of jobs and of conf files."""
+"""`fedflow template`: Examples of jobs and of conf files."""
 
 from __future__ import annotations
 

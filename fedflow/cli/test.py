@@ -1,4 +1,4 @@
-"""`fedflow test`: trials of whether two parties can work together."""
+"""`fedflow test`: Trials of whether two parties can work together."""
 
 from __future__ import annotations
 

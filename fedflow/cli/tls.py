@@ -1,4 +1,4 @@
-"""`fedflow tls`: certificates for trials, so that two parties can try mutual TLS at once."""
+"""`fedflow tls`: Certificates for trials."""
 
 from __future__ import annotations
 

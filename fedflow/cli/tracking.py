@@ -1,4 +1,4 @@
-"""`fedflow tracking`: what jobs produced."""
+"""`fedflow tracking`: What jobs produced: metrics, tables, models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedflow version`: this command's version and that of a server."""
+"""`fedflow version`: Versions of this command and of a server."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from fedflow.cli.flow.main import cli as flow
-from fedflow.cli.main import _COMMANDS, cli
+from fedflow.cli.main import _commands, cli
 
 ROOT = Path(__file__).parents[3]
 
@@ -220,5 +220,5 @@ def test_words_are_completed(module, line, offers):
 
 def test_the_list_of_commands_is_the_list_of_modules():
     folder = ROOT / "fedflow" / "cli"
-    missing = [name for name in _COMMANDS if not (folder / f"{name}.py").is_file()]
+    missing = [name for name in _commands() if not (folder / f"{name}.py").is_file()]
     assert missing == []

@@ -15,7 +15,7 @@ import pytest
 import fedflow
 from fedflow.cli.demo import find_examples
 from fedflow.cli.demo_servers import free_ports
-from fedflow.cli.main import _COMMANDS, cli
+from fedflow.cli.main import _commands, cli
 from fedflow.cli.output import clean, duration
 from fedflow.cli.server import ServerOptions
 from fedflow.cli.server_process import find_server
@@ -180,10 +180,10 @@ def test_a_party_id_cannot_leave_the_folder(shell, tmp_path):
 def test_help_lists_every_command_without_importing_it(shell):
     result = shell("--help")
     assert result.exit_code == 0
-    assert all(name in result.stdout for name in _COMMANDS)
+    assert all(name in result.stdout for name in _commands())
 
 
-@pytest.mark.parametrize("name", _COMMANDS)
+@pytest.mark.parametrize("name", _commands())
 def test_every_command_has_help_that_agrees_with_the_list(name):
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
