@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from fedflow.app.core import Core
 from fedflow.app.ports.data import Archives
+from fedflow.app.ports.store import Store
 from fedflow.app.queries.cleaning import Cleaning
 from fedflow.app.queries.deleting import Deletions
 from fedflow.app.queries.history import Histories
 from fedflow.app.queries.job_lists import JobLists
-from fedflow.app.queries.job_tags import JobTags
 from fedflow.app.queries.resources import Resources
 from fedflow.app.queries.tracking import Tracking
+from fedflow.base.clock import Clock
 from fedflow.base.lazy import Lazy
 from fedflow.base.values import dataclass
 
@@ -40,6 +41,16 @@ if TYPE_CHECKING:
     from fedflow.app.models.woe_arrays import WoeArrays
     from fedflow.app.participant.worker_models import WorkerModels
     from fedflow.app.participant.worker_storages import WorkerStorages
+    from fedflow.app.queries.job_tags import JobTags
+
+U = TypeVar("U")
+U_co = TypeVar("U_co", covariant=True)
+
+
+class OfStore(Protocol[U_co]):
+    """A use case that needs nothing but the store and the time."""
+
+    def __call__(self, *, store: Store, clock: Clock) -> U_co: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,6 +103,7 @@ class Services:
         kernel = core.kernel
         store, folders, clock = kernel.store, kernel.folders, kernel.clock
         self._late = late
+        self._store, self._clock = store, clock
         self.info, self.modules, self.servers = info, modules, servers
         self.commands, self.queue, self.workers = core.commands, core.queue, core.workers
         self.submissions, self.control, self.reruns = core.submissions, core.control, core.reruns
@@ -101,11 +113,21 @@ class Services:
         self.deletions = Deletions(store=store, folders=folders)
         self.histories = Histories(store=store)
         self.job_lists = JobLists(store=store, queue=core.queue, clock=clock)
-        self.job_tags = JobTags(store=store, clock=clock)
         self.resources = Resources(
             store=store, wakeup=kernel.wakeup, clock=clock, engines=kernel.engines
         )
         self.tracking = Tracking(store=store, archives=archives, modules=modules)
+
+    def of(self, use_case: OfStore[U]) -> U:
+        """Return a use case that needs nothing but the store and the time."""
+        return use_case(store=self._store, clock=self._clock)
+
+    @property
+    def job_tags(self) -> JobTags:
+        """Return the use cases of the tags of jobs."""
+        from fedflow.app.queries.job_tags import JobTags
+
+        return self.of(JobTags)
 
     @property
     def administration(self) -> Administration:
