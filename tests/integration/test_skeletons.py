@@ -29,6 +29,7 @@ NAMES: Final = {
     "column": "site_key.note",
     "page": "free_cores",
     "route": "key.describe",
+    "noun": "notice",
 }
 PARTS: Final = {
     "column": {"part": "administration", "area": "administration"},
@@ -37,7 +38,7 @@ PARTS: Final = {
     },
 }  # fmt: skip
 """What else stands for words in angle brackets."""
-LIMITS: Final = {"column": 5, "route": 6, "rule": 1}
+LIMITS: Final = {"column": 5, "noun": 12, "route": 6, "rule": 1}
 """Most source files of a kind, those that are filled by hand included."""
 NEW: Final[dict[str, Any]] = runpy.run_path(str(ROOT / "bin" / "new"))
 
@@ -68,9 +69,18 @@ from tests.board.places import serving
 with serving(Path(sys.argv[1])) as place:
     with Client(place.url) as client:
         assert client.keys.describe("a word") == "a word"
+        client.notices.add("first", "a word")
+        assert [one.text for one in client.notices.all()] == ["a word"]
     shell = CliRunner(env={"FEDFLOW_SERVER": place.url})
     done = shell.invoke(cli, ["key", "describe", "a word"])
     assert done.output == "a word\\n", done.output
+    done = shell.invoke(cli, ["notice", "add", "second", "another"])
+    assert done.exit_code == 0, done.output
+    page = requests.get(f"{place.url}/board/notice", timeout=10)
+    assert "<dt>first</dt>" in page.text and "<dd>another</dd>" in page.text, page.text
+    done = shell.invoke(cli, ["notice", "remove", "first"])
+    assert done.output == "first is gone.\\n", done.output
+    assert "first" not in shell.invoke(cli, ["notice", "list"]).output
     page = requests.get(f"{place.url}/board/free-cores", timeout=10)
     assert page.status_code == 200 and "<dt>STANDALONE</dt>" in page.text, page.text
 """
