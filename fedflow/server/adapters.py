@@ -232,10 +232,10 @@ def _fate_board(built: Built) -> Flask:
 
 
 def _board(built: Built) -> Flask:
-    from fedflow.board.blueprints import BLUEPRINTS
+    from fedflow.board.blueprints import blueprints
     from fedflow.board.page import not_found, prepare
 
-    app = application(built, *BLUEPRINTS, below="")
+    app = application(built, *blueprints(), below="")
     app.extensions[UNKNOWN_PAGE] = not_found
     prepare(app)
     return app

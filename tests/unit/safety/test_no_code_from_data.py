@@ -55,7 +55,8 @@ OFF = frozenset(["shell", "allow_pickle"])
 """Arguments that must be False, said so in the source, wherever they appear."""
 
 IMPORTERS = {
-    "cli/main.py": "the fixed table of commands",
+    "board/blueprints.py": "the modules of its own package",
+    "cli/main.py": "the modules of its own package that say they are a command",
     "spark/python_check.py": "a fixed list of libraries",
     "components/registry.py": "the shipped components and installed entry points",
     "testing/trial.py": "what the person who tries a component out names on the command line",
