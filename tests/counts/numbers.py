@@ -41,9 +41,9 @@ TOLERANCE: Final[Mapping[str, float]] = {
     "dataclasses": 0.05,
     "zygote_modules": 0.05,
     "worker_modules": 0.05,
-    "zygote_resident_kib": 0.10,
+    "zygote_anonymous_kib": 0.10,
     "worker_faults": 0.10,
-    "worker_resident_kib": 0.10,
+    "worker_anonymous_kib": 0.10,
     "worker_page_tables_kib": 0.15,
 }
 """Part of its number by which a count may exceed it, where a count is not the same in each run."""

@@ -139,7 +139,7 @@ def _at_start(sides: tuple[Side, Side]) -> dict[str, float]:
             "zygote_own_modules": side.zygote["own_modules"],
             "zygote_modules": side.zygote["modules"],
             "zygote_own_dataclasses": side.zygote["own_dataclasses"],
-            "zygote_resident_kib": side.zygote["resident_kib"],
+            "zygote_anonymous_kib": side.zygote["anonymous_kib"],
         }
         for side in sides
     ]
@@ -169,7 +169,7 @@ def _per_run(before: tuple[Side, Side], after: tuple[Side, Side], index: int) ->
         "forks": done("forks"),
         "worker_modules": max(w["modules"] for w in workers),
         "worker_faults": sum(w["faults"] for w in workers) / len(workers),
-        "worker_resident_kib": sum(w["resident_kib"] for w in workers) / len(workers),
+        "worker_anonymous_kib": sum(w["anonymous_kib"] for w in workers) / len(workers),
         "worker_page_tables_kib": sum(w["page_tables_kib"] for w in workers) / len(workers),
         "server_own_modules": new.server["own_modules"],
         "threads": new.server["threads"],

@@ -59,7 +59,7 @@ def test_any_counts_in_annotations_only(tree: Any) -> None:
 
 def test_dicts_are_counted_where_app_returns_them(tree: Any) -> None:
     text = "def f() -> list[dict[str, Any]]: ...\ndef g(a: dict[str, Any]) -> None: ...\n"
-    assert dicts_out_of_app(tree(fedflow__web__a=text, fedflow__app__jobs__a=text)) == [
+    assert dicts_out_of_app(tree(fedflow__web__a=text, fedflow__app__queries__a=text)) == [
         "fedflow/app/queries/a.py:1"
     ]
 
@@ -90,12 +90,12 @@ def test_a_constructor_is_wide_with_more_than_seven_parameters(tree: Any) -> Non
 def test_arrows_go_from_a_package_of_app_to_another(tree: Any) -> None:
     modules = tree(
         fedflow__app__ports="x = 1\n",
-        fedflow__app__jobs__a="from fedflow.app import ports\nfrom fedflow.app.data import rows\n",
-        fedflow__app__jobs__b="import fedflow.app.queries.a\nfrom fedflow.app.data.rows import x\n",
+        fedflow__app__queries__a="from fedflow.app import ports\nfrom fedflow.app.data import rows\n",
+        fedflow__app__queries__b="import fedflow.app.queries.a\nfrom fedflow.app.data.rows import x\n",
         fedflow__app__data__rows="import fedflow.app.queries.a\nfrom fedflow.app.ports import x\n",
         fedflow__web__a="from fedflow.app.data.rows import x\n",
     )
-    assert arrows_of_app(modules) == {("jobs", "data"), ("data", "jobs")}
+    assert arrows_of_app(modules) == {("queries", "data"), ("data", "queries")}
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def write_record(*_: object) -> None:
         "structs": len(structs()),
         "threads": threading.active_count(),
         "faults": int(fields[7]),  # minor page faults: pages touched or copied for the first time
-        "resident_kib": int(status["VmRSS"].split()[0]),
+        "anonymous_kib": int(status["RssAnon"].split()[0]),
         "page_tables_kib": int(status["VmPTE"].split()[0]),
     }
     path = HERE / "records" / f"{os.getpid()}.json"
