@@ -90,8 +90,12 @@ def test_a_constructor_is_wide_with_more_than_seven_parameters(tree: Any) -> Non
 def test_arrows_go_from_a_package_of_app_to_another(tree: Any) -> None:
     modules = tree(
         fedflow__app__ports="x = 1\n",
-        fedflow__app__queries__a="from fedflow.app import ports\nfrom fedflow.app.data import rows\n",
-        fedflow__app__queries__b="import fedflow.app.queries.a\nfrom fedflow.app.data.rows import x\n",
+        fedflow__app__queries__a=(
+            "from fedflow.app import ports\nfrom fedflow.app.data import rows\n"
+        ),
+        fedflow__app__queries__b=(
+            "import fedflow.app.queries.a\nfrom fedflow.app.data.rows import x\n"
+        ),
         fedflow__app__data__rows="import fedflow.app.queries.a\nfrom fedflow.app.ports import x\n",
         fedflow__web__a="from fedflow.app.data.rows import x\n",
     )
