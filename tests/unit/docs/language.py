@@ -45,7 +45,10 @@ def findings(page: str) -> Iterator[str]:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--list"]:
-        print("\n".join(page for page in pages() if any(findings(page))))
+        for name in pages():
+            if any(findings(name)):
+                print(name)
     else:
         for name in sys.argv[1:] or pages():
-            print("\n".join(findings(name)))
+            for finding in findings(name):
+                print(finding)
