@@ -82,10 +82,10 @@ def _look(session: requests.Session, urls: list[str], lines: int) -> list[Figure
         answer.raise_for_status()
         return answer
 
-    def search(url: str) -> None:
+    def search(url: str, query: str) -> None:
         cursor, is_done = "", False
         while not is_done:
-            found = get(url, f"/search?q=no+such+thing&cursor={cursor}").json()
+            found = get(url, f"/search?{query}&cursor={cursor}").json()
             cursor, is_done = found["cursor"], found["done"]
 
     def levels(url: str) -> None:
@@ -103,7 +103,8 @@ def _look(session: requests.Session, urls: list[str], lines: int) -> list[Figure
         each("the middle", lambda url: get(url, f"/lines?begin={lines // 2}&count=200")),
         each("how many records of each level there are", levels),
         each("the first 500 lines of one level", lambda url: get(url, "/search?level=WARNING")),
-        each("search all of it for what is not there", search),
+        each("search all of it for what is not there", lambda url: search(url, "q=no+such+thing")),
+        each("search all of it for a level it has not", lambda url: search(url, "level=ERROR")),
     ]
 
 

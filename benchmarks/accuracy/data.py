@@ -34,7 +34,7 @@ class Vertical:
         """Return label and features of the rows that both have, by id, in the guest's order."""
         guest = self.guest.set_index(self.guest.columns[0])
         host = self.host.set_index(self.host.columns[0]).add_prefix("host.")
-        return guest.join(host, how="inner").apply(pd.to_numeric)
+        return guest.join(host, how="inner").astype(np.float64)  # `to_numeric` may be an ulp off
 
     @property
     def features(self) -> Floats:
@@ -52,7 +52,7 @@ class Vertical:
     def own(self, role: str) -> pd.DataFrame:
         """Return the numbers of one party's features."""
         columns = self.guest_columns if role == "guest" else list(self.host.columns[1:])
-        return getattr(self, role)[columns].apply(pd.to_numeric)
+        return getattr(self, role)[columns].astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
