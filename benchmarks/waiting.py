@@ -24,7 +24,7 @@ from queries import ENGINES, _database
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the fakes of the tests
 
 from fedflow.app.ports.store import Store
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
     JobKey,
@@ -170,7 +170,7 @@ def _fill(guest: OneServer, host: OneServer, jobs: int) -> None:
                 tx.schedules.add(job)
                 tx.queue.enter(
                     job.job_id,
-                    Amount(cores=2 + number % 7),
+                    ComputeResources(cores=2 + number % 7),
                     queued_ms=job.created_ms,
                     deadline_ms=job.created_ms + 259_200_000,
                     look_ms=job.created_ms + 259_200_000,

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, Amount, Capacity
+from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, Capacity, ComputeResources
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.job.engines import STANDALONE
 from fedflow.domain.phases import SitePhase
@@ -107,14 +107,14 @@ class JobRecord:
         return self.initiator == self.key.site
 
     @property
-    def need(self) -> Amount:
+    def need(self) -> ComputeResources:
         """Return what it holds here while `in_use`, as an amount of all engines."""
         return self.share.on(self.engine)
 
     @property
-    def share(self) -> Amount:
+    def share(self) -> ComputeResources:
         """Return the same as an amount of its engine."""
-        return Amount(cores=self.cores, memory=self.memory)
+        return ComputeResources(cores=self.cores, memory=self.memory)
 
     @property
     def since_ms(self) -> int:
@@ -264,7 +264,7 @@ class WaitingJob:
     reason: Reason | None
     queued_ms: int = 0  #: since when it waits
     ask_ms: int = 0  #: it was denied, and asks again then
-    need: Amount = NOTHING  #: of this server's own engines
+    need: ComputeResources = NOTHING  #: of this server's own engines
 
 
 # --- between parties ----------------------------------------------------------------------------
@@ -347,10 +347,10 @@ class Engine:
         )
 
     @property
-    def free(self) -> Amount:
+    def free(self) -> ComputeResources:
         """Return what of it may be taken now; what is not counted is always there."""
         memory = self.remaining_memory if self.memory else UNCOUNTED
-        return Amount(cores=self.remaining_cores, memory=memory)
+        return ComputeResources(cores=self.remaining_cores, memory=memory)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

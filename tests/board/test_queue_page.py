@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobFilter, ScheduledJob, ScheduledSite
@@ -67,7 +67,7 @@ def put_waiting(place: Place, count: int) -> None:
                     )
                 )
                 tx.queue.enter(
-                    job_id, Amount(cores=1 + number % CORES), queued_ms=now_ms + number,
+                    job_id, ComputeResources(cores=1 + number % CORES), queued_ms=now_ms + number,
                     deadline_ms=FAR_MS, look_ms=FAR_MS,
                 )  # fmt: skip
 

@@ -17,7 +17,7 @@ from fedflow.app.participant.detector import Detector
 from fedflow.app.participant.task_reports import Workers
 from fedflow.app.protocol import commands
 from fedflow.base.errors.executors import LaunchRefused
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.engines import STANDALONE
 from fedflow.domain.scheduling import decide as schedule
 from fedflow.domain.scheduling.decide import decide
@@ -64,7 +64,7 @@ def _cores_of_another_engine() -> AbstractContextManager[Any]:
     """Cores of the cluster go back to the machine."""
     give = MemoryEngines.give
 
-    def to_the_machine(self: Any, name: str, share: Amount) -> None:
+    def to_the_machine(self: Any, name: str, share: ComputeResources) -> None:
         give(self, name if share.cores < 0 else STANDALONE, share)
 
     return patch.object(MemoryEngines, "give", to_the_machine)

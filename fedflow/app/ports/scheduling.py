@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from fedflow.domain.administration.servers import Instance
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.control import Control
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
@@ -138,7 +138,7 @@ class Queue(Protocol):
     """
 
     def enter(
-        self, job_id: str, need: Amount, *, queued_ms: int, deadline_ms: int, look_ms: int
+        self, job_id: str, need: ComputeResources, *, queued_ms: int, deadline_ms: int, look_ms: int
     ) -> None:
         """Store what a waiting job needs of this server's own engines, and when to look at it."""
 
@@ -165,7 +165,9 @@ class Queue(Protocol):
     def oldest(self, *, limit: int) -> list[WaitingJob]:
         """Return the jobs that wait longest, that one first."""
 
-    def first(self, free: Amount, now_ms: int, *, limit: int, offset: int = 0) -> list[WaitingJob]:
+    def first(
+        self, free: ComputeResources, now_ms: int, *, limit: int, offset: int = 0
+    ) -> list[WaitingJob]:
         """Return jobs that may ask now and fit into what is free: by priority, then age."""
 
     def needing(self, job_ids: Collection[str], parties: Collection[str]) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedflow.app.ports.components import Catalog
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.resources import demand_at
 from fedflow.domain.job.spec import JobSpec, parse_job
 from fedflow.domain.site import Site
@@ -16,7 +16,7 @@ from fedflow.domain.site import Site
 _KEEP = 512
 
 
-def need_at(spec: JobSpec, site: Site, engine: str) -> Amount:
+def need_at(spec: JobSpec, site: Site, engine: str) -> ComputeResources:
     """Return what the job takes of an engine at `site`."""
     return demand_at(site, spec.job_parameters_at(site), engine=engine).of_job
 

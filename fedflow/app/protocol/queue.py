@@ -14,9 +14,9 @@ from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import UNCOUNTED, Amount, Capacity
+from fedflow.domain.job.amounts import UNCOUNTED, Capacity, ComputeResources
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
-from fedflow.domain.job.resources import Demand, check_ceiling, demand_at, shortage
+from fedflow.domain.job.resources import ResourceRequest, check_ceiling, demand_at, shortage
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Engine, JobRecord, WaitingJob
@@ -61,7 +61,7 @@ class Queue:
 
         Raises: NotEnoughResources: the job would wait for ever. EngineMissing.
         """
-        needs: dict[str, dict[Site, Demand]] = {}
+        needs: dict[str, dict[Site, ResourceRequest]] = {}
         for site, engine in self._here(spec):
             parameters = spec.job_parameters_at(site)
             self._engines.check(spec.settings, site, parameters)
@@ -70,10 +70,10 @@ class Queue:
             found = tx.engines.get(name)
             check_ceiling(demands, found.capacity if found else Capacity(cores=0, engine=name))
 
-    def need_here(self, spec: JobSpec) -> Amount:
+    def need_here(self, spec: JobSpec) -> ComputeResources:
         """Return what a job takes of this server's own engines."""
         needs = (need_at(spec, site, engine).on(engine) for site, engine in self._here(spec))
-        return sum(needs, Amount())
+        return sum(needs, ComputeResources())
 
     def _here(self, spec: JobSpec) -> list[tuple[Site, str]]:
         """Return the sites of a job at this server, with their engines."""
@@ -94,7 +94,7 @@ class Queue:
             waits_here = one.need.fits(whole) and not one.need.fits(free)
             if starves and waits_here and kept.keeps_from(one.need) is None:
                 kept = Turn(reserved=(*kept.reserved, one))
-            free = free.less(one.need)
+            free = free.minus(one.need)
         again = [j.job_id for j in begun if 0 < j.ask_ms <= now_ms]
         waiting = [
             *(self._claims(tx, now_ms, foreign=True)),
@@ -114,7 +114,7 @@ class Queue:
         )
         return Turn(go=(*again, *turn.go), reserved=turn.reserved)
 
-    def _first(self, tx: Tx, free: Amount, now_ms: int) -> list[WaitingJob]:
+    def _first(self, tx: Tx, free: ComputeResources, now_ms: int) -> list[WaitingJob]:
         """Return jobs that fit here and need no party that denies many already; not all that wait
         are looked through.
         """
@@ -189,7 +189,7 @@ class Queue:
             return None
         asking = Waiting(
             job_id=share.key.job_id,
-            need=sum((s.need for s in shares), Amount()),
+            need=sum((s.need for s in shares), ComputeResources()),
             queued_ms=share.queued_ms,
         )
         first = goes_first(
@@ -199,7 +199,9 @@ class Queue:
 
     def missing(self, tx: Tx, share: JobRecord) -> Reason:
         """Return what a share lacks here, in numbers."""
-        need = sum((s.need for s in tx.jobs.shares(share.key.job_id) if not s.in_use), Amount())
+        need = sum(
+            (s.need for s in tx.jobs.shares(share.key.job_id) if not s.in_use), ComputeResources()
+        )
         found = _shortage(need, self._all(tx))
         what, left = found or (str(need), "an engine is missing")
         site = share.key.site
@@ -213,31 +215,31 @@ class Queue:
         found = (tx.engines.get(name) for name in (STANDALONE, SPARK))
         return [engine for engine in found if engine is not None]
 
-    def _free(self, tx: Tx) -> Amount:
-        return sum((engine.free.on(engine.name) for engine in self._all(tx)), Amount())
+    def _free(self, tx: Tx) -> ComputeResources:
+        return sum((engine.free.on(engine.name) for engine in self._all(tx)), ComputeResources())
 
     def _claims(self, tx: Tx, now_ms: int, *, foreign: bool) -> list[Waiting]:
         found = tx.queue.claims(
             asked_since_ms=now_ms - CLAIM_MS,
             queued_before_ms=now_ms - self._timing.starving_after_ms,
         )
-        whole = self._whole(tx) if found else Amount()
+        whole = self._whole(tx) if found else ComputeResources()
         return [
             Waiting(job_id=c.job_id, need=c.need, queued_ms=c.queued_ms, ours=False)
             for c in found
             if c.need.fits(whole) and not (foreign and self._parties.is_local(c.initiator.party_id))
         ]
 
-    def _whole(self, tx: Tx) -> Amount:
+    def _whole(self, tx: Tx) -> ComputeResources:
         """Return all that the engines have; what needs more waits in vain, and nobody for it."""
         wholes = (
-            Amount(cores=engine.cores, memory=engine.memory or UNCOUNTED).on(engine.name)
+            ComputeResources(cores=engine.cores, memory=engine.memory or UNCOUNTED).on(engine.name)
             for engine in self._all(tx)
         )
-        return sum(wholes, Amount())
+        return sum(wholes, ComputeResources())
 
 
-def _shortage(need: Amount, engines: Iterable[Engine]) -> tuple[str, str] | None:
+def _shortage(need: ComputeResources, engines: Iterable[Engine]) -> tuple[str, str] | None:
     """Return what is short of the first engine that lacks it, see `shortage`."""
     found = (shortage(need.of(one.name), one.free, one.capacity) for one in engines)
     return next((one for one in found if one is not None), None)
@@ -253,7 +255,7 @@ def _waiting(job: WaitingJob) -> Waiting:
     )
 
 
-def _reserved(need: Amount, first: Waiting, site: Site, now_ms: int) -> Reason:
+def _reserved(need: ComputeResources, first: Waiting, site: Site, now_ms: int) -> Reason:
     seconds = (now_ms - first.queued_ms) // 1000
     message = (
         f"waits for {need} at {site}: what is free there is kept for job {first.job_id}, "

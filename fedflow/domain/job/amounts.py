@@ -12,7 +12,7 @@ UNCOUNTED: Final = 2**53  #: MiB that are free where memory is not counted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Amount:
+class ComputeResources:
     """Cores, and memory in MiB.
 
     What one share takes is an amount of its engine. Where several engines of a server are looked at
@@ -23,31 +23,31 @@ class Amount:
     memory: int = 0
     spark: int = 0  #: cores of the Spark cluster, whose memory is not counted
 
-    def on(self, engine: str) -> Amount:
+    def on(self, engine: str) -> ComputeResources:
         """Return what a share takes of an engine as an amount of all engines."""
-        return Amount(spark=self.cores) if engine == SPARK else self
+        return ComputeResources(spark=self.cores) if engine == SPARK else self
 
-    def of(self, engine: str) -> Amount:
+    def of(self, engine: str) -> ComputeResources:
         """Return the part of one engine: the opposite of `on`."""
         if engine == SPARK:
-            return Amount(cores=self.spark)
-        return Amount(cores=self.cores, memory=self.memory)
+            return ComputeResources(cores=self.spark)
+        return ComputeResources(cores=self.cores, memory=self.memory)
 
-    def competes_with(self, other: Amount) -> bool:
+    def competes_with(self, other: ComputeResources) -> bool:
         """Tell whether both take something of the same engine."""
         here = (self.cores or self.memory) and (other.cores or other.memory)
         return bool(here or (self.spark and other.spark))
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(
+    def __add__(self, other: ComputeResources) -> ComputeResources:
+        return ComputeResources(
             cores=self.cores + other.cores,
             memory=self.memory + other.memory,
             spark=self.spark + other.spark,
         )
 
-    def less(self, other: Amount) -> Amount:
+    def minus(self, other: ComputeResources) -> ComputeResources:
         """Return what is left when `other` is taken away, of neither less than nothing."""
-        return Amount(
+        return ComputeResources(
             cores=max(0, self.cores - other.cores),
             memory=max(0, self.memory - other.memory),
             spark=max(0, self.spark - other.spark),
@@ -59,7 +59,7 @@ class Amount:
         cores = f"{self.cores} cores" if self.cores or not (memory or spark) else ""
         return " and ".join(part for part in (cores, memory, spark) if part)
 
-    def fits(self, free: Amount) -> bool:
+    def fits(self, free: ComputeResources) -> bool:
         """Tell whether this much is there; who needs none of a thing does not lack it."""
         return (
             self.cores <= max(0, free.cores)
@@ -68,7 +68,7 @@ class Amount:
         )
 
 
-NOTHING: Final = Amount()
+NOTHING: Final = ComputeResources()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

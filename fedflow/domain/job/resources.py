@@ -12,7 +12,7 @@ from typing import Final
 
 from fedflow.base.errors.jobs import NotEnoughResources
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import Amount, Capacity
+from fedflow.domain.job.amounts import Capacity, ComputeResources
 from fedflow.domain.job.engines import LABELS, SECTIONS, SPARK
 from fedflow.domain.job.parameters import (
     EXECUTOR_CORES_KEY,
@@ -27,7 +27,7 @@ _SPARKS: Final = (SPARK, "LINKIS_SPARK")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Demand:
+class ResourceRequest:
     """What a job takes at one site."""
 
     nodes: int  #: that one task is spread over
@@ -58,14 +58,16 @@ class Demand:
         return self.task_cores * self.task_parallelism
 
     @property
-    def of_task(self) -> Amount:
+    def of_task(self) -> ComputeResources:
         """Return what one task takes from the job's share."""
-        return Amount(cores=self.task_cores, memory=self.task_memory)
+        return ComputeResources(cores=self.task_cores, memory=self.task_memory)
 
     @property
-    def of_job(self) -> Amount:
+    def of_job(self) -> ComputeResources:
         """Return what the job takes from the site's capacity: its share."""
-        return Amount(cores=self.job_cores, memory=self.task_memory * self.task_parallelism)
+        return ComputeResources(
+            cores=self.job_cores, memory=self.task_memory * self.task_parallelism
+        )
 
 
 def demand_at(
@@ -75,7 +77,7 @@ def demand_at(
     component: str | None = None,
     nodes: int = 1,
     engine: str | None = None,
-) -> Demand:
+) -> ResourceRequest:
     """Return what a job with `parameters` takes at `site`, whose engine has `nodes` nodes.
 
     `engine` is that of the share (`JobRecord.engine`); None: of another party, which may have
@@ -100,7 +102,7 @@ def demand_at(
         key = f"eggroll_run.{PROCESSORS_KEY}" if explicit else "task_cores"
     if isinstance(own_cores, int) and site.role is not Role.ARBITER:
         requested, explicit = own_cores, None
-    return Demand(
+    return ResourceRequest(
         nodes=nodes,
         cores_per_node=explicit or max(1, requested // nodes),
         task_parallelism=parameters.task_parallelism,
@@ -110,7 +112,9 @@ def demand_at(
     )
 
 
-def shortage(need: Amount, free: Amount, capacity: Capacity) -> tuple[str, str] | None:
+def shortage(
+    need: ComputeResources, free: ComputeResources, capacity: Capacity
+) -> tuple[str, str] | None:
     """Return what is needed of the first thing that is short, and how it stands; None if nothing
     is.
 
@@ -125,7 +129,7 @@ def shortage(need: Amount, free: Amount, capacity: Capacity) -> tuple[str, str] 
     return None
 
 
-def check_ceiling(needs: Mapping[Site, Demand], capacity: Capacity) -> None:
+def check_ceiling(needs: Mapping[Site, ResourceRequest], capacity: Capacity) -> None:
     """Check what a job needs at all the sites of one engine, whose shares it holds together.
 
     Raises: NotEnoughResources: the job would never get them; it says which key to change.
@@ -154,7 +158,7 @@ def check_ceiling(needs: Mapping[Site, Demand], capacity: Capacity) -> None:
         )
 
 
-def _product(needs: Mapping[Site, Demand], what: str) -> str:
+def _product(needs: Mapping[Site, ResourceRequest], what: str) -> str:
     """Return how the need follows from the keys of the job, for people."""
     shares = [d for d in needs.values() if d.counted]
     values = {(d.task_cores if what == "cores" else d.task_memory) for d in shares}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.dag import Dag
 from fedflow.domain.job.parameters import JobParameters, TaskConf
 from fedflow.domain.job.resources import demand_at
@@ -23,7 +23,7 @@ class Rules:
     """How the tasks of one job are run."""
 
     components: Mapping[str, Rule]
-    shares: Mapping[Site, Amount]  #: of the job; empty if all its tasks take the same
+    shares: Mapping[Site, ComputeResources]  #: of the job; empty if all its tasks take the same
     selected: frozenset[str] | None  #: what `run_to` asks for; None: all
 
 
@@ -41,7 +41,7 @@ def make_rules(
     for name in own.task_conf:
         if name in components:
             components[name] = _rule(own, own.task(name))
-    shares: dict[Site, Amount] = {}
+    shares: dict[Site, ComputeResources] = {}
     if any(_is_heavier(p) for p in parameters.values()):
         shares = {site: demand_at(site, p).of_job for site, p in parameters.items()}
         for name, rule in components.items():

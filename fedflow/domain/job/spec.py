@@ -26,7 +26,7 @@ from fedflow.domain.job.document import (
 from fedflow.domain.job.dsl import Component, Mode, edges_of, parse_dsl
 from fedflow.domain.job.parameters import JobParameters, merge_job_parameters
 from fedflow.domain.job.planned_run import PlannedRun
-from fedflow.domain.job.resources import Demand, demand_at
+from fedflow.domain.job.resources import ResourceRequest, demand_at
 from fedflow.domain.job.rules import Rules, make_rules
 from fedflow.domain.site import Role, Site
 
@@ -375,7 +375,7 @@ def _check_shares(spec: JobSpec, *, report: Report) -> None:
                     report.problem(f"{at}.task_{what}", message, rule="JobParameterError")
 
 
-def _resources(task: Demand, share: Demand) -> Iterator[tuple[str, int, int]]:
+def _resources(task: ResourceRequest, share: ResourceRequest) -> Iterator[tuple[str, int, int]]:
     """Yield (what, what the task takes, what the job has)."""
     yield "cores", task.of_task.cores, share.of_job.cores
     yield "memory", task.of_task.memory, share.of_job.memory

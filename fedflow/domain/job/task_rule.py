@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Final
 
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.policies import Policy
 from fedflow.domain.site import Site
 
@@ -21,7 +21,7 @@ class Rule:
     retries: int = 0  #: in each epoch
     retry_delay_ms: int = 0  #: pause before a failed task is tried again
     retry_on: frozenset[str] | None = None  #: errors; None: all but `PERMANENT` ones
-    takes: Mapping[Site, Amount] = field(default_factory=dict)  #: of the job's shares
+    takes: Mapping[Site, ComputeResources] = field(default_factory=dict)  #: of the job's shares
 
 
 PLAIN: Final = Rule()

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from fedflow.base.clock import is_older
 from fedflow.base.errors.jobs import HeldTooLong, TaskTimedOut
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import End, Policy, Verdict, verdict
@@ -251,7 +251,7 @@ def _starts(view: JobView, look: _Look) -> list[str]:
     """Return which of the ready components start now: in order, as many as may and fit."""
     if view.paused is not None:
         return []
-    taken: dict[Site, Amount] = {}
+    taken: dict[Site, ComputeResources] = {}
     for component in look.running if view.shares else ():
         _take(taken, view.tasks[component].rule)
     starts: list[str] = []
@@ -271,15 +271,15 @@ def _starts(view: JobView, look: _Look) -> list[str]:
     return starts
 
 
-def _take(taken: dict[Site, Amount], rule: Rule) -> None:
+def _take(taken: dict[Site, ComputeResources], rule: Rule) -> None:
     for site, amount in rule.takes.items():
-        taken[site] = taken.get(site, Amount()) + amount
+        taken[site] = taken.get(site, ComputeResources()) + amount
 
 
-def _fits(view: JobView, taken: Mapping[Site, Amount], rule: Rule) -> bool:
+def _fits(view: JobView, taken: Mapping[Site, ComputeResources], rule: Rule) -> bool:
     """Tell whether a task fits into what the running ones leave of the job's shares."""
     return all(
-        (taken.get(site, Amount()) + amount).fits(view.shares[site])
+        (taken.get(site, ComputeResources()) + amount).fits(view.shares[site])
         for site, amount in rule.takes.items()
         if site in view.shares
     )

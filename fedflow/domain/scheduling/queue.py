@@ -22,7 +22,7 @@ from typing import Final
 
 from fedflow.base.clock import is_older
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 
 CLAIM_MS: Final = 10_000
 """A job that did not ask for longer has no reservation any more."""
@@ -33,7 +33,7 @@ class Waiting:
     """A job that waits for `need` of a server's engines. Times are milliseconds since the epoch."""
 
     job_id: str
-    need: Amount
+    need: ComputeResources
     queued_ms: int  #: since when it waits
     priority: int = 0
     ask_ms: int = 0  #: not to ask before this moment, as it was denied
@@ -56,7 +56,7 @@ class Turn:
     go: tuple[str, ...] = ()  #: job ids
     reserved: tuple[Waiting, ...] = ()  #: no two of them need the same engine
 
-    def keeps_from(self, need: Amount) -> Waiting | None:
+    def keeps_from(self, need: ComputeResources) -> Waiting | None:
         """Return the job that has a reservation of an engine that `need` is of, None if none."""
         return next((one for one in self.reserved if one.need.competes_with(need)), None)
 
@@ -72,7 +72,7 @@ def in_order(jobs: Iterable[Waiting], now_ms: int, *, starving_after_ms: int) ->
 
 
 def choose(
-    jobs: Iterable[Waiting], free: Amount, now_ms: int, *, starving_after_ms: int,
+    jobs: Iterable[Waiting], free: ComputeResources, now_ms: int, *, starving_after_ms: int,
     reserved: tuple[Waiting, ...] = (),
 ) -> Turn:  # fmt: skip
     """Return which of some jobs, given in order, may ask for what is `free`.
@@ -88,17 +88,22 @@ def choose(
         starves = job.starves(now_ms, starving_after_ms=starving_after_ms)
         if starves and not (fits and job.ours) and turn.keeps_from(job.need) is None:
             turn = Turn(reserved=(*turn.reserved, job))
-            free = free.less(job.need)
+            free = free.minus(job.need)
             fits = True
         elif fits and may_ask:
-            free = free.less(job.need)
+            free = free.minus(job.need)
         if fits and may_ask:
             go.append(job.job_id)
     return Turn(go=tuple(go), reserved=turn.reserved)
 
 
 def goes_first(
-    asking: Waiting, claims: Iterable[Waiting], free: Amount, now_ms: int, *, starving_after_ms: int
+    asking: Waiting,
+    claims: Iterable[Waiting],
+    free: ComputeResources,
+    now_ms: int,
+    *,
+    starving_after_ms: int,
 ) -> Waiting | None:
     """Return the starving job that goes before `asking`, if it would take what that one waits for.
 
@@ -112,6 +117,6 @@ def goes_first(
         and claim.starves(now_ms, starving_after_ms=starving_after_ms)
     ]
     first = min(starving, key=lambda claim: claim.age, default=None)
-    if first is None or asking.age < first.age or asking.need.fits(free.less(first.need)):
+    if first is None or asking.age < first.age or asking.need.fits(free.minus(first.need)):
         return None
     return first

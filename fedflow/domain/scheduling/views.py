@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.dag import Dag
 from fedflow.domain.job.task_rule import PLAIN, Rule
 from fedflow.domain.phases import SitePhase
@@ -71,7 +71,9 @@ class JobView:
     timeout_ms: int  #: from then to the end, without the time in which it was held
     create_timeout_ms: int  #: how long the sites may take to accept the job
     lease_ms: int  #: a site that did not answer for longer is lost
-    shares: Mapping[Site, Amount] = field(default_factory=dict)  #: empty: any `parallelism` fit
+    shares: Mapping[Site, ComputeResources] = field(
+        default_factory=dict
+    )  #: empty: any `parallelism` fit
     selected: frozenset[str] | None = None  #: components that shall run; None: all
     paused: Reason | None = None  #: who wants nothing to start
     steps_left: int | None = None  #: how many more components may begin; None: all

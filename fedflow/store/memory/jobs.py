@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.lists import fits_job, job_page
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -40,9 +40,9 @@ class MemoryEngines:
         self, name: str, cores: int, *, now_ms: int, memory: int = 0, cores_percent: float = 1.0
     ) -> None:
         known = self._engines.get(name)
-        held = Amount()
+        held = ComputeResources()
         if known is not None:
-            held = Amount(
+            held = ComputeResources(
                 cores=known.cores - known.remaining_cores,
                 memory=known.memory - known.remaining_memory,
             )
@@ -59,23 +59,23 @@ class MemoryEngines:
     def get(self, name: str) -> Engine | None:
         return self._engines.get(name)
 
-    def have(self, needs: Mapping[str, Amount]) -> bool:
+    def have(self, needs: Mapping[str, ComputeResources]) -> bool:
         """Tell whether engines have free what is needed of them."""
         free = {name: engine.free for name, engine in self._engines.items()}
-        return all(need.fits(free.get(name, Amount())) for name, need in needs.items())
+        return all(need.fits(free.get(name, ComputeResources())) for name, need in needs.items())
 
-    def take(self, name: str, share: Amount, *, need: Amount) -> bool:
+    def take(self, name: str, share: ComputeResources, *, need: ComputeResources) -> bool:
         """Take a share; False if less than `need` is free."""
         known = self._engines.get(name)
-        wanted = Amount(
+        wanted = ComputeResources(
             cores=need.cores if share.cores else 0, memory=need.memory if share.memory else 0
         )
-        if share != Amount() and (known is None or not wanted.fits(known.free)):
+        if share != ComputeResources() and (known is None or not wanted.fits(known.free)):
             return False
-        self.give(name, Amount(cores=-share.cores, memory=-share.memory))
+        self.give(name, ComputeResources(cores=-share.cores, memory=-share.memory))
         return True
 
-    def give(self, name: str, share: Amount) -> None:
+    def give(self, name: str, share: ComputeResources) -> None:
         """Give a share back."""
         known = self._engines.get(name)
         if known is not None:
@@ -201,11 +201,11 @@ class MemoryJobs:
             for s in self.shares(key.job_id)
             if s is job or not (s.in_use or s.status in JOB_FINAL)
         ]
-        needs: dict[str, Amount] = {}
+        needs: dict[str, ComputeResources] = {}
         for one in left:
-            needs[one.engine] = needs.get(one.engine, Amount()) + one.share
+            needs[one.engine] = needs.get(one.engine, ComputeResources()) + one.share
         need = needs.pop(job.engine)
-        if job.share != Amount() and not (
+        if job.share != ComputeResources() and not (
             self._engines.have(needs) and self._engines.take(job.engine, job.share, need=need)
         ):
             return False

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import NOTHING, Amount
+from fedflow.domain.job.amounts import NOTHING, ComputeResources
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, JobRecord, ScheduledJob, WaitingJob
@@ -25,7 +25,7 @@ class _Entry:
     """What is stored about one waiting job."""
 
     queued_ms: int
-    need: Amount = NOTHING
+    need: ComputeResources = NOTHING
     deadline_ms: int = 0
     look_ms: int = 0
     epoch: int = 0
@@ -47,7 +47,7 @@ class MemoryQueue:
     # --- jobs of this initiator -------------------------------------------------------------------
 
     def enter(
-        self, job_id: str, need: Amount, *, queued_ms: int, deadline_ms: int, look_ms: int
+        self, job_id: str, need: ComputeResources, *, queued_ms: int, deadline_ms: int, look_ms: int
     ) -> None:
         job = self._schedules.get(job_id)
         if job is not None:
@@ -101,7 +101,9 @@ class MemoryQueue:
         found = [w for w in self._waiting() if not self._is_held(w)]
         return sorted(found, key=lambda w: (w.queued_ms, w.job_id))[:limit]
 
-    def first(self, free: Amount, now_ms: int, *, limit: int, offset: int = 0) -> list[WaitingJob]:
+    def first(
+        self, free: ComputeResources, now_ms: int, *, limit: int, offset: int = 0
+    ) -> list[WaitingJob]:
         found = [
             w
             for w in self._waiting()
@@ -119,8 +121,8 @@ class MemoryQueue:
         for waiting in self._waiting():
             if any(s.phase in _ASKS for s in self._known(waiting.job_id).sites):
                 shares = self._jobs.shares(waiting.job_id)
-                held = sum((s.need for s in shares if s.in_use), Amount())
-                found.append(replace(waiting, need=waiting.need.less(held)))
+                held = sum((s.need for s in shares if s.in_use), ComputeResources())
+                found.append(replace(waiting, need=waiting.need.minus(held)))
         return sorted(found, key=lambda w: (w.queued_ms, w.job_id))
 
     def denied(self) -> dict[str, int]:
@@ -188,7 +190,7 @@ class MemoryQueue:
                     initiator=shares[0].initiator,
                     reason=None,
                     queued_ms=queued_ms,
-                    need=sum((s.need for s in shares), Amount()),
+                    need=sum((s.need for s in shares), ComputeResources()),
                 )
             )
         return sorted(found, key=lambda w: (w.queued_ms, w.job_id))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, Amount
+from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, ComputeResources
 from fedflow.domain.job.engines import STANDALONE
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -248,11 +248,11 @@ class SqlJobs:
         if in_use:
             return True
         # all that the job will take here must be there, so that no two jobs hold a part each
-        needs: dict[str, Amount] = {}
+        needs: dict[str, ComputeResources] = {}
         for s in shares:
             if s is own[0] or not (s[4] or JOB_STATUSES[s[5]] in JOB_FINAL):
-                needs[s[6]] = needs.get(s[6], NOTHING) + Amount(cores=s[2], memory=s[3])
-        share, need = Amount(cores=cores, memory=memory), needs.pop(engine)
+                needs[s[6]] = needs.get(s[6], NOTHING) + ComputeResources(cores=s[2], memory=s[3])
+        share, need = ComputeResources(cores=cores, memory=memory), needs.pop(engine)
         if share != NOTHING and not (
             self._have(engine, needs) and self._take(engine, share, need, now_ms=now_ms)
         ):
@@ -266,7 +266,7 @@ class SqlJobs:
         self._session.tell(recording.cores_moved(key, held=True, now_ms=now_ms))
         return True
 
-    def _have(self, engine: str, needs: Mapping[str, Amount]) -> bool:
+    def _have(self, engine: str, needs: Mapping[str, ComputeResources]) -> bool:
         """Tell whether engines other than `engine` have free what the job needs of them; all are
         locked then, in the order of their names.
         """
@@ -282,12 +282,14 @@ class SqlJobs:
             lock=True,
         )
         free = {
-            name: Amount(cores=cores, memory=left if memory else UNCOUNTED)
+            name: ComputeResources(cores=cores, memory=left if memory else UNCOUNTED)
             for name, cores, memory, left in found
         }
         return all(need.fits(free.get(name, NOTHING)) for name, need in needs.items())
 
-    def _take(self, engine: str, share: Amount, need: Amount, *, now_ms: int) -> bool:
+    def _take(
+        self, engine: str, share: ComputeResources, need: ComputeResources, *, now_ms: int
+    ) -> bool:
         """Take a share; False if less than `need` is free of what it takes."""
         taken = self._session.write(
             "UPDATE t_engine_registry SET f_remaining_cores = f_remaining_cores - ?, "

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from fedflow.domain.job.amounts import NOTHING, Amount
+from fedflow.domain.job.amounts import NOTHING, ComputeResources
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, JobRecord, WaitingJob
@@ -52,7 +52,7 @@ class SqlQueue:
     # --- jobs of this initiator -------------------------------------------------------------------
 
     def enter(
-        self, job_id: str, need: Amount, *, queued_ms: int, deadline_ms: int, look_ms: int
+        self, job_id: str, need: ComputeResources, *, queued_ms: int, deadline_ms: int, look_ms: int
     ) -> None:
         self._session.write(
             "UPDATE t_schedule_job SET f_need_cores = ?, f_need_memory = ?, f_need_spark = ?, "
@@ -113,7 +113,9 @@ class SqlQueue:
             )
         )
 
-    def first(self, free: Amount, now_ms: int, *, limit: int, offset: int = 0) -> list[WaitingJob]:
+    def first(
+        self, free: ComputeResources, now_ms: int, *, limit: int, offset: int = 0
+    ) -> list[WaitingJob]:
         return _jobs(
             self._session.rows(
                 f"{_COLUMNS} FROM t_schedule_job AS j WHERE j.f_status = ? AND j.f_ask_time <= ? "
@@ -267,7 +269,7 @@ def _jobs(found: Iterable[Found]) -> list[WaitingJob]:
     return [_job(row) for row in found]
 
 
-def _job(found: Found, *, held: Amount = NOTHING) -> WaitingJob:
+def _job(found: Found, *, held: ComputeResources = NOTHING) -> WaitingJob:
     (
         job_id, priority, created_ms, role, party_id, reason, queued_ms, ask_ms, *need,
     ) = found  # fmt: skip
@@ -279,14 +281,14 @@ def _job(found: Found, *, held: Amount = NOTHING) -> WaitingJob:
         reason=reason_from_text(reason),
         queued_ms=queued_ms,
         ask_ms=ask_ms,
-        need=_amount(need).less(held),
+        need=_amount(need).minus(held),
     )
 
 
-def _amount(found: Sequence[Value]) -> Amount:
+def _amount(found: Sequence[Value]) -> ComputeResources:
     cores, memory, spark = (int(part or 0) for part in found)
-    return Amount(cores=cores, memory=memory, spark=spark)
+    return ComputeResources(cores=cores, memory=memory, spark=spark)
 
 
-def _at_least_0(free: Amount) -> tuple[int, int, int]:
+def _at_least_0(free: ComputeResources) -> tuple[int, int, int]:
     return max(0, free.cores), max(0, free.memory), max(0, free.spark)

@@ -9,7 +9,7 @@ import pytest
 
 from fedflow.base.errors.jobs import IllegalMove
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.engines import STANDALONE as ENGINE
 from fedflow.domain.phases import SitePhase
@@ -265,17 +265,17 @@ def test_a_rerun_may_go_to_another_engine(store, make):
 def test_the_queue_counts_each_engine_for_itself(store, make):
     with store.transaction() as tx:
         for job_id, need in (
-            ("here", Amount(cores=2)),
-            ("there", Amount(spark=2)),
-            ("both", Amount(cores=2, spark=2)),
+            ("here", ComputeResources(cores=2)),
+            ("there", ComputeResources(spark=2)),
+            ("both", ComputeResources(cores=2, spark=2)),
         ):
             tx.schedules.add(make.schedule(job_id, status=JobStatus.WAITING))
             tx.queue.enter(job_id, need, queued_ms=1, deadline_ms=9, look_ms=9)
 
         def fitting(**free):
-            return {job.job_id for job in tx.queue.first(Amount(**free), 5, limit=9)}
+            return {job.job_id for job in tx.queue.first(ComputeResources(**free), 5, limit=9)}
 
-        assert tx.queue.get("both").need == Amount(cores=2, spark=2)
+        assert tx.queue.get("both").need == ComputeResources(cores=2, spark=2)
         assert fitting(cores=2) == {"here"}
         assert fitting(spark=2) == {"there"}
         assert fitting(cores=2, spark=2) == {"here", "there", "both"}
@@ -291,15 +291,17 @@ def test_a_claim_and_a_grant_tell_the_engine(store, make):
         tx.schedules.set_site(
             "j1", replace(site, phase=SitePhase.APPLYING), seen=site.phase, now_ms=1
         )
-        tx.queue.enter("j1", Amount(cores=2, spark=3), queued_ms=1, deadline_ms=9, look_ms=9)
+        tx.queue.enter(
+            "j1", ComputeResources(cores=2, spark=3), queued_ms=1, deadline_ms=9, look_ms=9
+        )
         tx.jobs.add(make.job(site=make.guest, cores=3, memory=5, engine=SPARK, queued_ms=1))
         tx.jobs.add(make.job(site=make.host, cores=2, memory=5, queued_ms=1))
         tx.queue.deny(make.job_key(), now_ms=5)
         (claim,) = tx.queue.claims(asked_since_ms=5, queued_before_ms=2)
-        assert claim.need == Amount(cores=2, memory=5, spark=3)
+        assert claim.need == ComputeResources(cores=2, memory=5, spark=3)
         tx.jobs.take_cores(make.job_key(site=make.guest), now_ms=6)
         (asking,) = tx.queue.under_way()
-        assert asking.need == Amount(cores=2)
+        assert asking.need == ComputeResources(cores=2)
 
 
 def _race(workers, work):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fedflow.base.errors.jobs import IllegalMove
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import StopRequest
@@ -306,7 +306,7 @@ def test_a_held_job_is_none_of_the_queues_and_is_looked_at_when_people_change_it
     paused = Control(paused=make.reason("who"), held_ms=7)
     with store.transaction() as tx:
         tx.schedules.add(make.schedule(status=JobStatus.WAITING))
-        free = Amount(cores=99)
+        free = ComputeResources(cores=99)
         tx.queue.enter("j1", free, queued_ms=1, deadline_ms=9_000, look_ms=9_000)
         assert [w.job_id for w in tx.queue.first(free, 50, limit=9)] == ["j1"]
         assert tx.queue.due(50, limit=9) == []

@@ -8,7 +8,7 @@ from dataclasses import is_dataclass, replace
 import pytest
 
 from fedflow.base.errors.error import FedflowError
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.engines import SPARK, STANDALONE
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import StopRequest
@@ -64,8 +64,8 @@ class Script:
             ("jobs", "add", (make.job(job_id, site, cores=rng.randrange(4),
              memory=rng.choice((0, 40)), engine=rng.choice((STANDALONE, SPARK)),
              created_ms=self.now_ms, queued_ms=self.now_ms),), {}),
-            ("queue", "enter", (job_id, Amount(cores=rng.randrange(4), memory=rng.randrange(2),
-             spark=rng.randrange(3))),
+            ("queue", "enter", (job_id, ComputeResources(cores=rng.randrange(4),
+             memory=rng.randrange(2), spark=rng.randrange(3))),
              {"queued_ms": self.now_ms, "deadline_ms": self.now_ms + rng.randrange(9),
               "look_ms": self.now_ms + rng.randrange(9)}),
             ("queue", "look_later", (job_id, self.now_ms + rng.randrange(9)), {}),
@@ -191,9 +191,9 @@ def _queue(queue, now_ms):
         queue.due(now_ms, limit=2),
         *(queue.of_lost(party, limit=2) for party in PARTIES),
         queue.oldest(limit=3),
-        queue.first(Amount(cores=2, memory=9), now_ms, limit=3),
-        queue.first(Amount(cores=9), now_ms, limit=3, offset=1),
-        queue.first(Amount(cores=2, memory=9, spark=1), now_ms, limit=3),
+        queue.first(ComputeResources(cores=2, memory=9), now_ms, limit=3),
+        queue.first(ComputeResources(cores=9), now_ms, limit=3, offset=1),
+        queue.first(ComputeResources(cores=2, memory=9, spark=1), now_ms, limit=3),
         queue.needing(JOBS[:2], ("10000", "x")),
         queue.under_way(),
         queue.denied(),

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from fedflow.app.protocol.queue import Place
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import WaitingJob
 from fedflow.domain.site import Role, Site
@@ -25,7 +25,7 @@ class FakeQueue:
         self.asked.append((limit, offset))
         job = WaitingJob(
             job_id="j", priority=3, created_ms=1, initiator=GUEST, reason=None, queued_ms=2,
-            need=Amount(cores=4, memory=5),
+            need=ComputeResources(cores=4, memory=5),
         )  # fmt: skip
         reason = Reason(code="NotEnoughResources", message="waits", site=GUEST)
         return [Place(position=1, job=job, starves=True, reason=reason)], 7

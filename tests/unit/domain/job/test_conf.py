@@ -9,7 +9,7 @@ import pytest
 
 from fedflow.base.errors.jobs import NotEnoughResources
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.amounts import Amount, Capacity
+from fedflow.domain.job.amounts import Capacity, ComputeResources
 from fedflow.domain.job.conf import Conf, mode_of, parse_conf, readable_conf
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.parameters import JobParameters, merge_job_parameters
@@ -443,18 +443,22 @@ def test_a_component_may_need_more_or_less_than_the_others() -> None:
         task_memory=100,
         task_conf={"big": {"task_cores": 6, "task_memory": 300}, "odd": {"task_cores": "x"}},
     )
-    assert demand_at(GUEST, parameters, component="big").of_task == Amount(cores=6, memory=300)
-    assert demand_at(GUEST, parameters, component="odd").of_task == Amount(cores=4, memory=100)
-    assert demand_at(GUEST, parameters).of_job == Amount(cores=4, memory=100)
-    assert demand_at(ARBITER, parameters, component="big").of_task == Amount()
+    assert demand_at(GUEST, parameters, component="big").of_task == ComputeResources(
+        cores=6, memory=300
+    )
+    assert demand_at(GUEST, parameters, component="odd").of_task == ComputeResources(
+        cores=4, memory=100
+    )
+    assert demand_at(GUEST, parameters).of_job == ComputeResources(cores=4, memory=100)
+    assert demand_at(ARBITER, parameters, component="big").of_task == ComputeResources()
 
 
 def test_what_is_short_is_told_in_numbers() -> None:
-    capacity, free = Capacity(cores=8, memory=100), Amount(cores=2, memory=30)
-    assert shortage(Amount(cores=2, memory=30), free, capacity) is None
-    assert shortage(Amount(cores=3), free, capacity) == ("3 cores", "2 of 8 free")
+    capacity, free = Capacity(cores=8, memory=100), ComputeResources(cores=2, memory=30)
+    assert shortage(ComputeResources(cores=2, memory=30), free, capacity) is None
+    assert shortage(ComputeResources(cores=3), free, capacity) == ("3 cores", "2 of 8 free")
     missing = ("31 MiB of memory", "30 of 100 MiB free")
-    assert shortage(Amount(memory=31), free, capacity) == missing
-    assert shortage(Amount(memory=31), Amount(), Capacity(cores=8)) is None
-    assert str(Amount(cores=3, memory=5)) == "3 cores and 5 MiB of memory"
-    assert str(Amount()) == "0 cores"
+    assert shortage(ComputeResources(memory=31), free, capacity) == missing
+    assert shortage(ComputeResources(memory=31), ComputeResources(), Capacity(cores=8)) is None
+    assert str(ComputeResources(cores=3, memory=5)) == "3 cores and 5 MiB of memory"
+    assert str(ComputeResources()) == "0 cores"

@@ -9,7 +9,7 @@ import pytest
 from fedflow.base.errors.executors import EngineMissing
 from fedflow.base.errors.jobs import NotEnoughResources
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.amounts import Amount, Capacity
+from fedflow.domain.job.amounts import Capacity, ComputeResources
 from fedflow.domain.job.conf import Conf, parse_conf
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
@@ -36,7 +36,7 @@ def test_the_default_is_used_where_a_job_names_no_engine_of_this_version(asked: 
 @pytest.mark.parametrize("asked", ["EGGROLL", "LINKIS_SPARK"])
 def test_no_name_of_an_engine_makes_a_share_free_of_charge(asked: Any, engine: str) -> None:
     parameters = JobParameters(computing_engine=asked, task_cores=3)
-    assert demand_at(GUEST, parameters, engine=engine).of_job == Amount(cores=3)
+    assert demand_at(GUEST, parameters, engine=engine).of_job == ComputeResources(cores=3)
 
 
 def test_a_job_that_names_an_engine_gets_it() -> None:
@@ -92,19 +92,19 @@ def test_the_options_of_the_engine_that_is_used_count() -> None:
 
 
 def test_an_amount_of_a_share_is_one_of_its_engine_among_all() -> None:
-    share = Amount(cores=3, memory=50)
+    share = ComputeResources(cores=3, memory=50)
     assert share.on(STANDALONE) == share
-    assert share.on(SPARK) == Amount(spark=3)
-    assert share.on(SPARK).of(SPARK) == Amount(cores=3)
-    assert share.on(SPARK).of(STANDALONE) == Amount()
+    assert share.on(SPARK) == ComputeResources(spark=3)
+    assert share.on(SPARK).of(SPARK) == ComputeResources(cores=3)
+    assert share.on(SPARK).of(STANDALONE) == ComputeResources()
     assert str(share + share.on(SPARK)) == "3 cores and 50 MiB of memory and 3 cores on Spark"
     assert str(share.on(SPARK)) == "3 cores on Spark"
-    assert share.on(SPARK).fits(Amount(spark=3))
-    assert not share.on(SPARK).fits(Amount(cores=9, memory=99, spark=2))
+    assert share.on(SPARK).fits(ComputeResources(spark=3))
+    assert not share.on(SPARK).fits(ComputeResources(cores=9, memory=99, spark=2))
 
 
 def test_what_is_short_is_said_with_its_engine() -> None:
-    need, free = Amount(cores=8), Amount(cores=2)
+    need, free = ComputeResources(cores=8), ComputeResources(cores=2)
     assert shortage(need, free, Capacity(cores=8)) == ("8 cores", "2 of 8 free")
     found = shortage(need, free, Capacity(cores=8, engine=SPARK))
     assert found == ("8 cores on Spark", "2 of 8 free on Spark")

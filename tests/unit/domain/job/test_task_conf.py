@@ -8,7 +8,7 @@ import pytest
 
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.spec import JobSpec, ModuleInfo, parse_job
 from fedflow.domain.job.task_rule import PLAIN
 from fedflow.domain.policies import Policy
@@ -83,9 +83,15 @@ def test_the_initiators_options_count_but_each_site_has_its_own_cores() -> None:
     }
     rules = parse(role, task_cores=4, task_parallelism=2).rules
     assert rules.components["a"].timeout_ms == 5_000
-    assert rules.components["a"].takes == {GUEST: Amount(cores=4), HOST: Amount(cores=3)}
-    assert rules.components["b"].takes == {GUEST: Amount(cores=4), HOST: Amount(cores=4)}
-    assert rules.shares == {GUEST: Amount(cores=8), HOST: Amount(cores=8)}
+    assert rules.components["a"].takes == {
+        GUEST: ComputeResources(cores=4),
+        HOST: ComputeResources(cores=3),
+    }
+    assert rules.components["b"].takes == {
+        GUEST: ComputeResources(cores=4),
+        HOST: ComputeResources(cores=4),
+    }
+    assert rules.shares == {GUEST: ComputeResources(cores=8), HOST: ComputeResources(cores=8)}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.ids import PartyId
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.dag import Dag
 from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
@@ -639,10 +639,13 @@ def test_a_real_error_beside_a_lost_peer_is_no_failure_of_a_server() -> None:
 
 
 def test_tasks_run_together_only_if_they_fit_into_the_jobs_share_at_all_their_sites() -> None:
-    share = {GUEST: Amount(cores=4), HOST: Amount(cores=4, memory=100)}
+    share = {GUEST: ComputeResources(cores=4), HOST: ComputeResources(cores=4, memory=100)}
 
     def takes(cores: int, memory: int = 0) -> TaskView:
-        amounts = {GUEST: Amount(cores=1), HOST: Amount(cores=cores, memory=memory)}
+        amounts = {
+            GUEST: ComputeResources(cores=1),
+            HOST: ComputeResources(cores=cores, memory=memory),
+        }
         return replace(task(W, W, status=W), rule=Rule(takes=amounts))
 
     tasks = {"a": takes(3), "b": takes(2), "c": takes(1, 100), "d": takes(0, 1)}
@@ -651,8 +654,10 @@ def test_tasks_run_together_only_if_they_fit_into_the_jobs_share_at_all_their_si
 
 
 def test_a_task_that_is_too_big_runs_alone_rather_than_never() -> None:
-    big = replace(task(W, W, status=W), rule=Rule(takes={GUEST: Amount(cores=9)}))
-    starting = view(dag=FAN, tasks={"a": big}, shares={GUEST: Amount(cores=4)}, parallelism=4)
+    big = replace(task(W, W, status=W), rule=Rule(takes={GUEST: ComputeResources(cores=9)}))
+    starting = view(
+        dag=FAN, tasks={"a": big}, shares={GUEST: ComputeResources(cores=4)}, parallelism=4
+    )
     starts = [a.component for a in decide(starting, NOW_MS) if isinstance(a, StartTask)]
     assert starts == ["a", "b", "c", "d"]  # the others take nothing
 

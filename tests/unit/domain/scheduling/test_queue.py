@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.domain.job.amounts import Amount
+from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.scheduling.queue import CLAIM_MS, Waiting, choose, goes_first, in_order
 
 NOW_MS = 1_000_000
@@ -18,14 +18,17 @@ STARVES_MS = 300_000
 
 def job(job_id: str, cores: int = 1, *, age_ms: int = 0, **more: object) -> Waiting:
     values: dict[str, object] = {
-        "job_id": job_id, "need": Amount(cores=cores), "queued_ms": NOW_MS - age_ms, **more,
+        "job_id": job_id, "need": ComputeResources(cores=cores), "queued_ms": NOW_MS - age_ms,
+        **more,
     }  # fmt: skip
     return Waiting(**values)  # type: ignore[arg-type]
 
 
 def turn(*jobs: Waiting, free: int, memory: int = 0) -> tuple[list[str], str | None]:
     ordered = in_order(jobs, NOW_MS, starving_after_ms=STARVES_MS)
-    found = choose(ordered, Amount(cores=free, memory=memory), NOW_MS, starving_after_ms=STARVES_MS)
+    found = choose(
+        ordered, ComputeResources(cores=free, memory=memory), NOW_MS, starving_after_ms=STARVES_MS
+    )
     reserved = [one.job_id for one in found.reserved]
     assert len(reserved) <= 1  # there is one engine
     return list(found.go), reserved[0] if reserved else None
@@ -60,7 +63,7 @@ def test_what_a_starving_job_waits_for_is_kept_for_it() -> None:
 
 
 def test_what_a_starving_job_leaves_may_be_taken() -> None:
-    starving = job("starving", 2, age_ms=STARVES_MS + 1, need=Amount(cores=2, memory=100))
+    starving = job("starving", 2, age_ms=STARVES_MS + 1, need=ComputeResources(cores=2, memory=100))
     small = job("small", 3)
     assert turn(starving, small, free=5, memory=50) == (["starving", "small"], "starving")
     assert turn(starving, small, free=4, memory=50) == (["starving"], "starving")
@@ -86,7 +89,9 @@ def test_at_a_site_the_oldest_starving_claim_goes_first() -> None:
     claims = [job("a", 8, age_ms=STARVES_MS + 1), job("b", 8, age_ms=STARVES_MS + 9)]
 
     def first(asking: Waiting, free: int = 4) -> str | None:
-        found = goes_first(asking, claims, Amount(cores=free), NOW_MS, starving_after_ms=STARVES_MS)
+        found = goes_first(
+            asking, claims, ComputeResources(cores=free), NOW_MS, starving_after_ms=STARVES_MS
+        )
         return found.job_id if found else None
 
     assert first(job("new", 1)) == "b"
@@ -112,13 +117,13 @@ waiting = st.builds(
 
 def two(*jobs: Waiting, cores: int, spark: int) -> tuple[list[str], list[str]]:
     ordered = in_order(jobs, NOW_MS, starving_after_ms=STARVES_MS)
-    free = Amount(cores=cores, spark=spark)
+    free = ComputeResources(cores=cores, spark=spark)
     found = choose(ordered, free, NOW_MS, starving_after_ms=STARVES_MS)
     return list(found.go), [one.job_id for one in found.reserved]
 
 
 def on_spark(job_id: str, cores: int, **more: int) -> Waiting:
-    return job(job_id, need=Amount(spark=cores), **more)  # type: ignore[arg-type]
+    return job(job_id, need=ComputeResources(spark=cores), **more)  # type: ignore[arg-type]
 
 
 def test_a_full_cluster_keeps_no_job_from_the_machine() -> None:
@@ -147,20 +152,22 @@ def test_a_starving_job_on_the_cluster_keeps_nothing_of_the_machine() -> None:
 
 
 def test_a_job_that_waits_for_both_engines_keeps_both() -> None:
-    both = job("both", need=Amount(cores=2, spark=8), age_ms=STARVES_MS + 1)
+    both = job("both", need=ComputeResources(cores=2, spark=8), age_ms=STARVES_MS + 1)
     jobs = [both, job("here", 3), job("small", 2), on_spark("there", 1)]
     assert two(*jobs, cores=4, spark=4) == (["both", "small"], ["both"])
 
 
 def test_a_claim_keeps_only_its_own_engine_from_others() -> None:
     claim = on_spark("claim", 8, age_ms=STARVES_MS + 1)
-    free = Amount(cores=4, spark=4)
+    free = ComputeResources(cores=4, spark=4)
     asks = {"starving_after_ms": STARVES_MS}
     assert goes_first(job("here", 4), [claim], free, NOW_MS, **asks) is None
     assert goes_first(on_spark("there", 1), [claim], free, NOW_MS, **asks) == claim
 
 
-needs = st.builds(Amount, cores=st.integers(0, 6), memory=st.just(0), spark=st.integers(0, 6))
+needs = st.builds(
+    ComputeResources, cores=st.integers(0, 6), memory=st.just(0), spark=st.integers(0, 6)
+)
 mixed = st.builds(
     lambda one, need: replace(one, need=need),
     st.builds(
@@ -177,15 +184,15 @@ mixed = st.builds(
 
 @given(st.lists(mixed, max_size=12), needs)
 def test_no_engine_gives_more_than_is_free_nor_has_two_reservations(
-    jobs: list[Waiting], free: Amount
+    jobs: list[Waiting], free: ComputeResources
 ) -> None:
     ordered = in_order(jobs, NOW_MS, starving_after_ms=STARVES_MS)
     found = choose(ordered, free, NOW_MS, starving_after_ms=STARVES_MS)
     reserved = {one.job_id for one in found.reserved}
     going = [j for j in jobs if j.job_id in found.go and j.job_id not in reserved]
-    assert sum((j.need for j in going), Amount()).fits(free)
+    assert sum((j.need for j in going), ComputeResources()).fits(free)
     for engine in ("STANDALONE", "SPARK"):
-        keeping = [one for one in found.reserved if one.need.of(engine) != Amount()]
+        keeping = [one for one in found.reserved if one.need.of(engine) != ComputeResources()]
         assert len(keeping) <= 1
     alone = {
         engine: choose(
@@ -200,7 +207,7 @@ def test_no_engine_gives_more_than_is_free_nor_has_two_reservations(
 
 
 def is_of(one: Waiting, engine: str) -> bool:
-    return one.need.of(engine) != Amount()
+    return one.need.of(engine) != ComputeResources()
 
 
 @given(st.lists(waiting, max_size=12), st.integers(-2, 20))
@@ -208,7 +215,7 @@ def test_the_turn_never_gives_more_than_is_free_and_never_to_who_may_not_ask(
     jobs: list[Waiting], free: int
 ) -> None:
     ordered = in_order(jobs, NOW_MS, starving_after_ms=STARVES_MS)
-    found = choose(ordered, Amount(cores=free), NOW_MS, starving_after_ms=STARVES_MS)
+    found = choose(ordered, ComputeResources(cores=free), NOW_MS, starving_after_ms=STARVES_MS)
     by_id = {j.job_id: j for j in jobs}
     reserved = found.reserved[0].job_id if found.reserved else None
     going = [by_id[job_id] for job_id in found.go if job_id != reserved]
@@ -218,7 +225,7 @@ def test_the_turn_never_gives_more_than_is_free_and_never_to_who_may_not_ask(
         left = max(0, free - by_id[reserved].need.cores)
         behind = going[[*found.go].index(reserved) :] if reserved in found.go else []
         assert sum(j.need.cores for j in behind) <= left
-    again = choose(ordered, Amount(cores=free), NOW_MS, starving_after_ms=STARVES_MS)
+    again = choose(ordered, ComputeResources(cores=free), NOW_MS, starving_after_ms=STARVES_MS)
     assert again == found
 
 
@@ -234,7 +241,7 @@ class Site:
     asked: dict[str, tuple[Waiting, int]] = field(default_factory=dict)
 
     def ask(self, asking: Waiting, now_ms: int) -> bool:
-        free = Amount(cores=self.total - sum(self.held.values()))
+        free = ComputeResources(cores=self.total - sum(self.held.values()))
         claims = [w for w, at_ms in self.asked.values() if now_ms - at_ms <= CLAIM_MS]
         first = goes_first(asking, claims, free, now_ms, starving_after_ms=STARVES_MS)
         if first is not None or not asking.need.fits(free):
