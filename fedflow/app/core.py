@@ -41,16 +41,16 @@ from fedflow.app.ports.models import ModelBlobs
 from fedflow.app.ports.parties import PartyClient, PartyServers
 from fedflow.app.ports.scheduling import Wakeup
 from fedflow.app.ports.store import Store
-from fedflow.app.protocol.circuit_breakers import CheckedParties, Circuits
+from fedflow.app.protocol.circuit_breakers import CheckedParties, CircuitBreakers
 from fedflow.app.protocol.commands import Commands
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_notifier import Changes
 from fedflow.app.protocol.kernel import Kernel
-from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.protocol.party_commands import Outgoing
-from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.protocol.party_leases import PartyLeases
 from fedflow.app.protocol.queue import Queue
-from fedflow.app.protocol.status_pull import Collecting
+from fedflow.app.protocol.status_pull import StatusPull
 from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.documents import Documents
 from fedflow.app.queries.explain import Explanations
@@ -96,7 +96,11 @@ class Core:
         store, clock = kernel.store, kernel.clock
         # its store takes no change of a server that does not lead any more
         leading = replace(kernel, store=kernel.servers.guarded(store))
-        self.parties, self.circuits, self.queue = kernel.parties, kernel.circuits, kernel.queue
+        self.parties, self.circuit_breakers, self.queue = (
+            kernel.parties,
+            kernel.circuit_breakers,
+            kernel.queue,
+        )
         self.models = ModelRepository(store=store, blobs=ports.blobs, clock=clock)
         self.permissions = Permissions(
             store=store, catalog=kernel.catalog, clock=clock, rules=rules
@@ -139,7 +143,7 @@ class _Shared:
         self.inheritance = Inheritance(kernel)
         self.preflight = Preflight(
             parties=kernel.parties,
-            circuits=kernel.circuits,
+            circuit_breakers=kernel.circuit_breakers,
             clock=kernel.clock,
             timing=kernel.timing,
         )
@@ -262,9 +266,11 @@ def kernel_over(
 ) -> Kernel:
     """Return what most use cases need."""
     store, clock = ports.store, ports.clock
-    circuits = Circuits(clock=clock, timing=timing, rng=ports.rng, speaks=ports.speaks)
-    parties = CheckedParties(ports.parties, circuits, clock=clock)
-    specs = Specs(ports.catalog)
+    circuit_breakers = CircuitBreakers(
+        clock=clock, timing=timing, rng=ports.rng, speaks=ports.speaks
+    )
+    parties = CheckedParties(ports.parties, circuit_breakers, clock=clock)
+    specs = ParsedJobs(ports.catalog)
     return Kernel(
         store=store,
         folders=folders,
@@ -279,10 +285,10 @@ def kernel_over(
         changes=changes,
         servers=ports.servers,
         parties=parties,
-        circuits=circuits,
+        circuit_breakers=circuit_breakers,
         outgoing=Outgoing(clock=clock, timing=timing, new_request_id=new_request_id),
-        hearing=Hearing(store=store, parties=parties, clock=clock, timing=timing),
-        collecting=Collecting(specs=specs, parties=parties),
+        party_leases=PartyLeases(store=store, parties=parties, clock=clock, timing=timing),
+        status_pull=StatusPull(specs=specs, parties=parties),
     )
 
 

@@ -331,12 +331,12 @@ class FedflowServer:
             executor_ready=self._executor.ready,
             place=place,
             clock=self._clock,
-            unreachable=core.circuits.opened,
+            unreachable=core.circuit_breakers.opened,
         )
         neighbours = Neighbours(
             info=info,
             parties=core.parties,
-            circuits=core.circuits,
+            circuit_breakers=core.circuit_breakers,
             preflight=core.preflight,
             store=self._store,
             routes=self._routes.addresses,

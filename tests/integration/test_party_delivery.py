@@ -145,9 +145,11 @@ def test_a_party_that_never_answers_delays_no_command_to_another(
     )
     jobs = [server.core.submissions.begin(dsl(), THREE)[0] for _ in range(12)]
     wait_for(lambda: len(well.seen) >= 12)
-    assert server.core.circuits.view("10000").failed_ms is None  # the first call still waits
+    assert (
+        server.core.circuit_breakers.view("10000").failed_ms is None
+    )  # the first call still waits
     assert len({path for path, _ in well.seen}) == 12
-    wait_for(lambda: server.core.circuits.opened() == ["10000"])
+    wait_for(lambda: server.core.circuit_breakers.opened() == ["10000"])
     busy = server.core.delivery._under_way["10000"]
     wait_for(lambda: len(busy) <= 1)
     for job_id in jobs:
@@ -182,11 +184,11 @@ def test_what_waited_for_a_dead_party_goes_when_it_is_back(
         port = probe.getsockname()[1]
     server = initiator(stack, tmp_path, {"10000": port})
     jobs = [server.core.submissions.begin(dsl(), conf())[0] for _ in range(6)]
-    wait_for(lambda: server.core.circuits.opened() == ["10000"])
+    wait_for(lambda: server.core.circuit_breakers.opened() == ["10000"])
     Peer("10000", port=port).open(stack)
     wait_for(lambda: not server.outbox("10000"))
     assert {phases(server, job_id)["10000"] for job_id in jobs} == {SitePhase.CREATED}
-    assert server.core.circuits.opened() == []
+    assert server.core.circuit_breakers.opened() == []
 
 
 def far_away(stack: ExitStack, target: int, delay_s: float) -> int:
@@ -229,7 +231,7 @@ def test_a_party_at_the_end_of_a_slow_line_is_reached_by_the_first_call(
     port = far_away(stack, peer.port, 0.15)
     server = initiator(stack, tmp_path, {"10000": port})
     assert call(server).retcode == 0
-    assert server.core.circuits.view("10000").failed_ms is None
+    assert server.core.circuit_breakers.view("10000").failed_ms is None
 
 
 # --- versions -------------------------------------------------------------------------------------
@@ -252,7 +254,7 @@ def test_neighbouring_releases_talk_and_know_each_other(
     peer = Peer("10000", speaks=theirs).open(stack)
     server = initiator(stack, tmp_path, {"10000": peer.port}, speaks=ours)
     assert call(server).retcode == 0
-    assert server.core.circuits.theirs("10000") == known
+    assert server.core.circuit_breakers.theirs("10000") == known
 
 
 @pytest.mark.parametrize("theirs", [(3, 3), (3, 9)])
@@ -274,7 +276,7 @@ def test_a_release_that_does_not_check_is_refused_by_the_one_that_does(
 ) -> None:
     peer = Peer("10000", speaks=None).open(stack)
     server = initiator(stack, tmp_path, {"10000": peer.port})
-    server.core.circuits.speaks = Speaks(lowest=3, highest=3, product="9.9")
+    server.core.circuit_breakers.speaks = Speaks(lowest=3, highest=3, product="9.9")
     reply = call(server)
     assert (reply.retcode, reply.error) == (107, IncompatibleVersions.__name__)
     assert PartyId("10000") in reply.retmsg

@@ -47,12 +47,12 @@ class Delivery(UseCase):
         self._under_way: dict[str, set[str]] = {}
         self._more: dict[str, bool] = {}
         self._round_trips_s: dict[int, float] = {}  #: by number, of commands that were answered
-        kernel.circuits.connect(self.release)
+        kernel.circuit_breakers.connect(self.release)
 
     def take(self, destination: str) -> Command | None:
         """Return the next due command for a party and mark its job as under way, or None."""
-        closed = self._circuits.is_closed(destination)
-        if not closed and not self._circuits.may_try(destination):
+        closed = self._circuit_breakers.is_closed(destination)
+        if not closed and not self._circuit_breakers.may_try(destination):
             self._give_up_overdue(destination)
             return None
         with self._lock:
@@ -65,7 +65,7 @@ class Delivery(UseCase):
                     limit=2,
                 )
             self._more[destination] = closed and len(heads) > 1
-            if not heads or not (closed or self._circuits.admit(destination)):
+            if not heads or not (closed or self._circuit_breakers.admit(destination)):
                 return None
             busy.add(heads[0].job_id)
             return heads[0]
@@ -98,7 +98,7 @@ class Delivery(UseCase):
         """
         with self._lock:
             busy = frozenset(self._under_way.get(destination, ()))
-        probe_ms = self._circuits.next_try_ms(destination)
+        probe_ms = self._circuit_breakers.next_try_ms(destination)
         with self._store.read() as tx:
             if probe_ms is None:
                 return tx.outbox.next_due_ms(destination, skip=busy)
@@ -160,9 +160,9 @@ class Delivery(UseCase):
         if self._parties.is_local(party_id):
             return result
         if isinstance(result, Reply):
-            self._circuits.answered(party_id, round_trip_s=round_trip_s)
-            return self._circuits.take(party_id, result)
-        self._circuits.failed(party_id, why(result))
+            self._circuit_breakers.answered(party_id, round_trip_s=round_trip_s)
+            return self._circuit_breakers.take(party_id, result)
+        self._circuit_breakers.failed(party_id, why(result))
         return result
 
     def _give_up_overdue(self, destination: str) -> None:
@@ -181,7 +181,7 @@ class Delivery(UseCase):
         effects = Effects()
         try:
             if late:
-                error = str(self._circuits.unreachable(destination))
+                error = str(self._circuit_breakers.unreachable(destination))
                 with self._store.transaction() as tx:
                     for command in late:
                         self._give_up(tx, command, error, effects)

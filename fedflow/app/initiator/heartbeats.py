@@ -48,21 +48,21 @@ class Heartbeats(UseCase):
 
     def unsure_parties(self) -> list[str]:
         """Return the other parties that are to be called even without a job."""
-        known = (p for p in self._circuits.unsure() if self._parties.knows(p))
+        known = (p for p in self._circuit_breakers.unsure() if self._parties.knows(p))
         return [p for p in known if not self._parties.is_local(p)]
 
     def collects(self, party_id: str) -> bool:
         """Tell whether a job under way wants its status collected from a party (PULL)."""
         with self._store.read() as tx:
             moving = tx.queue.moving_with(party_id, self._clock.now_ms())
-            return any(self._collecting.collects_from(tx, job_id, party_id) for job_id in moving)
+            return any(self._status_pull.collects_from(tx, job_id, party_id) for job_id in moving)
 
     def beat(self, party_id: str) -> bool:
         """Send a heartbeat to a party and take its answer; tell whether it answered."""
         with self._store.read() as tx:
             shared = self._shared(tx, party_id)
         if not shared:
-            return party_id not in self._circuits.unsure() or self._reaches(party_id)
+            return party_id not in self._circuit_breakers.unsure() or self._reaches(party_id)
         parts = [shared[i : i + _JOBS] for i in range(0, len(shared), _JOBS)]
         answered = [self._send(party_id, part) for part in parts]
         return all(answered)
@@ -108,7 +108,7 @@ class Heartbeats(UseCase):
         answers = read_command(reply.data, HeartbeatAnswer).jobs or {}
         changed: list[str] = []
         with self._leading.transaction() as tx:
-            self._hearing.heard(tx, party_id)
+            self._party_leases.heard(tx, party_id)
             for job in shared:
                 answer = answers.get(job.job_id)
                 for site in (s.site for s in job.sites if s.site.party_id == party_id):

@@ -73,7 +73,7 @@ class Initiator(UseCase):
             raise BadRequest(reason="`party_status` is not a task status") from exc
         if tx.schedules.status(key.job_id) is None:
             raise JobNotFound(job_id=key.job_id)
-        self._hearing.heard(tx, key.site.party_id)  # first, as heartbeats do: else a deadlock
+        self._party_leases.heard(tx, key.site.party_id)  # first, as heartbeats do: else a deadlock
         moved = tx.schedules.report(
             key.job_id,
             key.component,
@@ -121,7 +121,7 @@ class Initiator(UseCase):
     def replied(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
         """Store what follows from the answer to a command."""
         if command.source.party_id != command.destination.party_id:
-            self._hearing.heard(tx, command.destination.party_id)
+            self._party_leases.heard(tx, command.destination.party_id)
         if reply.retcode == 0 or (reply.retcode == 10 and command.kind not in _MUST_TAKE_EFFECT):
             self._accepted(tx, command, reply, effects)
         else:

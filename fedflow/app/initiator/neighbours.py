@@ -9,7 +9,7 @@ from fedflow.app.administration.info import Info
 from fedflow.app.initiator.preflight import REACH, Preflight, reach
 from fedflow.app.ports.parties import PartyClient
 from fedflow.app.ports.store import Store
-from fedflow.app.protocol.circuit_breakers import Circuits, CircuitView
+from fedflow.app.protocol.circuit_breakers import CircuitBreakers, CircuitView
 from fedflow.app.protocol.commands import Incoming
 from fedflow.base.errors.parties import NoRoute, PartyRefused
 from fedflow.base.errors.requests import BadRequest
@@ -45,7 +45,7 @@ class Neighbours:
         *,
         info: Info,
         parties: PartyClient,
-        circuits: Circuits,
+        circuit_breakers: CircuitBreakers,
         store: Store,
         routes: Callable[[], Mapping[str, str]],
         preflight: Preflight,
@@ -53,7 +53,7 @@ class Neighbours:
     ) -> None:
         self._info = info
         self._parties = parties
-        self._circuits = circuits
+        self._circuit_breakers = circuit_breakers
         self._store = store
         self._routes = routes
         self._preflight = preflight
@@ -65,7 +65,7 @@ class Neighbours:
         Raises: BadRequest, NoRoute, PartyUnreachable, BadPacket, PartyRefused.
         """
         self._check(party_id)
-        self._circuits.hurry(party_id, after_s=0.0)
+        self._circuit_breakers.hurry(party_id, after_s=0.0)
         reply = reach(self._parties, party_id, timeout_s=self._call_timeout_s)
         if reply.retcode != 0:
             raise PartyRefused(party_id=party_id, command=REACH, reason=reply.retmsg)
@@ -81,7 +81,7 @@ class Neighbours:
         with self._store.read() as tx:
             waiting = tx.outbox.sizes()
             granted = tx.permissions.parties()
-        known = {*routes, *waiting, *granted, *self._circuits.parties()}
+        known = {*routes, *waiting, *granted, *self._circuit_breakers.parties()}
         return [
             self._neighbour(party_id, routes, waiting)
             for party_id in sorted(known)
@@ -93,7 +93,7 @@ class Neighbours:
         somebody looks how they stand.
         """
         named = sorted(self._routes()) if party_id is None else [party_id]
-        self._circuits.watch(
+        self._circuit_breakers.watch(
             p for p in named if p != "default" and not self._parties.is_local(p)
         )  # fmt: skip
 
@@ -125,11 +125,13 @@ class Neighbours:
     def _neighbour(
         self, party_id: str, routes: Mapping[str, str], waiting: Mapping[str, int]
     ) -> Neighbour:
-        circuit = self._circuits.view(party_id)
+        circuit = self._circuit_breakers.view(party_id)
         return Neighbour(
             party_id=party_id,
             address=routes.get(party_id, routes.get("default")),
             circuit=circuit,
-            protocol=common(self._circuits.speaks, circuit.speaks) if circuit.speaks else None,
+            protocol=common(self._circuit_breakers.speaks, circuit.speaks)
+            if circuit.speaks
+            else None,
             waiting=waiting.get(party_id, 0),
         )

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from fedflow.app.administration.permissions import Permissions
 from fedflow.app.ports.parties import PartyClient
-from fedflow.app.protocol.circuit_breakers import Circuits, why
+from fedflow.app.protocol.circuit_breakers import CircuitBreakers, why
 from fedflow.app.protocol.commands import Received
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.timing import Timing
@@ -96,10 +96,15 @@ class Preflight:
     """The initiator's half."""
 
     def __init__(
-        self, *, parties: PartyClient, circuits: Circuits, clock: Clock, timing: Timing
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        parties: PartyClient,
+        circuit_breakers: CircuitBreakers,
+        clock: Clock,
+        timing: Timing,
+    ) -> None:
         self._parties = parties
-        self._circuits = circuits
+        self._circuit_breakers = circuit_breakers
         self._clock = clock
         self._timing = timing
         self._good: dict[str, _Good] = {}
@@ -182,7 +187,7 @@ class Preflight:
             and uses <= good.uses
             and good.both_ways >= both_ways
             and self._clock.monotonic_s() < good.until_s
-            and self._circuits.answered_within(party_id, 2 * KEEP_S)
+            and self._circuit_breakers.answered_within(party_id, 2 * KEEP_S)
         )
 
     def _ask(
@@ -227,8 +232,8 @@ class Preflight:
         Raises: PartyUnreachable, NoRoute, BadPacket.
         """
         deadline_s = self._clock.monotonic_s() + self._timing.preflight_timeout_s
-        if not self._circuits.hurry(party_id):
-            raise self._circuits.unreachable(party_id)
+        if not self._circuit_breakers.hurry(party_id):
+            raise self._circuit_breakers.unreachable(party_id)
         for pause_s in _PAUSES_S:
             try:
                 return self._objections(source, party_id, uses, both_ways=both_ways)
@@ -236,7 +241,7 @@ class Preflight:
                 if self._clock.monotonic_s() + pause_s >= deadline_s:
                     raise
             pause(pause_s, self._never)
-            self._circuits.hurry(party_id, after_s=0.0)
+            self._circuit_breakers.hurry(party_id, after_s=0.0)
         return self._objections(source, party_id, uses, both_ways=both_ways)
 
     def _objections(
@@ -291,11 +296,11 @@ class PreflightHere(UseCase):
     def _way_back(self, asked: _Asked) -> Iterable[Hop]:
         """Call the party that asks, unless a call to it was answered lately."""
         source, own = asked.initiator.party_id, asked.own
-        if asked.call_back_s is None or self._circuits.answered_within(source, KEEP_S):
+        if asked.call_back_s is None or self._circuit_breakers.answered_within(source, KEEP_S):
             return
         timeout_s = min(asked.call_back_s, self._timing.preflight_timeout_s)
         try:
-            self._circuits.hurry(source, after_s=0.0)  # it has just called, so it is up
+            self._circuit_breakers.hurry(source, after_s=0.0)  # it has just called, so it is up
             reach(self._parties, source, timeout_s=timeout_s)
         except NoRoute:
             yield Hop(own, source, f"{own} cannot reach {source}: it has no route to it")
@@ -306,7 +311,7 @@ class PreflightHere(UseCase):
         known, own = self._catalog.modules(), asked.own
         for role, module in asked.uses:
             if module.lower() not in known:
-                speaks = self._circuits.speaks
+                speaks = self._circuit_breakers.speaks
                 reason = f"{own} has no module {module} (it is fedflow {speaks.product})"
                 yield Hop(asked.initiator.party_id, own, reason)
                 continue

@@ -53,7 +53,7 @@ class Scheduler(UseCase):
         self.look_at_queue()
 
     def _is_lost(self, tx: Tx, party_id: str) -> bool:
-        heard_ms = self._hearing.party_ms(tx, party_id)
+        heard_ms = self._party_leases.party_ms(tx, party_id)
         return is_older(heard_ms, self._timing.lease_ms, self._clock.now_ms())
 
     def look_at(self, job_ids: Iterable[str]) -> None:
@@ -105,7 +105,8 @@ class Scheduler(UseCase):
                     return
                 spec = self._specs.get(job.job_id, job.dsl, job.conf)
                 heard = {
-                    s.site.party_id: self._hearing.party_ms(tx, s.site.party_id) for s in job.sites
+                    s.site.party_id: self._party_leases.party_ms(tx, s.site.party_id)
+                    for s in job.sites
                 }
             view = view_of(job, spec, timing=self._timing, heard_ms=heard, may_apply=may_apply)
             actions = decide(view, now_ms)

@@ -262,12 +262,12 @@ class Detector(UseCase):
         if it is not named any more: nobody may know of it.
         """
         now_ms, lease_ms = self._clock.now_ms(), self._timing.lease_ms
-        silent_ms = now_ms - self._hearing.initiator_ms(tx, job.key.job_id)
+        silent_ms = now_ms - self._party_leases.initiator_ms(tx, job.key.job_id)
         if silent_ms <= lease_ms:
             return None
         if job.status is JobStatus.WAITING and not job.in_use:
             timeout_ms = int(job.parameters.get("timeout", 0)) * 1000
-            heard_ms = self._hearing.initiators_ms(tx, job.initiator.party_id)
+            heard_ms = self._party_leases.initiators_ms(tx, job.initiator.party_id)
             lives = now_ms - heard_ms <= lease_ms
             if lives and not is_older(job.queued_ms, timeout_ms + lease_ms, now_ms):
                 return None

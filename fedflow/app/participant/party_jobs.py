@@ -194,7 +194,7 @@ class PartyJobs(UseCase):
                 for c in components
             ]
         )
-        self._hearing.heard_initiator(tx, incoming.job_id)
+        self._party_leases.heard_initiator(tx, incoming.job_id)
         effects.add(lambda: self._wakeup.job_changed(incoming.job_id))
         logger.info(
             "Job %s was created at %s",
@@ -324,7 +324,7 @@ class PartyJobs(UseCase):
         self.return_if_still(tx, job.key, effects)
         shares = tx.jobs.find(JobFilter(job_id=job.key.job_id))
         if all(j.status in JOB_FINAL for j in shares):  # the lease is that of all shares here
-            self._hearing.forget(tx, job.key.job_id)
+            self._party_leases.forget(tx, job.key.job_id)
         effects.add(lambda: self._wakeup.job_changed(job.key.job_id))
         logger.info(
             "Job %s ended at %s: %s",
@@ -365,7 +365,7 @@ class PartyJobs(UseCase):
             raise BadRequest(reason=f"a heartbeat may name {MAX_SITES} sites")
         party_id = incoming.source_party or incoming.body.initiator_party_id
         if party_id is not None and 0 < len(party_id) <= MAX_PARTY_ID:
-            self._hearing.heard_initiators(tx, party_id)
+            self._party_leases.heard_initiators(tx, party_id)
         answer: dict[str, Any] = {}
         for job_id, told in jobs.items():
             answer[job_id] = self._answer_for(tx, job_id, told, incoming.source_party)
@@ -407,10 +407,10 @@ class PartyJobs(UseCase):
             if source_party is not None and source_party != job.initiator.party_id:
                 raise WrongSite(site=f"party {source_party}", job_id=job_id)
             if job.status not in JOB_FINAL:  # its end has dropped the lease
-                self._hearing.heard_initiator(tx, job_id)
+                self._party_leases.heard_initiator(tx, job_id)
             if told.epoch in (None, job.epoch):
                 take_news(tx, key, told, now_ms=self._clock.now_ms())
-            pulled = self._collecting.is_pulled(tx, key, job.initiator)
+            pulled = self._status_pull.is_pulled(tx, key, job.initiator)
             answer[text] = SiteAnswer(
                 status=job.status.value,
                 epoch=job.epoch,
@@ -434,7 +434,7 @@ class PartyJobs(UseCase):
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if job.status in JOB_FINAL:
             raise JobEnded(job_id=incoming.job_id, status=job.status.value)
-        self._hearing.heard_initiator(tx, incoming.job_id)
+        self._party_leases.heard_initiator(tx, incoming.job_id)
         return job
 
     def check_source(self, job: JobRecord, incoming: Incoming) -> None:

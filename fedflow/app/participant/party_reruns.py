@@ -69,7 +69,7 @@ class PartyReruns(UseCase):
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if job.status not in JOB_FINAL or job.in_use or has_process(tx, job.key):
             raise StillEnding(job_id=incoming.job_id, site=job.key.site)
-        self._hearing.heard_initiator(tx, incoming.job_id)  # before the job, as heartbeats do
+        self._party_leases.heard_initiator(tx, incoming.job_id)  # before the job, as heartbeats do
         conf = incoming.body.runtime_conf
         spec = self._specs.replace(incoming.job_id, job.dsl, conf)
         site = job.key.site

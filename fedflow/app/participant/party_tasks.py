@@ -77,7 +77,7 @@ class PartyTasks(UseCase):
         epoch = incoming.body.epoch
         if epoch not in (None, job.epoch):
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
-        self._hearing.heard_initiator(tx, incoming.job_id)
+        self._party_leases.heard_initiator(tx, incoming.job_id)
         take_news(tx, job.key, incoming.body, now_ms=self._clock.now_ms())
         if task.party_status in TASK_FINAL:
             return Reply(retcode=10, retmsg="the task has ended here", data=plain(_told(task)))
@@ -126,7 +126,7 @@ class PartyTasks(UseCase):
         epoch = incoming.body.epoch
         if epoch != job.epoch:
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
-        self._hearing.heard_initiator(tx, key.job_id)
+        self._party_leases.heard_initiator(tx, key.job_id)
         attempts = _attempts(tx, key)
         if not attempts:
             raise TaskNotFound(task=str(key))
@@ -263,7 +263,7 @@ class PartyTasks(UseCase):
         )
         if not isinstance(moved, Moved):
             return False
-        if not self._collecting.is_pulled(tx, task.key.job, task.initiator):
+        if not self._status_pull.is_pulled(tx, task.key.job, task.initiator):
             report = self._outgoing.report_task(
                 task.key,
                 task.initiator,

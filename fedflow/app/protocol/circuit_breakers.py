@@ -59,7 +59,7 @@ class CircuitView:
     speaks: Speaks | None  #: None: it never answered
 
 
-class Circuits:
+class CircuitBreakers:
     """The circuits of all other parties; used by many threads."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Circuits:
             probe_ms=int(timing.call_timeout_s * 1500),
         )
         self._lock = threading.Lock()
-        self._circuits: dict[str, Circuit] = {}
+        self._circuit_breakers: dict[str, Circuit] = {}
         self._speaks: dict[str, str] = {}
         self._watched: dict[str, int] = {}  #: when somebody last looked how a party stands
         self._on_closed: Callable[[str], None] = lambda _party_id: None
@@ -88,23 +88,23 @@ class Circuits:
     def may_try(self, party_id: str) -> bool:
         """Tell whether a call to a party may go now; `admit` claims it."""
         with self._lock:
-            circuit = self._circuits.get(party_id)
+            circuit = self._circuit_breakers.get(party_id)
             return circuit is None or may_try(circuit, self._now_ms())
 
     def is_closed(self, party_id: str) -> bool:
         """Tell whether calls to a party go without limit."""
-        circuit = self._circuits.get(party_id)
+        circuit = self._circuit_breakers.get(party_id)
         return circuit is None or circuit.state is CircuitState.CLOSED
 
     def admit(self, party_id: str) -> bool:
         """Tell whether a call may go now; if the circuit is open, that call is its probe."""
         with self._lock:
-            circuit, now_ms = self._circuits.get(party_id), self._now_ms()
+            circuit, now_ms = self._circuit_breakers.get(party_id), self._now_ms()
             if circuit is None:
                 return True
             if not may_try(circuit, now_ms):
                 return False
-            self._circuits[party_id] = trying(circuit, now_ms, self._pauses)
+            self._circuit_breakers[party_id] = trying(circuit, now_ms, self._pauses)
             return True
 
     def hurry(self, party_id: str, *, after_s: float = _HURRY_S) -> bool:
@@ -114,14 +114,14 @@ class Circuits:
         `after_s` seconds ago.
         """
         with self._lock:
-            circuit, now_ms = self._circuits.get(party_id), self._now_ms()
+            circuit, now_ms = self._circuit_breakers.get(party_id), self._now_ms()
             if circuit is None or may_try(circuit, now_ms):
                 return True
             if circuit.state is CircuitState.HALF_OPEN:
                 return False
             if circuit.failed_ms is None or now_ms - circuit.failed_ms < after_s * 1000:
                 return False
-            self._circuits[party_id] = replace(circuit, next_try_ms=now_ms)
+            self._circuit_breakers[party_id] = replace(circuit, next_try_ms=now_ms)
             return True
 
     # --- how calls went
@@ -129,9 +129,9 @@ class Circuits:
     def answered(self, party_id: str, *, round_trip_s: float | None = None) -> None:
         """Note that a call was answered, by whatever answer."""
         with self._lock:
-            before = self._circuits.get(party_id, Circuit())
+            before = self._circuit_breakers.get(party_id, Circuit())
             round_trip_ms = None if round_trip_s is None else round_trip_s * 1000
-            self._circuits[party_id] = answered(before, self._now_ms(), round_trip_ms)
+            self._circuit_breakers[party_id] = answered(before, self._now_ms(), round_trip_ms)
         if before.state is not CircuitState.CLOSED:
             logger.info(
                 "Party %s can be reached again", party_id, extra={"action": "circuit_closed"}
@@ -141,11 +141,11 @@ class Circuits:
     def failed(self, party_id: str, error: str) -> None:
         """Note that nobody answered a call, and why."""
         with self._lock:
-            before = self._circuits.get(party_id, Circuit())
+            before = self._circuit_breakers.get(party_id, Circuit())
             after = failed(
                 before, self._now_ms(), error[:1000], pauses=self._pauses, chance=self._rng.random()
             )
-            self._circuits[party_id] = after
+            self._circuit_breakers[party_id] = after
         if before.state is CircuitState.CLOSED and after.state is CircuitState.OPEN:
             logger.warning(
                 "Party %s cannot be reached: its commands wait, one call at a time tries it: %s",
@@ -209,18 +209,18 @@ class Circuits:
     def parties(self) -> list[str]:
         """Return the parties that were called."""
         with self._lock:
-            return sorted(self._circuits)
+            return sorted(self._circuit_breakers)
 
     def opened(self) -> list[str]:
         """Return the parties that cannot be reached."""
         with self._lock:
-            known = self._circuits.items()
+            known = self._circuit_breakers.items()
             return sorted(p for p, c in known if c.state is not CircuitState.CLOSED)
 
     def next_try_ms(self, party_id: str) -> int | None:
         """Return when a call to a party may go, in ms since the epoch; None: now."""
         with self._lock:
-            circuit = self._circuits.get(party_id)
+            circuit = self._circuit_breakers.get(party_id)
         if circuit is None or circuit.state is CircuitState.CLOSED:
             return None
         return self._wall(circuit.next_try_ms)
@@ -228,7 +228,7 @@ class Circuits:
     def view(self, party_id: str) -> CircuitView:
         """Return how a party stands."""
         with self._lock:
-            circuit = self._circuits.get(party_id, Circuit())
+            circuit = self._circuit_breakers.get(party_id, Circuit())
         closed = circuit.state is CircuitState.CLOSED
         return CircuitView(
             state=circuit.state,
@@ -258,7 +258,7 @@ class Circuits:
     def answered_within(self, party_id: str, seconds: float) -> bool:
         """Tell whether a party's last call was answered, not longer ago than this."""
         with self._lock:
-            circuit = self._circuits.get(party_id)
+            circuit = self._circuit_breakers.get(party_id)
         if circuit is None or circuit.answered_ms is None or circuit.failures:
             return False
         return self._now_ms() - circuit.answered_ms <= seconds * 1000
@@ -275,9 +275,11 @@ class Circuits:
 class CheckedParties:
     """The `PartyClient` for calls that do not go through the outbox: it asks the circuits first."""
 
-    def __init__(self, parties: PartyClient, circuits: Circuits, *, clock: Clock) -> None:
+    def __init__(
+        self, parties: PartyClient, circuit_breakers: CircuitBreakers, *, clock: Clock
+    ) -> None:
         self._parties = parties
-        self._circuits = circuits
+        self._circuit_breakers = circuit_breakers
         self._clock = clock
 
     def call(
@@ -298,9 +300,9 @@ class CheckedParties:
             raise NoRoute(party_id=destination)
         match = parse_party_path(PREFIX + path)
         name = match.name if match is not None else ""
-        self._circuits.require(destination, name)
-        if not self._circuits.admit(destination):
-            raise self._circuits.unreachable(destination)
+        self._circuit_breakers.require(destination, name)
+        if not self._circuit_breakers.admit(destination):
+            raise self._circuit_breakers.unreachable(destination)
         begun_s = self._clock.monotonic_s()
         try:
             reply = self._parties.call(
@@ -308,11 +310,13 @@ class CheckedParties:
                 request_id=request_id, job_id=job_id, deadline_s=deadline_s,
             )  # fmt: skip
         except FedflowError as exc:
-            self._circuits.failed(destination, why(exc))
+            self._circuit_breakers.failed(destination, why(exc))
             raise
-        self._circuits.answered(destination, round_trip_s=self._clock.monotonic_s() - begun_s)
-        reply = self._circuits.take(destination, reply)
-        self._circuits.require(destination, name)
+        self._circuit_breakers.answered(
+            destination, round_trip_s=self._clock.monotonic_s() - begun_s
+        )
+        reply = self._circuit_breakers.take(destination, reply)
+        self._circuit_breakers.require(destination, name)
         return reply
 
     def knows(self, party_id: str) -> bool:

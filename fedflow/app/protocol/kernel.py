@@ -8,14 +8,14 @@ from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.parties import PartyClient, PartyServers
 from fedflow.app.ports.scheduling import Wakeup
 from fedflow.app.ports.store import Store
-from fedflow.app.protocol.circuit_breakers import Circuits
+from fedflow.app.protocol.circuit_breakers import CircuitBreakers
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_notifier import Changes
-from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.protocol.party_commands import Outgoing
-from fedflow.app.protocol.party_leases import Hearing
+from fedflow.app.protocol.party_leases import PartyLeases
 from fedflow.app.protocol.queue import Queue
-from fedflow.app.protocol.status_pull import Collecting
+from fedflow.app.protocol.status_pull import StatusPull
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.ids import JobId
@@ -33,17 +33,17 @@ class Kernel:
     timing: Timing
     new_job_id: Callable[[int], JobId]  #: from the time, ms
     catalog: Catalog
-    specs: Specs
+    specs: ParsedJobs
     engines: OwnEngines
     queue: Queue
     wakeup: Wakeup
     changes: Changes
     servers: PartyServers  #: of this party
     parties: PartyClient  #: asks the circuits first
-    circuits: Circuits
+    circuit_breakers: CircuitBreakers
     outgoing: Outgoing
-    hearing: Hearing
-    collecting: Collecting
+    party_leases: PartyLeases
+    status_pull: StatusPull
 
 
 class UseCase:
@@ -63,7 +63,7 @@ class UseCase:
         self._changes = kernel.changes
         self._servers = kernel.servers
         self._parties = kernel.parties
-        self._circuits = kernel.circuits
+        self._circuit_breakers = kernel.circuit_breakers
         self._outgoing = kernel.outgoing
-        self._hearing = kernel.hearing
-        self._collecting = kernel.collecting
+        self._party_leases = kernel.party_leases
+        self._status_pull = kernel.status_pull

@@ -21,7 +21,7 @@ def need_at(spec: JobSpec, site: Site, engine: str) -> ComputeResources:
     return demand_at(site, spec.job_parameters_at(site), engine=engine).of_job
 
 
-class Specs:
+class ParsedJobs:
     """The parsed form of the jobs that were looked at last."""
 
     def __init__(self, catalog: Catalog) -> None:

@@ -16,7 +16,7 @@ from fedflow.base.clock import Clock
 _RENEW_MS = 2_000  #: a lease is written again only if it would move by more than this
 
 
-class Hearing:
+class PartyLeases:
     """Leases of parties (kept by initiators) and of initiators (kept by participants)."""
 
     def __init__(self, *, store: Store, parties: PartyClient, clock: Clock, timing: Timing) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fedflow.app.ports.parties import PartyClient
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.protocol.party_commands import reason_from_wire, reason_to_wire
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.reason import Reason, StopRequest
@@ -24,10 +24,10 @@ PULL: Final = "PULL"
 _ENDS: Final = frozenset({JobStatus.CANCELED, JobStatus.FAILED, JobStatus.TIMEOUT})
 
 
-class Collecting:
+class StatusPull:
     """Tells which sites are asked instead of telling."""
 
-    def __init__(self, *, specs: Specs, parties: PartyClient) -> None:
+    def __init__(self, *, specs: ParsedJobs, parties: PartyClient) -> None:
         self._specs = specs
         self._parties = parties
 

@@ -74,7 +74,9 @@ class Explanations(UseCase):
         return explain.waits_of(view, self._clock.now_ms(), around), explain.deadline_ms(view)
 
     def _view(self, tx: Tx, job: ScheduledJob) -> JobView:
-        heard = {s.site.party_id: self._hearing.party_ms(tx, s.site.party_id) for s in job.sites}
+        heard = {
+            s.site.party_id: self._party_leases.party_ms(tx, s.site.party_id) for s in job.sites
+        }
         spec = self._specs.get(job.job_id, job.dsl, job.conf)
         return view_of(job, spec, timing=self._timing, heard_ms=heard, may_apply=False)
 
@@ -150,16 +152,17 @@ class Explanations(UseCase):
         return [
             self._with_circuit(command)
             for command in tx.outbox.of_job(job_id, sorted(parties))
-            if command.attempts or not self._circuits.is_closed(command.destination.party_id)
+            if command.attempts
+            or not self._circuit_breakers.is_closed(command.destination.party_id)
         ]
 
     def _with_circuit(self, command: Command) -> Command:
         """Return a command with what is known of its party: while the circuit is open, no command
         is tried by itself.
         """
-        if self._circuits.is_closed(command.destination.party_id):
+        if self._circuit_breakers.is_closed(command.destination.party_id):
             return command
-        circuit = self._circuits.view(command.destination.party_id)
+        circuit = self._circuit_breakers.view(command.destination.party_id)
         return replace(
             command,
             attempts=command.attempts or circuit.failures,
@@ -206,9 +209,9 @@ class Explanations(UseCase):
 
     def _heard_ms(self, tx: Tx, share: JobRecord) -> int:
         """Return when the initiator last said something that keeps a share alive."""
-        heard_ms = self._hearing.initiator_ms(tx, share.key.job_id)
+        heard_ms = self._party_leases.initiator_ms(tx, share.key.job_id)
         if share.status is JobStatus.WAITING and not share.in_use:
-            heard_ms = max(heard_ms, self._hearing.initiators_ms(tx, share.initiator.party_id))
+            heard_ms = max(heard_ms, self._party_leases.initiators_ms(tx, share.initiator.party_id))
         return heard_ms
 
     def _tasks(self, tx: Tx, job: JobRecord) -> list[TaskRecord]:

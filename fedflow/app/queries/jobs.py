@@ -101,7 +101,7 @@ class Jobs(UseCase):
             )
             for job in own:
                 self._tasks.stop_all(tx, job.key, end, reason, effects)
-            if own and self._collecting.is_pulled(tx, asker, initiator):
+            if own and self._status_pull.is_pulled(tx, asker, initiator):
                 note_stop(tx, own[0], end, reason, now_ms=self._clock.now_ms())
             else:
                 epoch = scheduled.epoch if scheduled is not None else own[0].epoch

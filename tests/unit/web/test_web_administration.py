@@ -29,7 +29,7 @@ from fedflow.app.initiator.preflight import Preflight
 from fedflow.app.logs.job_logs import JobLogs
 from fedflow.app.logs.log_files import LogFiles
 from fedflow.app.logs.log_index import LogIndexes
-from fedflow.app.protocol.circuit_breakers import CheckedParties, Circuits
+from fedflow.app.protocol.circuit_breakers import CheckedParties, CircuitBreakers
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.job_files import JobFiles
@@ -128,8 +128,8 @@ class OnePlace:
         self.caller = Caller()
         self.reload_error: Exception | None = None
         clock, catalog, folders, timing = FixedClock(), Catalog(), Folders(home), Timing()
-        self.circuits = Circuits(clock=clock, timing=timing, rng=Random(1))
-        parties = CheckedParties(Parties(), self.circuits, clock=clock)
+        self.circuit_breakers = CircuitBreakers(clock=clock, timing=timing, rng=Random(1))
+        parties = CheckedParties(Parties(), self.circuit_breakers, clock=clock)
         with self.store.transaction() as tx:
             tx.jobs.add(make_job())
         info = Info(
@@ -164,10 +164,12 @@ class OnePlace:
             templates=Templates(examples=examples_folder(), clock=clock),
             job_files=JobFiles(store=self.store, folders=folders),
             neighbours=Neighbours(
-                info=info, parties=parties, circuits=self.circuits, store=self.store,
+                info=info, parties=parties, circuit_breakers=self.circuit_breakers,
+                store=self.store,
                 routes=lambda: {"10000": "h:1", "10001": "h:2", "default": "exchange:9"},
                 preflight=Preflight(
-                    parties=parties, circuits=self.circuits, clock=clock, timing=timing
+                    parties=parties, circuit_breakers=self.circuit_breakers, clock=clock,
+                    timing=timing,
                 ),
                 call_timeout_s=1.0,
             ),
@@ -466,11 +468,11 @@ def test_parties_are_listed_with_how_the_calls_to_them_go(site: OnePlace) -> Non
     answer = site.client.get("/v1/party/list")
     assert answer.json is not None
     assert answer.json["data"] == list(rows.values())
-    assert site.circuits.opened() == ["10001"]
+    assert site.circuit_breakers.opened() == ["10001"]
 
 
 def clock_ms(site: OnePlace) -> int:
-    return site.circuits._clock.now_ms()
+    return site.circuit_breakers._clock.now_ms()
 
 
 def test_a_ping_names_what_is_broken(site: OnePlace) -> None:
@@ -497,7 +499,7 @@ def test_a_party_that_is_none_is_refused(
     site: OnePlace, route: str, body: dict[str, Any], error: str
 ) -> None:
     assert site.post(route, **body)["error"]["name"] == error
-    assert site.circuits.parties() == []
+    assert site.circuit_breakers.parties() == []
 
 
 def test_reloading_answers_the_job_defaults_or_says_what_is_wrong(site: OnePlace) -> None:

@@ -239,7 +239,7 @@ def lose(guest: OneServer, command: Command) -> None:
 
 def open_circuit(guest: OneServer) -> None:
     """Let calls to the host fail until its circuit is open."""
-    while not guest.core.circuits.opened():
+    while not guest.core.circuit_breakers.opened():
         lose(guest, taken(guest))
         guest.clock.ms = max(guest.clock.ms, guest.core.delivery.next_due_ms("10000") or 0)
 
@@ -286,7 +286,7 @@ def test_an_answer_to_any_other_call_closes_the_circuit_too(guest: OneServer, jo
     open_circuit(guest)
     lose(guest, taken(guest))
     assert guest.core.delivery.take("10000") is None
-    guest.core.circuits.hurry("10000", after_s=0)
+    guest.core.circuit_breakers.hurry("10000", after_s=0)
     assert guest.core.preflight.ping(GUEST, "10000") == []
     assert guest.core.delivery.take("10000") is not None
 
@@ -301,8 +301,8 @@ def test_a_server_that_leads_no_more_hears_answers_and_keeps_no_turn(
         with pytest.raises(NotLeading):
             delivery.settle(probe, Reply(retcode=0))
         for _ in range(3):
-            guest.core.circuits.failed("10000", "a:1: no answer")
-        guest.core.circuits.hurry("10000", after_s=0)
+            guest.core.circuit_breakers.failed("10000", "a:1: no answer")
+        guest.core.circuit_breakers.hurry("10000", after_s=0)
         assert guest.core.preflight.ping(GUEST, "10000") == []  # nothing of it needs to lead
     guest.clock.ms = delivery.next_due_ms("10000") or 0
     assert taken(guest).number == probe.number
@@ -313,7 +313,7 @@ def test_a_refusal_is_an_answer_and_opens_no_circuit(guest: OneServer, job_id: s
         assert other
         refusal = Reply(retcode=103, retmsg="no", error="SubmitRefused")
         guest.core.delivery.settle(taken(guest), refusal)
-    assert guest.core.circuits.opened() == []
+    assert guest.core.circuit_breakers.opened() == []
 
 
 def test_a_dead_party_delays_no_command_to_another(guest: OneServer) -> None:
@@ -325,7 +325,7 @@ def test_a_dead_party_delays_no_command_to_another(guest: OneServer) -> None:
     other = guest.core.delivery.take("10001")
     assert other is not None
     assert guest.core.delivery.next_due_ms("10001") is None
-    assert guest.core.circuits.opened() == ["10000"]
+    assert guest.core.circuit_breakers.opened() == ["10000"]
 
 
 def test_deadlines_count_while_nothing_is_sent_and_need_no_call(
@@ -337,7 +337,7 @@ def test_deadlines_count_while_nothing_is_sent_and_need_no_call(
     others = more_jobs(guest, 3)
     guest.clock.ms = deadline_ms + guest.timing.create_timeout_ms
     calls = len(guest.parties.calls)
-    guest.core.circuits.failed("10000", "a:1: no answer")
+    guest.core.circuit_breakers.failed("10000", "a:1: no answer")
     assert delivery.take("10000") is None
     assert [phase(guest, other) for other in others] == [SitePhase.REFUSED] * 3
     assert len(guest.parties.calls) == calls
@@ -358,7 +358,7 @@ def test_the_couriers_wake_for_the_probe_or_for_a_deadline_that_comes_before_it(
     within_ms = int(guest.timing.preflight_timeout_s * 1000)  # sooner than its deadline
     assert guest.core.delivery.next_due_ms("10000") == created.created_ms + within_ms
     lose(guest, probe)
-    next_try_ms = guest.core.circuits.next_try_ms("10000")
+    next_try_ms = guest.core.circuit_breakers.next_try_ms("10000")
     assert guest.core.delivery.next_due_ms("10000") == next_try_ms
 
 

@@ -121,13 +121,13 @@ def test_a_known_dead_party_refuses_at_once_and_is_tried_again_a_second_later(
     guest: OneServer,
 ) -> None:
     for _ in range(3):
-        guest.core.circuits.failed("10000", "h:1: connection refused")
+        guest.core.circuit_breakers.failed("10000", "h:1: connection refused")
     with pytest.raises(PartiesNotReady, match="connection refused; last tried"):
         submit(guest)
     assert preflights(guest) == []
     guest.clock.ms += 1_100
     submit(guest)
-    assert guest.core.circuits.opened() == []
+    assert guest.core.circuit_breakers.opened() == []
 
 
 def test_submits_at_once_share_the_answer_of_one_call(guest: OneServer) -> None:
@@ -202,7 +202,7 @@ def test_a_party_of_the_release_before_is_only_asked_whether_it_is_there(guest: 
 
 
 def test_a_command_that_the_neighbour_does_not_know_is_not_sent(guest: OneServer) -> None:
-    guest.core.circuits.take("10000", Reply(retcode=0, speaks=BEFORE.header))
+    guest.core.circuit_breakers.take("10000", Reply(retcode=0, speaks=BEFORE.header))
     with pytest.raises(PartyTooOld, match="initiator_control") as refused:
         guest.core.parties.call(
             GUEST, "10000", "/initiator/1/guest/9999/control", {},
@@ -248,10 +248,10 @@ def test_a_party_that_calls_is_called_back_though_a_call_to_it_has_just_failed(
     host: OneServer,
 ) -> None:
     for _ in range(3):
-        host.core.circuits.failed("9999", "g:1: connection refused")
-    assert not host.core.circuits.may_try("9999")
+        host.core.circuit_breakers.failed("9999", "g:1: connection refused")
+    assert not host.core.circuit_breakers.may_try("9999")
     assert ask(host) == []
-    assert host.core.circuits.may_try("9999")
+    assert host.core.circuit_breakers.may_try("9999")
 
 
 def test_a_way_back_that_is_broken_is_told_with_its_address(host: OneServer) -> None:

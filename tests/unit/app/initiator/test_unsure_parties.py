@@ -17,12 +17,12 @@ def lost(_path: str, _body: Any) -> Reply:
 
 
 def state(guest: OneServer) -> CircuitState:
-    return guest.core.circuits.view("10000").state
+    return guest.core.circuit_breakers.view("10000").state
 
 
 def test_a_party_out_of_reach_is_called_without_a_job_until_it_is_back(guest: OneServer) -> None:
     for _ in range(3):
-        guest.core.circuits.failed("10000", "h:1: connection refused")
+        guest.core.circuit_breakers.failed("10000", "h:1: connection refused")
     heartbeats = guest.core.heartbeats
     assert heartbeats.unsure_parties() == ["10000"]
     guest.parties.answer = lost
@@ -40,7 +40,7 @@ def test_a_party_out_of_reach_is_called_without_a_job_until_it_is_back(guest: On
 def test_a_party_that_is_looked_at_is_called_only_for_as_long(guest: OneServer) -> None:
     heartbeats = guest.core.heartbeats
     assert heartbeats.unsure_parties() == []
-    guest.core.circuits.watch(["9999", "10000", "77777"])
+    guest.core.circuit_breakers.watch(["9999", "10000", "77777"])
     assert heartbeats.unsure_parties() == ["10000"]
     guest.parties.answer = lost
     for _ in range(3):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.parsed_jobs import Specs
+from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.base.errors.data import TableExists, TableNotFound
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.executors import LaunchRefused
@@ -400,7 +400,7 @@ def test_a_task_whose_job_can_be_read_no_more_fails_instead_of_being_launched_fo
     def unreadable(*_: Any, **__: Any) -> Any:
         raise InvalidJobSpec([Problem("$.dsl", "of a later release", "DSL")])
 
-    monkeypatch.setattr(Specs, "get", unreadable)
+    monkeypatch.setattr(ParsedJobs, "get", unreadable)
     reason = host.task(host.run_task()).reason
     assert reason is not None
     assert reason.code == "InvalidJobSpec"

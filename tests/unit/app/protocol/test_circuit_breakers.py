@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.protocol.circuit_breakers import CheckedParties, Circuits
+from fedflow.app.protocol.circuit_breakers import CheckedParties, CircuitBreakers
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
@@ -25,8 +25,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def circuits(clock: FakeClock) -> Circuits:
-    return Circuits(clock=clock, timing=Timing(), rng=Random(1))
+def circuit_breakers(clock: FakeClock) -> CircuitBreakers:
+    return CircuitBreakers(clock=clock, timing=Timing(), rng=Random(1))
 
 
 @pytest.fixture
@@ -35,8 +35,10 @@ def outside() -> FakeParties:
 
 
 @pytest.fixture
-def parties(outside: FakeParties, circuits: Circuits, clock: FakeClock) -> CheckedParties:
-    return CheckedParties(outside, circuits, clock=clock)
+def parties(
+    outside: FakeParties, circuit_breakers: CircuitBreakers, clock: FakeClock
+) -> CheckedParties:
+    return CheckedParties(outside, circuit_breakers, clock=clock)
 
 
 def call(parties: CheckedParties, party_id: str = "10000") -> Reply:
@@ -60,10 +62,13 @@ def open_it(parties: CheckedParties, outside: FakeParties) -> None:
 
 
 def test_a_call_to_an_unreachable_party_is_refused_without_being_made(
-    parties: CheckedParties, outside: FakeParties, circuits: Circuits, clock: FakeClock
+    parties: CheckedParties,
+    outside: FakeParties,
+    circuit_breakers: CircuitBreakers,
+    clock: FakeClock,
 ) -> None:
     open_it(parties, outside)
-    assert circuits.opened() == ["10000"]
+    assert circuit_breakers.opened() == ["10000"]
     with pytest.raises(
         PartyUnreachable, match=r"at h:1: connection refused; last tried 0\.0 s ago"
     ):
@@ -85,14 +90,17 @@ def test_calls_to_other_parties_and_to_this_one_go_on(
 
 
 def test_a_view_has_wall_times_whatever_happened_to_the_clock(
-    parties: CheckedParties, outside: FakeParties, circuits: Circuits, clock: FakeClock
+    parties: CheckedParties,
+    outside: FakeParties,
+    circuit_breakers: CircuitBreakers,
+    clock: FakeClock,
 ) -> None:
     outside.answer = lambda _path, _body: Reply(retcode=0, speaks=OURS.header)
     call(parties)
     answered_ms = clock.ms
     clock.ms += 5_000
     open_it(parties, outside)
-    view = circuits.view("10000")
+    view = circuit_breakers.view("10000")
     assert (view.state, view.failures) == (CircuitState.OPEN, 3)
     assert (view.answered_ms, view.failed_ms, view.since_ms) == (answered_ms, clock.ms, clock.ms)
     assert view.next_try_ms is not None
@@ -102,10 +110,13 @@ def test_a_view_has_wall_times_whatever_happened_to_the_clock(
 
 
 def test_whoever_waits_is_told_once_that_a_party_is_back(
-    parties: CheckedParties, outside: FakeParties, circuits: Circuits, clock: FakeClock
+    parties: CheckedParties,
+    outside: FakeParties,
+    circuit_breakers: CircuitBreakers,
+    clock: FakeClock,
 ) -> None:
     back: list[str] = []
-    circuits.connect(back.append)
+    circuit_breakers.connect(back.append)
     open_it(parties, outside)
     clock.ms += 10_000
     outside.answer = lambda _path, _body: Reply(retcode=0)
@@ -116,44 +127,52 @@ def test_whoever_waits_is_told_once_that_a_party_is_back(
 
 @pytest.mark.parametrize("error", [BadPacket(reason="the answer is not JSON"), LOST])
 def test_an_answer_that_nobody_can_read_is_none(
-    parties: CheckedParties, outside: FakeParties, circuits: Circuits, error: FedflowError
+    parties: CheckedParties,
+    outside: FakeParties,
+    circuit_breakers: CircuitBreakers,
+    error: FedflowError,
 ) -> None:
     fails(outside, error)
     with pytest.raises(type(error)):
         call(parties)
-    assert circuits.view("10000").failures == 1
-    refused = circuits.unreachable("10000")
+    assert circuit_breakers.view("10000").failures == 1
+    refused = circuit_breakers.unreachable("10000")
     assert isinstance(refused, PartyUnreachable)
     assert error.fields["reason"] in refused.message
 
 
 def test_a_party_without_a_route_has_no_circuit(
-    parties: CheckedParties, circuits: Circuits
+    parties: CheckedParties, circuit_breakers: CircuitBreakers
 ) -> None:
     with pytest.raises(NoRoute):
         call(parties, "777")
-    assert circuits.parties() == []
+    assert circuit_breakers.parties() == []
 
 
 def test_hurry_lets_one_call_go_but_not_beside_a_probe_or_right_after_one(
-    parties: CheckedParties, outside: FakeParties, circuits: Circuits, clock: FakeClock
+    parties: CheckedParties,
+    outside: FakeParties,
+    circuit_breakers: CircuitBreakers,
+    clock: FakeClock,
 ) -> None:
-    assert circuits.hurry("10000")
+    assert circuit_breakers.hurry("10000")
     open_it(parties, outside)
     clock.ms += 10_000
     with pytest.raises(PartyUnreachable):
         call(parties)  # a probe that failed: the next pause may be long
-    circuits.failed("10000", "late")
-    assert not circuits.hurry("10000")
+    circuit_breakers.failed("10000", "late")
+    assert not circuit_breakers.hurry("10000")
     clock.ms += 1_000
-    assert circuits.hurry("10000")
-    assert circuits.admit("10000")
-    assert not circuits.hurry("10000", after_s=0)
-    assert not circuits.admit("10000")
+    assert circuit_breakers.hurry("10000")
+    assert circuit_breakers.admit("10000")
+    assert not circuit_breakers.hurry("10000", after_s=0)
+    assert not circuit_breakers.admit("10000")
 
 
-def test_a_party_that_was_upgraded_is_known_with_its_new_release(circuits: Circuits) -> None:
+def test_a_party_that_was_upgraded_is_known_with_its_new_release(
+    circuit_breakers: CircuitBreakers,
+) -> None:
     for speaks in (BEFORE, OURS, Speaks(lowest=2, highest=3, product="9.9")):
         reply = Reply(retcode=0, speaks=speaks.header)
-        assert circuits.take("10000", reply) is reply
-        assert circuits.theirs("10000") == speaks
+        assert circuit_breakers.take("10000", reply) is reply
+        assert circuit_breakers.theirs("10000") == speaks

@@ -198,7 +198,7 @@ def test_a_command_that_waits_for_a_party_out_of_reach_is_told_with_the_next_try
 ) -> None:
     job_id, _ = guest.core.submissions.begin(dsl(), conf())
     for _ in range(3):
-        guest.core.circuits.failed(HOST.party_id, "127.0.0.1:9: connection refused")
+        guest.core.circuit_breakers.failed(HOST.party_id, "127.0.0.1:9: connection refused")
     stuck = [w for w in waits(guest, job_id) if w.code == "Undelivered"]
     assert [w.site for w in stuck] == [HOST.key]
     assert "connection refused" in stuck[0].message
