@@ -84,7 +84,7 @@ def _measure(server: OneServer, dsl: dict[str, Any], *, runs: int) -> list[Figur
     heard = {s.site.party_id: server.clock.ms for s in job.sites}
 
     def view() -> Any:
-        return view_of(job, spec, timing=server.timing, heard_ms=heard, may_apply=False)
+        return view_of(job, spec, timing=server.timing, heard_ms=heard, may_request=False)
 
     now = view()
     figures += [

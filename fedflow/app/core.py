@@ -26,7 +26,7 @@ from fedflow.app.models.migration import MigrateHere, Migrations
 from fedflow.app.models.model_changes import ModelChanges, PreparedModels
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
-from fedflow.app.participant.admission import Acceptance
+from fedflow.app.participant.admission import Admission
 from fedflow.app.participant.detector import Detector
 from fedflow.app.participant.launcher import Launcher, WorkerSettings
 from fedflow.app.participant.party_jobs import PartyJobs
@@ -44,10 +44,10 @@ from fedflow.app.ports.store import Store
 from fedflow.app.protocol.circuit_breakers import CheckedParties, CircuitBreakers
 from fedflow.app.protocol.commands import Commands
 from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.kernel import Kernel
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
-from fedflow.app.protocol.party_commands import Outgoing
+from fedflow.app.protocol.party_commands import PartyCommands
 from fedflow.app.protocol.party_leases import PartyLeases
 from fedflow.app.protocol.queue import Queue
 from fedflow.app.protocol.status_pull import StatusPull
@@ -164,9 +164,7 @@ class _PartyHalf:
             applications=ports.applications,
             host=host,
         )
-        acceptance = Acceptance(
-            kernel, permissions=permissions, models=models, spark=settings.spark
-        )
+        acceptance = Admission(kernel, permissions=permissions, models=models, spark=settings.spark)
         launcher = Launcher(
             kernel,
             execution=execution,
@@ -245,7 +243,7 @@ def build_core(
     timing: Timing,
     worker_settings: WorkerSettings,
     host: str,
-    changes: Changes,
+    notifier: JobNotifier,
     rules: PermissionRules | None = None,
     engines: OwnEngines | None = None,
 ) -> Core:
@@ -254,7 +252,7 @@ def build_core(
     `engines` None: there is the server's machine only.
     """
     kernel = kernel_over(
-        ports, folders=folders, timing=timing, changes=changes, engines=engines or OwnEngines()
+        ports, folders=folders, timing=timing, notifier=notifier, engines=engines or OwnEngines()
     )
     return Core(
         kernel, ports, settings=worker_settings, host=host, rules=rules or PermissionRules()
@@ -262,7 +260,7 @@ def build_core(
 
 
 def kernel_over(
-    ports: Ports, *, folders: Folders, timing: Timing, changes: Changes, engines: OwnEngines
+    ports: Ports, *, folders: Folders, timing: Timing, notifier: JobNotifier, engines: OwnEngines
 ) -> Kernel:
     """Return what most use cases need."""
     store, clock = ports.store, ports.clock
@@ -282,11 +280,11 @@ def kernel_over(
         engines=engines,
         queue=Queue(store=store, parties=parties, clock=clock, timing=timing, engines=engines),
         wakeup=ports.wakeup,
-        changes=changes,
+        notifier=notifier,
         servers=ports.servers,
         parties=parties,
         circuit_breakers=circuit_breakers,
-        outgoing=Outgoing(clock=clock, timing=timing, new_request_id=new_request_id),
+        party_commands=PartyCommands(clock=clock, timing=timing, new_request_id=new_request_id),
         party_leases=PartyLeases(store=store, parties=parties, clock=clock, timing=timing),
         status_pull=StatusPull(specs=specs, parties=parties),
     )

@@ -22,7 +22,7 @@ MOST_NOTES: Final = 100_000  #: characters
 @act(board_job_actions, "/<job_id>/stop")
 def stop(job_id: str) -> Response:
     """End a job at all its sites."""
-    ended = services().jobs.ask_stop(job_id)
+    ended = services().jobs.request_stop(job_id)
     if ended is not None:
         return _back(job_id, t("The job had ended before."))
     return _back(job_id, t("The job is being stopped."))

@@ -22,7 +22,7 @@ from fedflow.app.data.tables import Tables
 from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.app.participant.processes import Processes
 from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.queries.cleaning import GarbageCollection
 from fedflow.app.services import DataServices, LateServices, ModelServices, Services
 from fedflow.base.clock import SteadyClock, SystemClock
@@ -116,8 +116,8 @@ class FedflowServer:
         self._wall = SystemClock()
         self._clock = SteadyClock(self._wall)
         self._timing = timing_of(settings)
-        self._changes = Changes(self._wall)
-        self._wakeups = Wakeups(self._changes)
+        self._notifier = JobNotifier(self._wall)
+        self._wakeups = Wakeups(self._notifier)
         self._forwarding: LeaderForwarding | None = None
         self._beat: BeatThread | None = None
         self._lead: LeadThread | None = None
@@ -255,7 +255,7 @@ class FedflowServer:
             timing=self._timing,
             worker_settings=worker_settings(self.settings, self.folders, self._sockets),
             host=this_host(),
-            changes=self._changes,
+            notifier=self._notifier,
             rules=permission_rules(self.settings),
             engines=engines_of(self.settings),
         )

@@ -25,7 +25,7 @@ from fedflow.app.initiator.heartbeats import Heartbeats
 from fedflow.app.initiator.scheduler import Scheduler
 from fedflow.app.participant.detector import Detector
 from fedflow.app.ports.store import Store
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.jobs import Jobs
 from fedflow.base.clock import HOLD_S, Clock, SteadyClock
@@ -54,7 +54,7 @@ class Wakeups:
     They run in the one server that leads its party's servers; from the others it is told.
     """
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: JobNotifier) -> None:
         self._changes = changes
         self._scheduler: SchedulerThread | None = None
         self._couriers: Couriers | None = None

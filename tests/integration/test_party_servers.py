@@ -10,7 +10,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import NotLeading
@@ -125,7 +125,7 @@ def following(leader: Instance | None, links: ServerLinks) -> LeaderForwarding:
     """Return the forwarding of a server that does nothing itself."""
     return LeaderForwarding(
         Following(leader), links, lambda *_: pytest.fail("it does not lead"),
-        events=Wakeups(Changes(SystemClock())), check_executors=lambda: None,
+        events=Wakeups(JobNotifier(SystemClock())), check_executors=lambda: None,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from fedflow.app.participant.launcher import WorkerSettings
 from fedflow.app.participant.processes import Processes
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import SteadyClock
 from fedflow.base.errors.store import StoreUnavailable
@@ -131,7 +131,7 @@ class Server:
             timing=self.timing,
             worker_settings=_worker_settings(),
             host="here",
-            changes=SimChanges(self),
+            notifier=SimChanges(self),
             engines=self.engines,
         )
         self.world.note("! boot", where=self.party_id)
@@ -348,7 +348,7 @@ class Server:
             return tx.jobs.get(key)
 
 
-class SimChanges(Changes):
+class SimChanges(JobNotifier):
     """Lets requests wait in the time of the world."""
 
     def __init__(self, server: Server) -> None:

@@ -12,7 +12,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.party_commands import Outgoing
+from fedflow.app.protocol.party_commands import PartyCommands
 from fedflow.app.protocol.piggyback import news_of
 from fedflow.domain.job.control import held
 from fedflow.domain.job.spec import JobSpec
@@ -58,14 +58,20 @@ class Applier:
     """Applies the actions for one job inside one transaction; `commands` collects what to send."""
 
     def __init__(
-        self, tx: Tx, job: ScheduledJob, spec: JobSpec, *, outgoing: Outgoing, now_ms: int
+        self,
+        tx: Tx,
+        job: ScheduledJob,
+        spec: JobSpec,
+        *,
+        party_commands: PartyCommands,
+        now_ms: int,
     ) -> None:
         self.commands: list[Command] = []
         self.changed = False  #: the job's status moved
         self._tx = tx
         self._job = job
         self._spec = spec
-        self._outgoing = outgoing
+        self._party_commands = party_commands
         self._now_ms = now_ms
         self._statuses = {t.component: (t.version, t.status) for t in job.tasks}
 
@@ -100,7 +106,7 @@ class Applier:
         if self._tx.schedules.set_site(
             self._job.job_id, asked, seen=site.phase, now_ms=self._now_ms
         ):
-            self.commands.append(self._outgoing.apply_cores(self._job, site.site))
+            self.commands.append(self._party_commands.apply_cores(self._job, site.site))
 
     @_apply.register
     def _release(self, action: ReleaseAt) -> None:
@@ -128,13 +134,15 @@ class Applier:
                 self._job.job_id, freed, seen=SitePhase.GRANTED, now_ms=self._now_ms
             ):
                 self.commands.append(
-                    self._outgoing.return_cores(self._job, site.site, reason=reason)
+                    self._party_commands.return_cores(self._job, site.site, reason=reason)
                 )
 
     @_apply.register
     def _start_job(self, _action: StartJob) -> None:
         if self._move(JobEvent.STARTED):
-            self.commands += [self._outgoing.start_job(self._job, s.site) for s in self._job.sites]
+            self.commands += [
+                self._party_commands.start_job(self._job, s.site) for s in self._job.sites
+            ]
 
     @_apply.register
     def _start_task(self, action: StartTask) -> None:
@@ -155,7 +163,7 @@ class Applier:
                 job_id=job_id, component=action.component, version=action.version, site=site
             )
             self.commands.append(
-                self._outgoing.start_task(self._job, key, news=self._news(), absent=absent)
+                self._party_commands.start_task(self._job, key, news=self._news(), absent=absent)
             )
 
     def _absent(self, component: str) -> list[str]:
@@ -201,7 +209,9 @@ class Applier:
                 job_id=job_id, component=action.component, version=action.version, site=site
             )
             self.commands.append(
-                self._outgoing.settle_task(self._job, key, action.status, reason=action.reason)
+                self._party_commands.settle_task(
+                    self._job, key, action.status, reason=action.reason
+                )
             )
 
     @_apply.register
@@ -231,7 +241,9 @@ class Applier:
         )
         for site in sites:
             key = TaskKey(job_id=job_id, component=component, version=task.version, site=site)
-            self.commands.append(self._outgoing.create_task(self._job, key, retries_left=left))
+            self.commands.append(
+                self._party_commands.create_task(self._job, key, retries_left=left)
+            )
 
     @_apply.register
     def _end(self, action: EndJob) -> None:
@@ -254,7 +266,7 @@ class Applier:
         first = self._job.status is JobStatus.READY and self._job.epoch == 0
         tag = SUBMIT_FAILED if first and action.status is JobStatus.FAILED else None
         self.commands += [
-            self._outgoing.end_job(
+            self._party_commands.end_job(
                 self._job,
                 s.site,
                 action.status,

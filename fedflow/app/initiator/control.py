@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import UNSET
 
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.initiator_calls import ask_initiator, asked_job
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.snapshot import begun_in
@@ -57,7 +57,7 @@ class JobControl(UseCase):
         wanted = ALL_STEPS if all_ else _checked(steps)
         self._change(job_id, ControlJob(action=_CONTINUE, steps=wanted))
 
-    def asked(self, tx: Tx, incoming: Received[ControlJob], effects: Effects) -> Reply:
+    def asked(self, tx: Tx, incoming: TypedCommand[ControlJob], effects: AfterCommit) -> Reply:
         """Another site of the job asks. Raises: JobNotFound, WrongSite, BadRequest, BadSteps,
         PauseRefused, ContinueRefused.
         """
@@ -74,7 +74,7 @@ class JobControl(UseCase):
                 raise JobNotFound(job_id=job_id)
             self._ask_initiator(own[0], body)
             return
-        effects = Effects()
+        effects = AfterCommit()
         with self._store.transaction() as tx:
             job = tx.schedules.get(job_id)
             if job is None:
@@ -83,7 +83,7 @@ class JobControl(UseCase):
         effects.run()
 
     def _store_change(
-        self, tx: Tx, job: ScheduledJob, body: ControlJob, *, by: Site, effects: Effects
+        self, tx: Tx, job: ScheduledJob, body: ControlJob, *, by: Site, effects: AfterCommit
     ) -> None:
         action, now_ms = body.action, self._clock.now_ms()
         if action == _PAUSE:

@@ -16,7 +16,7 @@ from random import Random
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.models.model_changes import MODEL_COMMANDS, ModelChanges
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.circuit_breakers import why
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
@@ -135,7 +135,7 @@ class Delivery(UseCase):
         """Store what came of a delivery: done, again later, or given up; then free the job's
         turn.
         """
-        effects = Effects()
+        effects = AfterCommit()
         try:
             result = self._noted(command, result)
             with self._store.transaction() as tx:
@@ -178,7 +178,7 @@ class Delivery(UseCase):
                     limit=_BATCH,
                 )
             busy.update(c.job_id for c in late)
-        effects = Effects()
+        effects = AfterCommit()
         try:
             if late:
                 error = str(self._circuit_breakers.unreachable(destination))
@@ -190,7 +190,7 @@ class Delivery(UseCase):
                 busy.difference_update(c.job_id for c in late)
         effects.run()
 
-    def _failed(self, tx: Tx, command: Command, error: str, effects: Effects) -> None:
+    def _failed(self, tx: Tx, command: Command, error: str, effects: AfterCommit) -> None:
         now_ms = self._clock.now_ms()
         pause_ms = self._pause_ms(command.attempts)
         if now_ms + pause_ms < command.deadline_ms:
@@ -207,7 +207,7 @@ class Delivery(UseCase):
             return
         self._give_up(tx, command, error, effects)
 
-    def _give_up(self, tx: Tx, command: Command, error: str, effects: Effects) -> None:
+    def _give_up(self, tx: Tx, command: Command, error: str, effects: AfterCommit) -> None:
         tx.outbox.remove(command.number)
         if command.kind in MODEL_COMMANDS:
             unreachable = Reply(retcode=104, retmsg=error[:4000], error="PartyUnreachable")

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming, Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import Incoming, TypedCommand
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.party_commands import reason_from_wire
 from fedflow.app.protocol.status_pull import told_stop
@@ -63,7 +63,7 @@ class Initiator(UseCase):
 
     # --- commands that come in ------------------------------------------------------------------
 
-    def report(self, tx: Tx, incoming: Received[TaskReport], effects: Effects) -> Reply:
+    def report(self, tx: Tx, incoming: TypedCommand[TaskReport], effects: AfterCommit) -> Reply:
         """A site tells how its share of a task stands. Late and repeated reports change nothing."""
         key = incoming.task
         _check_site(incoming, key.site)
@@ -88,7 +88,7 @@ class Initiator(UseCase):
             effects.add(lambda: self._wakeup.schedule(key.job_id))
         return Reply(retcode=0 if isinstance(moved, Moved) else 10)
 
-    def stop(self, tx: Tx, incoming: Received[InitiatorStop], effects: Effects) -> Reply:
+    def stop(self, tx: Tx, incoming: TypedCommand[InitiatorStop], effects: AfterCommit) -> Reply:
         """A site asks for the end of a job."""
         key = incoming.job
         job = tx.schedules.get(key.job_id)
@@ -110,7 +110,7 @@ class Initiator(UseCase):
             return Reply(retcode=10, retmsg=f"the job has ended: {job.status.value}")
         if incoming.body.epoch not in (None, job.epoch):  # an older release gives none
             return Reply(retcode=10, retmsg="the job was run again after this was asked for")
-        tx.schedules.ask_stop(
+        tx.schedules.request_stop(
             key.job_id, StopRequest(status=status, reason=reason), now_ms=self._clock.now_ms()
         )
         effects.add(lambda: self._wakeup.schedule(key.job_id))
@@ -118,7 +118,7 @@ class Initiator(UseCase):
 
     # --- replies that come back -----------------------------------------------------------------
 
-    def replied(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
+    def replied(self, tx: Tx, command: Command, reply: Reply, effects: AfterCommit) -> None:
         """Store what follows from the answer to a command."""
         if command.source.party_id != command.destination.party_id:
             self._party_leases.heard(tx, command.destination.party_id)
@@ -132,7 +132,7 @@ class Initiator(UseCase):
             )
             self._refused(tx, command, reason, effects)
 
-    def undeliverable(self, tx: Tx, command: Command, effects: Effects) -> None:
+    def undeliverable(self, tx: Tx, command: Command, effects: AfterCommit) -> None:
         """Store what follows from a command whose deadline passed without an answer."""
         reason = Reason(
             code="PartyUnreachable",
@@ -141,7 +141,7 @@ class Initiator(UseCase):
         )
         self._refused(tx, command, reason, effects)
 
-    def _accepted(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
+    def _accepted(self, tx: Tx, command: Command, reply: Reply, effects: AfterCommit) -> None:
         if command.kind in _CREATING:
             if _is_current(tx, command):
                 self._set_phase(tx, command, SitePhase.CREATING, SitePhase.CREATED)
@@ -157,7 +157,7 @@ class Initiator(UseCase):
             return
         effects.add(lambda: self._wakeup.schedule(command.job_id))
 
-    def _refused(self, tx: Tx, command: Command, reason: Reason, effects: Effects) -> None:
+    def _refused(self, tx: Tx, command: Command, reason: Reason, effects: AfterCommit) -> None:
         if command.kind in _CREATING | _NEEDED and not _is_current(tx, command):
             return
         if command.kind in _CREATING:
@@ -212,7 +212,7 @@ class Initiator(UseCase):
         )
         if tx.schedules.set_site(command.job_id, denied, seen=SitePhase.APPLYING, now_ms=now_ms):
             tx.schedules.set_reason(command.job_id, reason, now_ms=now_ms)
-            tx.queue.ask_later(command.job_id, denied.retry_ms)
+            tx.queue.postpone_request(command.job_id, denied.retry_ms)
 
     def _give_up(self, tx: Tx, command: Command, reason: Reason) -> None:
         """The site does not take part any more: the scheduler ends the job."""
@@ -249,7 +249,7 @@ class Initiator(UseCase):
             return False
         stop = told_stop(told.stop, site)
         if stop is not None:
-            return tx.schedules.ask_stop(job.job_id, stop, now_ms=self._clock.now_ms())
+            return tx.schedules.request_stop(job.job_id, stop, now_ms=self._clock.now_ms())
         status = told.status
         if status is None or status in {s.value for s in JOB_FINAL}:
             message = (

@@ -14,8 +14,8 @@ from typing import Any, Final
 from fedflow.app.initiator.submitted_files import write_files
 from fedflow.app.initiator.validation import refuse_guarded
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.initiator_calls import ASKED_CALLS, ask_initiator, asked_job
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.errors.error import FedflowError
@@ -93,7 +93,7 @@ class ParameterUpdates(UseCase):
         if job is None:
             return self._ask_initiator(own[0], sections)
         self.agree(job, sections)
-        effects = Effects()
+        effects = AfterCommit()
         with self._store.transaction() as tx:
             spec = self.keep(tx, job_id, sections, epoch=job.epoch, effects=effects)
         effects.run()
@@ -121,7 +121,7 @@ class ParameterUpdates(UseCase):
             raise ParametersRefused(job_id=job.job_id, reason=reason, parties=codes)
 
     def keep(
-        self, tx: Tx, job_id: str, sections: Sections, *, epoch: int | None, effects: Effects
+        self, tx: Tx, job_id: str, sections: Sections, *, epoch: int | None, effects: AfterCommit
     ) -> JobSpec:
         """Store the parameters of an ended job at its initiator; return the job with them.
 
@@ -151,7 +151,7 @@ class ParameterUpdates(UseCase):
 
     # --- asked by another site of the job -------------------------------------------------------
 
-    def check_asked(self, incoming: Received[InitiatorParameters]) -> None:
+    def check_asked(self, incoming: TypedCommand[InitiatorParameters]) -> None:
         """Let the sites check and keep what another site asks for; before the transaction.
 
         Raises: as `update`, WrongSite, BadRequest.
@@ -160,7 +160,9 @@ class ParameterUpdates(UseCase):
             job = asked_job(tx, incoming)
         self.agree(job, sections_of(incoming.body))
 
-    def asked(self, tx: Tx, incoming: Received[InitiatorParameters], effects: Effects) -> Reply:
+    def asked(
+        self, tx: Tx, incoming: TypedCommand[InitiatorParameters], effects: AfterCommit
+    ) -> Reply:
         """Keep what the sites have agreed to."""
         sections = sections_of(incoming.body)
         spec = self.keep(tx, incoming.job_id, sections, epoch=None, effects=effects)

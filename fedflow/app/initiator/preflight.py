@@ -15,7 +15,7 @@ from typing import Any, Final
 from fedflow.app.administration.permissions import Permissions
 from fedflow.app.ports.parties import PartyClient
 from fedflow.app.protocol.circuit_breakers import CircuitBreakers, why
-from fedflow.app.protocol.commands import Received
+from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock, pause
@@ -278,7 +278,7 @@ class PreflightHere(UseCase):
         super().__init__(kernel)
         self._permissions = permissions
 
-    def answer(self, incoming: Received[PreflightRequest]) -> Reply:
+    def answer(self, incoming: TypedCommand[PreflightRequest]) -> Reply:
         """Return what keeps jobs of the asking party from running here, after calling it back.
 
         Raises: BadRequest, WrongSite.
@@ -332,7 +332,7 @@ class _Asked:
     call_back_s: float | None
 
 
-def _read(incoming: Received[PreflightRequest]) -> _Asked:
+def _read(incoming: TypedCommand[PreflightRequest]) -> _Asked:
     """Return what is asked. Raises: BadRequest."""
     body, source = incoming.body, incoming.source_party
     if source is None or not fits("party_id", body.party_id):

@@ -14,8 +14,8 @@ from dataclasses import field, replace
 from fedflow.app.initiator.parameter_updates import ParameterUpdates, Sections, sections_of
 from fedflow.app.initiator.preflight import Preflight
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.initiator_calls import ASKED_CALLS, ask_initiator, asked_job
 from fedflow.app.protocol.job_notifier import await_sites
 from fedflow.app.protocol.kernel import Kernel, UseCase
@@ -115,13 +115,13 @@ class Reruns(UseCase):
         if scheduled is None:
             self._ask_initiator(own[0], request)
             return own[0]
-        effects = Effects()
+        effects = AfterCommit()
         with self._store.transaction() as tx:
             self._begin(tx, job_id, request, effects=effects)
         effects.run()
         return None
 
-    def asked(self, tx: Tx, incoming: Received[InitiatorRerun], effects: Effects) -> Reply:
+    def asked(self, tx: Tx, incoming: TypedCommand[InitiatorRerun], effects: AfterCommit) -> Reply:
         """Another site of the job asks for a rerun. Raises: JobNotFound, WrongSite,
         RerunRefused.
         """
@@ -129,7 +129,7 @@ class Reruns(UseCase):
         self._begin(tx, job.job_id, _asked_request(incoming.body), effects=effects)
         return Reply(retcode=0)
 
-    def check_asked(self, incoming: Received[InitiatorRerun]) -> None:
+    def check_asked(self, incoming: TypedCommand[InitiatorRerun]) -> None:
         """See what speaks against a rerun that another site asks for, before the transaction.
 
         Raises: as `rerun`, WrongSite.
@@ -138,7 +138,7 @@ class Reruns(UseCase):
             job = asked_job(tx, incoming)
         self._check(job, _asked_request(incoming.body))
 
-    def _begin(self, tx: Tx, job_id: str, request: RerunRequest, *, effects: Effects) -> None:
+    def _begin(self, tx: Tx, job_id: str, request: RerunRequest, *, effects: AfterCommit) -> None:
         """Store the new epoch, its attempts, and the commands to all sites."""
         job = tx.schedules.get(job_id)
         if job is None:
@@ -161,7 +161,9 @@ class Reruns(UseCase):
             creating = ScheduledSite(site=site.site, phase=SitePhase.CREATING)
             tx.schedules.set_site(job_id, creating, seen=site.phase, now_ms=now_ms)
         again = tx.schedules.get(job_id) or job
-        tx.outbox.put([self._outgoing.rerun_job(again, s.site, versions) for s in again.sites])
+        tx.outbox.put(
+            [self._party_commands.rerun_job(again, s.site, versions) for s in again.sites]
+        )
         parties = sorted({s.site.party_id for s in again.sites})
         effects.add(lambda: self._wakeup.outbox(parties))
         effects.add(lambda: self._wakeup.schedule(job_id))
@@ -228,7 +230,7 @@ class Reruns(UseCase):
     def _await_sites(self, job_id: str) -> None:
         """Wait until every site has opened the job again. Raises: RerunRefused: one did not."""
         objection = await_sites(
-            job_id, store=self._store, changes=self._changes, timing=self._timing
+            job_id, store=self._store, notifier=self._notifier, timing=self._timing
         )
         if objection is not None:
             raise RerunRefused(job_id=job_id, reason=objection)
@@ -257,7 +259,7 @@ class Reruns(UseCase):
                 job = tx.jobs.get(own.key)
             return job is None or job.epoch > own.epoch
 
-        self._changes.wait_until(
+        self._notifier.wait_until(
             reopened, job_id=own.key.job_id, timeout_s=self._timing.stop_wait_s
         )
 

@@ -61,9 +61,9 @@ class Scheduler(UseCase):
         for job_id in job_ids:
             self._guarded(job_id)
 
-    def _guarded(self, job_id: str, *, may_apply: bool = False, is_due: bool = False) -> None:
+    def _guarded(self, job_id: str, *, may_request: bool = False, is_due: bool = False) -> None:
         try:
-            self._advance(job_id, may_apply=may_apply, is_due=is_due)
+            self._advance(job_id, may_request=may_request, is_due=is_due)
         except NotLeading:  # no other job can be scheduled here, either
             raise
         except Exception as exc:  # one bad job must not stop the others
@@ -73,7 +73,7 @@ class Scheduler(UseCase):
                 logger.exception("Job %s could not be scheduled", job_id, extra={"job_id": job_id})
             if is_due:  # let others have their turn
                 with self._store.transaction() as tx:
-                    tx.queue.look_later(job_id, self._clock.now_ms() + _SOON_MS)
+                    tx.queue.postpone_check(job_id, self._clock.now_ms() + _SOON_MS)
 
     def look_at_queue(self) -> None:
         """Let waiting jobs ask for cores: in order, every one that fits into what is free here.
@@ -92,11 +92,11 @@ class Scheduler(UseCase):
         with self._store.read() as tx:
             turn = self._queue.turn(tx)
         for job_id in turn.go:
-            self._guarded(job_id, may_apply=True)
+            self._guarded(job_id, may_request=True)
         if len(due) == _BATCH:
             self._wakeup.queue()  # the rest of them, after what else has happened
 
-    def _advance(self, job_id: str, *, may_apply: bool, is_due: bool) -> None:
+    def _advance(self, job_id: str, *, may_request: bool, is_due: bool) -> None:
         for number in range(_ROUNDS):
             now_ms = self._clock.now_ms()
             with self._store.read() as tx:
@@ -108,7 +108,7 @@ class Scheduler(UseCase):
                     s.site.party_id: self._party_leases.party_ms(tx, s.site.party_id)
                     for s in job.sites
                 }
-            view = view_of(job, spec, timing=self._timing, heard_ms=heard, may_apply=may_apply)
+            view = view_of(job, spec, timing=self._timing, heard_ms=heard, may_request=may_request)
             actions = decide(view, now_ms)
             if not actions:
                 if view.status is JobStatus.WAITING and (number or is_due):
@@ -116,7 +116,7 @@ class Scheduler(UseCase):
                 self._note_look(view, now_ms)
                 return
             with self._store.transaction() as tx:
-                applier = Applier(tx, job, spec, outgoing=self._outgoing, now_ms=now_ms)
+                applier = Applier(tx, job, spec, party_commands=self._party_commands, now_ms=now_ms)
                 applier.apply_all(actions)
             self._tell(job, applier)
             if all(_is_routine(view, action) for action in actions):

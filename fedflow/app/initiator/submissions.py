@@ -138,7 +138,7 @@ class Submissions(UseCase):
                 raise SubmitRefused(reason="a submit with the same key was refused") from None
             return repeated
         objection = await_sites(
-            job_id, store=self._store, changes=self._changes, timing=self._timing
+            job_id, store=self._store, notifier=self._notifier, timing=self._timing
         )
         wants_reuse = spec.job_parameters_at(spec.initiator).inherits is None
         may_try = tries > 1 and reused and wants_reuse
@@ -167,7 +167,7 @@ class Submissions(UseCase):
             return None
         job_id = used.job_id
         objection = await_sites(
-            job_id, store=self._store, changes=self._changes, timing=self._timing
+            job_id, store=self._store, notifier=self._notifier, timing=self._timing
         )
         with self._store.read() as tx:
             job = tx.schedules.get(job_id)
@@ -249,7 +249,9 @@ class Submissions(UseCase):
             if loaded := loaded_digests(tx, spec):
                 more["loaded_models"] = loaded
             tx.schedules.add(job)
-            tx.outbox.put([self._outgoing.create_job(job, site, **more) for site in spec.sites])
+            tx.outbox.put(
+                [self._party_commands.create_job(job, site, **more) for site in spec.sites]
+            )
         self._wakeup.outbox(sorted({s.party_id for s in spec.sites}))
         logger.info("Job %s was submitted", job_id, extra={"action": "submit", "job_id": job_id})
         taken = plan.tasks if plan is not None else ()

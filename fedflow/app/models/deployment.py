@@ -23,8 +23,8 @@ from fedflow.app.models.model_changes import (
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming, Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import Incoming, TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.models import (
@@ -139,7 +139,7 @@ class DeployHere(UseCase):
         self._repository = repository
         self._prepared = prepared
 
-    def check(self, incoming: Received[DeployModel]) -> None:
+    def check(self, incoming: TypedCommand[DeployModel]) -> None:
         """Check before anything is written, contents included.
 
         Raises: ModelNotFound, WrongModelSource, ModelsDiffer, ModelIsDeployed, InvalidJobSpec,
@@ -150,13 +150,13 @@ class DeployHere(UseCase):
         check_predict_dsl(version.inference_dsl, version, catalog=self._catalog)
         check_contents(self._repository, components)
 
-    def prepare(self, tx: Tx, incoming: Received[DeployModel], effects: Effects) -> Reply:
+    def prepare(self, tx: Tx, incoming: TypedCommand[DeployModel], effects: AfterCommit) -> Reply:
         """Store the child, which is not usable before it is committed."""
         version, components = self._child(tx, incoming)
         return self._prepared.put(tx, incoming, version, components)
 
     def _child(
-        self, tx: Tx, incoming: Received[DeployModel]
+        self, tx: Tx, incoming: TypedCommand[DeployModel]
     ) -> tuple[ModelVersion, list[ModelComponent]]:
         """Return the child share that a command describes."""
         body = incoming.body

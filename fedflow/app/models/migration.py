@@ -21,8 +21,8 @@ from fedflow.app.models.model_changes import (
 )
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.models import ModelChangeRefused, ModelNotFound, ModelsDiffer, SameParties
 from fedflow.base.errors.requests import BadRequest
@@ -146,7 +146,7 @@ class MigrateHere(UseCase):
         self._repository = repository
         self._prepared = prepared
 
-    def check(self, incoming: Received[MigrateModel]) -> None:
+    def check(self, incoming: TypedCommand[MigrateModel]) -> None:
         """Check, and store the rewritten contents, which no row names yet.
 
         Raises: ModelNotFound, WrongModelSource, ModelsDiffer, ModelDamaged, BadRequest, DiskFull,
@@ -156,7 +156,7 @@ class MigrateHere(UseCase):
             version, migration, components = self._find(tx, incoming)
         self._rewritten(version, migration, components)
 
-    def prepare(self, tx: Tx, incoming: Received[MigrateModel], effects: Effects) -> Reply:
+    def prepare(self, tx: Tx, incoming: TypedCommand[MigrateModel], effects: AfterCommit) -> Reply:
         """Store the new share, which is not usable before it is committed."""
         version, migration, components = self._find(tx, incoming)
         own = self._rewritten(version, migration, components)
@@ -164,7 +164,7 @@ class MigrateHere(UseCase):
         return self._prepared.put(tx, incoming, whole, own)
 
     def _find(
-        self, tx: Tx, incoming: Received[MigrateModel]
+        self, tx: Tx, incoming: TypedCommand[MigrateModel]
     ) -> tuple[ModelVersion, Migration, list[ModelComponent]]:
         """Return the new version, how it comes about, and the old components."""
         key = ModelKey(

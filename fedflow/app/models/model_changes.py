@@ -20,8 +20,8 @@ from typing import Any, Final
 from msgspec import structs
 
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
@@ -91,7 +91,7 @@ class ModelChanges(UseCase):
             self._plan(tx, change)
             tx.outbox.put(
                 [
-                    self._outgoing.change_model(
+                    self._party_commands.change_model(
                         CommandKind.COMMIT_MODEL,
                         change.version,
                         change.source,
@@ -103,7 +103,7 @@ class ModelChanges(UseCase):
                 ]
             )
         self._wakeup.outbox(_parties(change.sites))
-        self._changes.wait_until(
+        self._notifier.wait_until(
             lambda: self._is_settled(change),
             job_id=change.version,
             timeout_s=self._timing.create_timeout_ms / 1000,
@@ -123,7 +123,7 @@ class ModelChanges(UseCase):
                 reply = self._ask(change, site)
                 return reply.retcode != RUNNING
 
-            self._changes.wait_until(
+            self._notifier.wait_until(
                 is_ready, job_id=change.version, timeout_s=self._timing.create_timeout_ms / 1000
             )
         digest = read_command(reply.data, PreparedModel).digest
@@ -185,7 +185,7 @@ class ModelChanges(UseCase):
 
     # --- what comes back through the outbox -----------------------------------------------------
 
-    def settled(self, tx: Tx, command: Command, reply: Reply, effects: Effects) -> None:
+    def settled(self, tx: Tx, command: Command, reply: Reply, effects: AfterCommit) -> None:
         """Store a site's answer to a commit, or that it could not be asked; undo if it is no."""
         version = command.job_id
         if command.kind is CommandKind.UNDO_MODEL:
@@ -216,7 +216,7 @@ class ModelChanges(UseCase):
         sites = [Site.from_key(key) for key in plan.data["sites"]]
         tx.outbox.put(
             [
-                self._outgoing.change_model(
+                self._party_commands.change_model(
                     CommandKind.UNDO_MODEL,
                     version,
                     source,
@@ -239,7 +239,7 @@ class PreparedModels:
     def put(
         self,
         tx: Tx,
-        incoming: Received[ModelCommand],
+        incoming: TypedCommand[ModelCommand],
         version: ModelVersion,
         components: Sequence[ModelComponent],
     ) -> Reply:
@@ -271,7 +271,7 @@ class PreparedModels:
             )
         return Reply(retcode=0, data=plain(PreparedModel(digest=digest)))
 
-    def commit(self, tx: Tx, incoming: Received[ModelCommand], effects: Effects) -> Reply:
+    def commit(self, tx: Tx, incoming: TypedCommand[ModelCommand], effects: AfterCommit) -> Reply:
         """Make a prepared share usable. Raises: ModelChangeRefused: there is none."""
         key = self._key(tx, incoming)
         if key is None or not tx.models.set_ready(key, now_ms=self._clock.now_ms()):
@@ -281,14 +281,14 @@ class PreparedModels:
         logger.info("%s was made", key, extra={"action": "make_model", "job_id": incoming.job_id})
         return Reply(retcode=0)
 
-    def undo(self, tx: Tx, incoming: Received[ModelCommand], effects: Effects) -> Reply:
+    def undo(self, tx: Tx, incoming: TypedCommand[ModelCommand], effects: AfterCommit) -> Reply:
         """Forget a share that this coordinator had prepared here, committed or not."""
         key = self._key(tx, incoming)
         if key is not None:
             tx.models.drop(key)
         return Reply(retcode=0)
 
-    def _key(self, tx: Tx, incoming: Received[ModelCommand]) -> ModelKey | None:
+    def _key(self, tx: Tx, incoming: TypedCommand[ModelCommand]) -> ModelKey | None:
         """Return what was prepared under the path of a command. Raises: WrongModelSource."""
         made = tx.received.get(_made(incoming))
         if made is None:
@@ -352,7 +352,7 @@ def _name(change_id: str, part: str = "plan") -> str:
     return f"model/{change_id}/{part}"
 
 
-def _made(incoming: Received[ModelCommand]) -> str:
+def _made(incoming: TypedCommand[ModelCommand]) -> str:
     """Return under which name a site remembers what it prepared. Raises: BadRequest."""
     change_id = incoming.body.change
     if not re.fullmatch(r"[0-9A-Za-z]{1,40}", change_id):

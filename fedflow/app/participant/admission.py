@@ -31,7 +31,7 @@ from fedflow.domain.site import Role, Site
 logger = logging.getLogger(__name__)
 
 
-class Acceptance(UseCase):
+class Admission(UseCase):
     """The checks of a participant."""
 
     def __init__(

@@ -15,7 +15,7 @@ from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.participant.task_reports import Workers
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.clock import is_older
 from fedflow.base.errors.executors import ServerLost
@@ -197,7 +197,7 @@ class Detector(UseCase):
             return
         if is_older(max(requested_ms, task.updated_ms), self._timing.launch_grace_ms, now_ms):
             logger.warning("%s has no process: launching it again", task.key)
-            effects = Effects()
+            effects = AfterCommit()
             with self._store.transaction() as tx:
                 current = tx.tasks.get(task.key)
                 if current is None or current.launch_id != task.launch_id:
@@ -216,7 +216,7 @@ class Detector(UseCase):
             return
         if task.handle is not None and task.handle.host == self._host:
             self._executor.stop(task.handle, grace_s=0.0)
-        key, effects = task.key, Effects()
+        key, effects = task.key, AfterCommit()
         reason = f"server {task.instance_id} was last heard of {lost_s} s ago"
         error = ServerLost(task=str(key), reason=reason)
         with self._leading.transaction() as tx:
@@ -232,7 +232,7 @@ class Detector(UseCase):
 
     def _check_job(self, job: JobRecord) -> None:
         """End a job whose initiator is silent for too long; return what an ended one holds."""
-        effects = Effects()
+        effects = AfterCommit()
         with self._leading.transaction() as tx:
             current = tx.jobs.get(job.key)
             if current is None:
@@ -248,7 +248,7 @@ class Detector(UseCase):
                 self._check_lease(tx, current, effects)
         effects.run()
 
-    def _check_lease(self, tx: Tx, job: JobRecord, effects: Effects) -> None:
+    def _check_lease(self, tx: Tx, job: JobRecord, effects: AfterCommit) -> None:
         silent_ms = self._silent_ms(tx, job)
         if silent_ms is not None:
             lost = InitiatorLost(site=job.initiator, seconds=silent_ms // 1000)

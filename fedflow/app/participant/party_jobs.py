@@ -11,16 +11,16 @@ from msgspec import UNSET
 from fedflow.app.inheritance import Inheritance
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
-from fedflow.app.participant.admission import Acceptance
+from fedflow.app.participant.admission import Admission
 from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming, Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import Incoming, TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.app.protocol.party_commands import reason_from_wire
-from fedflow.app.protocol.piggyback import take_news
+from fedflow.app.protocol.piggyback import apply_statuses
 from fedflow.app.protocol.status_pull import noted_stop, pulls
 from fedflow.base.clock import is_older
 from fedflow.base.errors.error import FedflowError
@@ -88,7 +88,7 @@ class PartyJobs(UseCase):
         *,
         execution: Execution,
         tasks: PartyTasks,
-        acceptance: Acceptance,
+        acceptance: Admission,
         predictions: Predictions,
         models: ModelRepository,
         inheritance: Inheritance,
@@ -103,7 +103,7 @@ class PartyJobs(UseCase):
 
     # --- create -----------------------------------------------------------------------------------
 
-    def prepare_create(self, incoming: Received[CreateJob]) -> None:
+    def prepare_create(self, incoming: TypedCommand[CreateJob]) -> None:
         """Parse and check a new job before anything is written.
 
         Raises: InvalidJobSpec, BadParameter, SubmitRefused, NoRoute, TableNotFound.
@@ -131,7 +131,7 @@ class PartyJobs(UseCase):
             self._specs.forget(incoming.job_id)
             raise
 
-    def _check_new(self, incoming: Received[CreateJob], initiator: Site) -> None:
+    def _check_new(self, incoming: TypedCommand[CreateJob], initiator: Site) -> None:
         """Refuse a job under the id of another initiator's job."""
         with self._store.read() as tx:
             known = tx.jobs.find(JobFilter(job_id=incoming.job_id, limit=1))
@@ -140,7 +140,7 @@ class PartyJobs(UseCase):
         if any(other != initiator for other in others):
             raise SubmitRefused(reason=f"another job has the id {incoming.job_id} here")
 
-    def create(self, tx: Tx, incoming: Received[CreateJob], effects: Effects) -> Reply:
+    def create(self, tx: Tx, incoming: TypedCommand[CreateJob], effects: AfterCommit) -> Reply:
         """Store the job and its tasks; answers which components run here."""
         now_ms = self._clock.now_ms()
         site = incoming.job.site
@@ -206,7 +206,7 @@ class PartyJobs(UseCase):
             retcode=0, data={"components": {c.name: {"need_run": True} for c in components}}
         )
 
-    def _check_same(self, tx: Tx, incoming: Received[CreateJob], spec: JobSpec) -> None:
+    def _check_same(self, tx: Tx, incoming: TypedCommand[CreateJob], spec: JobSpec) -> None:
         """Refuse other contents under the id of a job that is here already."""
         given = (spec.initiator, incoming.body.dsl, incoming.body.runtime_conf)
         for job in tx.jobs.find(JobFilter(job_id=incoming.job_id)):
@@ -216,7 +216,7 @@ class PartyJobs(UseCase):
 
     # --- cores and start ------------------------------------------------------------------------
 
-    def apply_cores(self, tx: Tx, incoming: Received[OfEpoch], effects: Effects) -> Reply:
+    def apply_cores(self, tx: Tx, incoming: TypedCommand[OfEpoch], effects: AfterCommit) -> Reply:
         """Take the job's cores and memory, or say what is missing, or for whom it is kept."""
         job, now_ms = self._current(tx, incoming), self._clock.now_ms()
         why = None if job.in_use else self._queue.objection(tx, job)
@@ -226,7 +226,9 @@ class PartyJobs(UseCase):
         tx.queue.deny(job.key, now_ms=now_ms)
         return Reply(retcode=103, retmsg=why.message, error=why.code)
 
-    def return_cores(self, tx: Tx, incoming: Received[ReturnCores], effects: Effects) -> Reply:
+    def return_cores(
+        self, tx: Tx, incoming: TypedCommand[ReturnCores], effects: AfterCommit
+    ) -> Reply:
         """Give the job's cores back; a job that runs is held then.
 
         Raises: StillEnding: processes of tasks that were stopped are left.
@@ -245,7 +247,7 @@ class PartyJobs(UseCase):
         self._end_application(job, effects)
         return Reply(retcode=0)
 
-    def start(self, tx: Tx, incoming: Received[OfEpoch], effects: Effects) -> Reply:
+    def start(self, tx: Tx, incoming: TypedCommand[OfEpoch], effects: AfterCommit) -> Reply:
         """The job runs from now on."""
         job, now_ms = self._current(tx, incoming), self._clock.now_ms()
         if not job.in_use and not tx.jobs.take_cores(job.key, now_ms=now_ms):
@@ -258,7 +260,7 @@ class PartyJobs(UseCase):
 
     # --- end ------------------------------------------------------------------------------------
 
-    def end(self, tx: Tx, incoming: Received[EndJob], effects: Effects) -> Reply:
+    def end(self, tx: Tx, incoming: TypedCommand[EndJob], effects: AfterCommit) -> Reply:
         """The initiator says how the job ended; a job that is not known here needs nothing."""
         job = tx.jobs.get(incoming.job)
         if job is None:
@@ -276,7 +278,7 @@ class PartyJobs(UseCase):
             job = self._catch_up(tx, job, epoch)
         if incoming.body.tag == SUBMIT_FAILED:
             tx.jobs.set_tag(job.key, SUBMIT_FAILED, now_ms=self._clock.now_ms())
-        take_news(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
+        apply_statuses(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
         self.end_here(tx, job, status, reason_from_wire(incoming.body.reason), effects)
         return Reply(retcode=0)
 
@@ -301,7 +303,7 @@ class PartyJobs(UseCase):
         return reopened
 
     def end_here(
-        self, tx: Tx, job: JobRecord, status: JobStatus, reason: Reason | None, effects: Effects
+        self, tx: Tx, job: JobRecord, status: JobStatus, reason: Reason | None, effects: AfterCommit
     ) -> None:
         """End this site's share: stop what runs, move the job, return the cores when all is
         still.
@@ -334,13 +336,13 @@ class PartyJobs(UseCase):
             extra={"action": "end_job", "job_id": job.key.job_id},
         )
 
-    def _end_application(self, job: JobRecord, effects: Effects) -> None:
+    def _end_application(self, job: JobRecord, effects: AfterCommit) -> None:
         """End the share's Spark application; the detector does so again if that is lost."""
         applications = self._applications
         if applications is not None and job.engine == SPARK:
             effects.add(lambda: applications.end(job.key))
 
-    def return_if_still(self, tx: Tx, key: JobKey, effects: Effects) -> None:
+    def return_if_still(self, tx: Tx, key: JobKey, effects: AfterCommit) -> None:
         """Return the cores of an ended job once none of its processes is left here."""
         job = tx.jobs.get(key)
         if job is None or job.status not in JOB_FINAL or not job.in_use:
@@ -352,7 +354,7 @@ class PartyJobs(UseCase):
 
     # --- heartbeat ------------------------------------------------------------------------------
 
-    def heartbeat(self, tx: Tx, incoming: Received[Heartbeat], effects: Effects) -> Reply:
+    def heartbeat(self, tx: Tx, incoming: TypedCommand[Heartbeat], effects: AfterCommit) -> Reply:
         """Renew the leases of the initiator's jobs, take its news, and tell how the tasks here
         stand.
 
@@ -409,7 +411,7 @@ class PartyJobs(UseCase):
             if job.status not in JOB_FINAL:  # its end has dropped the lease
                 self._party_leases.heard_initiator(tx, job_id)
             if told.epoch in (None, job.epoch):
-                take_news(tx, key, told, now_ms=self._clock.now_ms())
+                apply_statuses(tx, key, told, now_ms=self._clock.now_ms())
             pulled = self._status_pull.is_pulled(tx, key, job.initiator)
             answer[text] = SiteAnswer(
                 status=job.status.value,
@@ -421,7 +423,9 @@ class PartyJobs(UseCase):
 
     # --- checks ---------------------------------------------------------------------------------
 
-    def _current(self, tx: Tx, incoming: Received[OfEpoch] | Received[ReturnCores]) -> JobRecord:
+    def _current(
+        self, tx: Tx, incoming: TypedCommand[OfEpoch] | TypedCommand[ReturnCores]
+    ) -> JobRecord:
         """Return the job that a command is for. Raises: JobNotFound, JobEnded, StaleCommand,
         WrongSite.
         """

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from fedflow.app.models.predict import model_of
-from fedflow.app.participant.admission import Acceptance
+from fedflow.app.participant.admission import Admission
 from fedflow.app.participant.party_jobs import PartyJobs, has_process
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming, Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import Incoming, TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.base.errors.error import FedflowError
@@ -33,12 +33,12 @@ logger = logging.getLogger(__name__)
 class PartyReruns(UseCase):
     """What the initiator may do with this site's share of a job that has ended."""
 
-    def __init__(self, kernel: Kernel, *, acceptance: Acceptance, jobs: PartyJobs) -> None:
+    def __init__(self, kernel: Kernel, *, acceptance: Admission, jobs: PartyJobs) -> None:
         super().__init__(kernel)
         self._acceptance = acceptance
         self._jobs = jobs
 
-    def prepare(self, incoming: Received[RerunJob] | Received[ChangeParameters]) -> None:
+    def prepare(self, incoming: TypedCommand[RerunJob] | TypedCommand[ChangeParameters]) -> None:
         """Check a job's conf, which may be new, before anything is written.
 
         Raises: JobNotFound, WrongSite, InvalidJobSpec, PermissionDenied, BadParameter.
@@ -58,7 +58,7 @@ class PartyReruns(UseCase):
             self._specs.forget(incoming.job_id)
             raise
 
-    def rerun(self, tx: Tx, incoming: Received[RerunJob], effects: Effects) -> Reply:
+    def rerun(self, tx: Tx, incoming: TypedCommand[RerunJob], effects: AfterCommit) -> Reply:
         """Open the job again, with new attempts of some of its tasks.
 
         Raises: StaleCommand, StillEnding, OutputGone, NotEnoughResources.
@@ -105,7 +105,7 @@ class PartyReruns(UseCase):
         return Reply(retcode=0)
 
     def _attempts(
-        self, tx: Tx, incoming: Received[RerunJob], spec: JobSpec, site: Site
+        self, tx: Tx, incoming: TypedCommand[RerunJob], spec: JobSpec, site: Site
     ) -> list[TaskRecord]:
         """Return the new attempts that the command asks for at this site."""
         now_ms = self._clock.now_ms()
@@ -150,7 +150,7 @@ class PartyReruns(UseCase):
                         raise OutputGone(component=source, job_id=key.job_id, site=key.site)
 
     def change_parameters(
-        self, tx: Tx, incoming: Received[ChangeParameters], effects: Effects
+        self, tx: Tx, incoming: TypedCommand[ChangeParameters], effects: AfterCommit
     ) -> Reply:
         """Keep a changed conf of an ended job, for its next rerun; with `runs`, the components that
         a rerun with it is to repeat, only check it.

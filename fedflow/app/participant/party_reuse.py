@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedflow.app.inheritance import results_there
-from fedflow.app.participant.admission import Acceptance
+from fedflow.app.participant.admission import Admission
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming, Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import Incoming, TypedCommand
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.base.errors.requests import BadRequest
@@ -30,10 +30,10 @@ from fedflow.wire.commands import ReuseAnswer, ReuseRequest, plain
 class PartyReuse:
     """The handler of `job_reuse`."""
 
-    def __init__(self, *, acceptance: Acceptance) -> None:
+    def __init__(self, *, acceptance: Admission) -> None:
         self._acceptance = acceptance
 
-    def answer(self, tx: Tx, incoming: Received[ReuseRequest], effects: Effects) -> Reply:
+    def answer(self, tx: Tx, incoming: TypedCommand[ReuseRequest], effects: AfterCommit) -> Reply:
         """Tell the identities of the `tables` that readers name, or, with an `earlier_job`, which
         of its `components` have their results here.
 
@@ -99,7 +99,7 @@ def identity(site: Site, table: TableRecord) -> str:
     return hashlib.sha256(canonical_json(parts)).hexdigest()
 
 
-def _initiator(incoming: Received[ReuseRequest]) -> Site:
+def _initiator(incoming: TypedCommand[ReuseRequest]) -> Site:
     """Return who submits the job. Raises: BadRequest, WrongSite."""
     try:
         site = Site(

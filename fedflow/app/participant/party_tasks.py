@@ -15,11 +15,11 @@ from msgspec import structs
 from fedflow.app.participant.launcher import Launcher
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
-from fedflow.app.protocol.commands import Incoming, Received
+from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.commands import Incoming, TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.party_commands import reason_from_wire, reason_to_wire
-from fedflow.app.protocol.piggyback import take_news
+from fedflow.app.protocol.piggyback import apply_statuses
 from fedflow.base.errors.executors import ServerLost
 from fedflow.base.errors.jobs import (
     JobEnded,
@@ -67,7 +67,7 @@ class PartyTasks(UseCase):
 
     # --- commands of the initiator --------------------------------------------------------------
 
-    def start(self, tx: Tx, incoming: Received[StartTask], effects: Effects) -> Reply:
+    def start(self, tx: Tx, incoming: TypedCommand[StartTask], effects: AfterCommit) -> Reply:
         """Start this site's share of a task. A repeat has no second effect."""
         task = self._known(tx, incoming)
         job = tx.jobs.get(incoming.job)
@@ -78,7 +78,7 @@ class PartyTasks(UseCase):
         if epoch not in (None, job.epoch):
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         self._party_leases.heard_initiator(tx, incoming.job_id)
-        take_news(tx, job.key, incoming.body, now_ms=self._clock.now_ms())
+        apply_statuses(tx, job.key, incoming.body, now_ms=self._clock.now_ms())
         if task.party_status in TASK_FINAL:
             return Reply(retcode=10, retmsg="the task has ended here", data=plain(_told(task)))
         if job.status is JobStatus.WAITING:
@@ -102,7 +102,7 @@ class PartyTasks(UseCase):
         found = (s.instance_id for s in shares if s.key.version == task.key.version)
         return next((i for i in found if not self._servers.is_here(i)), None)
 
-    def _split(self, tx: Tx, task: TaskRecord, other: str, effects: Effects) -> None:
+    def _split(self, tx: Tx, task: TaskRecord, other: str, effects: AfterCommit) -> None:
         """End an attempt whose shares would be at two servers of this party: values between them
         stay within one server. It is tried again.
         """
@@ -112,7 +112,7 @@ class PartyTasks(UseCase):
         tx.tasks.set_status(task.key, TaskStatus.RUNNING, now_ms=self._clock.now_ms())
         self.finish(tx, task, TaskStatus.FAILED, effects, reason=why)
 
-    def create(self, tx: Tx, incoming: Received[CreateTask], effects: Effects) -> Reply:
+    def create(self, tx: Tx, incoming: TypedCommand[CreateTask], effects: AfterCommit) -> Reply:
         """Make a further attempt of a task that failed; it waits for its start.
 
         Raises: StillEnding: the former attempt's process is left. StaleCommand. TaskNotFound.
@@ -139,7 +139,7 @@ class PartyTasks(UseCase):
         tx.tasks.add([fresh_attempt(last, key.version, left, now_ms=now_ms)])
         return Reply(retcode=0)
 
-    def request_launch(self, tx: Tx, task: TaskRecord, effects: Effects) -> bool:
+    def request_launch(self, tx: Tx, task: TaskRecord, effects: AfterCommit) -> bool:
         """Name a new process for the attempt, and start it after the commit.
 
         False, and nothing happens, if the one that `task` names has begun or was replaced.
@@ -159,7 +159,7 @@ class PartyTasks(UseCase):
         effects.add(lambda: self._launcher.launch(task.key))
         return True
 
-    def collect(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def collect(self, tx: Tx, incoming: Incoming, effects: AfterCommit) -> Reply:
         """Tell how this site's share stands."""
         task = self._known(tx, incoming)
         return Reply(
@@ -177,7 +177,7 @@ class PartyTasks(UseCase):
             ),
         )
 
-    def output_tables(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def output_tables(self, tx: Tx, incoming: Incoming, effects: AfterCommit) -> Reply:
         """Tell the parties of the job the names of the tables that a component produced here."""
         job = tx.jobs.get(incoming.job)
         if job is None:
@@ -194,7 +194,7 @@ class PartyTasks(UseCase):
         ]
         return Reply(retcode=0, data=rows)
 
-    def settle(self, tx: Tx, incoming: Received[SettleTask], effects: Effects) -> Reply:
+    def settle(self, tx: Tx, incoming: TypedCommand[SettleTask], effects: AfterCommit) -> Reply:
         """The task ended elsewhere with a status: stop this share if it still runs."""
         status = _task_end(incoming.status)
         task = self._known(tx, incoming)
@@ -223,7 +223,7 @@ class PartyTasks(UseCase):
     # --- ends -----------------------------------------------------------------------------------
 
     def stop_all(
-        self, tx: Tx, key: JobKey, status: JobStatus, reason: Reason | None, effects: Effects
+        self, tx: Tx, key: JobKey, status: JobStatus, reason: Reason | None, effects: AfterCommit
     ) -> None:
         """End every share of a job at one site that has not ended."""
         end = TASK_STATUS_OF_JOB_END[status]
@@ -244,7 +244,7 @@ class PartyTasks(UseCase):
         tx: Tx,
         task: TaskRecord,
         status: TaskStatus,
-        effects: Effects,
+        effects: AfterCommit,
         *,
         reason: Reason | None = None,
         traceback: str = "",
@@ -264,7 +264,7 @@ class PartyTasks(UseCase):
         if not isinstance(moved, Moved):
             return False
         if not self._status_pull.is_pulled(tx, task.key.job, task.initiator):
-            report = self._outgoing.report_task(
+            report = self._party_commands.report_task(
                 task.key,
                 task.initiator,
                 status,
@@ -294,7 +294,12 @@ class PartyTasks(UseCase):
         self._wakeup.job_changed(key.job_id)
 
     def _stop(
-        self, tx: Tx, task: TaskRecord, status: TaskStatus, reason: Reason | None, effects: Effects
+        self,
+        tx: Tx,
+        task: TaskRecord,
+        status: TaskStatus,
+        reason: Reason | None,
+        effects: AfterCommit,
     ) -> None:
         """End a share without a report (the initiator ordered it) and stop its process.
 

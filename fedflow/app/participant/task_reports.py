@@ -21,7 +21,7 @@ from fedflow.app.participant.party_jobs import PartyJobs
 from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.data import DiskFull, TableExists
@@ -83,7 +83,7 @@ class Workers(UseCase):
         Raises: TaskNotFound, NotAuthenticated, LaunchRefused: the worker must exit. BadRequest.
             DiskFull: there is no room for its model.
         """
-        effects, report = Effects(), read_report(body)
+        effects, report = AfterCommit(), read_report(body)
         if isinstance(report, RunningReport):
             with self._store.transaction() as tx:
                 self._running(tx, self._current(tx, key, token, report), report, effects)
@@ -165,7 +165,9 @@ class Workers(UseCase):
             raise NotAuthenticated(reason="the task token is not this attempt's")
         return task
 
-    def _running(self, tx: Tx, task: TaskRecord, report: RunningReport, effects: Effects) -> None:
+    def _running(
+        self, tx: Tx, task: TaskRecord, report: RunningReport, effects: AfterCommit
+    ) -> None:
         now_ms = self._clock.now_ms()
         if task.party_status is TaskStatus.WAITING:
             tx.tasks.move_party(task.key, TaskEvent.STARTED, seen=task.party_status, now_ms=now_ms)
@@ -184,7 +186,7 @@ class Workers(UseCase):
         task: TaskRecord,
         report: EndReport,
         model: WrittenModel | None,
-        effects: Effects,
+        effects: AfterCommit,
     ) -> None:
         status = report.party_status
         reason = _reason(task, report.error) if status is TaskStatus.FAILED else None
@@ -292,7 +294,7 @@ class Workers(UseCase):
             logger.info("The report that %s left has no effect: %s", key, exc.message)
 
     def _gone(self, key: TaskKey, launch_id: str, code: str, message: str) -> None:
-        effects = Effects()
+        effects = AfterCommit()
         with self._store.transaction() as tx:
             task = tx.tasks.get(key)
             if task is None or task.launch_id != launch_id:

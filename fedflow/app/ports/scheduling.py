@@ -74,7 +74,7 @@ class Schedules(Protocol):
     def set_site(self, job_id: str, site: ScheduledSite, *, seen: SitePhase, now_ms: int) -> bool:
         """Replace one site's state if its phase is still `seen`."""
 
-    def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
+    def request_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
         """Store that the job shall end; False if it has ended or was asked before."""
 
     def set_control(
@@ -142,10 +142,10 @@ class Queue(Protocol):
     ) -> None:
         """Store what a waiting job needs of this server's own engines, and when to look at it."""
 
-    def look_later(self, job_id: str, look_ms: int) -> None:
+    def postpone_check(self, job_id: str, look_ms: int) -> None:
         """Look at a waiting job again at `look_ms`, as nothing could be done with it now."""
 
-    def ask_later(self, job_id: str, ask_ms: int) -> None:
+    def postpone_request(self, job_id: str, ask_ms: int) -> None:
         """A waiting job was denied: it may ask again from `ask_ms` on."""
 
     def get(self, job_id: str) -> WaitingJob | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 
-class Effects:
+class AfterCommit:
     """An ordered list of things to do after the commit."""
 
     def __init__(self) -> None:

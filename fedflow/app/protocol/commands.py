@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import RouteNotFound
@@ -56,15 +56,15 @@ class Incoming:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Received(Incoming, Generic[B_co]):
+class TypedCommand(Incoming, Generic[B_co]):
     """A command whose body was read as the class that `wire.paths` names."""
 
     body: B_co
 
 
-Handler = Callable[[Tx, Received[Any], Effects], Reply]
-Prepare = Callable[[Received[Any]], None]
-Look = Callable[[Received[Any]], Reply]
+Handler = Callable[[Tx, TypedCommand[Any], AfterCommit], Reply]
+Prepare = Callable[[TypedCommand[Any]], None]
+Look = Callable[[TypedCommand[Any]], Reply]
 
 
 class Commands:
@@ -108,7 +108,7 @@ class Commands:
         handler = self._handlers.get(name)
         if handler is None:
             raise RouteNotFound(method="POST", path=name)
-        effects = Effects()
+        effects = AfterCommit()
         received = _received(incoming, None if name in self._repeatable else incoming.request_id)
         if name in self._prepare:
             with self._store.read() as tx:
@@ -134,9 +134,9 @@ class Commands:
             return Reply(retcode=exc.retcode, retmsg=exc.message, data=exc.data, error=exc.name)
 
 
-def _received(incoming: Incoming, request_id: str | None) -> Received[Any]:
+def _received(incoming: Incoming, request_id: str | None) -> TypedCommand[Any]:
     """Return a command with its body read. Raises: BadRequest."""
-    return Received(
+    return TypedCommand(
         name=incoming.name,
         job_id=incoming.job_id,
         site=incoming.site,

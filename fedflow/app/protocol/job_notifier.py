@@ -18,7 +18,7 @@ _LOOK_S = 0.5  #: a change that nobody told of is seen after this time
 _DECIDING_S = 5.0  #: what the scheduler has to see that the time of the sites is over
 
 
-class Changes:
+class JobNotifier:
     """Tells waiting requests that their job changed; what changed, they look up."""
 
     def __init__(self, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class Changes:
                     del self._waiting[job_id]
 
 
-def await_sites(job_id: str, *, store: Store, changes: Changes, timing: Timing) -> str | None:
+def await_sites(job_id: str, *, store: Store, notifier: JobNotifier, timing: Timing) -> str | None:
     """Wait until all sites of a `ready` job accepted it; return why it did not begin, else None."""
     job: ScheduledJob | None = None
 
@@ -72,7 +72,7 @@ def await_sites(job_id: str, *, store: Store, changes: Changes, timing: Timing) 
         return job is None or job.status is not JobStatus.READY
 
     wait_s = timing.create_timeout_ms / 1000 + _DECIDING_S
-    if not changes.wait_until(left_ready, job_id=job_id, timeout_s=wait_s):
+    if not notifier.wait_until(left_ready, job_id=job_id, timeout_s=wait_s):
         return f"the sites did not answer within {wait_s:.0f} seconds"
     if job is None or job.status not in JOB_FINAL or job.started_ms is not None:
         return None

@@ -10,9 +10,9 @@ from fedflow.app.ports.scheduling import Wakeup
 from fedflow.app.ports.store import Store
 from fedflow.app.protocol.circuit_breakers import CircuitBreakers
 from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
-from fedflow.app.protocol.party_commands import Outgoing
+from fedflow.app.protocol.party_commands import PartyCommands
 from fedflow.app.protocol.party_leases import PartyLeases
 from fedflow.app.protocol.queue import Queue
 from fedflow.app.protocol.status_pull import StatusPull
@@ -37,11 +37,11 @@ class Kernel:
     engines: OwnEngines
     queue: Queue
     wakeup: Wakeup
-    changes: Changes
+    notifier: JobNotifier
     servers: PartyServers  #: of this party
     parties: PartyClient  #: asks the circuits first
     circuit_breakers: CircuitBreakers
-    outgoing: Outgoing
+    party_commands: PartyCommands
     party_leases: PartyLeases
     status_pull: StatusPull
 
@@ -60,10 +60,10 @@ class UseCase:
         self._engines = kernel.engines
         self._queue = kernel.queue
         self._wakeup = kernel.wakeup
-        self._changes = kernel.changes
+        self._notifier = kernel.notifier
         self._servers = kernel.servers
         self._parties = kernel.parties
         self._circuit_breakers = kernel.circuit_breakers
-        self._outgoing = kernel.outgoing
+        self._party_commands = kernel.party_commands
         self._party_leases = kernel.party_leases
         self._status_pull = kernel.status_pull

@@ -16,7 +16,7 @@ from fedflow.wire import paths
 from fedflow.wire.commands import CommandBody, plain
 
 
-class Outgoing:
+class PartyCommands:
     """A maker of commands; `new_request_id` gives each its id."""
 
     def __init__(self, *, clock: Clock, timing: Timing, new_request_id: Callable[[], str]) -> None:
@@ -140,7 +140,7 @@ class Outgoing:
             allow_ms=self._timing.final_deadline_ms,
         )
 
-    def ask_stop(
+    def request_stop(
         self, key: JobKey, initiator: Site, status: JobStatus, *, reason: Reason, epoch: int
     ) -> Command:
         """Return the wish to end a job; it counts in the epoch in which it was said only."""

@@ -20,7 +20,7 @@ def news_of(statuses: dict[str, tuple[int, TaskStatus]]) -> dict[str, Any]:
     return structs.asdict(Statuses(tasks=ended, progress=progress))
 
 
-def take_news(tx: Tx, key: JobKey, body: Statuses, *, now_ms: int) -> None:
+def apply_statuses(tx: Tx, key: JobKey, body: Statuses, *, now_ms: int) -> None:
     """Store the federated task statuses and the progress that travelled with a command."""
     if (tasks := body.tasks) is not None:
         for component, (version, known) in tx.tasks.statuses(key).items():

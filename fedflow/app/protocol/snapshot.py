@@ -22,7 +22,7 @@ def view_of(
     *,
     timing: Timing,
     heard_ms: Mapping[PartyId, int],
-    may_apply: bool,
+    may_request: bool,
 ) -> JobView:
     """Return the view of one job; `heard_ms` tells when each party's server last answered."""
     parameters = spec.job_parameters_at(job.initiator)
@@ -63,7 +63,7 @@ def view_of(
         rested_ms=job.control.rested_ms,
         waits_ms=job.control.waits_ms,
         hold_limit_ms=timing.hold_limit_ms,
-        may_apply=may_apply,
+        may_request=may_request,
         starving_after_ms=timing.starving_after_ms,
         stop=job.stop,
     )

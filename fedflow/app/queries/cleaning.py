@@ -136,7 +136,7 @@ class Cleaning:
                         site=job.initiator,
                     )
                     stop = StopRequest(status=JobStatus.CANCELED, reason=reason)
-                    tx.schedules.ask_stop(job.job_id, stop, now_ms=now_ms)
+                    tx.schedules.request_stop(job.job_id, stop, now_ms=now_ms)
             codes.update({job.job_id: 0 for job in waiting})
             self._wakeup.queue()
             if len(waiting) < _AT_ONCE:

@@ -11,7 +11,7 @@ from typing import Final
 
 from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.status_pull import note_stop
 from fedflow.app.queries.explain import Explanations
@@ -69,21 +69,21 @@ class Jobs(UseCase):
 
         Stopping a job that has ended changes nothing. Raises: JobNotFound, BadRequest.
         """
-        ended = self.ask_stop(job_id, status)
+        ended = self.request_stop(job_id, status)
         if ended is not None:
             return Stopped(status=_shown(ended), had_ended=True)
-        self._changes.wait_until(
+        self._notifier.wait_until(
             lambda: self._ended(job_id), job_id=job_id, timeout_s=self._timing.stop_wait_s
         )
         return Stopped(status=_shown(self.job(job_id).status), had_ended=False)
 
-    def ask_stop(self, job_id: str, status: str = "canceled") -> JobStatus | None:
+    def request_stop(self, job_id: str, status: str = "canceled") -> JobStatus | None:
         """Ask the initiator to end a job; its own processes stop at once, whatever it answers.
 
         Returns how the job had ended before, None if it had not. Raises: JobNotFound, BadRequest.
         """
         end = _stop_status(status)
-        effects = Effects()
+        effects = AfterCommit()
         with self._store.transaction() as tx:
             own = tx.jobs.find(JobFilter(job_id=job_id))
             scheduled = tx.schedules.get(job_id)
@@ -105,7 +105,9 @@ class Jobs(UseCase):
                 note_stop(tx, own[0], end, reason, now_ms=self._clock.now_ms())
             else:
                 epoch = scheduled.epoch if scheduled is not None else own[0].epoch
-                asked = self._outgoing.ask_stop(asker, initiator, end, reason=reason, epoch=epoch)
+                asked = self._party_commands.request_stop(
+                    asker, initiator, end, reason=reason, epoch=epoch
+                )
                 tx.outbox.put([asked])
         effects.run()
         self._wakeup.outbox([initiator.party_id])

@@ -136,7 +136,7 @@ def _acquire(view: JobView, now_ms: int) -> list[Action]:
         return [StartJob()]
     if any(s.phase is SitePhase.DENIED and now_ms < s.retry_ms for s in sites):
         return [ReleaseAt(sites=granted)] if granted and not _starves(view, now_ms) else []
-    if not view.may_apply and not granted:
+    if not view.may_request and not granted:
         return []
     return [ApplyAt(site=next(s.site for s in sites if s.phase is not SitePhase.GRANTED))]
 

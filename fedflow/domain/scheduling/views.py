@@ -81,7 +81,7 @@ class JobView:
     rested_ms: int = 0  #: how long it was held before, in this epoch
     waits_ms: int | None = None  #: since when it waits for cores; None: since its epoch began
     hold_limit_ms: int = 604_800_000
-    may_apply: bool = True  #: the queue lets this job ask for cores now
+    may_request: bool = True  #: the queue lets this job ask for cores now
     starving_after_ms: int | None = None  #: a job that waits for longer keeps what it was granted
     stop: StopRequest | None = None
 

@@ -63,7 +63,7 @@ class MemoryQueue:
             )
             self._journal.put(self._entries, job_id, entry)
 
-    def look_later(self, job_id: str, look_ms: int) -> None:
+    def postpone_check(self, job_id: str, look_ms: int) -> None:
         job = self._schedules.get(job_id)
         if job is not None:
             entry = replace(
@@ -74,7 +74,7 @@ class MemoryQueue:
             )
             self._journal.put(self._entries, job_id, entry)
 
-    def ask_later(self, job_id: str, ask_ms: int) -> None:
+    def postpone_request(self, job_id: str, ask_ms: int) -> None:
         job = self._schedules.get(job_id)
         if job is not None:
             self._journal.put(self._entries, job_id, replace(self._entry(job), ask_ms=ask_ms))

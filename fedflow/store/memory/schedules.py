@@ -207,7 +207,7 @@ class MemorySchedules:
         self._journal.tell(recording.site_moved(job_id, site, seen=seen, now_ms=now_ms))
         return True
 
-    def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
+    def request_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
         job = self._jobs.get(job_id)
         if job is None or job.stop is not None or job.status in JOB_FINAL:
             return False

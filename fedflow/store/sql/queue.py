@@ -60,12 +60,12 @@ class SqlQueue:
             (need.cores, need.memory, need.spark, queued_ms, deadline_ms, look_ms, job_id),
         )
 
-    def look_later(self, job_id: str, look_ms: int) -> None:
+    def postpone_check(self, job_id: str, look_ms: int) -> None:
         self._session.write(
             "UPDATE t_schedule_job SET f_look_time = ? WHERE f_job_id = ?", (look_ms, job_id)
         )
 
-    def ask_later(self, job_id: str, ask_ms: int) -> None:
+    def postpone_request(self, job_id: str, ask_ms: int) -> None:
         self._session.write(
             "UPDATE t_schedule_job SET f_ask_time = ? WHERE f_job_id = ?", (ask_ms, job_id)
         )

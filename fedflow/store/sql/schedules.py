@@ -341,7 +341,7 @@ class SqlSchedules:
             self._session.tell(recording.site_moved(job_id, site, seen=seen, now_ms=now_ms))
         return matched > 0
 
-    def ask_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
+    def request_stop(self, job_id: str, stop: StopRequest, *, now_ms: int) -> bool:
         self._known.clear()
         matched = self._session.write(
             "UPDATE t_schedule_job SET f_stop = ?, f_look_time = 0, f_update_time = ? "

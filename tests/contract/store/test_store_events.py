@@ -64,8 +64,8 @@ MOVES = {
             "j1", JobEvent.FAILED, seen=JobStatus.READY, reason=m.reason(), **NOW),
         ("job", "", None, "ready", "failed"),
     ),
-    "schedules.ask_stop": (
-        lambda tx, m: tx.schedules.ask_stop(
+    "schedules.request_stop": (
+        lambda tx, m: tx.schedules.request_stop(
             "j1", StopRequest(status=JobStatus.CANCELED, reason=m.reason()), **NOW),
         ("job", "", None, "", ""),
     ),
@@ -315,7 +315,7 @@ def test_every_statement_that_writes_a_status_tells_it():
     assert silent == set()
     assert {name for _, name in writers} >= {
         "move", "rerun", "reopen", "set_site", "start_task", "end_task", "report", "move_party",
-        "take_cores", "return_cores", "ask_stop",
+        "take_cores", "return_cores", "request_stop",
     }  # fmt: skip
 
 

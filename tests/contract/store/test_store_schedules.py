@@ -128,10 +128,10 @@ def test_the_first_request_to_stop_counts(store, make):
     with store.transaction() as tx:
         tx.schedules.add(make.schedule())
         tx.schedules.add(make.schedule("ended", status=JobStatus.SUCCESS))
-        assert tx.schedules.ask_stop("j1", first, now_ms=5)
-        assert not tx.schedules.ask_stop("j1", second, now_ms=6)
-        assert not tx.schedules.ask_stop("ended", first, now_ms=6)
-        assert not tx.schedules.ask_stop("none", first, now_ms=6)
+        assert tx.schedules.request_stop("j1", first, now_ms=5)
+        assert not tx.schedules.request_stop("j1", second, now_ms=6)
+        assert not tx.schedules.request_stop("ended", first, now_ms=6)
+        assert not tx.schedules.request_stop("none", first, now_ms=6)
         assert tx.schedules.get("j1").stop == first
         assert tx.schedules.get("ended").stop is None
 

@@ -16,7 +16,7 @@ from fedflow.app.participant.processes import Processes
 from fedflow.app.ports.parties import PartyServers
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.errors.components import BadParameter, UnknownComponent
 from fedflow.base.errors.parties import NoRoute
@@ -251,7 +251,7 @@ class OneServer:
     engines: OwnEngines = field(default_factory=OwnEngines)
     applications: FakeApplications = field(default_factory=FakeApplications)
     processes: Processes = field(init=False)
-    changes: Changes = field(init=False)
+    changes: JobNotifier = field(init=False)
     core: Core = field(init=False)
     _busy: bool = False
 
@@ -263,7 +263,7 @@ class OneServer:
     def boot(self) -> None:
         """Build the use cases anew over the same store, as a restarted server does."""
         self.processes = Processes()
-        self.changes = Changes(self.clock)
+        self.changes = JobNotifier(self.clock)
         self.wakeup.notify = self.changes.notify
         ports = Ports(
             store=self.store,
@@ -296,7 +296,7 @@ class OneServer:
             timing=self.timing,
             worker_settings=settings,
             host="here",
-            changes=self.changes,
+            notifier=self.changes,
             engines=self.engines,
         )
 

@@ -6,21 +6,21 @@ import threading
 
 import pytest
 
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.store import StoreUnavailable
 
 
 def test_a_condition_that_holds_is_not_waited_for() -> None:
-    assert Changes(SystemClock()).wait_until(lambda: True, job_id="j", timeout_s=0.0)
+    assert JobNotifier(SystemClock()).wait_until(lambda: True, job_id="j", timeout_s=0.0)
 
 
 def test_a_condition_that_never_holds_ends_the_wait_in_time() -> None:
-    assert not Changes(SystemClock()).wait_until(lambda: False, job_id="j", timeout_s=0.01)
+    assert not JobNotifier(SystemClock()).wait_until(lambda: False, job_id="j", timeout_s=0.01)
 
 
 def test_a_change_that_comes_between_the_look_and_the_wait_is_not_missed() -> None:
-    changes, looks = Changes(SystemClock()), []
+    changes, looks = JobNotifier(SystemClock()), []
 
     def reached() -> bool:
         looks.append(None)
@@ -34,7 +34,7 @@ def test_a_change_that_comes_between_the_look_and_the_wait_is_not_missed() -> No
 
 
 def test_only_those_who_wait_for_the_job_that_changed_look_again() -> None:
-    changes, ended = Changes(SystemClock()), threading.Event()
+    changes, ended = JobNotifier(SystemClock()), threading.Event()
     looks: dict[str, int] = {"this": 0, "other": 0}
     both_wait = threading.Barrier(3)
 
@@ -61,13 +61,13 @@ def test_only_those_who_wait_for_the_job_that_changed_look_again() -> None:
 
 
 def test_nothing_is_kept_of_those_who_waited() -> None:
-    changes = Changes(SystemClock())
+    changes = JobNotifier(SystemClock())
     changes.wait_until(lambda: False, job_id="j", timeout_s=0.0)
     assert not changes._waiting
 
 
 def test_a_store_that_is_away_for_a_moment_does_not_end_the_wait() -> None:
-    changes, looks = Changes(SystemClock()), []
+    changes, looks = JobNotifier(SystemClock()), []
 
     def reached() -> bool:
         looks.append(None)
@@ -84,4 +84,4 @@ def test_a_store_that_stays_away_is_told_at_the_end_of_the_wait() -> None:
         raise StoreUnavailable(reason="the connection was lost")
 
     with pytest.raises(StoreUnavailable):
-        Changes(SystemClock()).wait_until(reached, job_id="j", timeout_s=0.01)
+        JobNotifier(SystemClock()).wait_until(reached, job_id="j", timeout_s=0.01)

@@ -13,7 +13,7 @@ from fedflow.app.participant.launcher import WorkerSettings
 from fedflow.app.participant.processes import Processes
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.folders import Folders
-from fedflow.app.protocol.job_notifier import Changes
+from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.jobs import SubmitRefused
@@ -81,7 +81,7 @@ def core(tmp_path: Path, store: MemoryStore) -> Core:
     )  # fmt: skip
     return build_core(
         ports, folders=Folders(tmp_path), timing=Timing(),
-        worker_settings=settings, host="here", changes=Changes(clock),
+        worker_settings=settings, host="here", notifier=JobNotifier(clock),
     )  # fmt: skip
 
 

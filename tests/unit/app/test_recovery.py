@@ -79,7 +79,7 @@ def test_no_share_of_an_ended_job_is_shown_as_unfinished(world: World) -> None:
     assert guest.core is not None
     job_id, _ = guest.core.submissions.begin(DSL, CONF)
     run_until_launched(world, host, with_process=True)
-    guest.core.jobs.ask_stop(job_id)
+    guest.core.jobs.request_stop(job_id)
 
     def ended() -> bool:
         assert guest.core is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedflow.app.initiator.idempotency import was_refused
-from fedflow.app.protocol.party_commands import Outgoing
+from fedflow.app.protocol.party_commands import PartyCommands
 from fedflow.base.errors.jobs import RerunRefused, StillEnding
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.scheduling.rerun import next_attempt
@@ -19,8 +19,10 @@ def test_an_answer_about_an_attempt_says_nothing_of_the_next_one(guest: OneServe
     task = job.tasks[0]
     sites = [p.site for p in task.parties]
     key = TaskKey(job_id=job_id, component=task.component, version=task.version, site=HOST)
-    outgoing = Outgoing(clock=guest.clock, timing=guest.timing, new_request_id=lambda: "late")
-    start = outgoing.start_task(job, key, news={})
+    party_commands = PartyCommands(
+        clock=guest.clock, timing=guest.timing, new_request_id=lambda: "late"
+    )
+    start = party_commands.start_task(job, key, news={})
     with guest.store.transaction() as tx:
         tx.schedules.add_attempt(job_id, next_attempt(task, sites, epoch=job.epoch), now_ms=0)
     guest.core.delivery.take("10000")  # the job's turn
@@ -59,7 +61,7 @@ def test_a_late_consent_does_not_revive_a_submit_that_was_refused(guest: OneServ
     job_id, _ = guest.core.submissions.begin(dsl(), conf())
     create = guest.core.delivery.take("10000")
     assert create is not None
-    guest.core.jobs.ask_stop(job_id)
+    guest.core.jobs.request_stop(job_id)
     while (command := guest.core.delivery.take("9999")) is not None:
         guest.core.delivery.settle(command, guest.deliver(command))
     guest.core.scheduler.tick()

@@ -36,7 +36,7 @@ def test_a_job_starts_when_the_cores_of_another_come_back(alone: OneServer) -> N
     first, second = begin(alone, 4), begin(alone, 4)
     alone.work()
     assert alone.scheduled(second).status is JobStatus.WAITING
-    alone.core.jobs.ask_stop(first)
+    alone.core.jobs.request_stop(first)
     alone.work()
     assert alone.scheduled(first).status is JobStatus.CANCELED
     alone.work()
@@ -76,7 +76,7 @@ def test_a_starving_job_goes_before_jobs_of_greater_priority(alone: OneServer) -
     urgent["job_parameters"]["common"]["priority"] = 1000
     later = alone.core.submissions.begin(dsl(), urgent)[0]
     alone.work()
-    alone.core.jobs.ask_stop(first)
+    alone.core.jobs.request_stop(first)
     for _ in range(3):
         alone.work()
         alone.clock.ms += alone.timing.denied_cap_ms + 1
@@ -98,7 +98,7 @@ def test_nothing_is_kept_for_a_job_that_the_engine_has_become_too_small_for(
     alone.work()
     with alone.store.transaction() as tx:
         tx.engines.put(ENGINE, CORES - 1, now_ms=0)
-    alone.core.jobs.ask_stop(first)
+    alone.core.jobs.request_stop(first)
     small = begin(alone, 1)
     for _ in range(3):
         alone.work()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedflow.app.ports.store import Tx
-from fedflow.app.protocol.after_commit import Effects
+from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.commands import Commands, Incoming
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.base.errors.requests import RouteNotFound
@@ -25,7 +25,7 @@ class Counter:
         self.effects: list[int] = []
         self.fails = False
 
-    def __call__(self, tx: Tx, incoming: Incoming, effects: Effects) -> Reply:
+    def __call__(self, tx: Tx, incoming: Incoming, effects: AfterCommit) -> Reply:
         self.calls += 1
         number = self.calls
         tx.tables.put(table("n", str(number)))
@@ -99,7 +99,7 @@ def test_effects_happen_after_the_commit() -> None:
         with store.read() as tx:  # raises inside a transaction
             seen.append(tx.tables.get("n", "1") is not None)
 
-    def handler(tx: Tx, _incoming: Incoming, effects: Effects) -> Reply:
+    def handler(tx: Tx, _incoming: Incoming, effects: AfterCommit) -> Reply:
         effects.add(look)
         tx.tables.put(table("n", "1"))
         return Reply(retcode=0)
@@ -132,7 +132,7 @@ def test_a_command_without_a_handler_is_refused(commands: Commands) -> None:
 
 
 def test_effects_run_in_order_and_one_that_fails_keeps_no_other_back() -> None:
-    effects, done = Effects(), []
+    effects, done = AfterCommit(), []
 
     def fail() -> None:
         done.append("fail")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.protocol.piggyback import news_of, take_news
+from fedflow.app.protocol.piggyback import apply_statuses, news_of
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.states import TaskStatus
@@ -19,7 +19,7 @@ TASK = TaskKey(job_id="1", component="a", version=0, site=HOST)
 
 def take(host: OneServer, body: Any) -> None:
     with host.store.transaction() as tx:
-        take_news(tx, KEY, read_command(body, Statuses), now_ms=host.clock.ms)
+        apply_statuses(tx, KEY, read_command(body, Statuses), now_ms=host.clock.ms)
 
 
 def test_news_are_what_ended_and_how_much_of_all_that_is() -> None:

@@ -78,8 +78,8 @@ def test_a_stop_at_a_collected_site_ends_its_processes_and_waits_to_be_collected
     host.run_task(pid=7)
     assert "stop" in beat(host)
     assert beat(host)["stop"] is None
-    host.core.jobs.ask_stop("1")
-    host.core.jobs.ask_stop("1", "failed")  # the first wish counts
+    host.core.jobs.request_stop("1")
+    host.core.jobs.request_stop("1", "failed")  # the first wish counts
     assert {pid for pid, _ in host.executor.stopped} == {7}
     assert sent(host) == []
     answer = beat(host)
@@ -90,7 +90,7 @@ def test_a_stop_at_a_collected_site_ends_its_processes_and_waits_to_be_collected
 
 def test_a_stop_concerns_its_epoch_only(host: OneServer) -> None:
     create(host, pulled())
-    host.core.jobs.ask_stop("1")
+    host.core.jobs.request_stop("1")
     host.ask("job_stop", KEY, status="canceled")
     body = {"epoch": 1, "runtime_conf": pulled(), "tasks": {"a": 1, "b": 1}}
     host.ask("job_rerun", KEY, body=body)

@@ -230,7 +230,7 @@ def test_a_participant_stops_its_own_processes_at_once_and_asks_the_initiator(
 ) -> None:
     host.create()
     key = host.run_task(pid=7)
-    host.core.jobs.ask_stop("1")
+    host.core.jobs.request_stop("1")
     assert host.task(key).party_status is TaskStatus.CANCELED
     assert [pid for pid, _ in host.executor.stopped] == [7]
     assert [c.path for c in host.outbox("9999")] == ["/initiator/1/host/10000/stop/canceled"]

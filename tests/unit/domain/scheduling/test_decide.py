@@ -149,7 +149,7 @@ def test_a_denial_gives_back_what_was_taken_and_waits_for_its_time() -> None:
 
 def test_a_job_whose_turn_it_is_not_asks_for_no_cores_but_goes_on_if_it_has_some() -> None:
     created = view(
-        JobStatus.WAITING, sites=phases(SitePhase.CREATED, SitePhase.CREATED), may_apply=False
+        JobStatus.WAITING, sites=phases(SitePhase.CREATED, SitePhase.CREATED), may_request=False
     )
     assert decide(created, NOW_MS) == []
     halfway = phases(SitePhase.CREATED, SitePhase.GRANTED)

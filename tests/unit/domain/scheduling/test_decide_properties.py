@@ -141,7 +141,7 @@ def views(draw: st.DrawFn, status: JobStatus | None = None) -> JobView:
         timeout_ms=100_000,
         create_timeout_ms=10_000,
         lease_ms=60_000,
-        may_apply=draw(st.booleans()),
+        may_request=draw(st.booleans()),
         stop=None
         if calm
         else draw(
