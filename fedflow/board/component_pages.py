@@ -153,7 +153,7 @@ def head_tag(job_id: str) -> str:
 
     It costs a few index look-ups. Raises: JobNotFound.
     """
-    return f"{request.full_path}|{services().site_jobs.mark(job_id)}"
+    return f"{request.full_path}|{services().site_jobs.etag(job_id)}"
 
 
 def parties(place: ComponentPlace) -> list[TaskRecord]:

@@ -47,7 +47,7 @@ def job(job_id: str) -> Response:
 @board_job.get(_PLACE)
 def overview(job_id: str, role: str, party_id: str) -> Response:
     """Return the page of a job."""
-    mark = services().site_jobs.mark(job_id)
+    mark = services().site_jobs.etag(job_id)
     frame = job_frame(job_id, role, party_id)
     return page(
         "job.html",
@@ -63,7 +63,7 @@ def overview(job_id: str, role: str, party_id: str) -> Response:
 def live(job_id: str, role: str, party_id: str) -> Response:
     """Return the part of the page that changes; what has not changed costs a few look-ups."""
     site = site_named(job_id, role, party_id)
-    mark = services().site_jobs.mark(job_id)
+    mark = services().site_jobs.etag(job_id)
     known = unchanged(_tag(site, mark))
     if known is not None:
         return known

@@ -46,7 +46,7 @@ def live(job_id: str, role: str, party_id: str) -> Response:
     """Return the events themselves."""
     site = site_named(job_id, role, party_id)
     asked = request.args.to_dict()
-    tag = f"events {site.key} {services().site_jobs.mark(job_id)} {sorted(asked.items())}"
+    tag = f"events {site.key} {services().site_jobs.etag(job_id)} {sorted(asked.items())}"
     known = unchanged(tag)
     if known is not None:
         return known

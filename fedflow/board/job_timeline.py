@@ -76,7 +76,7 @@ def show(job_id: str, role: str, party_id: str) -> Response:
 def live(job_id: str, role: str, party_id: str) -> Response:
     """Return the time line itself."""
     asked, site = _asked(), site_named(job_id, role, party_id)
-    tag = f"timeline {site.key} {services().site_jobs.mark(job_id)} {asked.tag}"
+    tag = f"timeline {site.key} {services().site_jobs.etag(job_id)} {asked.tag}"
     known = unchanged(tag)
     if known is not None:
         return known
@@ -89,7 +89,7 @@ def live(job_id: str, role: str, party_id: str) -> Response:
 
 def _values(frame: JobFrame, asked: _Asked) -> dict[str, Any]:
     at = services().site_jobs
-    key = (frame.job_id, frame.site.key, at.mark(frame.job_id))
+    key = (frame.job_id, frame.site.key, at.etag(frame.job_id))
     found, runs = _ATTEMPTS.get(key, lambda: _read(frame))
     sites = sorted({a.site for a in found}, key=lambda s: s.order)
     shown = [a for a in found if asked.site in ("", a.site.key)]

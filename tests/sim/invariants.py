@@ -268,7 +268,7 @@ class Check:
             if server.applications.alive:
                 return False
             with server.store.read() as tx:
-                if tx.schedules.active() or tx.outbox.size() or tx.jobs.unfinished():
+                if tx.schedules.active() or tx.outbox.size() or tx.jobs.open_jobs():
                     return False
         return True
 

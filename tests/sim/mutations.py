@@ -23,7 +23,7 @@ from fedflow.domain.scheduling import decide as schedule
 from fedflow.domain.scheduling.decide import decide
 from fedflow.domain.states import TASK_FINAL
 from fedflow.store.memory.jobs import MemoryEngines
-from fedflow.store.memory.outbox import MemoryOutbox, MemoryReceived
+from fedflow.store.memory.outbox import MemoryOutbox, MemoryReplyCache
 from tests.sim.faults import Faults
 
 
@@ -50,7 +50,7 @@ def _repeated_requests() -> Iterator[None]:
 
     with (
         patch.object(commands, "_known", lambda tx, incoming: None),
-        patch.object(MemoryReceived, "put", put),
+        patch.object(MemoryReplyCache, "put", put),
     ):
         yield
 

@@ -114,7 +114,7 @@ def _left(world: World) -> str:
         with server.store.read() as tx:
             jobs = [tx.schedules.get(job_id) for job_id in tx.schedules.active()]
             left += [f"{party_id} schedules {j.job_id} ({j.status})" for j in jobs if j]
-            left += [f"{j.key} is {j.status}, {j.in_use=}" for j in tx.jobs.unfinished()]
+            left += [f"{j.key} is {j.status}, {j.in_use=}" for j in tx.jobs.open_jobs()]
             if tx.outbox.size():
                 left.append(f"{party_id} has {tx.outbox.size()} commands to send")
     left += [f"process {p.handle.pid} of {p.launch.task}" for p in world.workers.alive.values()]

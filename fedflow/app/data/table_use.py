@@ -82,7 +82,7 @@ def users(tx: Tx, namespace: str, name: str) -> list[str]:
     """Return the jobs that have not ended here and read a table, or produced it."""
     wanted = (namespace, name)
     found: list[str] = []
-    for job in tx.jobs.unfinished():
+    for job in tx.jobs.open_jobs():
         job_id, site = job.key.job_id, job.key.site
         made = any((o.namespace, o.name) == wanted for o in tx.tracking.outputs(job_id, None, site))
         if job_id not in found and (made or wanted in read_tables(tx, job_id, site)):

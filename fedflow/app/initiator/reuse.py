@@ -107,7 +107,7 @@ class Reuse(UseCase):
         made: dict[str, set[str]] = {}
         with self._store.read() as tx:
             limit = _JOBS * len(wanted)
-            for job_id, component, key in tx.schedules.made(set(wanted.values()), limit=limit):
+            for job_id, component, key in tx.schedules.reusable(set(wanted.values()), limit=limit):
                 if wanted.get(component) == key:
                     made.setdefault(job_id, set()).add(component)
             sizes = {job_id: closed(spec.dag, names) for job_id, names in made.items()}

@@ -6,8 +6,8 @@ repeated. When all have, it decides: one transaction stores that, and a *commit*
 outbox, so a crash cannot forget half of them. If a site refuses, or its commit cannot be delivered,
 every site is told to *undo*. A prepared share whose commit never comes is dropped after a day.
 
-What is remembered between the steps lies among the answered requests (`Tx.received`), under names
-that no request id of another party can have, and is forgotten with them after a day.
+What is remembered between the steps lies among the answered requests (`Tx.reply_cache`), under
+names that no request id of another party can have, and is forgotten with them after a day.
 """
 
 from __future__ import annotations
@@ -157,7 +157,9 @@ class ModelChanges(UseCase):
 
     def _plan(self, tx: Tx, change: ModelChange) -> None:
         plan = {"source": change.source.key, "sites": [site.key for site in change.sites]}
-        tx.received.put(_name(change.id), Reply(retcode=0, data=plan), now_ms=self._clock.now_ms())
+        tx.reply_cache.put(
+            _name(change.id), Reply(retcode=0, data=plan), now_ms=self._clock.now_ms()
+        )
 
     def _abandon(self, change: ModelChange) -> None:
         """Tell all sites to forget what they prepared."""
@@ -168,13 +170,13 @@ class ModelChanges(UseCase):
 
     def _is_settled(self, change: ModelChange) -> bool:
         with self._store.read() as tx:
-            answers = [tx.received.get(_name(change.id, site.key)) for site in change.sites]
+            answers = [tx.reply_cache.get(_name(change.id, site.key)) for site in change.sites]
         return all(answers) or any(a is not None and a.retcode for a in answers)
 
     def _end(self, change: ModelChange) -> Outcome:
         """Return how it ended; what has not ended by now is undone."""
         with self._store.transaction() as tx:
-            answers = {s: tx.received.get(_name(change.id, s.key)) for s in change.sites}
+            answers = {s: tx.reply_cache.get(_name(change.id, s.key)) for s in change.sites}
             done = all(a is not None and not a.retcode for a in answers.values())
             if not done:
                 self._undo(tx, change.id, change.version)
@@ -200,18 +202,20 @@ class ModelChanges(UseCase):
             return
         change_id = read_command(command.body, ModelCommand).change
         name = _name(change_id, command.destination.key)
-        if tx.received.get(name) is None:
-            tx.received.put(name, reply, now_ms=self._clock.now_ms())
+        if tx.reply_cache.get(name) is None:
+            tx.reply_cache.put(name, reply, now_ms=self._clock.now_ms())
         if reply.retcode:
             effects.add(self._undo(tx, change_id, version))
         effects.add(lambda: self._wakeup.job_changed(version))
 
     def _undo(self, tx: Tx, change_id: str, version: str) -> Callable[[], None]:
         """Order the undoing at all sites, once; returns what to do after the commit."""
-        plan = tx.received.get(_name(change_id))
-        if plan is None or tx.received.get(_name(change_id, "undone")) is not None:
+        plan = tx.reply_cache.get(_name(change_id))
+        if plan is None or tx.reply_cache.get(_name(change_id, "undone")) is not None:
             return lambda: None
-        tx.received.put(_name(change_id, "undone"), Reply(retcode=0), now_ms=self._clock.now_ms())
+        tx.reply_cache.put(
+            _name(change_id, "undone"), Reply(retcode=0), now_ms=self._clock.now_ms()
+        )
         source = Site.from_key(plan.data["source"])
         sites = [Site.from_key(key) for key in plan.data["sites"]]
         tx.outbox.put(
@@ -250,7 +254,7 @@ class PreparedModels:
         """
         digest = common_digest(version)
         self._drop_stale(tx)
-        if tx.received.get(_made(incoming)) is None:
+        if tx.reply_cache.get(_made(incoming)) is None:
             if tx.models.get(version.key) is not None:
                 raise ModelChangeRefused(reason=f"{version.key} exists already")
             own = incoming.job.site.party_id
@@ -266,7 +270,7 @@ class PreparedModels:
                 "version": version.key.model_version,
                 "source": incoming.source_party,
             }
-            tx.received.put(
+            tx.reply_cache.put(
                 _made(incoming), Reply(retcode=0, data=made), now_ms=self._clock.now_ms()
             )
         return Reply(retcode=0, data=plain(PreparedModel(digest=digest)))
@@ -290,7 +294,7 @@ class PreparedModels:
 
     def _key(self, tx: Tx, incoming: TypedCommand[ModelCommand]) -> ModelKey | None:
         """Return what was prepared under the path of a command. Raises: WrongModelSource."""
-        made = tx.received.get(_made(incoming))
+        made = tx.reply_cache.get(_made(incoming))
         if made is None:
             return None
         source = made.data["source"]

@@ -103,7 +103,7 @@ class Detector(UseCase):
             return
         self._prune_ms = now_ms + _PRUNE_MS
         with self._leading.transaction() as tx:
-            tx.received.prune(now_ms - self._timing.received_keep_ms)
+            tx.reply_cache.prune(now_ms - self._timing.received_keep_ms)
             tx.submits.prune(now_ms - self._timing.submit_key_keep_ms)
 
     def _end_applications(self, tasks: Sequence[TaskRecord], *, leads: bool) -> None:

@@ -144,7 +144,7 @@ class PartyJobs(UseCase):
         """Store the job and its tasks; answers which components run here."""
         now_ms = self._clock.now_ms()
         site = incoming.job.site
-        if tx.received.get(_tombstone(incoming)) is not None:
+        if tx.reply_cache.get(_tombstone(incoming)) is not None:
             raise JobEnded(job_id=incoming.job_id, status="before it was created here")
         spec = self._specs.get(incoming.job_id, incoming.body.dsl, incoming.body.runtime_conf)
         self._check_same(tx, incoming, spec)
@@ -266,8 +266,8 @@ class PartyJobs(UseCase):
         if job is None:
             nothing = Reply(retcode=0, retmsg="no such job here, nothing to end")
             tombstone = _tombstone(incoming)
-            if tx.received.get(tombstone) is None:
-                tx.received.put(tombstone, nothing, now_ms=self._clock.now_ms())
+            if tx.reply_cache.get(tombstone) is None:
+                tx.reply_cache.put(tombstone, nothing, now_ms=self._clock.now_ms())
             return nothing
         self.check_source(job, incoming)
         status = _job_status(incoming.status)

@@ -14,7 +14,7 @@ from fedflow.domain.administration.records import (
 )
 
 
-class Permissions(Protocol):
+class PermissionStore(Protocol):
     """What other parties may use here (`t_permission`)."""
 
     def add(self, grants: Sequence[Grant], *, now_ms: int) -> None:
@@ -30,7 +30,7 @@ class Permissions(Protocol):
         """Return the parties that may use anything, sorted."""
 
 
-class SiteKeys(Protocol):
+class SiteKeyStore(Protocol):
     """Public keys of other parties (`t_site_key_info`)."""
 
     def put(self, key: SiteKey) -> None:
@@ -42,7 +42,7 @@ class SiteKeys(Protocol):
         """Forget a key; False if there is none."""
 
 
-class Registry(Protocol):
+class RegistryStore(Protocol):
     """Other programs of this party (`t_server_registry_info`, `t_service_registry_info`)."""
 
     def put_server(self, server: RegisteredServer, *, now_ms: int) -> None:
@@ -58,7 +58,7 @@ class Registry(Protocol):
         """Return the services of this name, by server."""
 
 
-class Accounts(Protocol):
+class AccountStore(Protocol):
     """Accounts of the board (`t_account`) and sessions of browsers (`t_account_session`)."""
 
     def add(self, account: Account) -> bool:

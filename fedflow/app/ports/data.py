@@ -12,7 +12,7 @@ from fedflow.domain.data.table_lists import TableFilter
 from fedflow.domain.records import ColumnFacts, Connector, TableRecord
 
 
-class Tables(Protocol):
+class DataTableStore(Protocol):
     """The data sets of this party (`t_storage_table_meta`)."""
 
     def put(self, record: TableRecord) -> None:
@@ -47,7 +47,7 @@ class Tables(Protocol):
         """Return namespace and name of the bound tables that a connector is needed for."""
 
 
-class Connectors(Protocol):
+class ConnectorStore(Protocol):
     """Ways to other storages (`t_storage_connector`)."""
 
     def put(self, connector: Connector) -> None:
@@ -62,7 +62,7 @@ class Connectors(Protocol):
         """Forget a connector; False if there is none."""
 
 
-class Caches(Protocol):
+class CacheStore(Protocol):
     """What components keep at their own site for later jobs (`t_cache_record`)."""
 
     def put(self, cache: StoredCache) -> None:

@@ -29,7 +29,7 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import JobEvent, JobStatus, TaskEvent, TaskStatus
 
 
-class Jobs(Protocol):
+class JobStore(Protocol):
     """The party half of jobs (`t_job`)."""
 
     def add(self, record: JobRecord) -> None:
@@ -97,7 +97,7 @@ class Jobs(Protocol):
     def shares(self, job_id: str) -> list[JobRecord]:
         """Return all shares of a job at this server, in the order of their sites."""
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         """Return a text that is another one once a share of a job changed at this server, empty if
         there is none; cheaper than `shares`.
         """
@@ -105,14 +105,14 @@ class Jobs(Protocol):
     def engines(self, job_ids: Collection[str]) -> dict[JobKey, str]:
         """Return the engines of the shares of some jobs at this server."""
 
-    def unfinished(self) -> list[JobRecord]:
+    def open_jobs(self) -> list[JobRecord]:
         """Return the jobs that have not ended, and ended ones that still hold cores."""
 
     def drop(self, job_id: str) -> int:
         """Forget all shares of a job at this server; return how many. They must have ended."""
 
 
-class JobLists(Protocol):
+class JobListStore(Protocol):
     """What lists of jobs show, without the jobs' documents."""
 
     def page(self, which: JobFilter) -> list[JobLine]:
@@ -129,7 +129,7 @@ class JobLists(Protocol):
         """
 
 
-class JobTags(Protocol):
+class JobTagStore(Protocol):
     """Words that people give to jobs of this server (`t_job_tag`)."""
 
     def add(self, job_id: str, name: str, *, now_ms: int) -> bool:
@@ -148,7 +148,7 @@ class JobTags(Protocol):
         """Take all tags from a job; return how many."""
 
 
-class Engines(Protocol):
+class EngineStore(Protocol):
     """Computing engines and their free cores (`t_engine_registry`)."""
 
     def put(
@@ -162,7 +162,7 @@ class Engines(Protocol):
     def get(self, name: str) -> Engine | None: ...
 
 
-class Tasks(Protocol):
+class TaskStore(Protocol):
     """The party half of tasks (`t_task`)."""
 
     def add(self, records: Sequence[TaskRecord]) -> None:
@@ -214,7 +214,7 @@ class Tasks(Protocol):
 
     def set_progress(self, key: TaskKey, progress: float, *, now_ms: int) -> None: ...
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         """Return a text that is another one once a task of a job moved, began or came further
         here; cheaper than `find`.
         """
@@ -231,7 +231,7 @@ class Tasks(Protocol):
         """Forget all attempts of a job at this server; return how many."""
 
 
-class Tracking(Protocol):
+class TrackingStore(Protocol):
     """What runs produced."""
 
     def add_metric(self, key: TaskKey, metric: Metric, *, now_ms: int) -> None:
@@ -256,7 +256,7 @@ class Tracking(Protocol):
         `metrics`; attempts without any are left out.
         """
 
-    def metric_mark(self, key: TaskKey) -> int:
+    def metrics_etag(self, key: TaskKey) -> int:
         """Return a number that grows with every point of an attempt that is added, 0 without."""
 
     def drop_metrics(self, job_id: str, component: str | None, site: Site) -> int:
@@ -309,7 +309,7 @@ class Tracking(Protocol):
         """Return the attempts that have a model share, the latest one last."""
 
 
-class Submits(Protocol):
+class SubmitKeyStore(Protocol):
     """Idempotency keys of submits (`t_submit_key`)."""
 
     def get(self, key: str) -> SubmitKey | None: ...
@@ -321,7 +321,7 @@ class Submits(Protocol):
         """Forget keys stored before a moment; return how many."""
 
 
-class Events(Protocol):
+class EventStore(Protocol):
     """The history of jobs (`t_job_event`). The store itself adds an event with every change of a
     status, in the transaction of that change.
     """

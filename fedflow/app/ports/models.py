@@ -17,7 +17,7 @@ from fedflow.domain.models.model import (
 )
 
 
-class Models(Protocol):
+class ModelVersionStore(Protocol):
     """Versions of models, one share per site (`t_machine_learning_model_info` and its parts)."""
 
     def put(self, version: ModelVersion) -> None:
@@ -54,7 +54,7 @@ class Models(Protocol):
         """Return those of some blobs (sha256) that a component or checkpoint needs."""
 
 
-class ModelLists(Protocol):
+class ModelListStore(Protocol):
     """What lists of model versions show, without their documents. Newest first."""
 
     def page(self, which: ModelList) -> list[ModelLine]:
@@ -70,7 +70,7 @@ class ModelLists(Protocol):
         """Return the modules that wrote models which are here."""
 
 
-class ModelTags(Protocol):
+class ModelTagStore(Protocol):
     """Names that people give to model versions (`t_tags`, `t_model_tag`)."""
 
     def create(self, name: str, description: str, *, now_ms: int) -> bool:

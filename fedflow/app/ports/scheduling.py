@@ -28,7 +28,7 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 
 
-class Schedules(Protocol):
+class ScheduleStore(Protocol):
     """The schedule half: jobs that this server initiated."""
 
     def add(self, job: ScheduledJob) -> None: ...
@@ -41,9 +41,9 @@ class Schedules(Protocol):
     def status(self, job_id: str) -> JobStatus | None:
         """Return how a job stands; cheaper than `get`."""
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         """Return a text that is another one once a job, its reason or a task's progress changed;
-        cheaper than `get`. Moves of tasks and sites are told by `Events.last_number`.
+        cheaper than `get`. Moves of tasks and sites are told by `EventStore.last_number`.
         """
 
     def active(self) -> list[str]:
@@ -120,7 +120,7 @@ class Schedules(Protocol):
     ) -> Moved | Stale:
         """Store what a site reports about its share. A late or repeated report is Stale."""
 
-    def made(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
+    def reusable(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
         """Return job, component and cache key of tasks that succeeded with one of some keys.
 
         Newest jobs first, at most `limit`; attempts that were replaced do not count.
@@ -130,11 +130,11 @@ class Schedules(Protocol):
         """Forget a job with its sites and tasks; False if there is none. It must have ended."""
 
 
-class Queue(Protocol):
+class QueueStore(Protocol):
     """Who waits for cores and memory, at the initiator and at a site; and what to look at.
 
-    It reads what `Schedules` and `Jobs` write. Everything it returns is bounded by `limit`, or by
-    how much runs, never by how many jobs wait.
+    It reads what `ScheduleStore` and `JobStore` write. Everything it returns is bounded by `limit`,
+    or by how much runs, never by how many jobs wait.
     """
 
     def enter(
@@ -277,7 +277,7 @@ class Outbox(Protocol):
         """Return how many commands wait, by party."""
 
 
-class Received(Protocol):
+class ReplyCache(Protocol):
     """Replies to requests that were carried out, so that a repeat has no second effect."""
 
     def get(self, request_id: str) -> Reply | None: ...
@@ -288,7 +288,7 @@ class Received(Protocol):
         """Forget replies stored before a moment; return how many."""
 
 
-class Leases(Protocol):
+class LeaseStore(Protocol):
     """Claims with an end."""
 
     def renew(self, name: str, owner: str, *, expires_ms: int, now_ms: int) -> Lease | None:
@@ -304,7 +304,7 @@ class Leases(Protocol):
     def release(self, name: str, owner: str) -> None: ...
 
 
-class Instances(Protocol):
+class InstanceStore(Protocol):
     """The servers of this party (`t_server_instance`)."""
 
     def now_ms(self) -> int:

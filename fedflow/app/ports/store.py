@@ -5,50 +5,62 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from fedflow.app.ports.administration import Accounts, Permissions, Registry, SiteKeys
-from fedflow.app.ports.data import Caches, Connectors, Tables
-from fedflow.app.ports.jobs import (
-    Engines,
-    Events,
-    JobLists,
-    Jobs,
-    JobTags,
-    Submits,
-    Tasks,
-    Tracking,
+from fedflow.app.ports.administration import (
+    AccountStore,
+    PermissionStore,
+    RegistryStore,
+    SiteKeyStore,
 )
-from fedflow.app.ports.models import ModelLists, Models, ModelTags
-from fedflow.app.ports.scheduling import Instances, Leases, Outbox, Queue, Received, Schedules
+from fedflow.app.ports.data import CacheStore, ConnectorStore, DataTableStore
+from fedflow.app.ports.jobs import (
+    EngineStore,
+    EventStore,
+    JobListStore,
+    JobStore,
+    JobTagStore,
+    SubmitKeyStore,
+    TaskStore,
+    TrackingStore,
+)
+from fedflow.app.ports.models import ModelListStore, ModelTagStore, ModelVersionStore
+from fedflow.app.ports.scheduling import (
+    InstanceStore,
+    LeaseStore,
+    Outbox,
+    QueueStore,
+    ReplyCache,
+    ScheduleStore,
+)
 
 
 class Tx(Protocol):
     """One transaction on the store."""
 
-    events: Events
+    events: EventStore
 
-    jobs: Jobs
-    job_lists: JobLists
-    job_tags: JobTags
-    engines: Engines
-    tasks: Tasks
-    schedules: Schedules
-    queue: Queue
+    jobs: JobStore
+    job_lists: JobListStore
+    job_tags: JobTagStore
+    engines: EngineStore
+    tasks: TaskStore
+    schedules: ScheduleStore
+    queue: QueueStore
     outbox: Outbox
-    received: Received
-    leases: Leases
-    instances: Instances
-    tracking: Tracking
-    tables: Tables
-    caches: Caches
-    connectors: Connectors
-    models: Models
-    model_lists: ModelLists
-    model_tags: ModelTags
-    permissions: Permissions
-    site_keys: SiteKeys
-    registry: Registry
-    submits: Submits
-    accounts: Accounts
+    reply_cache: ReplyCache
+    leases: LeaseStore
+    instances: InstanceStore
+    tracking: TrackingStore
+    tables: DataTableStore
+    caches: CacheStore
+    connectors: ConnectorStore
+    models: ModelVersionStore
+    model_lists: ModelListStore
+    model_tags: ModelTagStore
+    permissions: PermissionStore
+    site_keys: SiteKeyStore
+    registry: RegistryStore
+    submits: SubmitKeyStore
+    accounts: AccountStore
 
 
 class Store(Protocol):

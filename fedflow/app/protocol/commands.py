@@ -122,7 +122,7 @@ class Commands:
                 return known
             reply = handler(tx, received, effects)
             if received.request_id is not None:
-                tx.received.put(_name(received), reply, now_ms=self._clock.now_ms())
+                tx.reply_cache.put(_name(received), reply, now_ms=self._clock.now_ms())
         effects.run()
         return reply
 
@@ -151,7 +151,7 @@ def _received(incoming: Incoming, request_id: str | None) -> TypedCommand[Any]:
 
 def _known(tx: Tx, incoming: Incoming) -> Reply | None:
     """Return the answer to a request that was carried out before."""
-    return None if incoming.request_id is None else tx.received.get(_name(incoming))
+    return None if incoming.request_id is None else tx.reply_cache.get(_name(incoming))
 
 
 def _name(incoming: Incoming) -> str:

@@ -65,14 +65,14 @@ def pulls(spec: JobSpec, site: Site) -> bool:
 def note_stop(tx: Tx, job: JobRecord, status: JobStatus, reason: Reason, *, now_ms: int) -> None:
     """Keep for the initiator's next heartbeat that a job shall end; the first wish counts."""
     name = _stop_name(job)
-    if tx.received.get(name) is None:
+    if tx.reply_cache.get(name) is None:
         reply = Reply(retcode=0, retmsg=status.value, data=reason_to_wire(reason))
-        tx.received.put(name, reply, now_ms=now_ms)
+        tx.reply_cache.put(name, reply, now_ms=now_ms)
 
 
 def noted_stop(tx: Tx, job: JobRecord) -> dict[str, Any] | None:
     """Return what a heartbeat's answer says of a wish to end the job, None if there is none."""
-    noted = tx.received.get(_stop_name(job))
+    noted = tx.reply_cache.get(_stop_name(job))
     return None if noted is None else {"status": noted.retmsg, "reason": noted.data}
 
 

@@ -346,7 +346,7 @@ def _predicting(tx: Tx, job_id: str) -> list[str]:
     """Return the jobs that have not ended and predict with the model that a job trained."""
     return [
         job.key.job_id
-        for job in tx.jobs.unfinished()
+        for job in tx.jobs.open_jobs()
         if job.key.job_id != job_id and str(job.parameters.get("model_version")) == job_id
     ]
 

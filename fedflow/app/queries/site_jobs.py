@@ -71,17 +71,17 @@ class SiteJobs(UseCase):
         self._jobs = jobs
         self._explanations = explanations
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         """Return a text that is another one once something of a job's progress changed here.
 
         A few index look-ups; nothing is parsed. Raises: JobNotFound.
         """
         self._jobs.watch(job_id)
         with self._store.read() as tx:
-            schedule, shares = tx.schedules.mark(job_id), tx.jobs.mark(job_id)
+            schedule, shares = tx.schedules.etag(job_id), tx.jobs.etag(job_id)
             if not schedule and not shares:
                 raise JobNotFound(job_id=job_id)
-            number, tasks = tx.events.last_number(job_id), tx.tasks.mark(job_id)
+            number, tasks = tx.events.last_number(job_id), tx.tasks.etag(job_id)
         slot = self._clock.now_ms() // _SLOT_MS
         return "|".join((str(number), tasks, schedule, shares, str(slot)))
 

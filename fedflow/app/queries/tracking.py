@@ -91,7 +91,7 @@ class Tracking:
         text that is another one once a share of its job changed.
         """
         with self._store.read() as tx:
-            return tx.tracking.metric_mark(key), tx.jobs.mark(key.job_id)
+            return tx.tracking.metrics_etag(key), tx.jobs.etag(key.job_id)
 
     def outputs(
         self, job_id: str, component: str, site: Site, *, version: int | None = None

@@ -10,7 +10,7 @@ from fedflow.store.recording import Recent
 
 
 class MemoryEvents:
-    """See `app.ports.jobs.Events`."""
+    """See `app.ports.jobs.EventStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -13,7 +13,7 @@ from fedflow.store.memory.schedules import MemorySchedules
 
 
 class MemoryJobLists:
-    """See `app.ports.jobs.JobLists`."""
+    """See `app.ports.jobs.JobListStore`."""
 
     def __init__(self, jobs: MemoryJobs, schedules: MemorySchedules, tags: MemoryJobTags) -> None:
         self._jobs = jobs

@@ -9,7 +9,7 @@ from fedflow.store.memory.journal import Journal
 
 
 class MemoryJobTags:
-    """See `app.ports.jobs.JobTags`."""
+    """See `app.ports.jobs.JobTagStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

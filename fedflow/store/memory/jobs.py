@@ -30,7 +30,7 @@ J = TypeVar("J", JobRecord, ScheduledJob)
 
 
 class MemoryEngines:
-    """See `app.ports.jobs.Engines`."""
+    """See `app.ports.jobs.EngineStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -88,7 +88,7 @@ class MemoryEngines:
 
 
 class MemoryJobs:
-    """See `app.ports.jobs.Jobs`."""
+    """See `app.ports.jobs.JobStore`."""
 
     def __init__(
         self, journal: Journal, engines: MemoryEngines, tags: MemoryJobTags | None = None
@@ -227,7 +227,7 @@ class MemoryJobs:
         found = [self._jobs[key] for key in self._shares.get(job_id, ())]
         return sorted(found, key=_place)
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         return ";".join(
             f"{j.key.site.key}-{j.status}-{j.epoch}-{j.progress}-{j.in_use}-{j.reason}-{j.updated_ms}"
             for j in self.shares(job_id)
@@ -241,7 +241,7 @@ class MemoryJobs:
         """Return the shares of jobs that are not older, for `MemoryJobLists`."""
         return [job for job in self._jobs.values() if job.created_ms >= since_ms]
 
-    def unfinished(self) -> list[JobRecord]:
+    def open_jobs(self) -> list[JobRecord]:
         found = [self._jobs[key] for key in self._unfinished]
         return sorted(found, key=lambda j: (j.created_ms, j.key.job_id, *_place(j)))
 

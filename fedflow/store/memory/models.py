@@ -7,7 +7,7 @@ from fedflow.store.memory.journal import Journal
 
 
 class MemoryModels:
-    """What simulations use of `app.ports.models.Models`."""
+    """What simulations use of `app.ports.models.ModelVersionStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

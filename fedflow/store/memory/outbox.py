@@ -108,7 +108,7 @@ def _deadline_ms(command: Command, create_within_ms: int) -> int:
     return min(command.deadline_ms, command.created_ms + create_within_ms)
 
 
-class MemoryReceived:
+class MemoryReplyCache:
     """See `app.ports.scheduling.Received`."""
 
     def __init__(self, journal: Journal) -> None:
@@ -133,7 +133,7 @@ class MemoryReceived:
 
 
 class MemoryLeases:
-    """See `app.ports.scheduling.Leases`."""
+    """See `app.ports.scheduling.LeaseStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

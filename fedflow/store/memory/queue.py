@@ -35,7 +35,7 @@ class _Entry:
 
 
 class MemoryQueue:
-    """See `app.ports.scheduling.Queue`."""
+    """See `app.ports.scheduling.QueueStore`."""
 
     def __init__(self, journal: Journal, schedules: MemorySchedules, jobs: MemoryJobs) -> None:
         self._journal = journal
@@ -196,14 +196,14 @@ class MemoryQueue:
         return sorted(found, key=lambda w: (w.queued_ms, w.job_id))
 
     def moving_shares(self) -> list[JobRecord]:
-        return [s for s in self._jobs.unfinished() if not _waits(s)]
+        return [s for s in self._jobs.open_jobs() if not _waits(s)]
 
     def waiting_shares(self, *, after: str, limit: int) -> list[JobRecord]:
-        found = [s for s in self._jobs.unfinished() if _waits(s) and s.key.job_id > after]
+        found = [s for s in self._jobs.open_jobs() if _waits(s) and s.key.job_id > after]
         return sorted(found, key=_by_key)[:limit]
 
     def began_ms(self) -> int | None:
-        return min((s.created_ms for s in self._jobs.unfinished()), default=None)
+        return min((s.created_ms for s in self._jobs.open_jobs()), default=None)
 
     # --- helpers ----------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class _Parts:
 
 
 class MemorySchedules:
-    """See `app.ports.scheduling.Schedules`."""
+    """See `app.ports.scheduling.ScheduleStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -99,7 +99,7 @@ class MemorySchedules:
         job = self._jobs.get(job_id)
         return None if job is None else job.status
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         job = self._jobs.get(job_id)
         if job is None:
             return ""
@@ -302,7 +302,7 @@ class MemorySchedules:
             for attempt in _latest(parts).items()  # in the order of the first attempts
         )
 
-    def made(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
+    def reusable(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
         wanted = frozenset(cache_keys)
         found = [
             (job_id, task.component, task.cache_key)

@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 
-from fedflow.app.ports.data import Connectors, Tables
+from fedflow.app.ports.data import ConnectorStore, DataTableStore
 from fedflow.app.ports.jobs import (
-    Engines,
-    Events,
-    JobLists,
-    Jobs,
-    JobTags,
-    Submits,
-    Tasks,
-    Tracking,
+    EngineStore,
+    EventStore,
+    JobListStore,
+    JobStore,
+    JobTagStore,
+    SubmitKeyStore,
+    TaskStore,
+    TrackingStore,
 )
-from fedflow.app.ports.scheduling import Leases, Outbox, Queue, Received, Schedules
+from fedflow.app.ports.scheduling import LeaseStore, Outbox, QueueStore, ReplyCache, ScheduleStore
 from fedflow.app.ports.store import Tx
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.memory.events import MemoryEvents
@@ -32,7 +32,7 @@ from fedflow.store.memory.job_tags import MemoryJobTags
 from fedflow.store.memory.jobs import MemoryEngines, MemoryJobs
 from fedflow.store.memory.journal import Journal
 from fedflow.store.memory.models import MemoryModels
-from fedflow.store.memory.outbox import MemoryLeases, MemoryOutbox, MemoryReceived
+from fedflow.store.memory.outbox import MemoryLeases, MemoryOutbox, MemoryReplyCache
 from fedflow.store.memory.queue import MemoryQueue
 from fedflow.store.memory.schedules import MemorySchedules
 from fedflow.store.memory.submits import MemorySubmits
@@ -46,25 +46,25 @@ class MemoryTx:
 
     def __init__(self, journal: Journal) -> None:
         engines = MemoryEngines(journal)
-        self.engines: Engines = engines
+        self.engines: EngineStore = engines
         tags = MemoryJobTags(journal)
         jobs, schedules = MemoryJobs(journal, engines, tags), MemorySchedules(journal)
-        self.jobs: Jobs = jobs
-        self.job_tags: JobTags = tags
-        self.job_lists: JobLists = MemoryJobLists(jobs, schedules, tags)
-        self.tasks: Tasks = MemoryTasks(journal)
-        self.schedules: Schedules = schedules
-        self.queue: Queue = MemoryQueue(journal, schedules, jobs)
+        self.jobs: JobStore = jobs
+        self.job_tags: JobTagStore = tags
+        self.job_lists: JobListStore = MemoryJobLists(jobs, schedules, tags)
+        self.tasks: TaskStore = MemoryTasks(journal)
+        self.schedules: ScheduleStore = schedules
+        self.queue: QueueStore = MemoryQueue(journal, schedules, jobs)
         self.outbox: Outbox = MemoryOutbox(journal)
-        self.received: Received = MemoryReceived(journal)
-        self.leases: Leases = MemoryLeases(journal)
-        self.tracking: Tracking = MemoryTracking(journal)
-        self.tables: Tables = MemoryTables(journal)
+        self.reply_cache: ReplyCache = MemoryReplyCache(journal)
+        self.leases: LeaseStore = MemoryLeases(journal)
+        self.tracking: TrackingStore = MemoryTracking(journal)
+        self.tables: DataTableStore = MemoryTables(journal)
         self.models = MemoryModels(journal)
-        self.connectors: Connectors = MemoryConnectors(journal)
-        self.submits: Submits = MemorySubmits(journal)
+        self.connectors: ConnectorStore = MemoryConnectors(journal)
+        self.submits: SubmitKeyStore = MemorySubmits(journal)
         events = MemoryEvents(journal)
-        self.events: Events = events
+        self.events: EventStore = events
         self.write_events = events.write
 
 

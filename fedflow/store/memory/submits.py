@@ -7,7 +7,7 @@ from fedflow.store.memory.journal import Journal
 
 
 class MemorySubmits:
-    """See `app.ports.jobs.Submits`."""
+    """See `app.ports.jobs.SubmitKeyStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

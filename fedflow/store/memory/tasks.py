@@ -24,7 +24,7 @@ from fedflow.store.memory.journal import Journal
 
 
 class MemoryTasks:
-    """See `app.ports.jobs.Tasks`."""
+    """See `app.ports.jobs.TaskStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -146,7 +146,7 @@ class MemoryTasks:
         self._journal.drop(self._jobs, job_id)
         return len(tasks)
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         tasks = self._jobs.get(job_id, {}).values()
         newest = max((task.updated_ms for task in tasks), default=0)
         return f"{len(tasks)}-{newest}-{sum(task.progress for task in tasks)}"

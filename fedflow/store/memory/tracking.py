@@ -17,7 +17,7 @@ _Share = tuple[str, str, Site]  #: job, component, site
 
 
 class MemoryTracking:
-    """See `app.ports.jobs.Tracking`. The latest attempt is the latest one that produced such a
+    """See `app.ports.jobs.TrackingStore`. The latest attempt is the latest one that produced such a
     thing.
     """
 
@@ -73,7 +73,7 @@ class MemoryTracking:
                     found.setdefault(key, []).append(metric)
         return found
 
-    def metric_mark(self, key: TaskKey) -> int:
+    def metrics_etag(self, key: TaskKey) -> int:
         found = self._metrics.get(_share(key), {}).get(key.version, {})
         return sum(len(metric.points) for metric in found.values())
 
@@ -188,7 +188,7 @@ class MemoryTracking:
 
 
 class MemoryTables:
-    """See `app.ports.data.Tables`."""
+    """See `app.ports.data.DataTableStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -251,7 +251,7 @@ class MemoryTables:
 
 
 class MemoryConnectors:
-    """See `app.ports.data.Connectors`."""
+    """See `app.ports.data.ConnectorStore`."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

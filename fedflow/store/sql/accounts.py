@@ -34,7 +34,7 @@ _SESSIONS: Final = Mapper(
 
 
 class SqlAccounts:
-    """See `app.ports.administration.Accounts`."""
+    """See `app.ports.administration.AccountStore`."""
 
     __slots__ = ("_session",)
 

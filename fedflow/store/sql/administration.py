@@ -61,7 +61,7 @@ _SERVICES: Final = Mapper(
 
 
 class SqlPermissions:
-    """See `app.ports.administration.Permissions`."""
+    """See `app.ports.administration.PermissionStore`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -90,7 +90,7 @@ class SqlPermissions:
 
 
 class SqlSiteKeys:
-    """See `app.ports.administration.SiteKeys`."""
+    """See `app.ports.administration.SiteKeyStore`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -110,7 +110,7 @@ class SqlSiteKeys:
 
 
 class SqlRegistry:
-    """See `app.ports.administration.Registry`."""
+    """See `app.ports.administration.RegistryStore`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -35,7 +35,7 @@ _CACHES: Final = Mapper(
 
 
 class SqlCaches:
-    """See `app.ports.data.Caches`."""
+    """See `app.ports.data.CacheStore`."""
 
     __slots__ = ("_session",)
 

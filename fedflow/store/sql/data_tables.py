@@ -59,7 +59,7 @@ _ONE: Final = "WHERE f_name = ? AND f_namespace = ?"
 
 
 class SqlTables:
-    """See `app.ports.data.Tables`."""
+    """See `app.ports.data.DataTableStore`."""
 
     __slots__ = ("_session",)
 
@@ -151,7 +151,7 @@ class SqlTables:
 
 
 class SqlConnectors:
-    """See `app.ports.data.Connectors`."""
+    """See `app.ports.data.ConnectorStore`."""
 
     __slots__ = ("_session",)
 

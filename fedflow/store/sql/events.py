@@ -36,7 +36,7 @@ _WRITTEN: Final = Mapper(JOB_EVENT, Event, {**_FIELDS, "epoch": "f_epoch"})
 
 
 class SqlEvents:
-    """See `app.ports.jobs.Events`."""
+    """See `app.ports.jobs.EventStore`."""
 
     __slots__ = ("_session",)
 

@@ -30,7 +30,7 @@ _INSTANCES: Final = Mapper(
 
 
 class SqlInstances:
-    """See `app.ports.scheduling.Instances`."""
+    """See `app.ports.scheduling.InstanceStore`."""
 
     __slots__ = ("_session",)
 

@@ -41,7 +41,7 @@ _LINES: Final = Mapper(
 
 
 class SqlJobLists:
-    """See `app.ports.jobs.JobLists`."""
+    """See `app.ports.jobs.JobListStore`."""
 
     __slots__ = ("_session",)
 

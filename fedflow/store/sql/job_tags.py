@@ -10,7 +10,7 @@ from fedflow.store.tables import JOB_TAG
 
 
 class SqlJobTags:
-    """See `app.ports.jobs.JobTags`."""
+    """See `app.ports.jobs.JobTagStore`."""
 
     __slots__ = ("_session",)
 

@@ -116,7 +116,7 @@ _ONE: Final = "WHERE f_job_id = ? AND f_role = ? AND f_party_id = ?"
 
 
 class SqlJobs:
-    """See `app.ports.jobs.Jobs`."""
+    """See `app.ports.jobs.JobStore`."""
 
     __slots__ = ("_session",)
 
@@ -332,7 +332,7 @@ class SqlJobs:
         )
         return JOBS.all(found)
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         found = self._session.rows(
             "SELECT f_role, f_party_id, f_status, f_epoch, f_progress, f_resource_in_use, f_reason,"
             " f_update_time FROM t_job WHERE f_job_id = ? ORDER BY f_role, f_party_id",
@@ -351,7 +351,7 @@ class SqlJobs:
             for job_id, role, party_id, engine in found
         }
 
-    def unfinished(self) -> list[JobRecord]:
+    def open_jobs(self) -> list[JobRecord]:
         found = self._session.rows(
             f"{JOBS.select} WHERE f_status IN {OPEN_JOB} OR f_resource_in_use = 1 "
             "ORDER BY f_create_time, f_job_id, f_role, f_party_id"
@@ -363,7 +363,7 @@ class SqlJobs:
 
 
 class SqlEngines:
-    """See `app.ports.jobs.Engines`."""
+    """See `app.ports.jobs.EngineStore`."""
 
     __slots__ = ("_session",)
 

@@ -8,7 +8,7 @@ from fedflow.store.tables import LEASE
 
 
 class SqlLeases:
-    """See `app.ports.scheduling.Leases`. Tokens grow over all claims, so a released one loses
+    """See `app.ports.scheduling.LeaseStore`. Tokens grow over all claims, so a released one loses
     nothing.
     """
 

@@ -47,7 +47,7 @@ _HAS_TAG: Final = (
 
 
 class SqlModelLists:
-    """See `app.ports.models.ModelLists`."""
+    """See `app.ports.models.ModelListStore`."""
 
     __slots__ = ("_session",)
 

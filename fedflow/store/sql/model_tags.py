@@ -16,7 +16,7 @@ _TAG: Final = (
 
 
 class SqlModelTags:
-    """See `app.ports.models.ModelTags`."""
+    """See `app.ports.models.ModelTagStore`."""
 
     __slots__ = ("_session",)
 

@@ -86,7 +86,7 @@ _BATCH: Final = 200  #: digests in one statement
 
 
 class SqlModels:
-    """See `app.ports.models.Models`."""
+    """See `app.ports.models.ModelVersionStore`."""
 
     __slots__ = ("_session",)
 

@@ -154,7 +154,7 @@ def _without(jobs: frozenset[str]) -> str:
     return f"AND f_job_id NOT IN ({', '.join('?' * len(jobs))}) " if jobs else ""
 
 
-class SqlReceived:
+class SqlReplyCache:
     """See `app.ports.scheduling.Received`."""
 
     __slots__ = ("_session",)

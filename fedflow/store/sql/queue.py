@@ -42,7 +42,7 @@ _PARTIES: Final = (
 
 
 class SqlQueue:
-    """See `app.ports.scheduling.Queue`."""
+    """See `app.ports.scheduling.QueueStore`."""
 
     __slots__ = ("_session",)
 

@@ -149,8 +149,8 @@ _ONE_SHARE: Final = f"{_ONE_TASK} AND f_role = ? AND f_party_id = ?"
 
 
 class SqlSchedules:
-    """See `app.ports.scheduling.Schedules`. What `get` gave is remembered until this transaction
-    writes.
+    """See `app.ports.scheduling.ScheduleStore`. What `get` gave is remembered until this
+    transaction writes.
     """
 
     __slots__ = ("_known", "_session")
@@ -207,7 +207,7 @@ class SqlSchedules:
         )
         return None if found is None else JOB_STATUSES[found[0]]
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         found = self._session.row(
             "SELECT f_update_time, f_status, f_reason, f_control, "
             "(SELECT SUM(f_progress) FROM t_schedule_party_task AS s WHERE s.f_job_id = j.f_job_id)"
@@ -471,7 +471,7 @@ class SqlSchedules:
             if latest[row[0]] == row[1]
         )
 
-    def made(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
+    def reusable(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
         keys = list(cache_keys)
         found = self._session.rows(
             "SELECT f_job_id, f_component_name, f_cache_key FROM t_schedule_task AS t "

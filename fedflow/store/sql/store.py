@@ -7,20 +7,32 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
-from fedflow.app.ports.administration import Accounts, Permissions, Registry, SiteKeys
-from fedflow.app.ports.data import Caches, Connectors, Tables
-from fedflow.app.ports.jobs import (
-    Engines,
-    Events,
-    JobLists,
-    Jobs,
-    JobTags,
-    Submits,
-    Tasks,
-    Tracking,
+from fedflow.app.ports.administration import (
+    AccountStore,
+    PermissionStore,
+    RegistryStore,
+    SiteKeyStore,
 )
-from fedflow.app.ports.models import ModelLists, Models, ModelTags
-from fedflow.app.ports.scheduling import Instances, Leases, Outbox, Queue, Received, Schedules
+from fedflow.app.ports.data import CacheStore, ConnectorStore, DataTableStore
+from fedflow.app.ports.jobs import (
+    EngineStore,
+    EventStore,
+    JobListStore,
+    JobStore,
+    JobTagStore,
+    SubmitKeyStore,
+    TaskStore,
+    TrackingStore,
+)
+from fedflow.app.ports.models import ModelListStore, ModelTagStore, ModelVersionStore
+from fedflow.app.ports.scheduling import (
+    InstanceStore,
+    LeaseStore,
+    Outbox,
+    QueueStore,
+    ReplyCache,
+    ScheduleStore,
+)
 from fedflow.app.ports.store import Tx
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors.store import StoreUnavailable
@@ -41,7 +53,7 @@ from fedflow.store.sql.leases import SqlLeases
 from fedflow.store.sql.model_lists import SqlModelLists
 from fedflow.store.sql.model_tags import SqlModelTags
 from fedflow.store.sql.models import SqlModels
-from fedflow.store.sql.outbox import SqlOutbox, SqlReceived
+from fedflow.store.sql.outbox import SqlOutbox, SqlReplyCache
 from fedflow.store.sql.queue import SqlQueue
 from fedflow.store.sql.schedules import SqlSchedules
 from fedflow.store.sql.submits import SqlSubmits
@@ -72,7 +84,7 @@ _PARTS: Final[Mapping[str, Callable[[Session], Any]]] = {
     "schedules": SqlSchedules,
     "queue": SqlQueue,
     "outbox": SqlOutbox,
-    "received": SqlReceived,
+    "reply_cache": SqlReplyCache,
     "leases": SqlLeases,
     "instances": SqlInstances,
     "tracking": SqlTracking,
@@ -96,30 +108,30 @@ class SqlTx:
 
     __slots__ = ("_session", *_PARTS)
 
-    jobs: Jobs
-    job_lists: JobLists
-    job_tags: JobTags
-    engines: Engines
-    tasks: Tasks
-    schedules: Schedules
-    queue: Queue
+    jobs: JobStore
+    job_lists: JobListStore
+    job_tags: JobTagStore
+    engines: EngineStore
+    tasks: TaskStore
+    schedules: ScheduleStore
+    queue: QueueStore
     outbox: Outbox
-    received: Received
-    leases: Leases
-    instances: Instances
-    tracking: Tracking
-    tables: Tables
-    caches: Caches
-    models: Models
-    model_lists: ModelLists
-    model_tags: ModelTags
-    connectors: Connectors
-    permissions: Permissions
-    site_keys: SiteKeys
-    registry: Registry
-    submits: Submits
-    events: Events
-    accounts: Accounts
+    reply_cache: ReplyCache
+    leases: LeaseStore
+    instances: InstanceStore
+    tracking: TrackingStore
+    tables: DataTableStore
+    caches: CacheStore
+    models: ModelVersionStore
+    model_lists: ModelListStore
+    model_tags: ModelTagStore
+    connectors: ConnectorStore
+    permissions: PermissionStore
+    site_keys: SiteKeyStore
+    registry: RegistryStore
+    submits: SubmitKeyStore
+    events: EventStore
+    accounts: AccountStore
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -23,7 +23,7 @@ _KEYS: Final = Mapper(
 
 
 class SqlSubmits:
-    """See `app.ports.jobs.Submits`."""
+    """See `app.ports.jobs.SubmitKeyStore`."""
 
     __slots__ = ("_session",)
 

@@ -107,7 +107,7 @@ _MAY_LACK: Final = frozenset({Sort.STARTED, Sort.ENDED, Sort.ELAPSED})
 
 
 class SqlTasks:
-    """See `app.ports.jobs.Tasks`."""
+    """See `app.ports.jobs.TaskStore`."""
 
     __slots__ = ("_session",)
 
@@ -335,7 +335,7 @@ class SqlTasks:
             for task_id, version, role, party_id, instance_id in found
         }
 
-    def mark(self, job_id: str) -> str:
+    def etag(self, job_id: str) -> str:
         found = self._session.row(
             "SELECT COUNT(*), MAX(f_update_time), SUM(f_progress) FROM t_task WHERE f_job_id = ?",
             (job_id,),

@@ -65,7 +65,7 @@ _Metric = tuple[TaskKey, str, str]  #: of which attempt, its namespace, its name
 
 
 class SqlTracking:
-    """See `app.ports.jobs.Tracking`. The latest attempt is the latest one that produced such a
+    """See `app.ports.jobs.TrackingStore`. The latest attempt is the latest one that produced such a
     thing.
     """
 
@@ -181,7 +181,7 @@ class SqlTracking:
                 for task_id, namespace, name, x, y in found:
                     yield (tasks[task_id], namespace, name), x, y
 
-    def metric_mark(self, key: TaskKey) -> int:
+    def metrics_etag(self, key: TaskKey) -> int:
         found = self._session.row(
             f"SELECT f_id FROM t_tracking_metric WHERE {_ATTEMPT} AND f_type = ? "
             "ORDER BY f_id DESC LIMIT 1",

@@ -143,7 +143,7 @@ def test_an_older_schema_becomes_the_declared_one_step_by_step(database, make):
     with database.session(write=True) as session:
         tx = SqlTx(session)
         tx.schedules.add(make.schedule())
-        assert tx.schedules.made(["j1"], limit=9) == []
+        assert tx.schedules.reusable(["j1"], limit=9) == []
 
 
 def test_a_newer_schema_is_refused(database):

@@ -105,7 +105,7 @@ def test_nobody_takes_a_claim_over_while_a_transaction_relies_on_it(mysql_store)
         assert tx.leases.holds("scheduler", mine.token)
         thread.start()
         assert not taken.wait(0.5)
-        tx.received.prune(0)
+        tx.reply_cache.prune(0)
     thread.join(20)
     assert taken.is_set()
     with mysql_store.transaction() as tx:

@@ -124,10 +124,10 @@ def test_unfinished_jobs_are_those_that_run_or_hold_cores(store, make):
         tx.jobs.add(make.job("holds", created_ms=3, status=JobStatus.FAILED))
         tx.jobs.take_cores(make.job_key("holds"), now_ms=2)
     with store.read() as tx:
-        assert [j.key.job_id for j in tx.jobs.unfinished()] == ["early", "holds", "late"]
+        assert [j.key.job_id for j in tx.jobs.open_jobs()] == ["early", "holds", "late"]
     with store.transaction() as tx:
         tx.jobs.return_cores(make.job_key("holds"), now_ms=2)
-        assert [j.key.job_id for j in tx.jobs.unfinished()] == ["early", "late"]
+        assert [j.key.job_id for j in tx.jobs.open_jobs()] == ["early", "late"]
 
 
 # --- engines and cores ---------------------------------------------------------------------------

@@ -193,26 +193,26 @@ def test_commands_are_counted_by_party(store, make):
 def test_a_reply_is_kept_until_it_is_pruned(store):
     reply = Reply(retcode=103, retmsg="no", data={"a": [1, None]})
     with store.transaction() as tx:
-        assert tx.received.get("r1") is None
-        tx.received.put("r1", reply, now_ms=100)
-        tx.received.put("r2", Reply(retcode=0), now_ms=200)
+        assert tx.reply_cache.get("r1") is None
+        tx.reply_cache.put("r1", reply, now_ms=100)
+        tx.reply_cache.put("r2", Reply(retcode=0), now_ms=200)
     with store.transaction() as tx:
-        assert tx.received.get("r1") == reply
-        assert tx.received.prune(100) == 0
-        assert tx.received.prune(101) == 1
-        assert tx.received.get("r1") is None
-        assert tx.received.get("r2") == Reply(retcode=0)
+        assert tx.reply_cache.get("r1") == reply
+        assert tx.reply_cache.prune(100) == 0
+        assert tx.reply_cache.prune(101) == 1
+        assert tx.reply_cache.get("r1") is None
+        assert tx.reply_cache.get("r2") == Reply(retcode=0)
 
 
 def test_a_second_answer_to_one_request_undoes_its_effects(store, make):
     with store.transaction() as tx:
-        tx.received.put("r1", Reply(retcode=0), now_ms=100)
+        tx.reply_cache.put("r1", Reply(retcode=0), now_ms=100)
     with pytest.raises(StoreUnavailable, match="answered elsewhere"), store.transaction() as tx:
         tx.jobs.add(make.job())
-        tx.received.put("r1", Reply(retcode=1), now_ms=100)
+        tx.reply_cache.put("r1", Reply(retcode=1), now_ms=100)
     with store.read() as tx:
         assert tx.jobs.get(make.job_key()) is None
-        assert tx.received.get("r1") == Reply(retcode=0)
+        assert tx.reply_cache.get("r1") == Reply(retcode=0)
 
 
 def test_a_request_that_arrives_twice_at_once_has_one_effect(store, make):
@@ -226,12 +226,12 @@ def test_a_request_that_arrives_twice_at_once_has_one_effect(store, make):
         for _ in range(5):
             try:
                 with store.transaction() as tx:
-                    known = tx.received.get("r1")
+                    known = tx.reply_cache.get("r1")
                     if known is None:
                         count = tx.engines.get("count").cores
                         tx.engines.put("count", count + 1, now_ms=1)
                         known = Reply(retcode=0, data=count + 1)
-                        tx.received.put("r1", known, now_ms=1)
+                        tx.reply_cache.put("r1", known, now_ms=1)
                 answers.append(known.data)
                 return
             except StoreUnavailable:

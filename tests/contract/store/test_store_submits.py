@@ -66,17 +66,17 @@ def test_tasks_that_succeeded_are_found_by_cache_key_newest_job_first(store, mak
         tx.schedules.add(keyed(make, "j1", a="1", b="2"))
         tx.schedules.add(keyed(make, "j2", b="2", a="1", c="3"))
         tx.schedules.add(keyed(make, "j3", TaskStatus.FAILED, a="1"))
-        made = tx.schedules.made(["1", "2", "9"], limit=9)
+        made = tx.schedules.reusable(["1", "2", "9"], limit=9)
         assert made == [("j2", "a", "1"), ("j2", "b", "2"), ("j1", "a", "1"), ("j1", "b", "2")]
-        assert tx.schedules.made(["1", "2"], limit=1) == [("j2", "a", "1")]
-        assert tx.schedules.made([], limit=9) == []
+        assert tx.schedules.reusable(["1", "2"], limit=1) == [("j2", "a", "1")]
+        assert tx.schedules.reusable([], limit=9) == []
 
 
 def test_a_replaced_attempt_is_not_found(store, make):
     with store.transaction() as tx:
         tx.schedules.add(keyed(make, "j1", a="1"))
         tx.schedules.add_attempt("j1", make.scheduled_task("a", 1), now_ms=5)
-        assert tx.schedules.made(["1"], limit=9) == []
+        assert tx.schedules.reusable(["1"], limit=9) == []
 
 
 def test_what_a_task_took_over_is_kept(store, make):

@@ -170,16 +170,16 @@ def test_metrics_of_an_older_attempt_can_be_asked_for_and_all_be_dropped(store, 
 def test_the_mark_of_an_attempts_metrics_grows_with_every_point_and_is_its_own(store, make):
     key, other = make.task_key(version=1), make.task_key(version=2)
     with store.transaction() as tx:
-        assert tx.tracking.metric_mark(key) == 0
+        assert tx.tracking.metrics_etag(key) == 0
         tx.tracking.add_metric(key, Metric(namespace="n", name="m", points=((0, 1),)), now_ms=1)
-        first = tx.tracking.metric_mark(key)
+        first = tx.tracking.metrics_etag(key)
         assert first > 0
         tx.tracking.add_metric(key, Metric(namespace="n", name="m", points=((1, 1),)), now_ms=2)
-        second = tx.tracking.metric_mark(key)
+        second = tx.tracking.metrics_etag(key)
         assert second > first
         tx.tracking.add_metric(other, Metric(namespace="n", name="m", points=((0, 1),)), now_ms=3)
-        assert tx.tracking.metric_mark(key) == second
-        assert tx.tracking.metric_mark(make.task_key(version=3)) == 0
+        assert tx.tracking.metrics_etag(key) == second
+        assert tx.tracking.metrics_etag(make.task_key(version=3)) == 0
 
 
 def test_the_summary_of_an_older_attempt_can_be_asked_for(store, make):

@@ -26,7 +26,7 @@ def test_an_exception_undoes_every_kind_of_write(store, make):
         tx.tasks.add([make.task(key)])
         tx.schedules.add(make.schedule())
         tx.outbox.put([make.command(), make.command("j2")])
-        tx.received.put("r1", Reply(retcode=0), now_ms=1)
+        tx.reply_cache.put("r1", Reply(retcode=0), now_ms=1)
         tx.leases.renew("l", "me", expires_ms=100, now_ms=1)
         tx.tracking.add_metric(key, Metric(namespace="n", name="m", points=((1, 2),)), now_ms=1)
         tx.tracking.put_summary(key, {"a": 1}, now_ms=1)
@@ -48,8 +48,8 @@ def test_an_exception_undoes_every_kind_of_write(store, make):
         tx.outbox.retry(number, due_ms=7777, error="x")
         tx.outbox.remove(number)
         tx.outbox.put([make.command("j3")])
-        tx.received.put("r2", Reply(retcode=1), now_ms=2)
-        tx.received.prune(10**15)
+        tx.reply_cache.put("r2", Reply(retcode=1), now_ms=2)
+        tx.reply_cache.prune(10**15)
         tx.leases.release("l", "me")
         tx.leases.renew("k", "me", expires_ms=100, now_ms=1)
         tx.tracking.add_metric(key, Metric(namespace="n", name="m", points=((3, 4),)), now_ms=2)
@@ -68,10 +68,11 @@ def _everything(store, make):
         site = make.guest
         return (
             tx.engines.get(ENGINE), tx.engines.get("other"), tx.jobs.get(make.job_key()),
-            tx.jobs.unfinished(), tx.tasks.get(make.task_key()), tx.tasks.live(),
+            tx.jobs.open_jobs(), tx.tasks.get(make.task_key()), tx.tasks.live(),
             tx.schedules.get("j1"), tx.schedules.get("j2"), tx.schedules.active(),
             tx.outbox.heads("10000", now_ms=9999, skip=frozenset(), limit=9), tx.outbox.size(),
-            tx.received.get("r1"), tx.received.get("r2"), tx.leases.get("l"), tx.leases.get("k"),
+            tx.reply_cache.get("r1"), tx.reply_cache.get("r2"),
+            tx.leases.get("l"), tx.leases.get("k"),
             tx.tracking.metrics("j1", "a", site), tx.tracking.summary("j1", "a", site),
             tx.tracking.outputs("j1", None, site), tx.tracking.model("j1", "a", site),
             tx.tables.find(),
@@ -157,7 +158,7 @@ def test_any_text_comes_back_as_it_was(store, make, text):
         tx.jobs.add(job)
         tx.tasks.add([task])
         tx.tables.put(table)
-        tx.received.put("r" + text, Reply(retcode=1, retmsg=text, data=text), now_ms=1)
+        tx.reply_cache.put("r" + text, Reply(retcode=1, retmsg=text, data=text), now_ms=1)
         tx.tracking.add_metric(
             key, Metric(namespace=text, name=text, points=((text, 1),)), now_ms=1
         )
@@ -165,7 +166,7 @@ def test_any_text_comes_back_as_it_was(store, make, text):
         assert tx.jobs.get(job.key) == job
         assert tx.tasks.get(key) == task
         assert tx.tables.get("n" + text, text) == table
-        assert tx.received.get("r" + text) == Reply(retcode=1, retmsg=text, data=text)
+        assert tx.reply_cache.get("r" + text) == Reply(retcode=1, retmsg=text, data=text)
         assert tx.tracking.metrics("j1", "a", make.guest)[0].points == ((text, 1),)
 
 

@@ -46,7 +46,7 @@ class Party:
 
     def write(self, server: Servers) -> None:
         with server.leadership.guarded(self.store).transaction() as tx:
-            tx.received.prune(0)
+            tx.reply_cache.prune(0)
 
     def token(self) -> int:
         """Return the token of the lease as it is stored."""

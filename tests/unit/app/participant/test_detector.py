@@ -201,11 +201,11 @@ def test_old_replies_are_forgotten_once_in_a_while(host: OneServer) -> None:
     host.create()
     host.core.detector.tick()
     with host.store.read() as tx:
-        assert tx.received.get("9999/create-1") is not None
+        assert tx.reply_cache.get("9999/create-1") is not None
     host.clock.ms += host.timing.received_keep_ms + 1
     host.core.detector.tick()
     with host.store.read() as tx:
-        assert tx.received.get("9999/create-1") is None
+        assert tx.reply_cache.get("9999/create-1") is None
 
 
 # --- heartbeats -----------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def test_of_what_may_be_repeated_no_reply_is_kept(commands: Commands, counter: C
     ask = incoming("heartbeat", None, request_id="r1")
     assert [commands.handle(ask).data["call"] for _ in range(2)] == [1, 2]
     with counter.store.transaction() as tx:
-        assert tx.received.prune(2**60) == 0
+        assert tx.reply_cache.prune(2**60) == 0
 
 
 def test_a_repeat_gets_the_same_reply_and_has_one_effect(

@@ -37,7 +37,7 @@ def test_a_site_that_takes_no_part_is_not_here(alone: OneServer) -> None:
         with pytest.raises(JobNotFound):
             alone.core.site_jobs.at(of, site)
     with pytest.raises(JobNotFound):
-        alone.core.site_jobs.mark("none")
+        alone.core.site_jobs.etag("none")
     with pytest.raises(JobNotFound):
         Histories(store=alone.store).events(job_id, seen_by=ARBITER)
 
@@ -81,13 +81,13 @@ def test_the_attempts_that_a_site_knows_come_with_its_history(alone: OneServer) 
 def test_an_unchanged_job_keeps_its_mark_for_a_while(alone: OneServer) -> None:
     job_id = start(alone)
     at = alone.core.site_jobs
-    first = at.mark(job_id)
-    assert at.mark(job_id) == first
+    first = at.etag(job_id)
+    assert at.etag(job_id) == first
     alone.clock.ms += 20_000
-    assert at.mark(job_id) != first, "who is silent, and the queue, depend on the time"
-    before = at.mark(job_id)
+    assert at.etag(job_id) != first, "who is silent, and the queue, depend on the time"
+    before = at.etag(job_id)
     end(alone, job_id)
-    assert at.mark(job_id) != before
+    assert at.etag(job_id) != before
     assert alone.core.jobs.is_watched()
 
 
@@ -111,6 +111,6 @@ def test_a_site_whose_initiator_is_elsewhere_has_its_own_share(host: OneServer) 
     assert {t.key.site for t in seen.tasks} == {HOST}
     assert [w.code for w in seen.explained.waits] == ["Initiator"]
     assert {t.key.site for t in host.core.site_jobs.own_tasks(job_id, HOST)} == {HOST}
-    assert host.core.site_jobs.mark(job_id)
+    assert host.core.site_jobs.etag(job_id)
     with pytest.raises(JobNotFound):
         host.core.site_jobs.share(job_id, GUEST)

@@ -26,8 +26,8 @@ def filled(store, make):
 def marks(store, job_id="j1"):
     with store.read() as tx:
         return (
-            tx.events.last_number(job_id), tx.jobs.mark(job_id), tx.tasks.mark(job_id),
-            tx.schedules.mark(job_id),
+            tx.events.last_number(job_id), tx.jobs.etag(job_id), tx.tasks.etag(job_id),
+            tx.schedules.etag(job_id),
         )  # fmt: skip
 
 
