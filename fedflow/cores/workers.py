@@ -41,7 +41,7 @@ class LocalWorkers:
     def cores(self) -> int:
         return self._cores
 
-    def place(self, rows: NDArray[Any]) -> PlacedRows:
+    def pin(self, rows: NDArray[Any]) -> PlacedRows:
         """Return the rows as they are: forked processes share this process's memory."""
         return LocalPlacedRows(rows)
 

@@ -25,7 +25,7 @@ import msgspec
 
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.components import ProviderRefused
-from fedflow.domain.job.providers import PROVIDERS, Manifest, RegisteredProvider
+from fedflow.domain.job.providers import PROVIDERS, ProviderManifest, RegisteredProvider
 from fedflow.executor.described import check_described
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class ProviderFolders:
         self._allowed = allowed
         self._own = own
 
-    def read(self, path: str) -> Manifest:
+    def read(self, path: str) -> ProviderManifest:
         """Return what a folder says. Raises: ProviderRefused."""
         folder = self._folder(path)
         for name in MANIFESTS:
@@ -98,7 +98,7 @@ class ProviderFolders:
 
 
 class ProviderFile:
-    """Satisfies `app.ports.components.ProviderBook`: one JSON file, replaced as a whole."""
+    """Satisfies `app.ports.components.ProviderRegistry`: one JSON file, replaced as a whole."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -153,7 +153,7 @@ def _usable(one: RegisteredProvider) -> bool:
     return True
 
 
-def _manifest(folder: Path, file: Path) -> Manifest:
+def _manifest(folder: Path, file: Path) -> ProviderManifest:
     """Return the checked content of a manifest. Raises: ProviderRefused."""
 
     def refused(reason: str) -> ProviderRefused:
@@ -181,7 +181,7 @@ def _manifest(folder: Path, file: Path) -> Manifest:
         python = str(Path(os.path.abspath(folder / written.python)))  # a venv's link is kept
         if not os.access(python, os.X_OK) or not Path(python).is_file():
             raise refused(f"`python` {written.python[:_SHOWN]!r} is no program")
-    return Manifest(
+    return ProviderManifest(
         name=written.name,
         version=written.version,
         path=str(folder),

@@ -23,7 +23,7 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.components import BadParameter, ProviderRefused
 from fedflow.domain.job.planned_run import PlannedRun
-from fedflow.domain.job.providers import Manifest
+from fedflow.domain.job.providers import ProviderManifest
 from fedflow.executor.descendants import end_below
 from fedflow.executor.described import Answer, check_described
 from fedflow.executor.error_messages import raise_told
@@ -47,7 +47,7 @@ class ProviderProcesses:
         self._timeout_s = timeout_s
         self._env = dict(env or {})
 
-    def describe(self, manifest: Manifest) -> list[dict[str, Any]]:
+    def describe(self, manifest: ProviderManifest) -> list[dict[str, Any]]:
         """Return what the folder's components say of themselves, as plain JSON.
 
         Raises: ProviderRefused: they cannot be imported, are none, or run under another fedflow.
@@ -69,7 +69,7 @@ class ProviderProcesses:
 
     def check(
         self,
-        manifest: Manifest,
+        manifest: ProviderManifest,
         module: str,
         parameters: Mapping[str, Any],
         *,
@@ -85,7 +85,7 @@ class ProviderProcesses:
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise _unreadable(manifest, exc) from exc
 
-    def _ask(self, manifest: Manifest, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, manifest: ProviderManifest, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer of one process. Raises: ProviderRefused, BadParameter."""
         try:
             question = json.dumps({**request, "components": manifest.components}, allow_nan=False)
@@ -104,7 +104,7 @@ class ProviderProcesses:
             reason = told["failed"] if isinstance(told, dict) else _tail(printed)
         raise ProviderRefused(provider=manifest.label, reason=str(reason)[:_SHOWN])
 
-    def _run(self, manifest: Manifest, asked: IO[bytes], printed: IO[bytes]) -> bytes:
+    def _run(self, manifest: ProviderManifest, asked: IO[bytes], printed: IO[bytes]) -> bytes:
         """Return what a process writes to its pipe.
 
         It ends here, with all that it started. Raises: ProviderRefused: the folder is gone, or the
@@ -141,12 +141,12 @@ class ProviderProcesses:
             process.wait()
 
 
-def provider_command(manifest: Manifest, module: str, *arguments: str) -> list[str]:
+def provider_command(manifest: ProviderManifest, module: str, *arguments: str) -> list[str]:
     """Return how a module of fedflow is run in a provider's interpreter."""
     return [manifest.python or sys.executable, "-P", "-m", module, *arguments]
 
 
-def provider_environment(manifest: Manifest, base: Mapping[str, str]) -> dict[str, str]:
+def provider_environment(manifest: ProviderManifest, base: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a provider's process, made of that of an executor.
 
     Modules are found in the provider's folder first. An interpreter of its own sees its own
@@ -161,7 +161,7 @@ def provider_environment(manifest: Manifest, base: Mapping[str, str]) -> dict[st
     return env
 
 
-def _read(pipe: int, printed: int, timeout_s: float, manifest: Manifest) -> bytes:
+def _read(pipe: int, printed: int, timeout_s: float, manifest: ProviderManifest) -> bytes:
     """Return everything that is written until the pipe is closed; the file `printed` is watched.
 
     Raises: ProviderRefused.
@@ -191,7 +191,7 @@ def _read(pipe: int, printed: int, timeout_s: float, manifest: Manifest) -> byte
         parts.append(part)
 
 
-def _unreadable(manifest: Manifest, exc: Exception) -> ProviderRefused:
+def _unreadable(manifest: ProviderManifest, exc: Exception) -> ProviderRefused:
     reason = f"its interpreter's answer cannot be read: {exc}"[:_SHOWN]
     return ProviderRefused(provider=manifest.label, reason=reason)
 

@@ -43,7 +43,7 @@ class _Rung:
         return Handle(pid=self.pid, start_time=self.start_time, host=self.host)
 
 
-class StopLadder:
+class Termination:
     """Stops process groups in the background."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:

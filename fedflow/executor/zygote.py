@@ -30,7 +30,7 @@ from fedflow.executor.limits import OUTPUT_FILE, PRELOAD, ExecutorLimits, child_
 from fedflow.executor.messages import Message, encode
 from fedflow.executor.processes import this_host
 from fedflow.executor.provider_process import provider_command, provider_environment
-from fedflow.executor.termination import StopLadder
+from fedflow.executor.termination import Termination
 from fedflow.executor.watch import ProcessWatch
 from fedflow.executor.zygote_process import ZygoteLost, ZygoteProcess
 
@@ -96,14 +96,14 @@ class ZygoteExecutor:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._watch = ProcessWatch(self._watched_exited)
-        self._ladder = StopLadder(clock=self._clock)
+        self._termination = Termination(clock=self._clock)
 
     # --- life -------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Start the threads and the zygote; returns before the zygote is ready."""
         self._watch.open()
-        self._ladder.open()
+        self._termination.open()
         self._thread = threading.Thread(target=self._run, name="executor-zygote", daemon=True)
         self._thread.start()
 
@@ -123,7 +123,7 @@ class ZygoteExecutor:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self._ladder.close(grace_s=grace_s)
+        self._termination.close(grace_s=grace_s)
         self._watch.close()
 
     def ready(self) -> bool:
@@ -185,7 +185,7 @@ class ZygoteExecutor:
 
     def stop(self, handle: Handle, *, grace_s: float) -> None:
         """End a process group: SIGTERM, after `grace_s` seconds SIGKILL. Returns at once."""
-        self._ladder.stop(handle, grace_s=grace_s)
+        self._termination.stop(handle, grace_s=grace_s)
 
     def adopt(self, launch_id: str, handle: Handle) -> bool:
         """Watch a process that an earlier server started; False if it is gone.
@@ -372,7 +372,7 @@ class ZygoteExecutor:
         if wanted:
             self._events.started(launch_id, handle)
         else:  # it was given up, and that was told
-            self._ladder.stop(handle, grace_s=0.0)
+            self._termination.stop(handle, grace_s=0.0)
 
     def _launch_failed(self, launch_id: str, reason: str) -> None:
         with self._changed:
@@ -476,7 +476,7 @@ class ZygoteExecutor:
             self._pending.clear()
             handles = [*self._running.values(), *self._watch.handles().values()]
         for handle in handles:
-            self._ladder.stop(handle, grace_s=grace_s)
+            self._termination.stop(handle, grace_s=grace_s)
         with self._changed:
             ended = self._changed.wait_for(
                 lambda: not self._running and not self._watch.handles(), grace_s + _KILL_WAIT_S

@@ -51,7 +51,7 @@ class Workers(Protocol):
     def cores(self) -> int:
         """Return how many blocks are worked on at a time."""
 
-    def place(self, rows: NDArray[Any]) -> PlacedRows:
+    def pin(self, rows: NDArray[Any]) -> PlacedRows:
         """Return rows that will be used several times, brought near the workers once."""
 
     def fill_rows(

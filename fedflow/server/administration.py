@@ -19,7 +19,7 @@ from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.app.logs.job_logs import JobLogs
 from fedflow.app.logs.log_files import LogFiles
 from fedflow.app.logs.log_index import LogIndexes
-from fedflow.app.ports.components import ProviderBook, ProviderHost
+from fedflow.app.ports.components import ProviderHost, ProviderRegistry
 from fedflow.app.queries.job_files import JobFiles
 from fedflow.base.errors.start import BadSetting
 from fedflow.base.examples import examples_folder
@@ -41,7 +41,7 @@ class Neighbourhood:
 
     core: Core
     modules: Modules
-    provider_book: ProviderBook
+    provider_book: ProviderRegistry
     provider_host: ProviderHost
     keys: Keys
     routes: RouteTable

@@ -46,9 +46,9 @@ from fedflow.wire.spark_application import (
     LINE_BYTES,
     SOCKET,
     ApplicationSpec,
+    ClusterStatus,
     Gateway,
     Lease,
-    Standing,
     failure_of,
     read_private,
     socket_address,
@@ -221,7 +221,7 @@ class Application:
             logger.info("%s is gone; its Spark jobs are cancelled.", holder.group)
             self._driver.cancel(holder.group)
 
-    def _tell(self, holder: _Holder, standing: Standing) -> None:
+    def _tell(self, holder: _Holder, standing: ClusterStatus) -> None:
         if not holder.waits:
             return
         holder.waits = not standing.ready and standing.failure is None
@@ -248,10 +248,10 @@ class Application:
             if holder.group is not None:
                 self._tell(holder, standing)
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> ClusterStatus:
         executors = self._driver.executors()
         wanted = 1 if self._was_ready else self._spec.executors
-        return Standing(
+        return ClusterStatus(
             ready=self._was_ready and executors >= wanted,
             executors=executors,
             wanted=wanted,

@@ -27,7 +27,7 @@ from fedflow.domain.records import Handle, JobKey
 from fedflow.domain.site import Site
 from fedflow.executor.limits import child_environment
 from fedflow.executor.processes import handle_of, is_running
-from fedflow.executor.termination import StopLadder
+from fedflow.executor.termination import Termination
 from fedflow.executor.watch import ProcessWatch
 from fedflow.wire.spark_application import (
     APPLICATION,
@@ -95,13 +95,13 @@ class SparkApplications:
         self._logs = logs
         self._lock = threading.Lock()
         self._running: dict[JobKey, _Running] = {}
-        self._ladder = StopLadder()
+        self._termination = Termination()
         self._watch = ProcessWatch(self._exited)
 
     def open(self) -> None:
         """Find the applications that an earlier server of this home left. Raises: OSError."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._ladder.open()
+        self._termination.open()
         self._watch.open()
         for folder in sorted(path for path in self._root.iterdir() if path.is_dir()):
             self._adopt(folder)
@@ -109,7 +109,7 @@ class SparkApplications:
     def close(self) -> None:
         """End the threads; stops that are under way are finished, other applications live on."""
         self._watch.close()
-        self._ladder.close(grace_s=self._settings.stop_grace_s)
+        self._termination.close(grace_s=self._settings.stop_grace_s)
 
     def ensure(self, job: JobKey, plan: SparkPlan) -> Path:
         """Return the folder of a share's application, started if it does not run."""
@@ -120,7 +120,7 @@ class SparkApplications:
             running = self._start(job, plan)
             self._running[job] = running
         if found is not None:  # it ends, or has ended; something that it started may be left
-            self._ladder.stop(found.handle, grace_s=self._settings.stop_grace_s)
+            self._termination.stop(found.handle, grace_s=self._settings.stop_grace_s)
         self._look_after(running.folder, running.handle)
         logger.info(
             "Spark application of %s at %s starts as process %s",
@@ -137,7 +137,7 @@ class SparkApplications:
             found = self._running.pop(job, None)
             ended = [folder for folder in self._folders(job) if not self._lives(folder)]
         if found is not None:
-            self._ladder.stop(found.handle, grace_s=self._settings.stop_grace_s)
+            self._termination.stop(found.handle, grace_s=self._settings.stop_grace_s)
             logger.info(
                 "Spark application of %s at %s ends",
                 job.job_id,
@@ -183,7 +183,7 @@ class SparkApplications:
             write_private(folder / PROCESS, msgspec.json.encode(process))
         except OSError:  # such as a full disk: no server would find it again
             self._look_after(folder, handle)
-            self._ladder.stop(handle, grace_s=0)
+            self._termination.stop(handle, grace_s=0)
             raise
         return _Running(folder=folder, handle=handle)
 
@@ -240,11 +240,11 @@ class SparkApplications:
             job = JobKey(job_id=process.job_id, site=Site.from_key(process.site))
         except ValueError:
             logger.warning("%s is of no job; its process is ended.", folder)
-            self._ladder.stop(handle, grace_s=self._settings.stop_grace_s)
+            self._termination.stop(handle, grace_s=self._settings.stop_grace_s)
             return
         self._watch.add(folder.name, handle)
         if (folder / FAILED).exists():  # it is about to end, if nothing keeps it
-            self._ladder.stop(handle, grace_s=self._settings.stop_grace_s)
+            self._termination.stop(handle, grace_s=self._settings.stop_grace_s)
             return
         with self._lock:
             self._running[job] = _Running(folder=folder, handle=handle)

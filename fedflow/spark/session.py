@@ -35,10 +35,10 @@ from fedflow.wire.spark_application import (
     FAILED,
     GATEWAY,
     LINE_BYTES,
+    ClusterStatus,
     Failure,
     Gateway,
     Lease,
-    Standing,
     error_of,
     read_private,
     socket_address,
@@ -224,7 +224,7 @@ class _Waiting:
     def for_executors(self) -> socket.socket:
         """Return the lease, once the application says that work may begin."""
         lease = self._open_lease()
-        standing = Standing()
+        standing = ClusterStatus()
         try:
             lease.sendall(msgspec.json.encode(Lease(group=self._task.group)) + b"\n")
             for standing in self._standings(lease):
@@ -257,7 +257,7 @@ class _Waiting:
             os.close(opened)
         return lease
 
-    def _standings(self, lease: socket.socket) -> Iterator[Standing]:
+    def _standings(self, lease: socket.socket) -> Iterator[ClusterStatus]:
         """Yield what the application says until the deadline. Raises: ConnectionError."""
         poll, received, told = select.poll(), bytearray(), ""
         poll.register(lease, select.POLLIN)
@@ -271,7 +271,7 @@ class _Waiting:
             *lines, rest = bytes(received).split(b"\n")
             received = bytearray(rest)
             for line in lines:
-                standing = decode_as(line, Standing)
+                standing = decode_as(line, ClusterStatus)
                 yield standing
                 said = f"executors: {standing.executors} of {standing.wanted}"
                 if standing.executors >= standing.wanted:

@@ -104,7 +104,7 @@ class SparkWorkers:
         """See `fedflow.sdk.Workers`."""
         return self._cores
 
-    def place(self, rows: NDArray[Any]) -> PlacedRows:
+    def pin(self, rows: NDArray[Any]) -> PlacedRows:
         """Return rows that are written to the scratch folder when workers use them first."""
         return SparkPlacedRows(_Placed(rows, self._scratch), 0, len(rows))
 

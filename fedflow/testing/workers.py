@@ -69,7 +69,7 @@ class PicklingWorkers:
         """See `fedflow.sdk.Workers`."""
         return self._cores
 
-    def place(self, rows: NDArray[Any]) -> PlacedRows:
+    def pin(self, rows: NDArray[Any]) -> PlacedRows:
         """Return rows that are pickled whenever they are used."""
         return RemoteRows(rows)
 

@@ -10,7 +10,7 @@ They lie in the application's folder, which only the server's user may enter:
 | `failed.json` | the application | why it has ended |
 
 A task's connection to the socket is its *lease*: it sends one line of JSON that names its job
-group, and gets lines that say how far the application is (`Standing`) until it may begin.
+group, and gets lines that say how far the application is (`ClusterStatus`) until it may begin.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     group: Annotated[str, msgspec.Meta(min_length=1, max_length=500)]  #: its job group
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How many executors the cluster gave so far."""
 
     ready: bool = False  #: work may begin

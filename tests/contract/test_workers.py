@@ -206,7 +206,7 @@ def test_inputs_of_different_lengths_are_refused(engine: Engine) -> None:
 
 
 def test_placed_rows_are_sliced_and_chosen(engine: Engine) -> None:
-    placed = engine.workers.place(numbers())
+    placed = engine.workers.pin(numbers())
     assert len(placed) == ROWS
     assert placed.local().tolist() == list(range(ROWS))
     middle = placed.select(slice(100, 9_000))
@@ -223,7 +223,7 @@ def test_placed_rows_are_sliced_and_chosen(engine: Engine) -> None:
 
 
 def test_placed_rows_that_nobody_has_any_more_are_removed(engine: Engine) -> None:
-    placed = engine.workers.place(numbers())
+    placed = engine.workers.pin(numbers())
     engine.workers.fill_rows(doubled, (placed.select(slice(0, ROWS)),), width=4)
     del placed
     assert engine.left() == []

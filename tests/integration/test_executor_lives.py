@@ -24,7 +24,7 @@ from fedflow.executor.processes import (
     signal_group,
     start_time_of,
 )
-from fedflow.executor.termination import StopLadder
+from fedflow.executor.termination import Termination
 from fedflow.executor.watch import ProcessWatch
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.testing.faults import offer_faults
@@ -349,13 +349,13 @@ def test_the_ladder_asks_again_a_process_that_missed_the_first_sigterm() -> None
         process.stdout.readline()
         handle = handle_of(process.pid)
         assert handle is not None
-        ladder = StopLadder()
-        ladder.open()
-        ladder.stop(handle, grace_s=30.0)
+        termination = Termination()
+        termination.open()
+        termination.stop(handle, grace_s=30.0)
         try:
             assert process.wait(10) == 3
         finally:
-            ladder.close(grace_s=0.0)
+            termination.close(grace_s=0.0)
 
 
 def test_the_ladder_finishes_its_stops_when_it_is_closed() -> None:
@@ -367,11 +367,11 @@ def test_the_ladder_finishes_its_stops_when_it_is_closed() -> None:
         process.stdout.readline()
         handle = handle_of(process.pid)
         assert handle is not None
-        ladder = StopLadder()
-        ladder.open()
-        ladder.stop(handle, grace_s=600.0)
+        termination = Termination()
+        termination.open()
+        termination.stop(handle, grace_s=600.0)
         began_s = CLOCK.monotonic_s()
-        ladder.close(grace_s=0.2)
+        termination.close(grace_s=0.2)
         assert CLOCK.monotonic_s() - began_s < 10.0
         assert process.wait(5) == -signal.SIGKILL
 
@@ -385,17 +385,17 @@ def test_the_ladder_takes_the_steps_that_are_due_and_no_others() -> None:
         process.stdout.readline()
         handle = handle_of(process.pid)
         assert handle is not None
-        ladder = StopLadder()
+        termination = Termination()
         now_s = CLOCK.monotonic_s()
-        ladder.stop(handle, grace_s=100.0)
-        due_s = ladder.tick(now_s + 99.9)
+        termination.stop(handle, grace_s=100.0)
+        due_s = termination.tick(now_s + 99.9)
         assert due_s is not None
         assert now_s + 100.0 <= due_s < now_s + 101.0
         assert process.poll() is None
-        ladder.stop(handle, grace_s=1.0)  # a second stop may shorten the grace
-        ladder.tick(now_s + 50.0)
+        termination.stop(handle, grace_s=1.0)  # a second stop may shorten the grace
+        termination.tick(now_s + 50.0)
         assert process.wait(5) == -signal.SIGKILL
-        assert ladder.tick(now_s + 1000.0) is None
+        assert termination.tick(now_s + 1000.0) is None
 
 
 def test_a_group_whose_leader_is_gone_is_still_found() -> None:

@@ -22,7 +22,7 @@ from fedflow.base.ids import PartyId
 from fedflow.components.evaluation.evaluation import Evaluation
 from fedflow.components.registry import describe
 from fedflow.domain.job.planned_run import PlannedRun
-from fedflow.domain.job.providers import Manifest, RegisteredProvider
+from fedflow.domain.job.providers import ProviderManifest, RegisteredProvider
 from fedflow.domain.site import Role, Site
 from fedflow.executor.provider_folder import ProviderFile, ProviderFolders
 from fedflow.executor.provider_process import ProviderProcesses
@@ -78,7 +78,7 @@ def host() -> ProviderProcesses:
     return ProviderProcesses()
 
 
-def read(path: Path) -> Manifest:
+def read(path: Path) -> ProviderManifest:
     return ProviderFolders((path.parent,)).read(str(path))
 
 
@@ -306,7 +306,7 @@ class World:
         python = own_interpreter(root / "venv")
         self.manifest = read(folder(root / "provider", WHERE, python=str(python)))
 
-    def run(self, name: str, provider: Manifest | None = None, **parameters: Any) -> Any:
+    def run(self, name: str, provider: ProviderManifest | None = None, **parameters: Any) -> Any:
         """Return (end, last report, printed text) of a run."""
         provider = provider or self.manifest
         launch = write_launch(

@@ -16,7 +16,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey
 from fedflow.domain.site import Role, Site
-from fedflow.executor.termination import StopLadder
+from fedflow.executor.termination import Termination
 from fedflow.spark import applications as spark_applications
 from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.wire.spark_application import FAILED, PROCESS, ProcessFile, write_private
@@ -118,7 +118,7 @@ def test_an_end_does_not_take_the_folder_of_an_application_that_starts_meanwhile
     try:
         with monkeypatch.context() as patch:
             patch.setattr(
-                StopLadder, "stop", lambda self, *given, **named: meanwhile(*given, **named)
+                Termination, "stop", lambda self, *given, **named: meanwhile(*given, **named)
             )
             applications.end(JOB)
         may_go.set()

@@ -111,7 +111,7 @@ def test_rows_and_results_go_through_an_object_store(
         workers = SparkWorkers(session.sparkContext, cores=2, scratch=scratch, little_s=0.0)
         rows = np.arange(50_000)
         texts = pa.array([f"é{row}" for row in rows])
-        made = workers.fill_rows(ends_of, (texts, rows, workers.place(rows)), width=20)
+        made = workers.fill_rows(ends_of, (texts, rows, workers.pin(rows)), width=20)
         assert made[[0, 49_999]].tobytes().decode().split() == ["0:0:0", "49999:49999:49999"]
         kept = files.get_file_info(fs.FileSelector("spark-scratch/parts/task"))
         assert len(kept) <= 1  # none, or an empty folder that names itself

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.domain.job.providers import Manifest
+from fedflow.domain.job.providers import ProviderManifest
 from fedflow.domain.records import Handle, TaskKey
 from fedflow.domain.site import Site
 from fedflow.wire.task_spec import ProviderSpec, TaskInputs, TaskSpec
@@ -35,7 +35,7 @@ class TestLaunch:
     spec_path: Path
     log_dir: Path
     work_dir: Path
-    provider: Manifest | None = None
+    provider: ProviderManifest | None = None
 
 
 class RecordingEvents:
@@ -261,7 +261,7 @@ def write_launch(
     module: str,
     server_socket: Path,
     parameters: Mapping[str, Any] | None = None,
-    provider: Manifest | None = None,
+    provider: ProviderManifest | None = None,
     **changes: Any,
 ) -> TestLaunch:
     """Return a launch of `module` at guest 9999 with a spec file below `folder`.

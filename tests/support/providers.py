@@ -7,24 +7,24 @@ from typing import Any
 
 from fedflow.base.errors.components import ProviderRefused
 from fedflow.domain.job.planned_run import PlannedRun
-from fedflow.domain.job.providers import Manifest, RegisteredProvider
+from fedflow.domain.job.providers import ProviderManifest, RegisteredProvider
 
 
 class MemoryProviders:
-    """Satisfies `ProviderFolders`, `ProviderBook` and `ProviderHost` of `app.ports`.
+    """Satisfies `ProviderFolders`, `ProviderRegistry` and `ProviderHost` of `app.ports`.
 
     `folders` holds manifests by path, `described` what their components say, by `name@version`.
     """
 
     def __init__(self) -> None:
-        self.folders: dict[str, Manifest] = {}
+        self.folders: dict[str, ProviderManifest] = {}
         self.described: dict[str, list[dict[str, Any]]] = {}
         self.checked: list[tuple[str, str]] = []  #: label and module
         self._registered: list[RegisteredProvider] = []
 
     def offer(self, name: str, version: str, *described: dict[str, Any]) -> str:
         """Make a folder with components; return its path."""
-        manifest = Manifest(
+        manifest = ProviderManifest(
             name=name,
             version=version,
             path=f"/providers/{name}-{version}",
@@ -35,7 +35,7 @@ class MemoryProviders:
         self.described[manifest.label] = list(described)
         return manifest.path
 
-    def read(self, path: str) -> Manifest:
+    def read(self, path: str) -> ProviderManifest:
         if path not in self.folders:
             raise ProviderRefused(provider=path, reason="there is no such folder")
         return self.folders[path]
@@ -54,12 +54,12 @@ class MemoryProviders:
         self._registered = kept
         return found
 
-    def describe(self, manifest: Manifest) -> list[dict[str, Any]]:
+    def describe(self, manifest: ProviderManifest) -> list[dict[str, Any]]:
         return self.described[manifest.label]
 
     def check(
         self,
-        manifest: Manifest,
+        manifest: ProviderManifest,
         module: str,
         parameters: Mapping[str, Any],
         *,

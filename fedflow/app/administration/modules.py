@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from fedflow.app.ports.components import ProviderBook, ProviderHost
+from fedflow.app.ports.components import ProviderHost, ProviderRegistry
 from fedflow.base.errors.components import ProviderRefused, UnknownComponent
 from fedflow.domain.job.planned_run import PlannedRun
-from fedflow.domain.job.providers import Manifest, RegisteredProvider
+from fedflow.domain.job.providers import ProviderManifest, RegisteredProvider
 from fedflow.domain.job.spec import ModuleInfo
 from fedflow.domain.site import Role
 
@@ -50,7 +50,7 @@ class Modules:
         self,
         describer: Describer,
         *,
-        book: ProviderBook | None = None,
+        book: ProviderRegistry | None = None,
         host: ProviderHost | None = None,
     ) -> None:
         """`book` and `host` know the registered providers; without them there are none."""
@@ -147,7 +147,7 @@ class Modules:
             while len(self._good) > _KEEP:
                 self._good.popitem(last=False)
 
-    def provider_of(self, module: str, asked: str | None) -> Manifest | None:
+    def provider_of(self, module: str, asked: str | None) -> ProviderManifest | None:
         """Return the registered provider of a module, in the version that is asked for.
 
         None: the module comes with fedflow. A name that is not the module's provider has no effect.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from fedflow import __version__
-from fedflow.app.ports.components import ProviderBook, ProviderFolders, ProviderHost
+from fedflow.app.ports.components import ProviderFolders, ProviderHost, ProviderRegistry
 from fedflow.base.clock import Clock
 from fedflow.base.errors.components import ProviderRefused
 from fedflow.base.errors.requests import BadRequest
@@ -18,7 +18,7 @@ from fedflow.domain.job.providers import (
     FATE,
     FATE_FLOW,
     PROVIDERS,
-    Manifest,
+    ProviderManifest,
     RegisteredProvider,
     provider_of_module,
 )
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _VERSION_KEYS: Final = {FATE: "FATE", FATE_FLOW: "FATEFlow"}
 
 
-class Describer(Protocol):
+class ModuleIndex(Protocol):
     """Who knows the modules."""
 
     def describe(self) -> list[dict[str, Any]]:
@@ -46,10 +46,10 @@ class Providers:
 
     def __init__(
         self,
-        modules: Describer,
+        modules: ModuleIndex,
         *,
         folders: ProviderFolders,
-        book: ProviderBook,
+        book: ProviderRegistry,
         host: ProviderHost,
         clock: Clock,
     ) -> None:
@@ -140,7 +140,7 @@ class Providers:
         self._modules.renew()
         logger.info("Provider %s@%s was deleted.", name, version, extra={"action": "provider"})
 
-    def _check_names(self, manifest: Manifest, described: list[dict[str, Any]]) -> None:
+    def _check_names(self, manifest: ProviderManifest, described: list[dict[str, Any]]) -> None:
         """Raises: ProviderRefused: a name is taken by another provider."""
         taken = {
             name.lower(): _provider(one)

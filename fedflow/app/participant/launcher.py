@@ -27,7 +27,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.data.caches import CacheFilter
 from fedflow.domain.job.dsl import Component, Ref
 from fedflow.domain.job.engines import SPARK
-from fedflow.domain.job.providers import Manifest
+from fedflow.domain.job.providers import ProviderManifest
 from fedflow.domain.job.resources import demand_at
 from fedflow.domain.job.spark_options import WITHOUT_SPARK, SparkSite, plan_application
 from fedflow.domain.job.spec import JobSpec
@@ -64,7 +64,7 @@ class TaskLaunch:
     spec_path: Path
     log_dir: Path
     work_dir: Path
-    provider: Manifest | None = None  #: None: the component comes with fedflow
+    provider: ProviderManifest | None = None  #: None: the component comes with fedflow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,7 +212,7 @@ class Launcher(UseCase):
             wait_s=site.wait_s,
         )
 
-    def _provider(self, task: TaskRecord, spec: JobSpec) -> Manifest | None:
+    def _provider(self, task: TaskRecord, spec: JobSpec) -> ProviderManifest | None:
         """Return the registered provider that runs a task. Raises: ProviderRefused: it is gone."""
         if self._providers is None:
             return None
@@ -305,7 +305,7 @@ def _model_input(model: StoredModel | ModelContent) -> ModelInput:
     )
 
 
-def _provider_spec(provider: Manifest) -> ProviderSpec:
+def _provider_spec(provider: ProviderManifest) -> ProviderSpec:
     return ProviderSpec(
         name=provider.name, version=provider.version, components=provider.components
     )

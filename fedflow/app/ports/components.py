@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from fedflow.domain.job.planned_run import PlannedRun
-from fedflow.domain.job.providers import Manifest, RegisteredProvider
+from fedflow.domain.job.providers import ProviderManifest, RegisteredProvider
 
 
 class Catalog(Protocol):
@@ -35,11 +35,11 @@ class Catalog(Protocol):
 class ProviderFolders(Protocol):
     """Folders of this machine with components."""
 
-    def read(self, path: str) -> Manifest:
+    def read(self, path: str) -> ProviderManifest:
         """Return what a folder says of itself. Raises: ProviderRefused."""
 
 
-class ProviderBook(Protocol):
+class ProviderRegistry(Protocol):
     """Remembers the registered providers of this server."""
 
     def all(self) -> Sequence[RegisteredProvider]:
@@ -55,12 +55,12 @@ class ProviderBook(Protocol):
 class ProviderHost(Protocol):
     """Asks the interpreters of providers about their components."""
 
-    def describe(self, manifest: Manifest) -> list[dict[str, Any]]:
+    def describe(self, manifest: ProviderManifest) -> list[dict[str, Any]]:
         """Return what `components.registry.describe` says of each. Raises: ProviderRefused."""
 
     def check(
         self,
-        manifest: Manifest,
+        manifest: ProviderManifest,
         module: str,
         parameters: Mapping[str, Any],
         *,
@@ -73,13 +73,13 @@ class ProviderHost(Protocol):
 class ProviderChoice(Protocol):
     """Knows which provider runs a module."""
 
-    def provider_of(self, module: str, asked: str | None) -> Manifest | None:
+    def provider_of(self, module: str, asked: str | None) -> ProviderManifest | None:
         """Return the registered provider of a module, in the version that is asked for as
         `name@version`; None: it comes with fedflow. Raises: ProviderRefused: there is no such one.
         """
 
 
-class ParameterBook(Protocol):
+class ParameterSchemas(Protocol):
     """Knows the parameters of the component modules."""
 
     def parameters(self, module: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

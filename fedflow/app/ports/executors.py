@@ -8,7 +8,7 @@ from typing import Protocol
 
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
-from fedflow.domain.job.providers import Manifest
+from fedflow.domain.job.providers import ProviderManifest
 from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey, TaskKey
 from fedflow.domain.site import Site
@@ -55,7 +55,7 @@ class Execution:
     """What runs the tasks of one server."""
 
     executor: Executor
-    processes: LaunchBook
+    processes: LaunchRegistry
     sessions: Sessions
     applications: Applications | None  #: None: this party has no Spark cluster
     host: str  #: the name of this machine
@@ -84,7 +84,7 @@ class Launch(Protocol):
     def work_dir(self) -> Path: ...
 
     @property
-    def provider(self) -> Manifest | None:
+    def provider(self) -> ProviderManifest | None:
         """Return the registered provider whose interpreter runs it; None: the server's own."""
 
 
@@ -99,7 +99,7 @@ class ExecutorEvents(Protocol):
         """A process is gone; both None if its status could not be learnt."""
 
 
-class LaunchBook(Protocol):
+class LaunchRegistry(Protocol):
     """Remembers which task a launch is for."""
 
     def expect(self, launch_id: str, task: TaskKey) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import IO, Any
 
-from fedflow.app.ports.components import ParameterBook
+from fedflow.app.ports.components import ParameterSchemas
 from fedflow.app.ports.data import Archives
 from fedflow.app.ports.store import Store
 from fedflow.base.errors.data import NoData
@@ -27,7 +27,7 @@ from fedflow.domain.site import Site
 class Tracking:
     """Reads metrics, outputs, models and summaries of one site's latest attempts."""
 
-    def __init__(self, *, store: Store, archives: Archives, modules: ParameterBook) -> None:
+    def __init__(self, *, store: Store, archives: Archives, modules: ParameterSchemas) -> None:
         self._store = store
         self._archives = archives
         self._modules = modules

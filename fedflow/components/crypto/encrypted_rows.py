@@ -50,7 +50,7 @@ class IntegerRows:
         Raises: ValueError: a number reaches 2**62.
         """
         bits = longest_exponent(matrix) if matrix.size else 0
-        rows = matrix if workers is None else workers.place(np.ascontiguousarray(matrix))
+        rows = matrix if workers is None else workers.pin(np.ascontiguousarray(matrix))
         return IntegerRows(rows=rows, columns=matrix.shape[1], bits=bits)
 
     def select(self, rows: slice | Ints) -> IntegerRows:

@@ -101,7 +101,7 @@ class EncodedMatrix:
         self._groups: PlacedRows | None = None
         if packed:
             shape = (len(filled) // slots, slots * filled.shape[1])
-            self._groups = workers.place(filled.reshape(shape))
+            self._groups = workers.pin(filled.reshape(shape))
 
     def batch(self, rows: slice) -> BatchMatrix:
         """Return the part of one batch."""

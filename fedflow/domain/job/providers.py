@@ -2,9 +2,10 @@
 
 fedflow has the modules that come with it in one version; it answers to FATE's names `fate`
 (algorithms) and `fate_flow` (modules that move data, models and caches), and a version of these has
-no effect. Other providers are folders that were registered (`Manifest`), each in any number of
-versions; the one registered last is used where a job names none. A job runs with each site's own.
-Source: `docs/reference/jobs.md#validation-rules`, rule 17, and `docs/reference/jobs.md#providers`.
+no effect. Other providers are folders that were registered (`ProviderManifest`), each in any
+number of versions; the one registered last is used where a job names none. A job runs with each
+site's own. Source: `docs/reference/jobs.md#validation-rules`, rule 17, and
+`docs/reference/jobs.md#providers`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OF_FATE_FLOW: Final = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
+class ProviderManifest:
     """What a provider folder says of itself."""
 
     name: str
@@ -50,7 +51,7 @@ class Manifest:
 class RegisteredProvider:
     """A provider folder, and what its interpreter said of its components when it was registered."""
 
-    manifest: Manifest
+    manifest: ProviderManifest
     described: tuple[Mapping[str, Any], ...]  #: as of `components.registry.describe`
     registered_ms: int
 

@@ -13,7 +13,7 @@ from fedflow.domain.records import Handle
 from fedflow.executor.limits import ExecutorLimits
 from fedflow.executor.messages import LineReader, encode
 from fedflow.executor.processes import is_running, signal_group, start_time_of, this_host
-from fedflow.executor.termination import StopLadder
+from fedflow.executor.termination import Termination
 
 NOBODY = Handle(pid=2**22 + 1, start_time=1, host=this_host())  # above Linux's highest pid
 
@@ -66,6 +66,6 @@ def test_a_process_that_does_not_exist_is_nobody() -> None:
 
 
 def test_stopping_a_process_that_is_gone_leaves_nothing_to_do() -> None:
-    ladder = StopLadder()
-    ladder.stop(NOBODY, grace_s=5.0)
-    assert ladder.tick(0.0) is None
+    termination = Termination()
+    termination.stop(NOBODY, grace_s=5.0)
+    assert termination.tick(0.0) is None

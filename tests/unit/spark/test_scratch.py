@@ -96,7 +96,7 @@ def test_each_use_of_placed_rows_keeps_them_from_sweeps(tmp_path: Path) -> None:
 
     scratch = Scratch(lambda: SweptFolder(tables, str(tmp_path / "shared")))
     workers = SparkWorkers(InThisProcess(look), cores=1, scratch=scratch, little_s=0.0)
-    placed = workers.place(np.arange(4))
+    placed = workers.pin(np.arange(4))
     assert workers.fold_rows(total, (placed,), most=1) == [b"\6"]
     (note,) = tables.iterdir()
     age(note)
