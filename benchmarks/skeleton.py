@@ -44,7 +44,7 @@ from typing import Any
 import grpc
 
 SLOTS = 4  #: executors at once per party
-COURIERS = 4  #: calls to the other party at once
+OUTBOX_SENDERS = 4  #: calls to the other party at once
 LENGTH, TASKS = 10, 3  #: tasks of a job of the chain, of the burst
 SCHEMA = """
 CREATE TABLE job (job TEXT PRIMARY KEY, length INTEGER, status TEXT, ended_ms INTEGER);
@@ -118,7 +118,7 @@ class Server:
         self._zygote_lock = threading.Lock()
         self._waiting: deque[Message] = deque()
         self._busy = 0
-        for target in (self._watch_zygote, *[self._send] * COURIERS):
+        for target in (self._watch_zygote, *[self._send] * OUTBOX_SENDERS):
             threading.Thread(target=target, daemon=True).start()
 
     def serve(self, body: bytes) -> bytes:

@@ -75,7 +75,7 @@ def _measure(guest: OneServer, host: OneServer, jobs: int, runs: int) -> list[Fi
     before = _rss_mib()
 
     def beat() -> None:
-        if not core.heartbeats.beat("10000"):
+        if not core.heartbeats.send("10000"):
             raise RuntimeError("the host did not answer")
 
     def view() -> None:

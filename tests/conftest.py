@@ -20,7 +20,16 @@ from pyspark.sql import SparkSession
 
 from tests.support.spark_cluster import SparkCluster, java
 
-_OWN = ("fedflow", "scheduler", "detector", "courier", "pulse", "executor", "data-plane")
+_OWN = (
+    "fedflow",
+    "scheduler",
+    "detector",
+    "outbox-sender",
+    "heartbeat",
+    "clock",
+    "executor",
+    "data-plane",
+)
 _GRACE_S = 3.0
 
 settings.register_profile("fedflow", deadline=None)  # how long an example takes, the machine says

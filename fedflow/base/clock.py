@@ -36,7 +36,7 @@ _RATE: Final = 0.25  #: how much faster or slower than real time a steady clock 
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class ClockState:
     """What a heartbeat of a `SteadyClock` found."""
 
     still_s: float  #: seconds that do not count, as the server stood still
@@ -56,7 +56,7 @@ class _Since:
 class SteadyClock:
     """Time as a server lived through it: the wall clock without steps and without standstills.
 
-    Something calls `beat` about every second, as long as the server works. The time goes on for
+    Something calls `tick` about every second, as long as the server works. The time goes on for
     `HOLD_S` seconds after the last beat and then waits for the next: a server that was stopped, or
     whose database hung, takes none of that for the silence of others, and no deadline passes
     meanwhile. A step of the wall clock has no effect at once either. Both are made up for by
@@ -77,17 +77,17 @@ class SteadyClock:
     def monotonic_s(self) -> float:
         return self._source.monotonic_s()
 
-    def beat(self) -> Beat:
+    def tick(self) -> ClockState:
         """Let time go on. One thread calls it."""
         since, source_s = self._since, self._source.monotonic_s()
         if since is None:
             self._since = _Since(source_s, self._source.now_ms(), 0.0)
-            return Beat(0.0, 0)
+            return ClockState(0.0, 0)
         now_ms = _at(since, source_s)
         behind_ms = self._source.now_ms() - now_ms
         rate = max(-_RATE, min(_RATE, behind_ms / 1000))
         self._since = _Since(source_s, now_ms, rate)
-        return Beat(max(0.0, source_s - since.source_s - since.hold_s), int(behind_ms))
+        return ClockState(max(0.0, source_s - since.source_s - since.hold_s), int(behind_ms))
 
     def run_freely(self) -> None:
         """Let time go on without beats: the server ends."""

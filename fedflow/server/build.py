@@ -68,14 +68,14 @@ from fedflow.server.adapters import (
 )
 from fedflow.server.leader_forwarding import LeaderForwarding
 from fedflow.server.servers import (
-    BeatThread,
     LeadThread,
+    ServerLeaseThread,
     WakeLeader,
     address_for_others,
     own_instance,
 )
 from fedflow.server.sockets import socket_folder
-from fedflow.server.threads import DetectorThread, HeartThread, LeaderThreads, Wakeups
+from fedflow.server.threads import ClockThread, DetectorThread, LeaderThreads, Wakeups
 from fedflow.tables.archives import LocalArchives
 from fedflow.tables.remote_gc import FarRows
 from fedflow.web.app import create_app
@@ -119,7 +119,7 @@ class FedflowServer:
         self._notifier = JobNotifier(self._wall)
         self._wakeups = Wakeups(self._notifier)
         self._forwarding: LeaderForwarding | None = None
-        self._beat: BeatThread | None = None
+        self._beat: ServerLeaseThread | None = None
         self._lead: LeadThread | None = None
         self._parts = ExitStack()  #: what was opened, closed in the opposite order
 
@@ -409,16 +409,16 @@ class FedflowServer:
         self._detector = DetectorThread(
             core.detector, interval_s=scheduling.detect_interval_s, on_look=self._look
         )
-        heart = HeartThread(self._clock, store=self._store)
-        self._parts.callback(heart.join)
-        self._parts.callback(heart.stop)
+        clock_thread = ClockThread(self._clock, store=self._store)
+        self._parts.callback(clock_thread.join)
+        self._parts.callback(clock_thread.stop)
         self._parts.callback(self._stop_threads)
-        heart.start()
+        clock_thread.start()
         if self._shared:
             self._lead = LeadThread(
                 self._servers, start=self._leading.start, cease=self._leading.stop
             )
-            self._beat = BeatThread(self._servers)
+            self._beat = ServerLeaseThread(self._servers)
             wake_leader = WakeLeader(self._servers, self._links)
             self._wakeups.tell_leader = wake_leader.tell
             for thread in (self._lead, self._beat, wake_leader):

@@ -2,7 +2,7 @@
 
 | thread | calls | woken by |
 |---|---|---|
-| `beat` | `Servers.beat` | its pause, and other servers that hand over |
+| `beat` | `Servers.renew` | its pause, and other servers that hand over |
 | `lead` | starts and stops what only the leader runs | a change of the leader |
 | `wake-leader` | tells the leader what was stored here | events |
 
@@ -80,7 +80,7 @@ def _kept(path: Path, new: str) -> str:
     return text
 
 
-class BeatThread(Loop):
+class ServerLeaseThread(Loop):
     """Beats, and does nothing else."""
 
     def __init__(self, servers: Servers) -> None:
@@ -97,7 +97,7 @@ class BeatThread(Loop):
         self._now.set()
 
     def _body(self) -> None:
-        pause_s = self._servers.beat()
+        pause_s = self._servers.renew()
         if not self._stop.is_set():
             self._now.wait(pause_s)
             self._now.clear()

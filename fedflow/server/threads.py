@@ -6,9 +6,9 @@ to stop.
 | `scheduler` | `Scheduler.look_at`, `look_at_queue`, `tick` | events, and a slow tick for what an
 event missed |
 | `detector` | `Detector.tick` | a slow tick |
-| `heart` | `SteadyClock.beat`, if the store answers | every second |
+| `heart` | `SteadyClock.tick`, if the store answers | every second |
 | `courier-<party>-<n>` | `Delivery.take`, `deliver`, `settle` | new commands, and due retries |
-| `pulse-<party>` | `Heartbeats.beat` | its interval |
+| `heartbeat-<party>` | `Heartbeats.send` | its interval |
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from fedflow.base.values import dataclass
 
 logger = logging.getLogger(__name__)
 
-COURIERS = 4  #: commands to one party that may be under way at once
+OUTBOX_SENDERS = 4  #: commands to one party that may be under way at once
 _JOIN_S = 10.0
 _LOOK_S = 1.0
 
 
-class TellLeader(Protocol):
+class NotifyLeader(Protocol):
     """Tells the server that leads what was stored here."""
 
     def __call__(
@@ -57,17 +57,17 @@ class Wakeups:
     def __init__(self, changes: JobNotifier) -> None:
         self._changes = changes
         self._scheduler: SchedulerThread | None = None
-        self._couriers: Couriers | None = None
-        self.tell_leader: TellLeader | None = None
+        self._outbox_senders: OutboxSenders | None = None
+        self.tell_leader: NotifyLeader | None = None
 
-    def connect(self, *, scheduler: SchedulerThread, couriers: Couriers) -> None:
+    def connect(self, *, scheduler: SchedulerThread, outbox_senders: OutboxSenders) -> None:
         """Name the threads; before that, events are left to the first tick."""
         self._scheduler = scheduler
-        self._couriers = couriers
+        self._outbox_senders = outbox_senders
 
     def disconnect(self) -> None:
         """The threads are ending: this server does not lead any more."""
-        self._scheduler = self._couriers = None
+        self._scheduler = self._outbox_senders = None
 
     def schedule(self, job_id: str) -> None:
         if (scheduler := self._scheduler) is not None:
@@ -82,9 +82,9 @@ class Wakeups:
             self.tell_leader(queue=True)
 
     def outbox(self, destinations: Sequence[str]) -> None:
-        if (couriers := self._couriers) is not None:
+        if (outbox_senders := self._outbox_senders) is not None:
             for party_id in destinations:
-                couriers.wake(party_id)
+                outbox_senders.wake(party_id)
         elif self.tell_leader is not None:
             self.tell_leader(destinations=destinations)
 
@@ -198,7 +198,7 @@ class DetectorThread(Loop):
             self._detector.tick()
 
 
-class HeartThread(Loop):
+class ClockThread(Loop):
     """Lets the time of the server go on as long as the process runs and its store answers."""
 
     def __init__(self, clock: SteadyClock, *, store: Store) -> None:
@@ -214,14 +214,14 @@ class HeartThread(Loop):
     def _body(self) -> None:
         with self._store.read() as tx:
             tx.leases.get("heart")
-        beat = self._clock.beat()
-        if beat.still_s > 0:
+        reading = self._clock.tick()
+        if reading.still_s > 0:
             logger.warning(
                 "This server, or its store, stood still for %.0f s: that time does not count",
-                beat.still_s + HOLD_S,
+                reading.still_s + HOLD_S,
                 extra={"action": "stood_still"},
             )
-        step_ms = beat.behind_ms - self._behind_ms - beat.still_s * 1000
+        step_ms = reading.behind_ms - self._behind_ms - reading.still_s * 1000
         if abs(step_ms) > HOLD_S * 1000:
             logger.warning(
                 "The clock of this machine was put %s by %.0f s: this server comes after it slowly,"
@@ -230,7 +230,7 @@ class HeartThread(Loop):
                 abs(step_ms) / 1000,
                 extra={"action": "clock_stepped"},
             )
-        self._behind_ms = beat.behind_ms
+        self._behind_ms = reading.behind_ms
         self._stop.wait(_LOOK_S)
 
 
@@ -262,7 +262,7 @@ class _Bell:
             self._rung = False
 
 
-class _Courier(Loop):
+class _OutboxSender(Loop):
     """Delivers commands to one party, one after the other; its colleagues do the same beside it.
 
     A ring wakes one of them, who calls a colleague only if it sees more than it can take itself.
@@ -298,7 +298,7 @@ class _Courier(Loop):
         return max(0.01, (due_ms - self._clock.now_ms()) / 1000)
 
 
-class Couriers:
+class OutboxSenders:
     """The couriers of all parties; a party gets its couriers with its first command."""
 
     def __init__(self, *, delivery: Delivery, store: Store, clock: Clock) -> None:
@@ -307,7 +307,7 @@ class Couriers:
         self._clock = clock
         self._lock = threading.Lock()
         self._bells: dict[str, _Bell] = {}
-        self._couriers: list[_Courier] = []
+        self._outbox_senders: list[_OutboxSender] = []
         self._stopped = False
 
     def start(self) -> None:
@@ -334,24 +334,24 @@ class Couriers:
         bell.ring()
 
     def _employ(self, party_id: str, bell: _Bell) -> None:
-        for number in range(COURIERS):
-            courier = _Courier(
+        for number in range(OUTBOX_SENDERS):
+            outbox_sender = _OutboxSender(
                 party_id, number, bell=bell, delivery=self._delivery, clock=self._clock
             )
-            self._couriers.append(courier)
-            courier.start()
+            self._outbox_senders.append(outbox_sender)
+            outbox_sender.start()
 
     def stop(self) -> None:
         """Ask every courier to end after the call that is under way."""
         with self._lock:
             self._stopped = True
-        for courier in self._couriers:
-            courier.stop()
-        for courier in self._couriers:
-            courier.join()
+        for outbox_sender in self._outbox_senders:
+            outbox_sender.stop()
+        for outbox_sender in self._outbox_senders:
+            outbox_sender.join()
 
 
-class PulseThread(Loop):
+class HeartbeatThread(Loop):
     """Sends heartbeats to one party while jobs are shared with it, or while it is not known how it
     stands.
     """
@@ -359,14 +359,14 @@ class PulseThread(Loop):
     def __init__(
         self, party_id: str, *, heartbeats: Heartbeats, jobs: Jobs, timing: Timing
     ) -> None:
-        super().__init__(f"pulse-{party_id}")
+        super().__init__(f"heartbeat-{party_id}")
         self._party_id = party_id
         self._heartbeats = heartbeats
         self._jobs = jobs
         self._timing = timing
 
     def _body(self) -> None:
-        self._heartbeats.beat(self._party_id)
+        self._heartbeats.send(self._party_id)
         if self._heartbeats.collects(self._party_id):
             self._stop.wait(self._timing.collect_ms / 1000)
             return
@@ -380,20 +380,20 @@ class PulseThread(Loop):
                 return
 
 
-class Pulses:
-    """One pulse thread per party that jobs are shared with, or that a call is to tell of."""
+class HeartbeatThreads:
+    """One heartbeat thread per party that jobs are shared with, or that a call is to tell of."""
 
     def __init__(self, *, heartbeats: Heartbeats, jobs: Jobs, timing: Timing) -> None:
         self._heartbeats = heartbeats
         self._jobs = jobs
         self._timing = timing
-        self._threads: dict[str, PulseThread] = {}
+        self._threads: dict[str, HeartbeatThread] = {}
 
     def look(self) -> None:
         """Start a pulse for every party that needs one, stop the others."""
         wanted = {*self._heartbeats.remote_parties(), *self._heartbeats.unsure_parties()}
         for party_id in wanted - self._threads.keys():
-            thread = PulseThread(
+            thread = HeartbeatThread(
                 party_id, heartbeats=self._heartbeats, jobs=self._jobs, timing=self._timing
             )
             self._threads[party_id] = thread
@@ -412,8 +412,8 @@ class Pulses:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Running:
     scheduler: SchedulerThread
-    couriers: Couriers
-    pulses: Pulses
+    outbox_senders: OutboxSenders
+    heartbeat_threads: HeartbeatThreads
 
 
 class LeaderThreads:
@@ -433,21 +433,25 @@ class LeaderThreads:
             scheduler=SchedulerThread(
                 core.scheduler, interval_s=self._interval_s, clock=kernel.clock
             ),
-            couriers=Couriers(delivery=core.delivery, store=kernel.store, clock=kernel.clock),
-            pulses=Pulses(heartbeats=core.heartbeats, jobs=core.jobs, timing=kernel.timing),
+            outbox_senders=OutboxSenders(
+                delivery=core.delivery, store=kernel.store, clock=kernel.clock
+            ),
+            heartbeat_threads=HeartbeatThreads(
+                heartbeats=core.heartbeats, jobs=core.jobs, timing=kernel.timing
+            ),
         )
-        self._wakeups.connect(scheduler=running.scheduler, couriers=running.couriers)
+        self._wakeups.connect(scheduler=running.scheduler, outbox_senders=running.outbox_senders)
         running.scheduler.start()
         with self._lock:
             self._running = running
-        running.couriers.start()
+        running.outbox_senders.start()
 
     def look(self) -> None:
         """Start and wake what jobs and commands need that no event told of."""
         with self._lock:
             if self._running is not None:
-                self._running.pulses.look()
-                self._running.couriers.look()
+                self._running.heartbeat_threads.look()
+                self._running.outbox_senders.look()
 
     def stop(self) -> None:
         """End all of them, after the calls that are under way."""
@@ -458,5 +462,5 @@ class LeaderThreads:
         self._wakeups.disconnect()
         running.scheduler.stop()
         running.scheduler.join()
-        running.pulses.stop()
-        running.couriers.stop()
+        running.heartbeat_threads.stop()
+        running.outbox_senders.stop()

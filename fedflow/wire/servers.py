@@ -11,7 +11,7 @@ SECRET: Final = "fedflow-server-secret"  # noqa: S105  # the name of a header
 """Metadata by which a server proves that it reads the database of the one it calls."""
 
 
-class LookNow(msgspec.Struct, frozen=True, kw_only=True, tag="look"):
+class ScanNow(msgspec.Struct, frozen=True, kw_only=True, tag="look"):
     """Beat now, and look at your executors."""
 
 
@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
 
-Message = LookNow | Wake | PartyCommand
+Message = ScanNow | Wake | PartyCommand
 
 _messages: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Message)
 _answers = msgspec.msgpack.Decoder(Answer)

@@ -27,7 +27,7 @@ from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
-from fedflow.server.threads import Couriers
+from fedflow.server.threads import OutboxSenders
 from fedflow.wire import envelope
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import GUEST, FakeClock, FakeParties, OneServer, conf, dsl
@@ -116,11 +116,11 @@ def initiator(
         home=home, party_id="9999", parties=cast(FakeParties, router), clock=MachineClock(),
         timing=timing,
     )  # fmt: skip
-    couriers = Couriers(
+    outbox_senders = OutboxSenders(
         delivery=server.core.delivery, store=server.store, clock=cast(Any, server.clock)
     )
-    stack.callback(couriers.stop)
-    server.wakeup.then = couriers.look
+    stack.callback(outbox_senders.stop)
+    server.wakeup.then = outbox_senders.look
     return server
 
 

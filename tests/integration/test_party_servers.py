@@ -26,7 +26,7 @@ from fedflow.rpc.server.unary import UnaryService, UnarySettings
 from fedflow.server.leader_forwarding import LeaderForwarding
 from fedflow.server.threads import Wakeups
 from fedflow.wire import envelope
-from fedflow.wire.servers import METHOD, SECRET, Answer, LookNow, PartyCommand, Wake, pack
+from fedflow.wire.servers import METHOD, SECRET, Answer, PartyCommand, ScanNow, Wake, pack
 
 SECRET_WORD = "of the store"  # of a test
 
@@ -71,24 +71,24 @@ def links() -> Iterator[ServerLinks]:
 
 
 def test_all_messages_arrive_and_a_command_has_an_answer(other: Other, links: ServerLinks) -> None:
-    links.look(other.instance)
+    links.scan_now(other.instance)
     links.wake(other.instance, Wake(jobs=["1"], queue=True, destinations=["7"]))
     command = PartyCommand(path="/v1/party/heartbeat", headers={"a": "b"}, body=b"\x00\xff1")
     assert links.command(other.instance, command) == Answer(status=201, body=b"1\xff\x00")
-    assert other.told == [LookNow(), Wake(jobs=["1"], queue=True, destinations=["7"]), command]
+    assert other.told == [ScanNow(), Wake(jobs=["1"], queue=True, destinations=["7"]), command]
 
 
 def test_a_wrong_secret_is_refused_and_nothing_happens(other: Other, links: ServerLinks) -> None:
     stranger = replace(other.instance, secret="guessed")
     with pytest.raises(PartyUnreachable, match="secret"):
-        links.look(stranger)
+        links.scan_now(stranger)
     assert other.told == []
 
 
 @pytest.mark.parametrize("metadata", [(), ((SECRET, ""),), ((SECRET.upper().lower(), "x"),)])
 def test_a_call_without_the_secret_is_refused(other: Other, metadata: tuple) -> None:
     with grpc.insecure_channel(other.instance.grpc) as channel, pytest.raises(grpc.RpcError) as no:
-        channel.unary_unary(METHOD)(pack(LookNow()), timeout=5, metadata=metadata)
+        channel.unary_unary(METHOD)(pack(ScanNow()), timeout=5, metadata=metadata)
     assert no.value.code() is grpc.StatusCode.PERMISSION_DENIED
     assert other.told == []
 
@@ -104,7 +104,7 @@ def test_bytes_that_are_no_message_are_refused(other: Other, raw: bytes) -> None
 def test_a_server_that_is_gone_is_unreachable(other: Other, links: ServerLinks) -> None:
     other.rpc.stop(0.0)
     with pytest.raises(PartyUnreachable, match="refused"):
-        links.look(other.instance)
+        links.scan_now(other.instance)
 
 
 class Following:

@@ -13,7 +13,7 @@ from fedflow.app.initiator.scheduler import Scheduler
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Command, CommandKind, Reply
-from fedflow.server.threads import COURIERS, Couriers, SchedulerThread
+from fedflow.server.threads import OUTBOX_SENDERS, OutboxSenders, SchedulerThread
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import GUEST, HOST
 
@@ -167,22 +167,22 @@ def command(job_id: str) -> Command:
 
 
 def test_couriers_deliver_side_by_side_sleep_without_work_and_end() -> None:
-    jobs = [f"j{n}" for n in range(COURIERS)]
+    jobs = [f"j{n}" for n in range(OUTBOX_SENDERS)]
     delivery = SlowDelivery([command(job_id) for job_id in jobs])
-    couriers = Couriers(delivery=delivery, store=MemoryStore(), clock=SystemClock())
-    couriers.wake("10000")
+    outbox_senders = OutboxSenders(delivery=delivery, store=MemoryStore(), clock=SystemClock())
+    outbox_senders.wake("10000")
     wait_for(lambda: sorted(delivery.delivering) == jobs)
     delivery.release.set()
     wait_for(lambda: sorted(delivery.settled) == jobs)
-    wait_for(lambda: delivery.looks >= 2 * COURIERS)
+    wait_for(lambda: delivery.looks >= 2 * OUTBOX_SENDERS)
     looks = delivery.looks
     threading.Event().wait(0.1)
-    assert delivery.looks <= looks + COURIERS, "couriers look again and again"
+    assert delivery.looks <= looks + OUTBOX_SENDERS, "couriers look again and again"
     delivery.commands.append(command("late"))
-    couriers.wake("10000")
+    outbox_senders.wake("10000")
     wait_for(lambda: "late" in delivery.settled)
     started = time.monotonic()
-    couriers.stop()
+    outbox_senders.stop()
     assert time.monotonic() - started < DEADLINE_S
-    couriers.wake("10000")
+    outbox_senders.wake("10000")
     assert not [t.name for t in threading.enumerate() if t.name.startswith("courier")]

@@ -37,7 +37,7 @@ MEMORY = 1_000  #: MiB
 SPARK_CORES = 8
 TIMING = Timing()
 _TICK_MS = 2_000
-_HEART_MS = 1_000
+_TICK_MS = 1_000
 _AGAIN_MS = 500  #: a thread whose pass failed begins again after this time
 
 T = TypeVar("T")
@@ -142,7 +142,7 @@ class Server:
         if self.core is None:
             self.world.after(2 * _AGAIN_MS, self.boot)
             return
-        self.later(0, self._heart)
+        self.later(0, self._tick_clock)
         self.later(self.timing.heartbeat_ms, self._beat)
         self.later(1, self._tick)
 
@@ -248,10 +248,10 @@ class Server:
         core.scheduler.look_at_queue()
         self.look_at_due_retries()
 
-    def _heart(self, core: Core) -> None:
-        self.later(_HEART_MS, self._heart)
+    def _tick_clock(self, core: Core) -> None:
+        self.later(_TICK_MS, self._tick_clock)
         self.enter(lambda _: self._look_at_store())
-        self.clock.beat()
+        self.clock.tick()
 
     def _look_at_store(self) -> None:
         assert self.faulty is not None
@@ -276,7 +276,7 @@ class Server:
         beating = self._beating
         beating.add(party_id)
         try:
-            self.guard(lambda core: core.heartbeats.beat(party_id))
+            self.guard(lambda core: core.heartbeats.send(party_id))
         finally:
             beating.discard(party_id)
 

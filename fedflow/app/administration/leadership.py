@@ -93,13 +93,13 @@ class OnlyServer:
     leads = True
     has_others = False
 
-    def is_here(self, instance_id: str) -> bool:
+    def is_local(self, instance_id: str) -> bool:
         return True
 
     def lost_for_s(self, instance_id: str) -> int | None:
         return None
 
-    def look(self, instance_id: str) -> None:
+    def scan_now(self, instance_id: str) -> None:
         """There is no other server."""
 
     def guarded(self, store: Store) -> Store:

@@ -37,10 +37,10 @@ _PLACED_S = 0.1  #: where sessions are is asked of the store once in this time
 _SOON_S = 0.02  #: after the end of another server's lease
 
 
-class ServerCalls(Protocol):
+class PeerServerCalls(Protocol):
     """Calls to other servers of this party."""
 
-    def look(self, to: Instance) -> None:
+    def scan_now(self, to: Instance) -> None:
         """Let a server beat, and look at its executors, now. Raises: PartyUnreachable."""
 
 
@@ -82,7 +82,7 @@ class Servers:
         leadership: Leadership,
         clock: Clock,
         shared: bool,
-        calls: ServerCalls | None = None,
+        calls: PeerServerCalls | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`clock` must be the machine's; `on_change` is called when this server leads or ceases."""
@@ -120,9 +120,9 @@ class Servers:
                 if other.shared_mark != self._own.shared_mark:
                     raise SharedHomeDiffers(folder="this `shared_home`", server=other.http)
         self._own = replace(self._own, started_ms=now_ms)
-        self.beat()
+        self.renew()
 
-    def beat(self) -> float:
+    def renew(self) -> float:
         """Tell the others that this server lives; take or keep the lease.
 
         Returns: seconds until the next beat. Raises: StoreUnavailable.
@@ -135,7 +135,7 @@ class Servers:
     def _beat(self) -> float:
         began_s = self._clock.monotonic_s()
         with self._store.transaction() as tx:
-            now_ms = tx.instances.beat(self._own)
+            now_ms = tx.instances.renew(self._own)
             instances = tuple(tx.instances.all())
             mine = None
             if self._own.state is InstanceState.UP:
@@ -168,11 +168,11 @@ class Servers:
 
         Raises: NoOtherServer: there is none that could. StoreUnavailable.
         """
-        self.beat()
+        self.renew()
         if not [i for i in self.others() if i.state is InstanceState.UP]:
             raise NoOtherServer()
         self._own = replace(self._own, state=InstanceState.DRAINING)
-        self.beat()
+        self.renew()
         self._tell_others()
 
     def leave(self) -> None:
@@ -181,7 +181,7 @@ class Servers:
             return
         self._own = replace(self._own, state=InstanceState.STOPPED)
         try:
-            self.beat()
+            self.renew()
         except StoreUnavailable as exc:
             logger.warning("The other servers were not told of the stop: %s", exc.message)
             return
@@ -207,7 +207,7 @@ class Servers:
     def leads(self) -> bool:
         return self.leadership.leads
 
-    def is_here(self, instance_id: str) -> bool:
+    def is_local(self, instance_id: str) -> bool:
         """Tell whether this server looks after an attempt; one that names no server is old."""
         return not self._shared or instance_id in ("", self.own_id)
 
@@ -266,7 +266,7 @@ class Servers:
 
         A time in which this server did not beat, either, is not counted: the database was away.
         """
-        if self.is_here(instance_id):
+        if self.is_local(instance_id):
             return None
         seen = self._seen
         now_ms = seen.now_ms
@@ -277,7 +277,7 @@ class Servers:
             return FORGET_AFTER_MS // 1000
         return (now_ms - found.beat_ms) // 1000 if found.is_lost(now_ms) else None
 
-    def look(self, instance_id: str) -> None:
+    def scan_now(self, instance_id: str) -> None:
         """Let another server look at its executors now; one that is not there is left alone."""
         found = self.find(instance_id)
         if found is not None:
@@ -287,7 +287,7 @@ class Servers:
         if self._calls is None:
             return
         try:
-            self._calls.look(other)
+            self._calls.scan_now(other)
         except FedflowError as exc:
             logger.info("Server %s was not told: %s", other.grpc, exc.message)
 
@@ -322,7 +322,7 @@ class Servers:
             started_ms=one.started_ms,
             beat_age_ms=max(0, now_ms - one.beat_ms),
             executors=sum(
-                t.instance_id == one.instance_id or (mine and self.is_here(t.instance_id))
+                t.instance_id == one.instance_id or (mine and self.is_local(t.instance_id))
                 for t in live
             ),
         )

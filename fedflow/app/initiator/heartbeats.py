@@ -57,7 +57,7 @@ class Heartbeats(UseCase):
             moving = tx.queue.moving_with(party_id, self._clock.now_ms())
             return any(self._status_pull.collects_from(tx, job_id, party_id) for job_id in moving)
 
-    def beat(self, party_id: str) -> bool:
+    def send(self, party_id: str) -> bool:
         """Send a heartbeat to a party and take its answer; tell whether it answered."""
         with self._store.read() as tx:
             shared = self._shared(tx, party_id)

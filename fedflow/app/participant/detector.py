@@ -68,7 +68,7 @@ class Detector(UseCase):
             jobs = self._suspect(tx) if leads else []
             tasks = tx.tasks.live()
         for task in tasks:
-            if self._servers.is_here(task.instance_id):
+            if self._servers.is_local(task.instance_id):
                 self._guard(task.key.job_id, lambda task=task: self._check_task(task))  # type: ignore[misc]
             elif leads:
                 self._guard(task.key.job_id, lambda task=task: self._check_elsewhere(task))  # type: ignore[misc]
@@ -114,7 +114,7 @@ class Detector(UseCase):
         applications = self._applications
         if applications is None:
             return
-        here = {t.key.job for t in tasks if self._servers.is_here(t.instance_id)}
+        here = {t.key.job for t in tasks if self._servers.is_local(t.instance_id)}
 
         def check(key: JobKey) -> None:
             with self._store.read() as tx:
@@ -131,7 +131,7 @@ class Detector(UseCase):
             tasks = tx.tasks.live()
         for task in tasks:
             ended = task.party_status in TASK_FINAL and task.party_status not in TASK_SUCCEEDED
-            if ended and task.handle is not None and self._servers.is_here(task.instance_id):
+            if ended and task.handle is not None and self._servers.is_local(task.instance_id):
                 self._tasks.fail_session(task)
                 self._tasks.kill(task.handle)
 
@@ -143,7 +143,7 @@ class Detector(UseCase):
         with self._store.read() as tx:
             tasks = tx.tasks.live()
         for task in tasks:
-            if self._servers.is_here(task.instance_id):
+            if self._servers.is_local(task.instance_id):
                 self._guard(task.key.job_id, lambda task=task: self._recover(task))  # type: ignore[misc]
 
     def _guard(self, job_id: str, check: Callable[[], None]) -> None:

@@ -100,7 +100,7 @@ class PartyTasks(UseCase):
             TaskFilter(job_id=task.key.job_id, component=task.key.component, all_versions=True)
         )
         found = (s.instance_id for s in shares if s.key.version == task.key.version)
-        return next((i for i in found if not self._servers.is_here(i)), None)
+        return next((i for i in found if not self._servers.is_local(i)), None)
 
     def _split(self, tx: Tx, task: TaskRecord, other: str, effects: AfterCommit) -> None:
         """End an attempt whose shares would be at two servers of this party: values between them
@@ -320,10 +320,10 @@ class PartyTasks(UseCase):
             effects.add(lambda: self._kill_where_it_is(task, handle))
 
     def _kill_where_it_is(self, task: TaskRecord, handle: Handle) -> None:
-        if self._servers.is_here(task.instance_id):
+        if self._servers.is_local(task.instance_id):
             self.kill(handle)
         else:
-            self._servers.look(task.instance_id)
+            self._servers.scan_now(task.instance_id)
 
     def fail_session(self, task: TaskRecord) -> None:
         """End the data-plane session of a share that another server of this party has ended."""

@@ -26,13 +26,13 @@ class PartyServers(Protocol):
     def has_others(self) -> bool:
         """Tell whether another server is alive."""
 
-    def is_here(self, instance_id: str) -> bool:
+    def is_local(self, instance_id: str) -> bool:
         """Tell whether this server looks after an attempt that names a server."""
 
     def lost_for_s(self, instance_id: str) -> int | None:
         """Return for how many seconds a server has been lost, None if it is not."""
 
-    def look(self, instance_id: str) -> None:
+    def scan_now(self, instance_id: str) -> None:
         """Let another server look at its executors now."""
 
     def guarded(self, store: Store) -> Store:

@@ -310,7 +310,7 @@ class InstanceStore(Protocol):
     def now_ms(self) -> int:
         """Return the time of the database, which is the same for all servers that use it."""
 
-    def beat(self, instance: Instance) -> int:
+    def renew(self, instance: Instance) -> int:
         """Store a server with the database's time as its beat, and return that time.
 
         `started_ms` 0 means now.

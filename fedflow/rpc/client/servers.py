@@ -18,9 +18,9 @@ from fedflow.wire.servers import (
     METHOD,
     SECRET,
     Answer,
-    LookNow,
     Message,
     PartyCommand,
+    ScanNow,
     Wake,
     pack,
     read_answer,
@@ -42,9 +42,9 @@ class ServerLinks:
         self._lock = threading.Lock()
         self._open: dict[str, grpc.Channel] = {}
 
-    def look(self, to: Instance) -> None:
+    def scan_now(self, to: Instance) -> None:
         """Let a server beat, and look at its executors. Raises: PartyUnreachable."""
-        self._call(to, LookNow(), deadline_s=_TELL_S)
+        self._call(to, ScanNow(), deadline_s=_TELL_S)
 
     def wake(self, to: Instance, what: Wake) -> None:
         """Tell the leader what changed. Raises: PartyUnreachable."""

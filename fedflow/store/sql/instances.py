@@ -40,7 +40,7 @@ class SqlInstances:
     def now_ms(self) -> int:
         return self._session.now_ms()
 
-    def beat(self, instance: Instance) -> int:
+    def renew(self, instance: Instance) -> int:
         now_ms = self.now_ms()
         beaten = replace(instance, started_ms=instance.started_ms or now_ms, beat_ms=now_ms)
         self._session.replace(INSTANCE, _INSTANCES.row(beaten))

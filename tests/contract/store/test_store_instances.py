@@ -24,7 +24,7 @@ def _instance(instance_id="a", **more):
 def test_a_server_comes_back_with_the_databases_time_as_its_beat(store):
     with store.transaction() as tx:
         before_ms = tx.instances.now_ms()
-        beat_ms = tx.instances.beat(_instance())
+        beat_ms = tx.instances.renew(_instance())
         (found,) = tx.instances.all()
     assert before_ms <= beat_ms
     assert found == replace(_instance(), started_ms=beat_ms, beat_ms=beat_ms)
@@ -32,24 +32,24 @@ def test_a_server_comes_back_with_the_databases_time_as_its_beat(store):
 
 def test_a_later_beat_replaces_everything_and_keeps_the_start_that_is_named(store):
     with store.transaction() as tx:
-        started_ms = tx.instances.beat(_instance())
+        started_ms = tx.instances.renew(_instance())
     with store.transaction() as tx:
         later = _instance(started_ms=started_ms, state=InstanceState.DRAINING, http="h:1")
-        beat_ms = tx.instances.beat(later)
+        beat_ms = tx.instances.renew(later)
         assert tx.instances.all() == [replace(later, beat_ms=beat_ms)]
 
 
 def test_servers_are_listed_by_their_start(store):
     with store.transaction() as tx:
-        tx.instances.beat(_instance("late", started_ms=20))
-        tx.instances.beat(_instance("b", started_ms=10))
-        tx.instances.beat(_instance("a", started_ms=10))
+        tx.instances.renew(_instance("late", started_ms=20))
+        tx.instances.renew(_instance("b", started_ms=10))
+        tx.instances.renew(_instance("a", started_ms=10))
         assert [i.instance_id for i in tx.instances.all()] == ["a", "b", "late"]
 
 
 def test_servers_that_did_not_beat_for_long_are_forgotten(store):
     with store.transaction() as tx:
-        beat_ms = tx.instances.beat(_instance())
+        beat_ms = tx.instances.renew(_instance())
         assert tx.instances.prune(beat_ms) == 0
         assert tx.instances.prune(beat_ms + 1) == 1
         assert tx.instances.all() == []
@@ -71,7 +71,7 @@ def test_a_claim_is_held_by_its_token_until_another_owner_takes_it(store):
 
 def test_reading_transactions_cannot_beat(store):
     with pytest.raises(RuntimeError), store.read() as tx:
-        tx.instances.beat(_instance())
+        tx.instances.renew(_instance())
 
 
 def test_placed_tells_which_server_runs_an_attempt_while_it_lives(store, make):

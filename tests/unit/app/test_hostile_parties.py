@@ -229,7 +229,7 @@ def test_the_answer_to_a_heartbeat_is_read_for_the_tasks_of_the_job_only(
     guest.parties.answer = lambda _path, _body: Reply(
         retcode=0, data={"jobs": {job_id: {HOST.key: answer}}}
     )
-    assert guest.core.heartbeats.beat("10000")
+    assert guest.core.heartbeats.send("10000")
     assert looked == ["a"]
     [task] = [t for t in guest.scheduled(job_id).tasks if t.component == "a"]
     assert [p.progress for p in task.parties if p.site == HOST] == [1.0]

@@ -31,7 +31,7 @@ class Machine(FakeClock):
         super().__init__()
         self.up_ms = 5_000_000
         self.steady = SteadyClock(_Raw(self))
-        self.steady.beat()
+        self.steady.tick()
 
     def now_ms(self) -> int:
         return self.steady.now_ms()
@@ -44,7 +44,7 @@ class Machine(FakeClock):
             self.ms += 1000
             self.up_ms += 1000
             if beats:
-                self.steady.beat()
+                self.steady.tick()
 
 
 class _Raw:
@@ -97,11 +97,11 @@ def test_an_initiator_loses_no_job_by_it(tmp_path: Path, happens: object) -> Non
     assert callable(happens)
     happens(machine)
     look(guest)  # before anything has beaten
-    machine.steady.beat()
+    machine.steady.tick()
     look(guest)
     assert guest.scheduled(job_id).status is JobStatus.RUNNING
     machine.live(5)
-    guest.core.heartbeats.beat("10000")
+    guest.core.heartbeats.send("10000")
     machine.live(40)
     look(guest)
     assert guest.scheduled(job_id).status is JobStatus.RUNNING
@@ -119,7 +119,7 @@ def test_a_participant_loses_no_job_by_it(tmp_path: Path, happens: object) -> No
     assert callable(happens)
     happens(machine)
     look(host)
-    machine.steady.beat()
+    machine.steady.tick()
     look(host)
     assert host.job("1").status is not JobStatus.FAILED
     machine.live(120)
@@ -139,7 +139,7 @@ def test_no_command_expires_or_waits_longer_by_it(tmp_path: Path, happens: objec
     delivery.settle(command, LOST)
     assert callable(happens)
     happens(machine)
-    machine.steady.beat()
+    machine.steady.tick()
     look(guest)
     machine.live(2)
     again = delivery.take("10000")

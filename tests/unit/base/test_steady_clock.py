@@ -39,7 +39,7 @@ def machine() -> Machine:
 @pytest.fixture
 def clock(machine: Machine) -> SteadyClock:
     clock = SteadyClock(machine)
-    clock.beat()
+    clock.tick()
     return clock
 
 
@@ -48,7 +48,7 @@ def beats(machine: Machine, clock: SteadyClock, seconds: int) -> list[int]:
     seen = []
     for _ in range(seconds):
         machine.live(1)
-        clock.beat()
+        clock.tick()
         seen.append(clock.now_ms())
     return seen
 
@@ -74,7 +74,7 @@ def test_a_step_of_the_wall_clock_has_no_effect_at_once_and_is_made_up_for_slowl
 ) -> None:
     machine.step(step_s)
     before = clock.now_ms()
-    assert abs(clock.beat().behind_ms - step_s * 1000) <= 1
+    assert abs(clock.tick().behind_ms - step_s * 1000) <= 1
     seen = [before, *beats(machine, clock, 60)]
     passed = [later - earlier for earlier, later in itertools.pairwise(seen)]
     assert all(700 <= ms <= 1300 for ms in passed)
@@ -88,7 +88,7 @@ def test_time_waits_for_the_next_beat_and_a_standstill_does_not_count(
     before = clock.now_ms()
     machine.live(90)
     assert clock.now_ms() == before + HOLD_S * 1000  # even before anything beats again
-    beat = clock.beat()
+    beat = clock.tick()
     assert beat.still_s == 90 - HOLD_S
     assert clock.now_ms() == before + HOLD_S * 1000
     beats(machine, clock, 400)
@@ -98,7 +98,7 @@ def test_time_waits_for_the_next_beat_and_a_standstill_does_not_count(
 def test_a_late_beat_is_no_standstill(machine: Machine, clock: SteadyClock) -> None:
     machine.live(HOLD_S - 0.5)
     assert clock.now_ms() == machine.now_ms()
-    assert clock.beat().still_s == 0
+    assert clock.tick().still_s == 0
 
 
 def test_a_server_that_ends_needs_no_beats(machine: Machine, clock: SteadyClock) -> None:

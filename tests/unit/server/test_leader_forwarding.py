@@ -11,7 +11,7 @@ from fedflow.base.errors.start import NotLeading
 from fedflow.domain.administration.servers import Instance
 from fedflow.server.leader_forwarding import LeaderForwarding
 from fedflow.wire import envelope
-from fedflow.wire.servers import Answer, LookNow, PartyCommand, Wake
+from fedflow.wire.servers import Answer, PartyCommand, ScanNow, Wake
 
 PATH = "/v1/party/heartbeat"
 COMMAND = PartyCommand(path=PATH, headers={"a": "b"}, body=b"12")
@@ -106,5 +106,5 @@ def test_events_of_others_wake_the_leader_only() -> None:
 @pytest.mark.parametrize("leads", [True, False])
 def test_any_server_checks_its_executors_when_asked_to(leads: bool) -> None:
     one = OfSeveral(leads=leads)
-    assert one.forwarding.serve(LookNow()) == Answer()
+    assert one.forwarding.serve(ScanNow()) == Answer()
     assert one.calls == ["check"]

@@ -28,7 +28,7 @@ class Party:
     def __post_init__(self) -> None:
         self.store = MemoryStore(clock=self.clock)
 
-    def look(self, to: Instance) -> None:
+    def scan_now(self, to: Instance) -> None:
         self.looked.append(to.instance_id)
 
     def server(self, name: str, *, joins: bool = True, shared: bool = True, mark="m") -> Servers:
@@ -73,8 +73,8 @@ def test_a_leader_that_beats_keeps_its_token(party):
     token = party.token()
     for _ in range(20):
         party.clock.ms += 2000
-        first.beat()
-        second.beat()
+        first.renew()
+        second.renew()
     assert party.token() == token
     assert not second.leads
 
@@ -84,7 +84,7 @@ def test_the_second_leads_as_soon_as_the_lease_of_a_silent_first_has_ended(party
     second = party.server("b")
     waited_ms = 0
     while not second.leads:
-        pause_ms = int(second.beat() * 1000)
+        pause_ms = int(second.renew() * 1000)
         waited_ms += pause_ms
         party.clock.ms += pause_ms
     assert waited_ms <= LEASE_MS + 2100
@@ -94,9 +94,9 @@ def test_the_second_leads_as_soon_as_the_lease_of_a_silent_first_has_ended(party
 
 def test_a_leader_that_stood_still_writes_nothing_with_its_old_token(party):
     first, second = party.server("a"), party.server("b")
-    first.beat()  # it knows of the second now
+    first.renew()  # it knows of the second now
     party.clock.ms += LEASE_MS + 1
-    second.beat()
+    second.renew()
     assert second.leads
     assert first.leads  # it did not notice yet
     with pytest.raises(NotLeading), first.leadership.guarded(party.store).transaction() as tx:
@@ -108,12 +108,12 @@ def test_a_leader_that_stood_still_writes_nothing_with_its_old_token(party):
 
 def test_a_leader_whose_own_write_was_fenced_off_ceases_with_its_next_beat(party):
     first, second = party.server("a"), party.server("b")
-    first.beat()
+    first.renew()
     party.clock.ms += LEASE_MS + 1
-    second.beat()
+    second.renew()
     with pytest.raises(NotLeading):
         party.write(first)
-    first.beat()
+    first.renew()
     assert party.changes == ["a", "b", "a"]  # its threads must end
 
 
@@ -135,7 +135,7 @@ def test_a_lone_leader_asks_the_database_only_after_its_own_time_was_up(party):
     first.leadership.fence(Tx)
     assert Tx.leases.asked == 1
     party.server("b")
-    first.beat()
+    first.renew()
     first.leadership.fence(Tx)
     assert Tx.leases.asked == 2
 
@@ -162,10 +162,10 @@ def test_a_server_that_is_started_again_goes_on_leading(party):
 
 def test_a_leader_that_stops_hands_over_at_once(party):
     first, second = party.server("a"), party.server("b")
-    first.beat()
+    first.renew()
     first.leave()
     assert party.looked == ["b"]
-    second.beat()
+    second.renew()
     assert second.leads
     assert not first.leads
     assert [(r.instance_id, r.state, r.leads) for r in second.listed()] == [
@@ -176,10 +176,10 @@ def test_a_leader_that_stops_hands_over_at_once(party):
 def test_draining_hands_over_and_never_leads_again(party):
     first, second = party.server("a"), party.server("b")
     first.drain()
-    second.beat()
+    second.renew()
     assert second.leads
     party.clock.ms += LEASE_MS + 1
-    first.beat()
+    first.renew()
     assert not first.leads
     assert {r.instance_id: r.state for r in first.listed()} == {"a": "draining", "b": "lost"}
 
@@ -213,10 +213,10 @@ def test_executors_of_a_silent_server_are_lost_after_ten_seconds_never_ones_own(
     for _ in range(5):
         assert first.lost_for_s("b") is None
         party.clock.ms += 2000
-        first.beat()
+        first.renew()
     assert first.lost_for_s("b") is None
     party.clock.ms += 2000
-    first.beat()
+    first.renew()
     assert first.lost_for_s("b") == 12
     assert first.lost_for_s("a") is None
     assert first.lost_for_s("") is None
@@ -226,25 +226,25 @@ def test_executors_of_a_silent_server_are_lost_after_ten_seconds_never_ones_own(
 def test_nobody_is_lost_because_the_database_was_away_from_all(party):
     first, second = party.server("a"), party.server("b")
     party.clock.ms += 60_000
-    first.beat()
+    first.renew()
     assert first.lost_for_s("b") is None
     party.clock.ms += 2000
-    second.beat()
+    second.renew()
     for _ in range(6):
         party.clock.ms += 2000
-        second.beat()
-        first.beat()
+        second.renew()
+        first.renew()
         assert first.lost_for_s("b") is None
 
 
 def test_a_server_whose_store_nobody_shares_leads_and_beats_without_the_store(party):
     alone = party.server("a", shared=False)
     writes = party.store.writes
-    alone.beat()
+    alone.renew()
     party.write(alone)
     alone.leave()
     assert alone.leads
-    assert alone.is_here("whoever")
+    assert alone.is_local("whoever")
     assert party.store.writes == writes
     (row,) = alone.listed()
     assert (row.state, row.leads, row.is_this) == ("up", True, True)
@@ -254,12 +254,12 @@ def test_a_sibling_that_does_not_answer_does_not_stop_the_hand_over(party):
     first, second = party.server("a"), party.server("b")
 
     class Deaf:
-        def look(self, to):
+        def scan_now(self, to):
             raise PartyUnreachable(party_id="own", address=to.grpc, reason="refused")
 
     first._calls = Deaf()
     first.drain()
-    second.beat()
+    second.renew()
     assert second.leads
 
 

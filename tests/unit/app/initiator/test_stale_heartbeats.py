@@ -21,6 +21,6 @@ def test_a_job_that_arrived_while_a_heartbeat_was_under_way_is_not_lost(guest: O
         return Reply(retcode=0, data={"jobs": {job_id: {HOST.key: {"status": None}}}})
 
     guest.parties.answer = answer
-    guest.core.heartbeats.beat("10000")
+    guest.core.heartbeats.send("10000")
     (phase,) = {s.phase for s in guest.scheduled(job_id).sites if s.site == HOST}
     assert phase is SitePhase.CREATED

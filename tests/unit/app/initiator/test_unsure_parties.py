@@ -27,12 +27,12 @@ def test_a_party_out_of_reach_is_called_without_a_job_until_it_is_back(guest: On
     assert heartbeats.unsure_parties() == ["10000"]
     guest.parties.answer = lost
     guest.clock.ms += guest.timing.retry_cap_ms
-    assert not heartbeats.beat("10000")
+    assert not heartbeats.send("10000")
     assert state(guest) is CircuitState.OPEN
 
     guest.parties.answer = lambda _path, _body: Reply(retcode=0)
     guest.clock.ms += guest.timing.retry_cap_ms
-    assert heartbeats.beat("10000")
+    assert heartbeats.send("10000")
     assert state(guest) is CircuitState.CLOSED
     assert heartbeats.unsure_parties() == []
 
@@ -44,13 +44,13 @@ def test_a_party_that_is_looked_at_is_called_only_for_as_long(guest: OneServer) 
     assert heartbeats.unsure_parties() == ["10000"]
     guest.parties.answer = lost
     for _ in range(3):
-        assert not heartbeats.beat("10000")
+        assert not heartbeats.send("10000")
     assert state(guest) is CircuitState.OPEN
 
     guest.parties.answer = lambda _path, _body: Reply(retcode=0)
     guest.clock.ms += 10_000
-    assert heartbeats.beat("10000")
+    assert heartbeats.send("10000")
     guest.parties.calls.clear()
     assert heartbeats.unsure_parties() == []
-    assert heartbeats.beat("10000")
+    assert heartbeats.send("10000")
     assert guest.parties.calls == []

@@ -233,7 +233,7 @@ def site(guest: OneServer, job_id: str) -> Any:
 def test_heartbeats_go_to_other_parties_with_jobs_under_way(guest: OneServer, job_id: str) -> None:
     assert guest.core.heartbeats.remote_parties() == ["10000"]
     guest.parties.calls.clear()
-    assert guest.core.heartbeats.beat("10000")
+    assert guest.core.heartbeats.send("10000")
     (call,) = guest.parties.calls
     assert call[:2] == ("10000", "/party/heartbeat")
     told = call[2]["jobs"][job_id]
@@ -241,7 +241,7 @@ def test_heartbeats_go_to_other_parties_with_jobs_under_way(guest: OneServer, jo
     guest.core.jobs.stop(job_id)
     assert guest.core.heartbeats.remote_parties() == []
     guest.parties.calls.clear()
-    assert guest.core.heartbeats.beat("10000")
+    assert guest.core.heartbeats.send("10000")
     assert guest.parties.calls == []
 
 
@@ -251,7 +251,7 @@ def test_a_lost_report_is_repaired_by_the_answer_of_a_heartbeat(
     reason = {"code": "BadData", "message": "no label", "site": "host-10000"}
     share = {"version": 0, "party_status": "failed", "reason": reason}
     guest.parties.answer = answer(job_id, status="running", tasks={"a": share})
-    guest.core.heartbeats.beat("10000")
+    guest.core.heartbeats.send("10000")
     guest.work()
     job = guest.scheduled(job_id)
     assert job.status is JobStatus.FAILED
@@ -274,7 +274,7 @@ def test_news_of_another_attempt_or_of_no_use_change_nothing(
 ) -> None:
     before = guest.scheduled(job_id)
     guest.parties.answer = answer(job_id, status="running", tasks={"a": share, "zzz": share})
-    guest.core.heartbeats.beat("10000")
+    guest.core.heartbeats.send("10000")
     assert guest.scheduled(job_id) == before
 
 
@@ -285,7 +285,7 @@ def test_a_site_that_does_not_have_the_job_any_more_ends_it(
     guest: OneServer, job_id: str, status: str | None, words: str
 ) -> None:
     guest.parties.answer = answer(job_id, status=status)
-    guest.core.heartbeats.beat("10000")
+    guest.core.heartbeats.send("10000")
     assert site(guest, job_id).phase is SitePhase.GONE
     guest.work()
     job = guest.scheduled(job_id)
@@ -297,7 +297,7 @@ def test_a_site_that_does_not_have_the_job_any_more_ends_it(
 def test_an_answer_from_before_the_job_was_created_there_is_no_loss(guest: OneServer) -> None:
     job_id = guest.core.submissions.begin(dsl(), conf())[0]
     guest.parties.answer = answer(job_id, status=None)
-    guest.core.heartbeats.beat("10000")
+    guest.core.heartbeats.send("10000")
     assert site(guest, job_id).phase is SitePhase.CREATING
 
 
@@ -307,7 +307,7 @@ def test_an_answer_in_another_shape_changes_nothing(
 ) -> None:
     before = guest.scheduled(job_id)
     guest.parties.answer = lambda _path, _body: Reply(retcode=0, data=data)
-    assert guest.core.heartbeats.beat("10000")
+    assert guest.core.heartbeats.send("10000")
     assert guest.scheduled(job_id) == before
 
 
@@ -326,7 +326,7 @@ def test_a_heartbeat_without_an_answer_is_no_sign_of_life(
 
     guest.parties.answer = fail
     guest.clock.ms += 30_000
-    assert not guest.core.heartbeats.beat("10000")
+    assert not guest.core.heartbeats.send("10000")
     guest.clock.ms += 30_001
     guest.core.scheduler.tick()
     job = guest.scheduled(job_id)
@@ -376,7 +376,7 @@ def test_a_heartbeat_names_a_part_of_the_waiting_jobs_in_turn(guest: OneServer) 
     seen = []
     for _ in range(2):
         guest.parties.calls.clear()
-        guest.core.heartbeats.beat("10000")
+        guest.core.heartbeats.send("10000")
         ((_, _, body),) = guest.parties.calls
         assert running in body["jobs"]
         assert len(body["jobs"]) < 40

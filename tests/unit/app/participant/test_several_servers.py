@@ -25,13 +25,13 @@ class TwoServers:
     has_others: bool = True
     looked: list[str] = field(default_factory=list)
 
-    def is_here(self, instance_id: str) -> bool:
+    def is_local(self, instance_id: str) -> bool:
         return instance_id in ("", self.own_id)
 
     def lost_for_s(self, instance_id: str) -> int | None:
-        return None if self.is_here(instance_id) else self.lost_s
+        return None if self.is_local(instance_id) else self.lost_s
 
-    def look(self, instance_id: str) -> None:
+    def scan_now(self, instance_id: str) -> None:
         self.looked.append(instance_id)
 
     def guarded(self, store: Store) -> Store:

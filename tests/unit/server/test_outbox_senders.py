@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from fedflow.base.clock import SystemClock
-from fedflow.server.threads import COURIERS, Couriers
+from fedflow.server.threads import OUTBOX_SENDERS, OutboxSenders
 from tests.memory_store import MemoryStore
 
 DEADLINE_S = 10.0
@@ -67,62 +67,62 @@ def delivery() -> CountingDelivery:
 
 
 @pytest.fixture
-def couriers(delivery: CountingDelivery) -> Iterator[Couriers]:
+def outbox_senders(delivery: CountingDelivery) -> Iterator[OutboxSenders]:
     store = MemoryStore()
-    couriers = Couriers(delivery=cast(Any, delivery), store=store, clock=SystemClock())
-    yield couriers
+    outbox_senders = OutboxSenders(delivery=cast(Any, delivery), store=store, clock=SystemClock())
+    yield outbox_senders
     delivery.gate.set()
-    couriers.stop()
+    outbox_senders.stop()
     store.close()
 
 
 def test_many_commands_go_side_by_side_after_one_ring(
-    delivery: CountingDelivery, couriers: Couriers
+    delivery: CountingDelivery, outbox_senders: OutboxSenders
 ) -> None:
     delivery.put(*range(20))
-    couriers.wake("10000")
-    delivery.wait(lambda: delivery.under_way == COURIERS)
+    outbox_senders.wake("10000")
+    delivery.wait(lambda: delivery.under_way == OUTBOX_SENDERS)
     delivery.gate.set()
     delivery.wait(lambda: len(delivery.delivered) == 20)
     assert sorted(command for _, command in delivery.delivered) == list(range(20))
-    assert delivery.most == COURIERS
+    assert delivery.most == OUTBOX_SENDERS
 
 
 def test_a_ring_for_one_command_wakes_one_courier(
-    delivery: CountingDelivery, couriers: Couriers
+    delivery: CountingDelivery, outbox_senders: OutboxSenders
 ) -> None:
     delivery.gate.set()
-    couriers.wake("10000")
-    delivery.wait(lambda: delivery.looks >= COURIERS)  # each has looked once, at its start
-    couriers.wake("10000")
+    outbox_senders.wake("10000")
+    delivery.wait(lambda: delivery.looks >= OUTBOX_SENDERS)  # each has looked once, at its start
+    outbox_senders.wake("10000")
     for number in range(50):
         before = delivery.looks
         delivery.put(number)
-        couriers.wake("10000")
+        outbox_senders.wake("10000")
         delivery.wait(lambda n=number: len(delivery.delivered) == n + 1)
         delivery.wait(lambda b=before: delivery.looks >= b + 2)  # the command, and nothing more
-    assert delivery.looks <= COURIERS + 2 + 50 * 3  # four couriers at each ring would be 250
+    assert delivery.looks <= OUTBOX_SENDERS + 2 + 50 * 3  # four couriers at each ring would be 250
 
 
 def test_a_ring_while_all_are_busy_is_not_lost(
-    delivery: CountingDelivery, couriers: Couriers
+    delivery: CountingDelivery, outbox_senders: OutboxSenders
 ) -> None:
-    delivery.put(*range(COURIERS))
-    couriers.wake("10000")
-    delivery.wait(lambda: delivery.under_way == COURIERS)
+    delivery.put(*range(OUTBOX_SENDERS))
+    outbox_senders.wake("10000")
+    delivery.wait(lambda: delivery.under_way == OUTBOX_SENDERS)
     delivery.put(99)
-    couriers.wake("10000")
+    outbox_senders.wake("10000")
     delivery.gate.set()
-    delivery.wait(lambda: len(delivery.delivered) == COURIERS + 1)
+    delivery.wait(lambda: len(delivery.delivered) == OUTBOX_SENDERS + 1)
 
 
 def test_stopped_couriers_end_and_take_nothing_more(
-    delivery: CountingDelivery, couriers: Couriers
+    delivery: CountingDelivery, outbox_senders: OutboxSenders
 ) -> None:
     delivery.gate.set()
-    couriers.wake("10000")
-    couriers.stop()
+    outbox_senders.wake("10000")
+    outbox_senders.stop()
     delivery.put(1)
-    couriers.wake("10000")
+    outbox_senders.wake("10000")
     assert not delivery.delivered
     assert not [t for t in threading.enumerate() if t.name.startswith("courier-")]
