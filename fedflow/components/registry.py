@@ -28,7 +28,7 @@ _BUILTIN: Final = "fedflow.components.builtin:COMPONENTS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Registry:
+class ComponentRegistry:
     """Components by name or alias in lower case; `problems` tells what could not be loaded.
 
     One of fedflow's own is the text `module:class` until it is first asked for.
@@ -54,7 +54,7 @@ class Registry:
         return offer
 
 
-def load_registry(*, found: Iterable[EntryPoint] | None = None) -> Registry:
+def load_registry(*, found: Iterable[EntryPoint] | None = None) -> ComponentRegistry:
     """Import the components of other packages and return them after the built-in ones.
 
     A provider that cannot be loaded, or that takes a name that is taken, becomes a problem; the
@@ -65,7 +65,7 @@ def load_registry(*, found: Iterable[EntryPoint] | None = None) -> Registry:
     offers: dict[str, ComponentSpec | str] = {
         value.rpartition(":")[2].lower(): f"fedflow.components.{value}" for value in COMPONENTS
     }
-    registry = Registry(offers=offers, problems=())
+    registry = ComponentRegistry(offers=offers, problems=())
     problems: list[str] = []
     points = entry_points(group=GROUP) if found is None else found
     for point in sorted(points, key=lambda p: (p.name, p.value)):
@@ -89,7 +89,7 @@ def load_registry(*, found: Iterable[EntryPoint] | None = None) -> Registry:
     return replace(registry, problems=tuple(problems))
 
 
-def load_provider(value: str) -> Registry:
+def load_provider(value: str) -> ComponentRegistry:
     """Import what `module:attribute` names, and nothing else. Raises: whatever importing raises."""
     offers: dict[str, ComponentSpec | str] = {}
     problems = []
@@ -100,7 +100,7 @@ def load_provider(value: str) -> Registry:
             offers.setdefault(name, spec)
     if not offers:
         problems.append(f"{value} holds no component")
-    return Registry(offers=offers, problems=tuple(problems))
+    return ComponentRegistry(offers=offers, problems=tuple(problems))
 
 
 def describe(spec: ComponentSpec) -> dict[str, Any]:

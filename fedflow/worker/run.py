@@ -18,7 +18,7 @@ from fedflow.base.errors.components import ComponentFailed
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, OutOfMemory, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
-from fedflow.components.registry import Registry, load_provider, load_registry
+from fedflow.components.registry import ComponentRegistry, load_provider, load_registry
 from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.records import TableRecord
 from fedflow.domain.site import Site
@@ -70,7 +70,7 @@ def run_worker(
     log_dir: Path,
     work_dir: Path,
     gate: int | None = None,
-    registry: Registry | None = None,
+    registry: ComponentRegistry | None = None,
 ) -> ExitCode:
     """Run the task of a spec file in this process and return how that ended.
 
@@ -104,7 +104,7 @@ def _passed(gate: int) -> bool:
         return file.read(1) == b"g"
 
 
-def _run(spec: TaskSpec, registry: Registry | None) -> ExitCode:
+def _run(spec: TaskSpec, registry: ComponentRegistry | None) -> ExitCode:
     link = ServerLink(spec.server_socket, key=spec.key, token=spec.token, launch_id=spec.launch_id)
     pid = os.getpid()
     link.report(RunningReport(pid=pid, start_time=start_time_of(pid)))
@@ -137,7 +137,9 @@ def _leave(spec: TaskSpec, report: EndReport) -> None:
 class _Run:
     """One run of a component with everything that it is given."""
 
-    def __init__(self, spec: TaskSpec, link: ServerLink, registry: Registry | None) -> None:
+    def __init__(
+        self, spec: TaskSpec, link: ServerLink, registry: ComponentRegistry | None
+    ) -> None:
         self._spec = spec
         self._registry = registry
         self._catalog = WorkerCatalog(link, output_namespace=spec.output_namespace)
@@ -241,7 +243,7 @@ class _Run:
             raise self._broken(f"it returned a {type(outputs).__name__}, not Outputs")
         return outputs
 
-    def _components(self) -> Registry:
+    def _components(self) -> ComponentRegistry:
         """Return the components of the task's provider; importing them may raise anything."""
         if self._spec.provider is not None:
             return load_provider(self._spec.provider.components)

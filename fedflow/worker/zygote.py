@@ -31,7 +31,7 @@ from typing import Any
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import compile_all
-from fedflow.components.registry import Registry, describe, load_registry
+from fedflow.components.registry import ComponentRegistry, describe, load_registry
 from fedflow.domain.job.planned_run import planned_run_from_json
 from fedflow.executor.descendants import adopt_orphans, end_strangers
 from fedflow.executor.messages import LineReader, Message, encode
@@ -64,7 +64,7 @@ class Zygote:
         self._signal_read, self._signal_write = os.pipe()
         os.set_blocking(self._signal_read, False)
         os.set_blocking(self._signal_write, False)
-        self._registry = Registry(offers={}, problems=())
+        self._registry = ComponentRegistry(offers={}, problems=())
 
     def run(self, preload: list[str]) -> None:
         """Import, then serve until the server closes the socket."""

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class BinnedColumn:
     """One column and how it is cut."""
 
     name: str
@@ -58,9 +58,9 @@ class Column:
         """Return the number of bins."""
         return len(self.points) + self.has_missing
 
-    def merged(self, last: Ints) -> Column:
+    def merged(self, last: Ints) -> BinnedColumn:
         """Return the column with only the split points at `last`."""
-        return Column(name=self.name, points=self.points[last], has_missing=self.has_missing)
+        return BinnedColumn(name=self.name, points=self.points[last], has_missing=self.has_missing)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -133,7 +133,7 @@ def choose(params: HeteroFeatureBinningParams, schema: TableSchema, *, path: str
 
 def cut(
     name: str, values: Floats, *, params: HeteroFeatureBinningParams, choice: Choice, where: str
-) -> Column:
+) -> BinnedColumn:
     """Return how a column is cut: by hand, into its categories, or by the method.
 
     Raises: BadData: too many categories.
@@ -148,7 +148,7 @@ def cut(
         points, merges = category_points(values, name=name, where=where), False
     else:
         points = (quantile_points if method == "quantile" else bucket_points)(values, bins)
-    return Column(
+    return BinnedColumn(
         name=name, points=points, has_missing=has_missing_bin(values, points), merges=merges
     )
 

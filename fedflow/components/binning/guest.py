@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.binning.columns import (
+    BinnedColumn,
     Choice,
-    Column,
     counts_of,
     cut,
     merge_counts,
@@ -21,7 +21,7 @@ from fedflow.components.binning.model import ColumnResult, PartyResult
 from fedflow.components.binning.optimal import Aim
 from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.binning.session import HostColumns, check_rows, receive_columns
-from fedflow.components.binning.sums import Layout, encrypt_labels, open_sums
+from fedflow.components.binning.sums import SumLayout, encrypt_labels, open_sums
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.samples.reading import counted_in_all
@@ -36,7 +36,7 @@ OWN_SHARE = 0.3  #: of the progress: the own columns
 
 def fit_own(
     ctx: Context, table: Table, choice: Choice, *, labels: Labels | None
-) -> tuple[dict[str, Column], PartyResult]:
+) -> tuple[dict[str, BinnedColumn], PartyResult]:
     """Return how the guest's columns are cut and, if there are labels, their statistics.
 
     Raises: BadData: a column with values that cannot be binned.
@@ -44,7 +44,7 @@ def fit_own(
     params: HeteroFeatureBinningParams = ctx.params
     where = f"table {table.namespace}.{table.name}"
 
-    def fitted(name: str, values: Floats) -> Column:
+    def fitted(name: str, values: Floats) -> BinnedColumn:
         return cut(name, values, params=params, choice=choice, where=where)
 
     columns = list(per_column(ctx, table, fitted, choice.columns, share=OWN_SHARE))
@@ -81,7 +81,9 @@ def measure_own(
     return PartyResult(site=ctx.site, columns=results)
 
 
-def _with_statistics(ctx: Context, column: Column, counts: Ints) -> tuple[Column, ColumnResult]:
+def _with_statistics(
+    ctx: Context, column: BinnedColumn, counts: Ints
+) -> tuple[BinnedColumn, ColumnResult]:
     """Return a column, its bins merged if need be, and its statistics from its bins' counts."""
     params: HeteroFeatureBinningParams = ctx.params
     metric = np.empty(0)
@@ -113,7 +115,7 @@ def measure_hosts(
     warn_of_short_key(ctx, encrypt)
     key = PrivateKey.generate(encrypt.key_length, blinding=encrypt.blinding)
     ctx.federation.send("paillier_pubkey", {"n": hex(key.public.n)}, to=hosts)
-    layout = Layout(rows=rows, classes=len(labels.names))
+    layout = SumLayout(rows=rows, classes=len(labels.names))
     for tag, part in layout.blocks():
         payload = encrypt_labels(key.public, labels.numbers[part], layout, ctx.workers)
         ctx.federation.send("encrypted_label", payload, to=hosts, tag=tag)

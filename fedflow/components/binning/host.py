@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.binning.columns import (
+    BinnedColumn,
     Choice,
-    Column,
     cut,
     has_missing_bin,
     per_column,
@@ -18,7 +18,7 @@ from fedflow.components.binning.model import ColumnResult, PartyResult
 from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.binning.session import HostColumns, check_rows, parse_ends
 from fedflow.components.binning.splitting import bin_numbers
-from fedflow.components.binning.sums import HostSums, Layout
+from fedflow.components.binning.sums import HostSums, SumLayout
 from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.training.keys import receive_key
 from fedflow.sdk import BadData, Context, Role, Table
@@ -30,7 +30,7 @@ FEW_ROWS = 5  #: bins with fewer are warned about
 OWN_SHARE = 0.3  #: of the progress: the own columns
 
 
-def fit_own(ctx: Context, table: Table, choice: Choice) -> tuple[list[Column], Numbers]:
+def fit_own(ctx: Context, table: Table, choice: Choice) -> tuple[list[BinnedColumn], Numbers]:
     """Return how the host's columns are cut, and the bins of all rows (rows x columns).
 
     Raises: BadData: no columns, or one with values that cannot be binned.
@@ -40,7 +40,7 @@ def fit_own(ctx: Context, table: Table, choice: Choice) -> tuple[list[Column], N
     if not choice.columns:
         raise BadData(where=where, reason="has no feature columns")
 
-    def fitted(name: str, values: Floats) -> tuple[Column, Numbers]:
+    def fitted(name: str, values: Floats) -> tuple[BinnedColumn, Numbers]:
         column = cut(name, values, params=params, choice=choice, where=where)
         return column, _compact(bin_numbers(values, column.points))
 
@@ -50,12 +50,12 @@ def fit_own(ctx: Context, table: Table, choice: Choice) -> tuple[list[Column], N
 
 def cut_own(
     ctx: Context, table: Table, points: Mapping[str, Floats]
-) -> tuple[list[Column], Numbers]:
+) -> tuple[list[BinnedColumn], Numbers]:
     """Return the same for columns whose split points are known already. Raises: BadData."""
 
-    def binned(name: str, values: Floats) -> tuple[Column, Numbers]:
+    def binned(name: str, values: Floats) -> tuple[BinnedColumn, Numbers]:
         has_missing = has_missing_bin(values, points[name])
-        column = Column(name=name, points=points[name], has_missing=has_missing)
+        column = BinnedColumn(name=name, points=points[name], has_missing=has_missing)
         return column, _compact(bin_numbers(values, points[name]))
 
     found = list(per_column(ctx, table, binned, tuple(points), share=OWN_SHARE))
@@ -63,8 +63,8 @@ def cut_own(
 
 
 def serve_sums(
-    ctx: Context, table: Table, columns: Sequence[Column], bins: Numbers, *, classes: int
-) -> list[Column]:
+    ctx: Context, table: Table, columns: Sequence[BinnedColumn], bins: Numbers, *, classes: int
+) -> list[BinnedColumn]:
     """Take part in the guest's statistics; return the columns, merged by the guest if need be.
 
     Raises: BadData: the rows differ. BadParameter, CodecError, PeerFailed.
@@ -84,7 +84,7 @@ def serve_sums(
     rows = check_rows(ctx, table, partners=(guest,))
     _warn_of_small_bins(ctx, columns, bins)
     key = receive_key(ctx, from_=guest)
-    layout = Layout(rows=rows, classes=classes)
+    layout = SumLayout(rows=rows, classes=classes)
     sums = HostSums(key, told.bins, layout, ctx.workers)
     for tag, part in layout.blocks():
         payload = ctx.federation.recv("encrypted_label", from_=guest, tag=tag)
@@ -99,7 +99,7 @@ def serve_sums(
     return [column.merged(next(ends)) if column.merges else column for column in columns]
 
 
-def results_of(ctx: Context, columns: Sequence[Column]) -> PartyResult:
+def results_of(ctx: Context, columns: Sequence[BinnedColumn]) -> PartyResult:
     """Return what a host's model says of its columns."""
     return PartyResult(
         site=ctx.site,
@@ -107,7 +107,7 @@ def results_of(ctx: Context, columns: Sequence[Column]) -> PartyResult:
     )
 
 
-def _warn_of_small_bins(ctx: Context, columns: Sequence[Column], bins: Numbers) -> None:
+def _warn_of_small_bins(ctx: Context, columns: Sequence[BinnedColumn], bins: Numbers) -> None:
     """Warn of bins whose few rows the guest learns the number and classes of."""
     small = 0
     for index, column in enumerate(columns):

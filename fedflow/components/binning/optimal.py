@@ -34,7 +34,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Merged:
+class MergedBins:
     """Which buckets stay the last one of a bin, and the measure of every bin."""
 
     last: Ints  #: ascending indexes of buckets; the last one is the last bucket
@@ -65,7 +65,7 @@ class Aim:
         )
 
 
-def merge_buckets(events: Ints, others: Ints, aim: Aim) -> Merged:
+def merge_buckets(events: Ints, others: Ints, aim: Aim) -> MergedBins:
     """Return the bins that buckets with these counts of rows are merged to."""
     bins = _Bins(events, others, aim)
     if aim.mixture:
@@ -73,7 +73,7 @@ def merge_buckets(events: Ints, others: Ints, aim: Aim) -> Merged:
     bins.merge_lacking(lambda b: b.events + b.others < aim.least)
     while len(bins.last) > aim.bins and bins.merge(bins.costs):
         pass
-    return Merged(last=bins.last, metric=bins.metric())
+    return MergedBins(last=bins.last, metric=bins.metric())
 
 
 class _Bins:

@@ -34,7 +34,7 @@ Numbers = NDArray[np.integer]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class SumLayout:
     """Where counts stand in a plaintext."""
 
     rows: int
@@ -57,7 +57,7 @@ class Layout:
 
 
 def encrypt_labels(
-    key: PublicKey, classes: NDArray[np.intp], layout: Layout, workers: Workers
+    key: PublicKey, classes: NDArray[np.intp], layout: SumLayout, workers: Workers
 ) -> bytes:
     """Return the message of some rows' encrypted labels; `classes` are their classes' numbers."""
     plain = tuple(1 << (number * layout.slot_bits) for number in range(layout.classes))
@@ -79,7 +79,7 @@ class HostSums:
     """
 
     def __init__(
-        self, key: PublicKey, sizes: Sequence[int], layout: Layout, workers: Workers
+        self, key: PublicKey, sizes: Sequence[int], layout: SumLayout, workers: Workers
     ) -> None:
         """`sizes` are the numbers of bins per column."""
         self._key = key
@@ -146,7 +146,7 @@ def open_sums(
 
     Raises: CodecError: it is no such message, or the counts cannot be.
     """
-    layout = Layout(rows=int(totals.sum()), classes=len(totals))
+    layout = SumLayout(rows=int(totals.sum()), classes=len(totals))
     per_ciphertext = key.public.slots(layout.bin_bits)
     ciphertexts = key.public.from_bytes(payload, count=-(-sum(sizes) // per_ciphertext))
     counts = unpack(

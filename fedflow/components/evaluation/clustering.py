@@ -14,7 +14,7 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Agreement:
+class ClusterAgreement:
     """How clusters agree with classes; the measures count pairs of rows, not names of clusters.
 
     With no pair that could tell (one row; one class and one cluster; each row alone in both), all
@@ -30,7 +30,7 @@ class Agreement:
     adjusted_rand: float  #: Rand index, 0 for a partition by chance
 
 
-def agreement(true: npt.NDArray[Any], clusters: npt.NDArray[Any]) -> Agreement:
+def agreement(true: npt.NDArray[Any], clusters: npt.NDArray[Any]) -> ClusterAgreement:
     """Return how well `clusters` agree with `true`, one entry per row, at least one row.
 
     Source: Hubert and Arabie 1985 (adjusted Rand index), Fowlkes and Mallows 1983.
@@ -47,7 +47,7 @@ def agreement(true: npt.NDArray[Any], clusters: npt.NDArray[Any]) -> Agreement:
     product = in_class * in_cluster
     chance = product / everything if everything else 0.0
     spread = (in_class + in_cluster) / 2 - chance
-    return Agreement(
+    return ClusterAgreement(
         classes=tuple(classes.tolist()),
         clusters=tuple(names.tolist()),
         contingency=table,

@@ -37,17 +37,19 @@ class CellType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class SpecialValues:
     """Values with a meaning of their own, such as missing: as texts, and as numbers."""
 
     texts: tuple[str, ...]
     numbers: tuple[float, ...]
 
     @staticmethod
-    def of(values: Iterable[str | int | float | None], *, texts: tuple[str, ...] = ()) -> Marks:
+    def of(
+        values: Iterable[str | int | float | None], *, texts: tuple[str, ...] = ()
+    ) -> SpecialValues:
         """Return the marks `values` and `texts`; -9999 as a value also matches the text -9999.0."""
         words = [str(v) for v in values]
-        return Marks(
+        return SpecialValues(
             texts=tuple(dict.fromkeys((*texts, *words))),
             numbers=tuple(n for n in map(_finite, words) if n is not None),
         )
@@ -75,7 +77,7 @@ class BadCells(Exception):
         self.count = count
 
 
-def parse(column: pa.Array, kind: CellType, *, missing: Marks) -> pa.Array:
+def parse(column: pa.Array, kind: CellType, *, missing: SpecialValues) -> pa.Array:
     """Return text cells as float64, int64 or text; missing ones are null.
 
     `nan` is missing too; `inf` and numbers beyond the type's range are not allowed. An int column
@@ -108,7 +110,7 @@ def _parse_fast(column: pa.Array, kind: CellType) -> pa.Array | None:
     return numbers
 
 
-def _parse_slowly(column: pa.Array, kind: CellType, missing: Marks) -> pa.Array:
+def _parse_slowly(column: pa.Array, kind: CellType, missing: SpecialValues) -> pa.Array:
     numbers: list[float | int | None] = []
     bad: list[int] = []
     for row, text in enumerate(column.to_pylist()):
@@ -121,7 +123,7 @@ def _parse_slowly(column: pa.Array, kind: CellType, missing: Marks) -> pa.Array:
     return pa.array(numbers, kind.arrow)
 
 
-def _number(text: str | None, kind: CellType, missing: Marks) -> float | int | None:
+def _number(text: str | None, kind: CellType, missing: SpecialValues) -> float | int | None:
     """Return the number that `text` stands for, None for missing. Raises: ValueError."""
     if text is None or (text := text.strip()) in missing.texts:
         return None

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.components.features.cells import BUILT_IN, CellType, Marks
+from fedflow.components.features.cells import BUILT_IN, CellType, SpecialValues
 from fedflow.components.features.data_transform_params import (
     DataIOParams,
     DataTransformParams,
@@ -27,7 +27,7 @@ from fedflow.components.features.raw_rows import Layout, raw_rows
 from fedflow.components.features.replacing import (
     ColumnTally,
     Learnt,
-    Rule,
+    ReplacementRule,
     Value,
     as_type,
     find,
@@ -55,7 +55,7 @@ OLDER_MODEL = "DataIO"
 NOTHING = Learnt(values={}, ratios={})
 MAPPED_COLUMNS = 256  #: of tagged rows; with more of them parts of blocks are written here
 TINY = 1e-8  #: below this a number counts as 0 in the sparse output format
-_BLANK = Marks.of((), texts=BUILT_IN)
+_BLANK = SpecialValues.of((), texts=BUILT_IN)
 
 
 @component(
@@ -143,16 +143,16 @@ class _Run:
         self._table = table
         self._params = params
         self._rows = raw_rows(table, params, ctx.log)
-        self._missing_rule = Rule(
-            marks=Marks.of(params.missing_impute or (), texts=BUILT_IN),
+        self._missing_rule = ReplacementRule(
+            marks=SpecialValues.of(params.missing_impute or (), texts=BUILT_IN),
             method=params.missing_fill_method,
             given=params.default_value,
         )
-        self._outlier_rule: Rule | None = None
+        self._outlier_rule: ReplacementRule | None = None
         if params.outlier_replace:
             replaced = params.outlier_impute
-            self._outlier_rule = Rule(
-                marks=_BLANK if replaced is None else Marks.of(replaced),
+            self._outlier_rule = ReplacementRule(
+                marks=_BLANK if replaced is None else SpecialValues.of(replaced),
                 method=params.outlier_replace_method,
                 given=params.outlier_replace_value,
             )
@@ -339,7 +339,7 @@ class _Converter:
     names: tuple[str, ...]  #: of the instances' columns
     missing: Mapping[str, Value]  #: what fills missing cells, by feature
     outliers: Mapping[str, Value]  #: what replaces outliers, by feature
-    outlier_rule: Rule | None
+    outlier_rule: ReplacementRule | None
     sparse: bool  #: tiny numbers become 0
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -373,7 +373,7 @@ class _Converter:
 
 
 def _tallying(
-    reader: CellReader, rule: Rule | None
+    reader: CellReader, rule: ReplacementRule | None
 ) -> Callable[[pa.RecordBatch], tuple[int, list[ColumnTally]]]:
     """Return what gives the rows of a block, and what its features amount to."""
 

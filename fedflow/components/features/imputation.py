@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import field
 
-from fedflow.components.features.cells import BUILT_IN, CellType, Marks
+from fedflow.components.features.cells import BUILT_IN, CellType, SpecialValues
 from fedflow.components.features.replacing import (
     ColumnTally,
-    Rule,
+    ReplacementRule,
     Value,
     as_type,
     find,
@@ -80,7 +80,7 @@ class _Fills:
     values: Mapping[str, Value]  #: by column
     ratios: Mapping[str, float]  #: share of cells that were missing, by column
     methods: Mapping[str, str]  #: by column
-    marks: Marks  #: what counts as missing
+    marks: SpecialValues  #: what counts as missing
 
     def skipped(self, header: tuple[str, ...]) -> list[str]:
         """Return the columns that are not filled."""
@@ -165,7 +165,7 @@ def _learn(ctx: Context, table: Table) -> _Fills:
     for index, name in enumerate(header):
         if name in chosen:
             own = given[index] if isinstance(given, list) else given
-            rule = Rule(marks=marks, method=chosen[name], given=own)
+            rule = ReplacementRule(marks=marks, method=chosen[name], given=own)
             learnt = learn_missing({name: tallies[name]}, rule, types=types)
             if name not in learnt.values:
                 reason = f"no number in it, so no {rule.method} to fill with"
@@ -176,7 +176,7 @@ def _learn(ctx: Context, table: Table) -> _Fills:
 
 
 def _tallying(
-    names: Sequence[str], marks: Marks
+    names: Sequence[str], marks: SpecialValues
 ) -> Callable[[pa.RecordBatch], tuple[int, list[ColumnTally]]]:
     """Return what gives the rows of a block, and what its columns amount to."""
 
@@ -207,7 +207,7 @@ def _filled(ctx: Context, table: Table, fills: _Fills) -> Table:
     return table.map_blocks(block, schema=table.schema, progress=part_of(ctx, start=0.5))
 
 
-def _with_gaps(column: pa.Array, marks: Marks) -> pa.Array:
+def _with_gaps(column: pa.Array, marks: SpecialValues) -> pa.Array:
     """Return the column with null where it is NaN or has one of the marks."""
     gap = find(column, marks)
     if pa.types.is_floating(column.type):
@@ -215,10 +215,10 @@ def _with_gaps(column: pa.Array, marks: Marks) -> pa.Array:
     return pc.if_else(gap, pa.scalar(None, column.type), column)
 
 
-def _marks(listed: list[Cell | None] | None) -> Marks:
+def _marks(listed: list[Cell | None] | None) -> SpecialValues:
     if listed is None:
-        return Marks.of((), texts=BUILT_IN)
-    return Marks.of([value for value in listed if value is not None])
+        return SpecialValues.of((), texts=BUILT_IN)
+    return SpecialValues.of([value for value in listed if value is not None])
 
 
 def _cell_type(column: pa.Array, name: str) -> CellType:
@@ -261,7 +261,7 @@ def _model(params: FeatureImputationParams, table: Table, fills: _Fills) -> Mode
     )
 
 
-def _mark_types(listed: list[Cell | None] | None, marks: Marks) -> list[str]:
+def _mark_types(listed: list[Cell | None] | None, marks: SpecialValues) -> list[str]:
     kinds = {str(v): type(v).__name__ for v in listed or ()}
     return [kinds.get(text, "str") for text in marks.texts]
 
@@ -282,4 +282,4 @@ def _load(ctx: Context, model: Model, table: Table) -> _Fills:
     values: dict[str, Value] = {
         name: as_type(value, kinds[name], where=f"column {name!r}") for name, value in texts.items()
     }
-    return _Fills(values=values, ratios={}, methods={}, marks=Marks.of(marks))
+    return _Fills(values=values, ratios={}, methods={}, marks=SpecialValues.of(marks))

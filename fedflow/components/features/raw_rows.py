@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from fedflow.components.features.cells import CellType, Marks
+from fedflow.components.features.cells import CellType, SpecialValues
 from fedflow.components.features.data_transform_params import DataTransformParams, described
 from fedflow.components.features.match_ids import UNNAMED, MatchIds, match_ids_of
 from fedflow.components.features.row_formats import Delimited, DenseRows
@@ -45,7 +45,9 @@ Told = Callable[[int], None]  #: is told how many rows were looked at
 class BlockRows(Protocol):
     """Reads blocks of one raw table; it can be sent to another process."""
 
-    def cells(self, batch: pa.RecordBatch, kind: CellType | None, marks: Marks) -> Iterator[Cells]:
+    def cells(
+        self, batch: pa.RecordBatch, kind: CellType | None, marks: SpecialValues
+    ) -> Iterator[Cells]:
         """Yield the rows of a block, some at a time, at least once.
 
         `kind` is that of all features, None if they differ; a format that has their values apart
@@ -144,7 +146,9 @@ class _DenseBlocks:
     rows: DenseRows
     layout: Layout
 
-    def cells(self, batch: pa.RecordBatch, kind: CellType | None, marks: Marks) -> Iterator[Cells]:
+    def cells(
+        self, batch: pa.RecordBatch, kind: CellType | None, marks: SpecialValues
+    ) -> Iterator[Cells]:
         read, layout = self.rows.read(batch), self.layout
         yield Cells(
             ids=read.column(0),
@@ -232,7 +236,9 @@ class _TaggedBlocks:
     match_id: int | None  #: its position before the tags
     labelled: bool
 
-    def cells(self, batch: pa.RecordBatch, kind: CellType | None, marks: Marks) -> Iterator[Cells]:
+    def cells(
+        self, batch: pa.RecordBatch, kind: CellType | None, marks: SpecialValues
+    ) -> Iterator[Cells]:
         for ids, leading, features in self.rows.read(batch, kind, marks):
             yield Cells(
                 ids=ids,

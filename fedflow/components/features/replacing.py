@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.components.features.cells import CellType, Marks
+from fedflow.components.features.cells import CellType, SpecialValues
 from fedflow.sdk import BadData
 
 Value = float | int | str
@@ -19,10 +19,10 @@ Given = Value | list[Value] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
+class ReplacementRule:
     """One kind of replacement: which cells, and how the value for a column is found."""
 
-    marks: Marks
+    marks: SpecialValues
     method: str | None  #: min, max, mean, designated; None is designated
     given: Given  #: the designated value, or one per feature
 
@@ -105,7 +105,7 @@ class ColumnTally:
 
 
 def learn_missing(
-    tallies: Mapping[str, ColumnTally], rule: Rule, *, types: Mapping[str, CellType]
+    tallies: Mapping[str, ColumnTally], rule: ReplacementRule, *, types: Mapping[str, CellType]
 ) -> Learnt:
     """Return the values that fill missing cells; a column of missing cells alone has none.
 
@@ -119,7 +119,7 @@ def learn_missing(
 
 def learn_outliers(
     tallies: Mapping[str, ColumnTally],
-    rule: Rule,
+    rule: ReplacementRule,
     *,
     types: Mapping[str, CellType],
     filled: Mapping[str, Value],
@@ -144,7 +144,11 @@ def learn_outliers(
 
 
 def replace(
-    column: pa.Array, *, fill: Value | None, outliers: Rule | None, outlier_value: Value | None
+    column: pa.Array,
+    *,
+    fill: Value | None,
+    outliers: ReplacementRule | None,
+    outlier_value: Value | None,
 ) -> pa.Array:
     """Return `column` with nulls filled and outliers replaced, as far as values are given."""
     if fill is not None:
@@ -156,13 +160,13 @@ def replace(
     return pc.fill_null(column, scalar) if _means_missing(outliers) else column
 
 
-def find(column: pa.Array, marks: Marks) -> pa.Array:
+def find(column: pa.Array, marks: SpecialValues) -> pa.Array:
     """Return where a parsed column has one of the marks; False where null."""
     text = pa.types.is_string(column.type)
     return marks.in_text(column) if text else marks.in_numbers(column)
 
 
-def is_mark(value: Value, marks: Marks) -> bool:
+def is_mark(value: Value, marks: SpecialValues) -> bool:
     """Tell whether one value is among the marks."""
     return value in marks.texts if isinstance(value, str) else float(value) in marks.numbers
 
@@ -185,7 +189,7 @@ def as_type(value: Any, kind: CellType, *, where: str) -> Value:
         raise BadData(where=where, reason=f"{value!r} is no number to fill it with") from exc
 
 
-def _means_missing(rule: Rule) -> bool:
+def _means_missing(rule: ReplacementRule) -> bool:
     return "" in rule.marks.texts
 
 
@@ -196,7 +200,7 @@ def _share(part: int, whole: int) -> float:
 def _values(
     columns: Mapping[str, ColumnTally],
     tallies: Mapping[str, Tally],
-    rule: Rule,
+    rule: ReplacementRule,
     *,
     types: Mapping[str, CellType],
 ) -> dict[str, Value]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.components.features.cells import BadCells, CellType, Marks, parse
+from fedflow.components.features.cells import BadCells, CellType, SpecialValues, parse
 from fedflow.components.features.row_formats import Items, items_of, slices, spread
 from fedflow.sdk import BadData, Table
 from fedflow.sdk.names import has_control
@@ -203,7 +203,7 @@ class TagCells:
     header: tuple[str, ...]
 
     def read(
-        self, batch: pa.RecordBatch, kind: CellType | None, missing: Marks
+        self, batch: pa.RecordBatch, kind: CellType | None, missing: SpecialValues
     ) -> Iterator[tuple[pa.Array, list[pa.Array], list[pa.Array]]]:
         """Yield ids, leading texts and features (null where missing) of some rows at a time.
 
@@ -255,7 +255,9 @@ class TagCells:
         return by_number
 
 
-def _read(values: pa.Array, kind: CellType | None, missing: Marks) -> tuple[pa.Array, pa.Scalar]:
+def _read(
+    values: pa.Array, kind: CellType | None, missing: SpecialValues
+) -> tuple[pa.Array, pa.Scalar]:
     """Return values as they are wanted, and what stands for an absent one."""
     if kind is None:
         return values, pa.scalar("0")

@@ -15,13 +15,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.components.features.cells import BUILT_IN, BadCells, CellType, Marks, parse
+from fedflow.components.features.cells import BUILT_IN, BadCells, CellType, SpecialValues, parse
 from fedflow.components.features.raw_rows import BlockRows, Cells, Layout
 from fedflow.components.features.row_formats import slices
 from fedflow.sdk import BadData, Table
 
-NO_MARKS = Marks.of(())
-_BLANK = Marks.of((), texts=BUILT_IN)
+NO_MARKS = SpecialValues.of(())
+_BLANK = SpecialValues.of((), texts=BUILT_IN)
 _Read = Callable[[pa.Array], pa.Array]
 
 
@@ -64,7 +64,7 @@ class CellReader:
     layout: Layout
     types: tuple[CellType, ...]  #: of the features
     label_type: CellType
-    missing: Marks  #: values that count as missing
+    missing: SpecialValues  #: values that count as missing
     keeps_text: bool  #: text columns have no missing ones
 
     def read(self, batch: pa.RecordBatch) -> Iterator[Cells]:
@@ -116,7 +116,7 @@ class CellReader:
             read = partial(parse, kind=kind, missing=self._marks(kind))
             yield _Check("number", name), column, read
 
-    def _kind(self) -> tuple[CellType | None, Marks]:
+    def _kind(self) -> tuple[CellType | None, SpecialValues]:
         kinds = set(self.types)
         if len(kinds) != 1:
             return None, NO_MARKS
@@ -136,7 +136,7 @@ class CellReader:
             ]
         return replace(cells, match_ids=match_ids, labels=labels, features=features, typed=True)
 
-    def _marks(self, kind: CellType) -> Marks:
+    def _marks(self, kind: CellType) -> SpecialValues:
         return NO_MARKS if self.keeps_text and kind is CellType.TEXT else self.missing
 
 

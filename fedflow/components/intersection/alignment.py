@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.exchange import Offered
 from fedflow.components.intersection.hashing import domain_of
-from fedflow.components.intersection.keys import Keys
+from fedflow.components.intersection.keys import RowKeys
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.errors import CodecError
@@ -39,7 +39,7 @@ class Aligned:
     ids: pa.Array | None = None  #: sample ids of the output; None: those of the table
 
 
-def align_at_guest(ctx: Context, keys: Keys, places: Positions) -> Aligned:
+def align_at_guest(ctx: Context, keys: RowKeys, places: Positions) -> Aligned:
     """Return the guest's rows, and tell the hosts theirs if they shall know.
 
     `places` is what `match_at_guest` found. Raises: CodecError: the host sent no rows of its own.
@@ -63,7 +63,7 @@ def align_at_guest(ctx: Context, keys: Keys, places: Positions) -> Aligned:
     return Aligned(rows=rows, common=count, ids=ids)
 
 
-def align_at_host(ctx: Context, keys: Keys, offered: Offered) -> Aligned:
+def align_at_host(ctx: Context, keys: RowKeys, offered: Offered) -> Aligned:
     """Return a host's rows as the guest tells them.
 
     Raises: CodecError: the guest told no rows, or more than it has.
@@ -92,7 +92,7 @@ def align_at_host(ctx: Context, keys: Keys, offered: Offered) -> Aligned:
     return Aligned(rows=rows, common=count, ids=ids)
 
 
-def _host_decides(ctx: Context, keys: Keys) -> bool:
+def _host_decides(ctx: Context, keys: RowKeys) -> bool:
     return keys.match_ids and Role(ctx.params.sample_id_generator) is Role.HOST
 
 
@@ -100,7 +100,7 @@ def _is_left(ctx: Context) -> bool:
     return bool(ctx.params.join_method == "left_join")
 
 
-def _lead(ctx: Context, keys: Keys, own: Positions) -> Aligned:
+def _lead(ctx: Context, keys: RowKeys, own: Positions) -> Aligned:
     """Return the host's rows of the keys `own`, several per key, and tell the guest."""
     guest = ctx.only(Role.GUEST)
     asked = np.full(len(keys.values), -1, np.int64)
@@ -115,7 +115,7 @@ def _lead(ctx: Context, keys: Keys, own: Positions) -> Aligned:
     return Aligned(rows=rows, common=len(own))
 
 
-def _follow(ctx: Context, keys: Keys, *, places: Positions, common: Positions) -> Aligned:
+def _follow(ctx: Context, keys: RowKeys, *, places: Positions, common: Positions) -> Aligned:
     """Return the guest's rows, repeated as the only host repeats its match ids."""
     (host,) = ctx.sites_of(Role.HOST)
     row_of_key = keys.row_of_key()

@@ -41,7 +41,7 @@ from fedflow.components.intersection.elements import (
     secret_order,
 )
 from fedflow.components.intersection.hashing import domain_of, spread
-from fedflow.components.intersection.sides import Held, Offer, Pair
+from fedflow.components.intersection.sides import Held, HolderOffer, Pair
 from fedflow.sdk import Role
 from fedflow.sdk.errors import BadParameter, CodecError
 
@@ -49,7 +49,7 @@ from fedflow.sdk.errors import BadParameter, CodecError
 class RsaFinder:
     """Asks for signatures."""
 
-    def __init__(self, pair: Pair, known: Offer | None = None) -> None:
+    def __init__(self, pair: Pair, known: HolderOffer | None = None) -> None:
         self._pair = pair
         self._known = known
         self._seed = new_seed()
@@ -57,7 +57,7 @@ class RsaFinder:
         self._signed: Elements = np.empty((0, 0), np.uint8)  # the answers in the order of the ids
         self.order: Positions = np.arange(0)  #: own rows in the order of the question
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Send every own id blinded, for the holder's key."""
         pair = self._pair
         public = self._known.public if self._known else _receive_key(pair)
@@ -140,7 +140,7 @@ class RsaHolder:
             raise CodecError(reason="half_intersect_roots are not the signatures of these ids")
 
 
-def receive_offer(pair: Pair) -> Offer:
+def receive_offer(pair: Pair) -> HolderOffer:
     """Return the holder's key and names. Raises: CodecError."""
     public = _receive_key(pair)
     return _receive_names(pair, _names(pair, parse_modulus(public, bits=_bits(pair))))
@@ -182,10 +182,10 @@ class SplitGuest:
         self._finder, self._holder = RsaFinder(halves.pairs[0]), RsaHolder(halves.pairs[1])
         self._held: Held | None = None
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Ask for the first half, offer the second."""
         self._held = self._holder.offer()
-        self._finder.ask()
+        self._finder.request()
 
     def find(self) -> Positions:
         """Return the places of both halves; those of the second follow those of the first."""
@@ -213,7 +213,7 @@ class SplitHost:
     def offer(self) -> Held:
         """Offer the first half, ask for the second."""
         held = self._holder.offer()
-        self._finder.ask()
+        self._finder.request()
         first, second = self._halves.rows
         order = np.concatenate([first[held.order], second[self._finder.order]])
         return Held(secret=held.secret, order=order)
@@ -250,11 +250,11 @@ def _receive_key(pair: Pair) -> str:
     return f"{int(n):x}"
 
 
-def _receive_names(pair: Pair, names: Names) -> Offer:
+def _receive_names(pair: Pair, names: Names) -> HolderOffer:
     sent = pair.recv(f"{_peer(pair)}_prvkey_ids")
     elements = parse_elements(sent, count=pair.peer_rows, width=names.name_width)
     check_distinct(as_column(elements))
-    return Offer(elements=elements, public=f"{int(names.n):x}")
+    return HolderOffer(elements=elements, public=f"{int(names.n):x}")
 
 
 def _names(pair: Pair, n: mpz) -> Names:

@@ -29,8 +29,8 @@ from fedflow.components.intersection.exchange import (
 )
 from fedflow.components.intersection.handshake import PROTOCOL, Origin, Setting, method_settings
 from fedflow.components.intersection.hashing import hash_of
-from fedflow.components.intersection.keys import Keys
-from fedflow.components.intersection.sides import Held, Offer
+from fedflow.components.intersection.keys import RowKeys
+from fedflow.components.intersection.sides import Held, HolderOffer
 from fedflow.sdk import (
     BadData,
     BadParameter,
@@ -68,7 +68,7 @@ class CacheMeta(msgspec.Struct, frozen=True, kw_only=True):
     public_keys: dict[str, str] = {}  #: of hosts, with RSA, at the guest
 
 
-def make_cache(ctx: Context, keys: Keys) -> Cache:
+def make_cache(ctx: Context, keys: RowKeys) -> Cache:
     """Return this party's share of a new cache; all parties call this.
 
     Raises: BadParameter: a party has other settings. CodecError: a host sent something unusable.
@@ -129,11 +129,11 @@ def guests_cache(ctx: Context, cache: Cache) -> GuestsCache:
         public = meta.public_keys.get(host.key, "")
         if not public and ctx.params.method == "rsa":
             raise BadParameter(path=PATH, reason=f"it holds no key of {host}")
-        offers[host] = Offer(elements=elements, public=public)
+        offers[host] = HolderOffer(elements=elements, public=public)
     return GuestsCache(origin=_origin(meta), offers=offers)
 
 
-def hosts_cache(ctx: Context, cache: Cache, keys: Keys) -> HostsCache:
+def hosts_cache(ctx: Context, cache: Cache, keys: RowKeys) -> HostsCache:
     """Return this host's secret and the order of its blinded ids.
 
     Raises: BadParameter: it is no cache of this host. BadData: its ids are not those of the table.

@@ -25,8 +25,8 @@ from fedflow.components.intersection.elements import (
 )
 from fedflow.components.intersection.exchange import match_at_guest, match_at_host
 from fedflow.components.intersection.handshake import MAX_ROWS, Origin, greet
-from fedflow.components.intersection.keys import Keys
-from fedflow.components.intersection.sides import Progress
+from fedflow.components.intersection.keys import RowKeys
+from fedflow.components.intersection.sides import StepProgress
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.errors import CodecError
@@ -34,7 +34,7 @@ from fedflow.sdk.errors import CodecError
 RING = "cardinality_ring"
 
 
-def cardinality(ctx: Context, keys: Keys) -> int | None:
+def cardinality(ctx: Context, keys: RowKeys) -> int | None:
     """Return how many ids all parties have; None at a host that is not told.
 
     Raises: BadParameter, CodecError.
@@ -54,21 +54,21 @@ def cardinality(ctx: Context, keys: Keys) -> int | None:
     return told
 
 
-def _count_by_rsa(ctx: Context, keys: Keys) -> int:
+def _count_by_rsa(ctx: Context, keys: RowKeys) -> int:
     if ctx.site.role is Role.GUEST:
         return int(np.count_nonzero(match_at_guest(ctx, keys)[0] >= 0))
     match_at_host(ctx, keys)
     return 0
 
 
-def _count_in_ring(ctx: Context, keys: Keys) -> int:
+def _count_in_ring(ctx: Context, keys: RowKeys) -> int:
     """Return the number, at a host 0."""
     hosts = ctx.sites_of(Role.HOST)
     guest = ctx.only(Role.GUEST)
     ring = (guest, *hosts)
     peers = hosts if ctx.site == guest else (guest,)
     rows = {peer: greet(ctx, peer, keys).rows for peer in peers}
-    cipher, progress = cipher_of(ctx), Progress(ctx, steps=len(ring))
+    cipher, progress = cipher_of(ctx), StepProgress(ctx, steps=len(ring))
     ids = keys.values
     here = ring.index(ctx.site)
     after = ring[(here + 1) % len(ring)]

@@ -21,7 +21,7 @@ from fedflow.components.intersection.elements import (
     secret_order,
 )
 from fedflow.components.intersection.prime_group import PrimeGroupCipher
-from fedflow.components.intersection.sides import Held, Offer, Pair
+from fedflow.components.intersection.sides import Held, HolderOffer, Pair
 from fedflow.sdk import Context
 from fedflow.sdk.errors import BadParameter
 from fedflow.sdk.workers import Progress, no_progress
@@ -71,24 +71,24 @@ def cipher_of(ctx: Context, *, secret: str | None = None) -> Cipher:
         raise BadParameter(path="input.cache", reason="its secret is of another kind") from exc
 
 
-def receive_offer(pair: Pair) -> Offer:
+def receive_offer(pair: Pair) -> HolderOffer:
     """Return the host's blinded ids. Raises: CodecError."""
     sent = pair.recv("id_ciphertext_exchange_h2g")
     elements = cipher_of(pair.ctx).parse(sent, count=pair.peer_rows)
     check_distinct(as_column(elements))
-    return Offer(elements=elements)
+    return HolderOffer(elements=elements)
 
 
 class CommutativeFinder:
     """The guest."""
 
-    def __init__(self, pair: Pair, known: Offer | None = None) -> None:
+    def __init__(self, pair: Pair, known: HolderOffer | None = None) -> None:
         self._pair = pair
         self._known = known
         self._cipher = cipher_of(pair.ctx)
         self._order: Positions = np.arange(0)
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Send aP for every own id."""
         pair = self._pair
         blinded = self._cipher.blind_ids(pair.ids, pair.domain, progress=pair.progress.step())

@@ -43,11 +43,11 @@ import numpy as np
 import pyarrow as pa
 
 from fedflow.components.intersection.elements import Positions
-from fedflow.components.intersection.handshake import Origin, Phase, greet
-from fedflow.components.intersection.keys import Keys
+from fedflow.components.intersection.handshake import Origin, ProtocolPhase, greet
+from fedflow.components.intersection.keys import RowKeys
 from fedflow.components.intersection.methods import finder_of, holder_of, receive_offer, steps_of
 from fedflow.components.intersection.pruning import prune
-from fedflow.components.intersection.sides import Held, Offer, Pair, Progress
+from fedflow.components.intersection.sides import Held, HolderOffer, Pair, StepProgress
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.errors import BadParameter
 
@@ -57,7 +57,7 @@ class GuestsCache:
     """What a guest has of an earlier job."""
 
     origin: Origin
-    offers: Mapping[Site, Offer]
+    offers: Mapping[Site, HolderOffer]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,19 +68,19 @@ class HostsCache:
     held: Held
 
 
-def prepare_at_host(ctx: Context, keys: Keys) -> Held:
+def prepare_at_host(ctx: Context, keys: RowKeys) -> Held:
     """Offer the own ids for a cache, and return what makes the offer usable."""
     guest = ctx.only(Role.GUEST)
-    hello = greet(ctx, guest, keys, phase=Phase.MAKE_CACHE)
-    pair = _pair(ctx, guest, keys.values, rows=hello.rows, progress=Progress(ctx, steps=1))
+    hello = greet(ctx, guest, keys, phase=ProtocolPhase.MAKE_CACHE)
+    pair = _pair(ctx, guest, keys.values, rows=hello.rows, progress=StepProgress(ctx, steps=1))
     return holder_of(pair).offer()
 
 
-def prepare_at_guest(ctx: Context, keys: Keys) -> dict[Site, Offer]:
+def prepare_at_guest(ctx: Context, keys: RowKeys) -> dict[Site, HolderOffer]:
     """Return every host's offer, for a cache. Raises: BadParameter, CodecError."""
     hosts = ctx.sites_of(Role.HOST)
-    peers = {host: greet(ctx, host, keys, phase=Phase.MAKE_CACHE) for host in hosts}
-    progress = Progress(ctx, steps=len(hosts))
+    peers = {host: greet(ctx, host, keys, phase=ProtocolPhase.MAKE_CACHE) for host in hosts}
+    progress = StepProgress(ctx, steps=len(hosts))
     found = {}
     for host, hello in peers.items():
         pair = _pair(ctx, host, keys.values, rows=hello.rows, progress=progress)
@@ -89,7 +89,7 @@ def prepare_at_guest(ctx: Context, keys: Keys) -> dict[Site, Offer]:
     return found
 
 
-def match_at_guest(ctx: Context, keys: Keys, *, cache: GuestsCache | None = None) -> Positions:
+def match_at_guest(ctx: Context, keys: RowKeys, *, cache: GuestsCache | None = None) -> Positions:
     """Return where each host has each own key: hosts x keys, the place in its offer, or -1.
 
     Raises: BadParameter, BadData: a host has other settings. CodecError: a host sent something
@@ -97,11 +97,11 @@ def match_at_guest(ctx: Context, keys: Keys, *, cache: GuestsCache | None = None
     """
     hosts = ctx.sites_of(Role.HOST)
     origin = cache.origin if cache else Origin.of(ctx)
-    phase = Phase.USE_CACHE if cache else Phase.WHOLE
+    phase = ProtocolPhase.USE_CACHE if cache else ProtocolPhase.WHOLE
     peers = {host: greet(ctx, host, keys, phase=phase, origin=origin) for host in hosts}
     ids = keys.values
     pruned = prune(ctx, ids, peers)
-    progress = Progress(ctx, steps=steps_of(ctx) * len(hosts))
+    progress = StepProgress(ctx, steps=steps_of(ctx) * len(hosts))
     asked = ids.take(pa.array(pruned.rows)) if len(pruned.rows) < len(ids) else ids
     finders = []
     for host in hosts:
@@ -109,7 +109,7 @@ def match_at_guest(ctx: Context, keys: Keys, *, cache: GuestsCache | None = None
         known = _known_offer(cache, host, rows=rows) if cache else None
         pair = _pair(ctx, host, asked, rows=rows, progress=progress, origin=origin)
         finders.append(finder_of(pair, known))
-        finders[-1].ask()
+        finders[-1].request()
     places = np.full((len(hosts), len(ids)), -1, np.int64)
     for i, finder in enumerate(finders):
         places[i, pruned.rows] = finder.find()
@@ -124,14 +124,14 @@ class Offered:
     guest_ids: int  #: how many distinct ones the guest has
 
 
-def match_at_host(ctx: Context, keys: Keys, *, cache: HostsCache | None = None) -> Offered:
+def match_at_host(ctx: Context, keys: RowKeys, *, cache: HostsCache | None = None) -> Offered:
     """Let the guest find out what this host has, and return what was offered.
 
     Raises: BadParameter, BadData, CodecError.
     """
     guest = ctx.only(Role.GUEST)
     origin = cache.origin if cache else Origin.of(ctx)
-    phase = Phase.USE_CACHE if cache else Phase.WHOLE
+    phase = ProtocolPhase.USE_CACHE if cache else ProtocolPhase.WHOLE
     hello = greet(ctx, guest, keys, phase=phase, origin=origin)
     ids = keys.values
     pruned = prune(ctx, ids, {guest: hello})
@@ -141,7 +141,7 @@ def match_at_host(ctx: Context, keys: Keys, *, cache: HostsCache | None = None) 
         guest,
         offered,
         rows=pruned.peer_rows[guest],
-        progress=Progress(ctx, steps=1 if cache else steps_of(ctx)),
+        progress=StepProgress(ctx, steps=1 if cache else steps_of(ctx)),
         origin=origin,
     )
     holder = holder_of(pair, cache.held if cache else None)
@@ -156,7 +156,7 @@ def _pair(
     ids: pa.Array,
     *,
     rows: int,
-    progress: Progress,
+    progress: StepProgress,
     origin: Origin | None = None,
 ) -> Pair:
     host = ctx.site if ctx.site.role is Role.HOST else peer
@@ -170,7 +170,7 @@ def _pair(
     )
 
 
-def _known_offer(cache: GuestsCache, host: Site, *, rows: int) -> Offer:
+def _known_offer(cache: GuestsCache, host: Site, *, rows: int) -> HolderOffer:
     offer = cache.offers[host]
     if len(offer.elements) != rows:
         raise BadParameter(

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from fedflow.components.intersection.hashing import domain_of
-from fedflow.components.intersection.keys import Keys
+from fedflow.components.intersection.keys import RowKeys
 from fedflow.components.intersection.params import IntersectionParams
 from fedflow.sdk import BadData, Context, Role, Site
 from fedflow.sdk.decoding import read_as
@@ -26,7 +26,7 @@ Setting = bool | int | float | str | None
 _Name = Annotated[str, msgspec.Meta(max_length=100)]
 
 
-class Phase(StrEnum):
+class ProtocolPhase(StrEnum):
     """How much of the protocol is run."""
 
     WHOLE = "whole"
@@ -69,7 +69,7 @@ class Origin:
         return hashlib.sha256(self.domain(ctx, host)).hexdigest()
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SideHello(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What each side says of itself."""
 
     protocol: _Name
@@ -80,7 +80,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ""  #: SHA-256 of the Bloom filter's
     )
     match_ids: bool = False  #: the table has a column of match ids
-    phase: Phase = Phase.WHOLE
+    phase: ProtocolPhase = ProtocolPhase.WHOLE
 
 
 def method_settings(params: IntersectionParams) -> dict[str, Setting]:
@@ -116,11 +116,11 @@ def filter_domain(ctx: Context, host: Site) -> bytes:
 def greet(
     ctx: Context,
     peer: Site,
-    keys: Keys,
+    keys: RowKeys,
     *,
-    phase: Phase = Phase.WHOLE,
+    phase: ProtocolPhase = ProtocolPhase.WHOLE,
     origin: Origin | None = None,
-) -> Hello:
+) -> SideHello:
     """Exchange hellos with `peer` and return its.
 
     Raises: BadParameter: a setting differs, with its path. BadData: only one table has match ids.
@@ -129,7 +129,7 @@ def greet(
     params: IntersectionParams = ctx.params
     host = ctx.site if ctx.site.role is Role.HOST else peer
     filtering = params.run_preprocess
-    own = Hello(
+    own = SideHello(
         protocol=PROTOCOL,
         rows=len(keys.values),
         settings=method_settings(params) | _other_settings(params, match_ids=keys.match_ids),
@@ -140,7 +140,7 @@ def greet(
     )
     ctx.federation.send("psi_hello", msgspec.to_builtins(own), to=peer)
     try:
-        theirs = read_as(ctx.federation.recv("psi_hello", from_=peer), Hello)
+        theirs = read_as(ctx.federation.recv("psi_hello", from_=peer), SideHello)
     except msgspec.ValidationError as exc:
         raise CodecError(reason=f"hello of {peer}: {exc}") from exc
     _compare(ctx, peer, own=own, theirs=theirs)
@@ -169,7 +169,7 @@ def _other_settings(params: IntersectionParams, *, match_ids: bool) -> dict[str,
     return found
 
 
-def _compare(ctx: Context, peer: Site, *, own: Hello, theirs: Hello) -> None:
+def _compare(ctx: Context, peer: Site, *, own: SideHello, theirs: SideHello) -> None:
     if theirs.protocol != own.protocol:
         raise CodecError(reason=f"{peer} uses protocol {theirs.protocol!r}, not {own.protocol!r}")
     if theirs.match_ids != own.match_ids:
@@ -188,7 +188,7 @@ def _compare(ctx: Context, peer: Site, *, own: Hello, theirs: Hello) -> None:
         mine, other = own.settings.get(path), theirs.settings.get(path)
         if mine != other:
             raise BadParameter(path=f"$.{path}", reason=f"is {mine!r} here and {other!r} at {peer}")
-    if theirs.domain != own.domain and own.phase is Phase.USE_CACHE:
+    if theirs.domain != own.domain and own.phase is ProtocolPhase.USE_CACHE:
         raise BadParameter(path="input.cache", reason=f"{peer} has another cache or another salt")
     if theirs.domain != own.domain:
         method = ctx.params.method

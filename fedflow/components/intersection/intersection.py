@@ -6,7 +6,7 @@ from fedflow.components.intersection.alignment import Aligned, align_at_guest, a
 from fedflow.components.intersection.caching import as_cached, guests_cache, hosts_cache, make_cache
 from fedflow.components.intersection.cardinality import cardinality
 from fedflow.components.intersection.exchange import match_at_guest, match_at_host
-from fedflow.components.intersection.keys import Keys, check_not_repeated, read_keys
+from fedflow.components.intersection.keys import RowKeys, check_not_repeated, read_keys
 from fedflow.components.intersection.params import IntersectionParams
 from fedflow.components.intersection.writing import write_rows
 from fedflow.sdk import (
@@ -100,7 +100,7 @@ class Intersection:
         return Outputs(data=(output,), summary=summary)
 
 
-def _match(ctx: Context, keys: Keys) -> Aligned | None:
+def _match(ctx: Context, keys: RowKeys) -> Aligned | None:
     """Return the rows of the output, None if this host is not told."""
     cache = next(iter(ctx.inputs.cache.values()), None)
     if cache is not None:
@@ -113,7 +113,7 @@ def _match(ctx: Context, keys: Keys) -> Aligned | None:
     return align_at_host(ctx, keys, offered) if ctx.params.sync_intersect_ids else None
 
 
-def _make_cache(ctx: Context, keys: Keys) -> Outputs:
+def _make_cache(ctx: Context, keys: RowKeys) -> Outputs:
     cache = make_cache(ctx, keys)
     ctx.tracker.metric(
         "train",
@@ -124,7 +124,7 @@ def _make_cache(ctx: Context, keys: Keys) -> Outputs:
     return Outputs(cache=(cache,))
 
 
-def _count(ctx: Context, keys: Keys) -> Outputs:
+def _count(ctx: Context, keys: RowKeys) -> Outputs:
     count = cardinality(ctx, keys)
     if count is None:
         ctx.log.info("the guest keeps the result for itself")
@@ -133,7 +133,7 @@ def _count(ctx: Context, keys: Keys) -> Outputs:
     return Outputs(summary=_record(ctx, keys, common=count, rows=None))
 
 
-def _check_match_ids(ctx: Context, keys: Keys) -> None:
+def _check_match_ids(ctx: Context, keys: RowKeys) -> None:
     """Refuse match ids, which only the table shows, that do not fit the parameters."""
     generator = Role(ctx.params.sample_id_generator)
     if generator is Role.HOST:
@@ -147,7 +147,7 @@ def _check_match_ids(ctx: Context, keys: Keys) -> None:
         check_not_repeated(ctx, keys)
 
 
-def _warn(ctx: Context, keys: Keys) -> None:
+def _warn(ctx: Context, keys: RowKeys) -> None:
     params: IntersectionParams = ctx.params
     if params.intersect_method.lower() == "raw" and not params.cardinality_only:
         ctx.log.warning("intersect_method 'raw' would show all ids: ECDH is used instead")
@@ -174,7 +174,7 @@ def _who_guesses(params: IntersectionParams) -> str:
     return f"{other} test guessed ids of the {owner}, as often as it likes"
 
 
-def _record(ctx: Context, keys: Keys, *, common: int, rows: int | None) -> dict[str, object]:
+def _record(ctx: Context, keys: RowKeys, *, common: int, rows: int | None) -> dict[str, object]:
     """Write the metric and return the summary; rates are relative to the party's own ids."""
     own = len(keys.values)
     points: list[tuple[str, object]] = [

@@ -13,7 +13,7 @@ from fedflow.sdk import BadData, Context, Table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Keys:
+class RowKeys:
     """The keys of a table's rows, checked."""
 
     values: pa.Array  #: distinct keys, strings, in the order of their first rows
@@ -31,7 +31,7 @@ class Keys:
         return self.of_row.argsort()
 
 
-def read_keys(table: Table) -> Keys:
+def read_keys(table: Table) -> RowKeys:
     """Return the keys of `table`.
 
     Raises: BadData: no rows, a missing id, repeated sample ids.
@@ -47,9 +47,9 @@ def read_keys(table: Table) -> Keys:
             reason=f"column {schema.id}: {repeated} of {len(ids)} ids repeat another one",
         )
     if schema.match_id is None:
-        return Keys(values=ids, of_row=np.arange(len(ids)), sample_ids=ids, match_ids=False)
+        return RowKeys(values=ids, of_row=np.arange(len(ids)), sample_ids=ids, match_ids=False)
     encoded = _column(table, schema.match_id, where=where).dictionary_encode()
-    return Keys(
+    return RowKeys(
         values=encoded.dictionary,
         of_row=encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64),
         sample_ids=ids,
@@ -57,7 +57,7 @@ def read_keys(table: Table) -> Keys:
     )
 
 
-def check_not_repeated(ctx: Context, keys: Keys) -> None:
+def check_not_repeated(ctx: Context, keys: RowKeys) -> None:
     """Do nothing if every row has a key of its own.
 
     Raises: BadData: not so; only the party of `sample_id_generator` may repeat match ids.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fedflow.components.intersection import blind_rsa_sides as rsa
 from fedflow.components.intersection import commutative
-from fedflow.components.intersection.sides import Finder, Held, Holder, Offer, Pair
+from fedflow.components.intersection.sides import Finder, Held, Holder, HolderOffer, Pair
 from fedflow.sdk import Context
 
 
-def finder_of(pair: Pair, known: Offer | None = None) -> Finder:
+def finder_of(pair: Pair, known: HolderOffer | None = None) -> Finder:
     """Return the guest's side; `known` is what it has of the host since an earlier job."""
     params = pair.ctx.params
     if params.split:
@@ -28,7 +28,7 @@ def holder_of(pair: Pair, known: Held | None = None) -> Holder:
     return commutative.CommutativeHolder(pair, known)
 
 
-def receive_offer(pair: Pair) -> Offer:
+def receive_offer(pair: Pair) -> HolderOffer:
     """Return what the host offers, for a cache. Raises: CodecError."""
     if pair.ctx.params.method == "rsa":
         return rsa.receive_offer(pair)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fedflow.components.intersection.bloom import BloomShape
 from fedflow.components.intersection.elements import Positions
-from fedflow.components.intersection.handshake import Hello, filter_domain
+from fedflow.components.intersection.handshake import SideHello, filter_domain
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.errors import CodecError
@@ -32,7 +32,7 @@ class Pruned:
     peer_rows: Mapping[Site, int]  #: how many ids each other side still has
 
 
-def prune(ctx: Context, ids: pa.Array, peers: Mapping[Site, Hello]) -> Pruned:
+def prune(ctx: Context, ids: pa.Array, peers: Mapping[Site, SideHello]) -> Pruned:
     """Return what is left of the own ids and of those of `peers`; both sides call this.
 
     A guest with several hosts that own the filters keeps what passes all of them.

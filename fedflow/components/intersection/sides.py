@@ -17,7 +17,7 @@ from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Site
 
 
-class Progress:
+class StepProgress:
     """Turns the progress of equal steps into that of the whole."""
 
     def __init__(self, ctx: Context, *, steps: int) -> None:
@@ -41,7 +41,7 @@ class Pair:
     ids: pa.Array  #: own, distinct, strings
     peer_rows: int  #: how many ids the other side uses
     domain: bytes  #: of hashes; both sides have the same
-    progress: Progress
+    progress: StepProgress
 
     def send(self, name: str, value: object) -> None:
         """Send a value to the other side."""
@@ -53,7 +53,7 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Offer:
+class HolderOffer:
     """What a finder has of a holder: its blinded ids, and the public key if there is one."""
 
     elements: Elements
@@ -71,7 +71,7 @@ class Held:
 class Finder(Protocol):
     """Learns which of its ids the holder has; methods are called in this order, once each."""
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Send the own ids, blinded."""
 
     def find(self) -> Positions:

@@ -63,7 +63,7 @@ class Partitioned(Protocol):
 
 
 @runtime_checkable
-class Uploaded(Protocol):
+class UploadedTable(Protocol):
     """A table that keeps what its upload said of the columns, in the words of FATE's schema."""
 
     @property
@@ -166,7 +166,7 @@ def _anonymous(table: Table, site: Site) -> dict[str, str]:
     schema = table.schema
     if schema.anonymous:
         return {c: a for c, a in zip(schema.columns, schema.anonymous, strict=True) if a}
-    said = table.said if isinstance(table, Uploaded) else {}
+    said = table.said if isinstance(table, UploadedTable) else {}
     header, label = said.get("header"), said.get("label_name")
     if not isinstance(header, list) or not header:
         return {}

@@ -20,7 +20,7 @@ META, PARAM = "LocalBaselineMeta", "LocalBaselineParam"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fitted:
+class FittedBaseline:
     """A trained model."""
 
     header: tuple[str, ...]
@@ -103,7 +103,7 @@ class Fitted:
         }
 
     @staticmethod
-    def from_model(model: Model) -> Fitted:
+    def from_model(model: Model) -> FittedBaseline:
         """Return what is stored. Raises: BadData: it is not of LocalBaseline."""
         try:
             stored = read_as(dict(model.param), _Stored)
@@ -121,7 +121,7 @@ class Fitted:
         except (msgspec.ValidationError, KeyError, ValueError) as exc:
             reason = f"it is not of LocalBaseline ({exc})"
             raise BadData(where="the model input", reason=reason) from exc
-        return Fitted(
+        return FittedBaseline(
             header=header,
             classes=classes,
             coef=coef,

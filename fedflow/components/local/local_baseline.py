@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.local.fitted import PARAM, Fitted
+from fedflow.components.local.fitted import PARAM, FittedBaseline
 from fedflow.components.local.params import LocalBaselineParams, LogisticOptions
 from fedflow.components.samples.labels import label_key
 from fedflow.components.samples.predictions import (
@@ -93,12 +93,12 @@ def _predict(ctx: Context, test: Table) -> Outputs:
             ctx.log.info("there is no model here: nothing is predicted")
             return Outputs()
         raise BadParameter(path="input.model", reason="test_data needs a trained model")
-    fitted = Fitted.from_model(model)
+    fitted = FittedBaseline.from_model(model)
     rows = read_instances(test, columns=fitted.header)
     return Outputs(data=(_scored(ctx, fitted, [("predict", rows)]),))
 
 
-def _train(ctx: Context, data: Instances, classes: tuple[Any, ...]) -> Fitted:
+def _train(ctx: Context, data: Instances, classes: tuple[Any, ...]) -> FittedBaseline:
     """Return the model of the rows. Raises: BadParameter: scikit-learn refuses the options."""
     params: LocalBaselineParams = ctx.params
     options = params.options
@@ -115,7 +115,7 @@ def _train(ctx: Context, data: Instances, classes: tuple[Any, ...]) -> Fitted:
         models.append(_fit_one(ctx, options, data.features, target.astype(np.int64), own))
     intercepts = [np.broadcast_to(model.intercept_, len(model.coef_)) for model in models]
     iterations = max(int(np.max(model.n_iter_)) for model in models)
-    return Fitted(
+    return FittedBaseline(
         header=data.columns,
         classes=classes,
         coef=np.concatenate([model.coef_ for model in models]),
@@ -172,7 +172,7 @@ def _class_weights(
     return weights
 
 
-def _scored(ctx: Context, fitted: Fitted, parts: list[tuple[str, Instances]]) -> Table:
+def _scored(ctx: Context, fitted: FittedBaseline, parts: list[tuple[str, Instances]]) -> Table:
     scored = [(kind, data, fitted.probabilities(data.features)) for kind, data in parts]
     if fitted.several:
         return write_class_predictions(ctx, scored, classes=fitted.classes)

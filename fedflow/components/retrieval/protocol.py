@@ -39,7 +39,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from fedflow.components.intersection.commutative import CommutativeFinder, CommutativeHolder
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.hashing import domain_of
-from fedflow.components.intersection.sides import Pair, Progress
+from fedflow.components.intersection.sides import Pair, StepProgress
 from fedflow.components.retrieval.cells import MAX_WIDTH, pack, unpack
 from fedflow.components.retrieval.decoys import random_places
 from fedflow.components.retrieval.oblivious import KeyReceiver, KeySender
@@ -56,7 +56,7 @@ _NONCE = bytes(12)  # every key encrypts one block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class RetrievedRows:
     """What the guest has got: rows of its own, and the values of each."""
 
     rows: Positions  #: which of the distinct ids, ascending
@@ -73,7 +73,7 @@ class _Hello(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ]
 
 
-def retrieve(ctx: Context, ids: pa.Array) -> Found:
+def retrieve(ctx: Context, ids: pa.Array) -> RetrievedRows:
     """Return the values that the host has of the guest's distinct `ids`.
 
     Raises: BadParameter: the host has other settings. CodecError: it sent something unusable.
@@ -83,7 +83,7 @@ def retrieve(ctx: Context, ids: pa.Array) -> Found:
     if params.raw:
         return _retrieve_raw(pair)
     finder = CommutativeFinder(pair)
-    finder.ask()
+    finder.request()
     places = finder.find()
     rows = np.flatnonzero(places >= 0)
     wanted = np.sort(places[rows])
@@ -108,7 +108,7 @@ def retrieve(ctx: Context, ids: pa.Array) -> Found:
         pair.progress.step()(1.0)
     values = unpack(_opened(real, receiver.key), widths, rows=len(rows))
     order = pa.array(np.searchsorted(wanted, places[rows]))
-    return Found(rows=rows, values=[column.take(order) for column in values])
+    return RetrievedRows(rows=rows, values=[column.take(order) for column in values])
 
 
 def serve(ctx: Context, ids: pa.Array, columns: list[pa.Array]) -> float:
@@ -152,7 +152,7 @@ def report_coverage(ctx: Context, coverage: float) -> None:
     ctx.federation.send("coverage", coverage, to=ctx.only(Role.HOST))
 
 
-def _retrieve_raw(pair: Pair) -> Found:
+def _retrieve_raw(pair: Pair) -> RetrievedRows:
     pair.send("raw_id_list", pa.table({"id": pair.ids}))
     sent = pair.recv("raw_value_list")
     names = ["place", *(str(i) for i in range(len(_column_names(pair.ctx.params))))]
@@ -167,7 +167,7 @@ def _retrieve_raw(pair: Pair) -> Found:
     values = [column.combine_chunks() for column in sent.columns[1:]]
     if any(column.type != pa.string() for column in values):
         raise CodecError(reason="the values in raw_value_list are no texts")
-    return Found(rows=rows, values=values)
+    return RetrievedRows(rows=rows, values=values)
 
 
 def _serve_raw(pair: Pair, columns: list[pa.Array]) -> float:
@@ -214,7 +214,7 @@ def _pair(ctx: Context, ids: pa.Array, *, steps: int) -> Pair:
         ids=ids,
         peer_rows=theirs.rows,
         domain=domain,
-        progress=Progress(ctx, steps=steps),
+        progress=StepProgress(ctx, steps=steps),
     )
 
 

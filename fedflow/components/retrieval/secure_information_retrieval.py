@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedflow.components.intersection.keys import Keys, read_keys
+from fedflow.components.intersection.keys import RowKeys, read_keys
 from fedflow.components.retrieval.cells import as_texts
 from fedflow.components.retrieval.params import SecureInformationRetrievalParams
-from fedflow.components.retrieval.protocol import Found, report_coverage, retrieve, serve
+from fedflow.components.retrieval.protocol import RetrievedRows, report_coverage, retrieve, serve
 from fedflow.sdk import (
     BadData,
     BadParameter,
@@ -79,7 +79,7 @@ class SecureInformationRetrieval:
         return _finish(ctx, written, coverage=coverage)
 
 
-def _columns_of_host(ctx: Context, table: Table, keys: Keys) -> list[pa.Array]:
+def _columns_of_host(ctx: Context, table: Table, keys: RowKeys) -> list[pa.Array]:
     """Return the columns as texts, in the order of the keys. Raises: BadParameter, BadData."""
     params: SecureInformationRetrievalParams = ctx.params
     where = f"table {table.namespace}.{table.name}"
@@ -99,7 +99,7 @@ def _columns_of_host(ctx: Context, table: Table, keys: Keys) -> list[pa.Array]:
     return [as_texts(table.read((name,)).column(0)).take(order) for name in names]
 
 
-def _write(ctx: Context, table: Table, keys: Keys, found: Found) -> tuple[Table, float]:
+def _write(ctx: Context, table: Table, keys: RowKeys, found: RetrievedRows) -> tuple[Table, float]:
     """Return the guest's table, and the share of its rows that were found."""
     schema = TableSchema(
         kind=TableKind.RAW,

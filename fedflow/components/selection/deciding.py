@@ -26,7 +26,7 @@ from fedflow.components.samples.columns import anonymous_of, chosen_columns
 from fedflow.components.selection.known import Correlations, IsometricModels, Known, Values
 from fedflow.components.selection.params import THRESHOLD, HeteroFeatureSelectionParams
 from fedflow.components.selection.rules import at_least_one, keep_by_value, keep_uncorrelated
-from fedflow.components.selection.steps import Source, Step
+from fedflow.components.selection.steps import FilterStep, ValueSource
 from fedflow.components.selection.values import values_for
 from fedflow.sdk import BadData, BadParameter, Context, Role, Site, Table, TableSchema
 from fedflow.sdk.errors import CodecError
@@ -38,7 +38,7 @@ Column = tuple[Site, str]  #: a host's columns have anonymous names here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PartyResult:
+class PartySelection:
     """What a step did to the columns of one party."""
 
     site: Site
@@ -51,9 +51,9 @@ class PartyResult:
 class StepResult:
     """What one step did, as far as this party knows."""
 
-    step: Step
-    own: PartyResult
-    hosts: tuple[PartyResult, ...] = ()
+    step: FilterStep
+    own: PartySelection
+    hosts: tuple[PartySelection, ...] = ()
 
 
 def own_names(
@@ -98,7 +98,7 @@ class Selection:
         """The own columns that no step has removed, in table order."""
         return self._columns
 
-    def run(self, steps: Sequence[Step]) -> None:
+    def run(self, steps: Sequence[FilterStep]) -> None:
         """Run all steps. Raises: BadParameter, BadData, CodecError, PeerFailed."""
         self._agree(steps)
         for number, step in enumerate(steps):
@@ -112,7 +112,7 @@ class Selection:
             self._columns = tuple(c for c in self._columns if c in result.own.kept)
             self._ctx.tracker.progress((number + 1) / len(steps))
 
-    def _agree(self, steps: Sequence[Step]) -> None:
+    def _agree(self, steps: Sequence[FilterStep]) -> None:
         """Let guest and hosts compare their federated steps. Raises: BadParameter, CodecError."""
         own = [step.to_json() for step in steps if step.federated]
         if not own:
@@ -132,12 +132,12 @@ class Selection:
 
     # --- one party alone --------------------------------------------------------------------------
 
-    def _alone(self, step: Step) -> PartyResult:
-        if step.source is Source.NOTHING:
+    def _alone(self, step: FilterStep) -> PartySelection:
+        if step.source is ValueSource.NOTHING:
             return self._own(self._by_hand(), {}, step)
         found = self._known(step)
         self._warn_of_unknown(step, found)
-        if step.source is Source.CORRELATION:
+        if step.source is ValueSource.CORRELATION:
             kept = self._uncorrelated(step, {self._site: self._columns}, {self._site: found.own})
         else:
             kept = self._by_value(step, {self._site: self._columns}, {self._site: found.own})
@@ -160,7 +160,7 @@ class Selection:
 
     # --- guest and hosts together -----------------------------------------------------------------
 
-    def _for_all(self, step: Step, *, tag: str) -> StepResult:
+    def _for_all(self, step: FilterStep, *, tag: str) -> StepResult:
         """Decide on all parties' columns, at the guest."""
         fed = self._ctx.federation
         sent = fed.recv_all("host_select_cols", from_=self._hosts, tag=tag) if self._hosts else []
@@ -172,10 +172,10 @@ class Selection:
         values = {self._site: found.own}
         for host in self._hosts:
             theirs = found.hosts.get(host.party_id, {})
-            if step.source is Source.HETERO_TREES:
+            if step.source is ValueSource.HETERO_TREES:
                 theirs = {name: theirs.get(name, 0.0) for name in columns[host]}
             values[host] = theirs
-        rule = self._uncorrelated if step.source is Source.CORRELATION else self._by_value
+        rule = self._uncorrelated if step.source is ValueSource.CORRELATION else self._by_value
         kept = rule(step, columns, values)
         hosts = []
         for host in self._hosts:
@@ -187,7 +187,7 @@ class Selection:
         own = self._own({name for site, name in kept if site == self._site}, found.own, step)
         return StepResult(step=step, own=own, hosts=tuple(hosts))
 
-    def _asked(self, *, tag: str) -> PartyResult:
+    def _asked(self, *, tag: str) -> PartySelection:
         """Let the guest decide on the own columns, at a host. Raises: BadData, CodecError."""
         guest = self._ctx.only(Role.GUEST)
         hidden = {self._hidden[name]: name for name in self._columns}
@@ -200,13 +200,13 @@ class Selection:
         if not set(left) <= set(hidden) or (hidden and not left):
             raise CodecError(reason="result_left_cols: not some of the columns sent")
         kept = frozenset(hidden[name] for name in left)
-        return PartyResult(site=self._site, columns=self._columns, kept=kept, values={})
+        return PartySelection(site=self._site, columns=self._columns, kept=kept, values={})
 
     # --- rules ------------------------------------------------------------------------------------
 
     def _by_value(
         self,
-        step: Step,
+        step: FilterStep,
         columns: Mapping[Site, Sequence[str]],
         values: Mapping[Site, Values],
     ) -> set[Column]:
@@ -218,14 +218,14 @@ class Selection:
             threshold_of=lambda column: self._threshold(step, column[0]),
         )
 
-    def _threshold(self, step: Step, site: Site) -> float:
+    def _threshold(self, step: FilterStep, site: Site) -> float:
         if step.filter_type == THRESHOLD and step.host_thresholds and site in self._hosts:
             return step.host_thresholds[self._hosts.index(site)]
         return step.threshold
 
     def _uncorrelated(
         self,
-        step: Step,
+        step: FilterStep,
         columns: Mapping[Site, Sequence[str]],
         values: Mapping[Site, Values],
     ) -> set[Column]:
@@ -248,13 +248,13 @@ class Selection:
     def _site(self) -> Site:
         return self._ctx.site
 
-    def _known(self, step: Step) -> Known:
+    def _known(self, step: FilterStep) -> Known:
         return values_for(self._ctx, step, self._models, table=self._table, columns=self._columns)
 
-    def _own(self, kept: set[str], values: Values, step: Step) -> PartyResult:
+    def _own(self, kept: set[str], values: Values, step: FilterStep) -> PartySelection:
         return _party(self._site, self._columns, kept, values, step)
 
-    def _warn_of_unknown(self, step: Step, found: Known) -> None:
+    def _warn_of_unknown(self, step: FilterStep, found: Known) -> None:
         unknown = [name for name in self._columns if name not in found.own]
         if unknown:
             self._ctx.log.warning(
@@ -289,12 +289,12 @@ class _CorrelationTable:
 
 
 def _party(
-    site: Site, columns: Sequence[str], kept: set[str], values: Values, step: Step
-) -> PartyResult:
+    site: Site, columns: Sequence[str], kept: set[str], values: Values, step: FilterStep
+) -> PartySelection:
     """Return what a step left, at least one column."""
     left = at_least_one(columns, kept, values, take_high=step.take_high)
     known = {name: values[name] for name in columns if name in values}
-    return PartyResult(site=site, columns=tuple(columns), kept=frozenset(left), values=known)
+    return PartySelection(site=site, columns=tuple(columns), kept=frozenset(left), values=known)
 
 
 def _names(value: Any, site: Site) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ RANGE: Final = "range"  #: max - min, which `unique_value` compares
 MOST_FREQUENT: Final = "percentage_value"  #: the share of the most frequent value
 
 
-class Source(Enum):
+class ValueSource(Enum):
     """Where the values that a step compares come from."""
 
     NOTHING = "nothing"  #: none are compared: `manually`
@@ -34,15 +34,15 @@ class Source(Enum):
 
 
 #: the guest has values of the hosts' columns; else each party judges its own columns by itself
-FEDERATED: Final = frozenset({Source.IV, Source.HETERO_TREES, Source.CORRELATION})
+FEDERATED: Final = frozenset({ValueSource.IV, ValueSource.HETERO_TREES, ValueSource.CORRELATION})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class FilterStep:
     """One run of one filter."""
 
     name: str  #: the filter as the parameters have it
-    source: Source
+    source: ValueSource
     metric: str = ""
     filter_type: str = THRESHOLD
     take_high: bool = True
@@ -57,41 +57,41 @@ class Step:
         return {"filter": self.name, "metric": self.metric, "type": self.filter_type}
 
 
-def steps_of(params: HeteroFeatureSelectionParams) -> list[Step]:
+def steps_of(params: HeteroFeatureSelectionParams) -> list[FilterStep]:
     """Return all steps in order."""
     return [step for name in params.methods for step in _steps(name, params)]
 
 
-def _steps(name: str, params: HeteroFeatureSelectionParams) -> Iterator[Step]:
+def _steps(name: str, params: HeteroFeatureSelectionParams) -> Iterator[FilterStep]:
     match name:
         case "manually":
-            yield Step(name=name, source=Source.NOTHING)
+            yield FilterStep(name=name, source=ValueSource.NOTHING)
         case "percentage_value":
             upper = params.percentage_value_param.upper_pct
-            yield Step(
+            yield FilterStep(
                 name=name,
-                source=Source.DATA,
+                source=ValueSource.DATA,
                 metric=MOST_FREQUENT,
                 take_high=False,
                 threshold=upper,
             )
         case "iv_filter":
-            yield from _common(name, Source.IV, params.iv_param)
+            yield from _common(name, ValueSource.IV, params.iv_param)
         case "statistic_filter":
-            yield from _common(name, Source.STATISTIC, params.statistic_param)
+            yield from _common(name, ValueSource.STATISTIC, params.statistic_param)
         case "psi_filter":
-            yield from _common(name, Source.PSI, params.psi_param)
+            yield from _common(name, ValueSource.PSI, params.psi_param)
         case "vif_filter":
-            yield from _common(name, Source.VIF, params.vif_param)
+            yield from _common(name, ValueSource.VIF, params.vif_param)
         case "hetero_sbt_filter" | "hetero_fast_sbt_filter":
-            yield from _common(name, Source.HETERO_TREES, params.sbt_param)
+            yield from _common(name, ValueSource.HETERO_TREES, params.sbt_param)
         case "homo_sbt_filter":
-            yield from _common(name, Source.HOMO_TREES, params.sbt_param)
+            yield from _common(name, ValueSource.HOMO_TREES, params.sbt_param)
         case "correlation_filter":
             correlation = params.correlation_param
-            yield Step(
+            yield FilterStep(
                 name=name,
-                source=Source.CORRELATION,
+                source=ValueSource.CORRELATION,
                 metric=correlation.sort_metric,
                 threshold=correlation.threshold,
                 federated=correlation.select_federated,
@@ -100,12 +100,12 @@ def _steps(name: str, params: HeteroFeatureSelectionParams) -> Iterator[Step]:
             yield _older(name, params)
 
 
-def _common(name: str, source: Source, param: CommonFilterParam) -> Iterator[Step]:
+def _common(name: str, source: ValueSource, param: CommonFilterParam) -> Iterator[FilterStep]:
     for run in range(param.runs):
         merge = "average"
-        if source is Source.IV:
+        if source is ValueSource.IV:
             merge = str(param.at("mul_class_merge_type", run)).lower()
-        yield Step(
+        yield FilterStep(
             name=name,
             source=source,
             metric=str(param.at("metrics", run)),
@@ -118,7 +118,7 @@ def _common(name: str, source: Source, param: CommonFilterParam) -> Iterator[Ste
         )
 
 
-def _older(name: str, params: HeteroFeatureSelectionParams) -> Step:
+def _older(name: str, params: HeteroFeatureSelectionParams) -> FilterStep:
     """Return the step of a deprecated name."""
     match name:
         case "unique_value":
@@ -152,10 +152,10 @@ def _older(name: str, params: HeteroFeatureSelectionParams) -> Step:
     raise ValueError(f"there is no filter {name!r}")
 
 
-def _statistic(name: str, metric: str, *, threshold: float, take_high: bool = True) -> Step:
-    return Step(
+def _statistic(name: str, metric: str, *, threshold: float, take_high: bool = True) -> FilterStep:
+    return FilterStep(
         name=name,
-        source=Source.STATISTIC,
+        source=ValueSource.STATISTIC,
         metric=metric,
         take_high=take_high,
         threshold=threshold,
@@ -170,10 +170,10 @@ def _iv(
     *,
     local_only: bool,
     host_thresholds: tuple[float, ...] | None = None,
-) -> Step:
-    return Step(
+) -> FilterStep:
+    return FilterStep(
         name=name,
-        source=Source.IV,
+        source=ValueSource.IV,
         metric="iv",
         filter_type=filter_type,
         threshold=threshold,

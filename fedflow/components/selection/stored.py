@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedflow.components.samples.columns import anonymous_of
-from fedflow.components.selection.deciding import PartyResult, StepResult
+from fedflow.components.selection.deciding import PartySelection, StepResult
 from fedflow.components.selection.params import HeteroFeatureSelectionParams
 from fedflow.sdk import BadData, Context, Model, TableSchema
 
@@ -126,7 +126,7 @@ def _result(result: StepResult) -> dict[str, Any]:
     }
 
 
-def _left_of(party: PartyResult) -> dict[str, Any]:
+def _left_of(party: PartySelection) -> dict[str, Any]:
     return _left(party.columns, party.kept)
 
 

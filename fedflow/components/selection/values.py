@@ -11,23 +11,23 @@ import pyarrow.compute as pc
 
 from fedflow.components.selection import known
 from fedflow.components.selection.known import IsometricModels, Known, Value
-from fedflow.components.selection.steps import RANGE, Source, Step
+from fedflow.components.selection.steps import RANGE, FilterStep, ValueSource
 from fedflow.components.statistics.data_statistics import describing
 from fedflow.sdk import BadParameter, Context, Role, Table
 
 _NEEDED: Final = {
-    Source.IV: (known.BINNING,),
-    Source.STATISTIC: (known.STATISTICS,),
-    Source.PSI: (known.PSI,),
-    Source.VIF: (known.PEARSON,),
-    Source.HETERO_TREES: (known.HETERO_TREES,),
-    Source.HOMO_TREES: (known.HOMO_TREES,),
-    Source.CORRELATION: (known.PEARSON, known.BINNING),
+    ValueSource.IV: (known.BINNING,),
+    ValueSource.STATISTIC: (known.STATISTICS,),
+    ValueSource.PSI: (known.PSI,),
+    ValueSource.VIF: (known.PEARSON,),
+    ValueSource.HETERO_TREES: (known.HETERO_TREES,),
+    ValueSource.HOMO_TREES: (known.HOMO_TREES,),
+    ValueSource.CORRELATION: (known.PEARSON, known.BINNING),
 }
-_GUEST_KNOWS: Final = (Source.IV, Source.HETERO_TREES, Source.CORRELATION)
+_GUEST_KNOWS: Final = (ValueSource.IV, ValueSource.HETERO_TREES, ValueSource.CORRELATION)
 
 
-def check_models(ctx: Context, steps: Sequence[Step], models: IsometricModels) -> None:
+def check_models(ctx: Context, steps: Sequence[FilterStep], models: IsometricModels) -> None:
     """Do nothing if this party has all models that it needs to judge its columns.
 
     Raises: BadParameter: a model or a statistic is missing.
@@ -37,7 +37,7 @@ def check_models(ctx: Context, steps: Sequence[Step], models: IsometricModels) -
             continue
         for kind in _NEEDED.get(step.source, ()):
             models.need(kind, filter_name=step.name)
-        if step.source is Source.STATISTIC and step.metric not in models.statistics():
+        if step.source is ValueSource.STATISTIC and step.metric not in models.statistics():
             raise BadParameter(
                 path=f"{ctx.component}.statistic_param.metrics",
                 reason=f"the model of DataStatistics has no {step.metric}; ask it for that",
@@ -45,7 +45,7 @@ def check_models(ctx: Context, steps: Sequence[Step], models: IsometricModels) -
 
 
 def values_for(
-    ctx: Context, step: Step, models: IsometricModels, *, table: Table, columns: Sequence[str]
+    ctx: Context, step: FilterStep, models: IsometricModels, *, table: Table, columns: Sequence[str]
 ) -> Known:
     """Return the values of a step, of `columns` and perhaps of more.
 
@@ -55,19 +55,19 @@ def values_for(
     if step.source in _GUEST_KNOWS and ctx.site.role is not Role.GUEST:
         return Known(own={})
     match step.source:
-        case Source.IV | Source.CORRELATION:
+        case ValueSource.IV | ValueSource.CORRELATION:
             return models.iv(step.merge)
-        case Source.PSI:
+        case ValueSource.PSI:
             return models.psi()
-        case Source.VIF:
+        case ValueSource.VIF:
             return models.vif()
-        case Source.HETERO_TREES:
+        case ValueSource.HETERO_TREES:
             return _or_zero(models.importances(known.HETERO_TREES), columns)
-        case Source.HOMO_TREES:
+        case ValueSource.HOMO_TREES:
             return _or_zero(models.importances(known.HOMO_TREES), columns)
-        case Source.STATISTIC:
+        case ValueSource.STATISTIC:
             return Known(own=_statistics(step, models, table=table, columns=columns))
-        case Source.DATA:
+        case ValueSource.DATA:
             shares = table.map_columns(_most_frequent, columns)
             return Known(own=dict(zip(columns, shares, strict=True)))
     return Known(own={})
@@ -79,7 +79,7 @@ def _or_zero(found: Known, columns: Sequence[str]) -> Known:
 
 
 def _statistics(
-    step: Step, models: IsometricModels, *, table: Table, columns: Sequence[str]
+    step: FilterStep, models: IsometricModels, *, table: Table, columns: Sequence[str]
 ) -> dict[str, Value]:
     stored = models.statistics() if models.has(known.STATISTICS) else {}
     if not step.optional:

@@ -25,7 +25,7 @@ from fedflow.components.binning.splitting import (
     quantile_points,
 )
 from fedflow.components.binning.statistics import against_rest, counts_per_bin, statistics_of
-from fedflow.components.binning.sums import HostSums, Layout, encrypt_labels, open_sums
+from fedflow.components.binning.sums import HostSums, SumLayout, encrypt_labels, open_sums
 from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.cores.workers import LocalWorkers
@@ -269,7 +269,7 @@ def test_sums_are_those_of_the_plain_labels(
     rows, sizes = 1500, (3, 2)
     labels = generator.integers(0, classes, rows)
     bins = np.column_stack([generator.integers(0, size, rows) for size in sizes])
-    layout = Layout(rows=rows, classes=classes)
+    layout = SumLayout(rows=rows, classes=classes)
     host = HostSums(key.public, sizes, layout, workers)
     assert [tag for tag, _ in layout.blocks()] == ["0", "1", "2"]
     for _, part in layout.blocks():
@@ -283,7 +283,7 @@ def test_sums_are_those_of_the_plain_labels(
 
 
 def test_sums_are_blinded_before_they_leave(key: PrivateKey) -> None:
-    layout = Layout(rows=2, classes=2)
+    layout = SumLayout(rows=2, classes=2)
     host = HostSums(key.public, (2,), layout, HERE)
     payload = encrypt_labels(key.public, np.array([0, 1]), layout, HERE)
     host.add(payload, np.array([[0], [1]]))
@@ -299,7 +299,7 @@ def test_a_label_that_is_no_ciphertext_is_refused(
     processes: int, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedflow.cores.forked.FORK_FROM", 0)
-    layout = Layout(rows=3, classes=2)
+    layout = SumLayout(rows=3, classes=2)
     body = key.public.body([*key.public.encrypt([1, 0]), key.public.modulus])
     host = HostSums(key.public, (2,), layout, LocalWorkers(processes))
 
@@ -314,7 +314,7 @@ def test_a_label_that_is_no_ciphertext_is_refused(
 
 
 def test_sums_that_do_not_hold_every_row_once_are_refused(key: PrivateKey) -> None:
-    layout = Layout(rows=4, classes=2)
+    layout = SumLayout(rows=4, classes=2)
     host = HostSums(key.public, (2,), layout, HERE)
     payload = encrypt_labels(key.public, np.array([0, 1, 1, 0]), layout, HERE)
     host.add(payload, np.array([[0], [1], [1], [1]]))

@@ -16,7 +16,7 @@ import pytest
 
 from fedflow.components.intersection.params import IntersectionParams
 from fedflow.components.linear.params import HeteroLRParams
-from fedflow.components.registry import Registry, load_registry
+from fedflow.components.registry import ComponentRegistry, load_registry
 from fedflow.sdk import check_params
 
 SENT: dict[str, dict[str, Any]] = json.loads(
@@ -40,13 +40,13 @@ MIN_TEST_LEARNER = {
 
 
 @pytest.fixture(scope="module")
-def registry() -> Registry:
+def registry() -> ComponentRegistry:
     return load_registry(found=[])
 
 
 @pytest.mark.parametrize("module", sorted(SENT))
 def test_every_parameter_of_the_sdk_is_known_with_its_default(
-    module: str, registry: Registry
+    module: str, registry: ComponentRegistry
 ) -> None:
     spec = registry.find(module)
     check_params(spec.params, SENT[module], path=module)
@@ -71,7 +71,7 @@ def test_the_sdks_defaults_ask_for_nothing_that_is_missing() -> None:
     assert "rsa_params.random_bit" in rsa.without_effect()
 
 
-def test_every_module_names_its_parameters_as_fate_does(registry: Registry) -> None:
+def test_every_module_names_its_parameters_as_fate_does(registry: ComponentRegistry) -> None:
     names = {
         "Reader": "ReaderParam",
         "SecureAddExample": "SecureAddExampleParam",

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from fedflow.base.errors.components import UnknownComponent
-from fedflow.components.registry import GROUP, Registry, describe, load_registry
+from fedflow.components.registry import GROUP, ComponentRegistry, describe, load_registry
 from fedflow.domain.site import Role
 
 
 @pytest.fixture(scope="module")
-def registry() -> Registry:
+def registry() -> ComponentRegistry:
     return load_registry(found=[])
 
 
@@ -24,7 +24,7 @@ def point(name: str, value: str) -> EntryPoint:
     return EntryPoint(name=name, value=value, group=GROUP)
 
 
-def test_the_built_in_components_load_without_a_problem(registry: Registry) -> None:
+def test_the_built_in_components_load_without_a_problem(registry: ComponentRegistry) -> None:
     assert registry.problems == ()
     assert {s.module for s in registry.specs} == {
         "Reader",
@@ -68,19 +68,23 @@ def test_the_built_in_components_load_without_a_problem(registry: Registry) -> N
     }
 
 
-def test_a_built_in_component_has_the_name_under_which_it_is_listed(registry: Registry) -> None:
+def test_a_built_in_component_has_the_name_under_which_it_is_listed(
+    registry: ComponentRegistry,
+) -> None:
     names = [name.lower() for s in registry.specs for name in (s.module, *s.aliases)]
     assert names == list(registry.offers)
 
 
-def test_modules_are_found_in_any_case(registry: Registry) -> None:
+def test_modules_are_found_in_any_case(registry: ComponentRegistry) -> None:
     assert registry.find("heteroLR") is registry.find("HETEROLR")
     assert Role.ARBITER in registry.find("heterolr").roles
     with pytest.raises(UnknownComponent, match="'os'"):
         registry.find("os")
 
 
-def test_every_description_is_plain_json_with_the_parameters_schema(registry: Registry) -> None:
+def test_every_description_is_plain_json_with_the_parameters_schema(
+    registry: ComponentRegistry,
+) -> None:
     for spec in registry.specs:
         described = json.loads(json.dumps(describe(spec)))
         assert described["module"] == spec.module

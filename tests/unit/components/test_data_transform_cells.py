@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.components.features.cells import BUILT_IN, BadCells, CellType, Marks, parse
+from fedflow.components.features.cells import BUILT_IN, BadCells, CellType, SpecialValues, parse
 
-BLANK = Marks.of((), texts=BUILT_IN)
+BLANK = SpecialValues.of((), texts=BUILT_IN)
 TEXTS = st.lists(
     st.one_of(
         st.floats().map(repr),
@@ -70,7 +70,7 @@ def test_a_column_without_rows_has_its_type(kind: CellType) -> None:
 
 
 def test_marks_match_numbers_in_any_spelling_and_texts_exactly() -> None:
-    marks = Marks.of([-1, "2.50", "none", None])
+    marks = SpecialValues.of([-1, "2.50", "none", None])
     numbers = pa.array([-1.0, 2.5, 3.0, None])
     assert marks.in_numbers(numbers).to_pylist() == [True, True, False, False]
     texts = pa.array(["none", "None", "2.5", "-1"])

@@ -18,7 +18,7 @@ from fedflow.components.selection.rules import (
     keep_by_value,
     keep_uncorrelated,
 )
-from fedflow.components.selection.steps import Source, Step, steps_of
+from fedflow.components.selection.steps import FilterStep, ValueSource, steps_of
 from fedflow.sdk import check_params
 
 VALUES = {"a": 3.0, "b": 1.0, "c": 2.0, "d": None, "e": 2.0}
@@ -191,9 +191,9 @@ def test_older_names_become_newer_filters() -> None:
     assert steps[1].host_thresholds == (1.0,)
 
 
-def told(step: Step) -> str:
+def told(step: FilterStep) -> str:
     rule = {"threshold": ">=" if step.take_high else "<="}.get(step.filter_type, step.filter_type)
-    whose = "" if step.source is not Source.IV else " all" if step.federated else " guest"
+    whose = "" if step.source is not ValueSource.IV else " all" if step.federated else " guest"
     return f"{step.metric} {rule} {step.threshold:g}{whose}"
 
 
