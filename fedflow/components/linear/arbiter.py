@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from fedflow.components.linear.arithmetic import Scales, open_sums
 from fedflow.components.linear.batches import BatchInfo
 from fedflow.components.linear.callbacks import ArbiterCallbacks, Plan
-from fedflow.components.linear.keys import Keys
+from fedflow.components.linear.keys import PartyKeys
 from fedflow.components.linear.optimizer import Convergence, Optimizer
 from fedflow.components.linear.params import LinearParams
+from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.linear.session import batch_tag, receive_shapes, record_loss, show_progress
-from fedflow.components.linear.share import Progress
 from fedflow.components.linear.sqn import is_due
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Diverged, Model, Role
@@ -30,10 +30,10 @@ def train_arbiter(
     ctx: Context,
     plan: Plan,
     *,
-    start: Progress,
-    model: Callable[[Progress], Model],
-    keys: Keys,
-) -> Progress:
+    start: TrainingProgress,
+    model: Callable[[TrainingProgress], Model],
+    keys: PartyKeys,
+) -> TrainingProgress:
     """Lead a training to its end and return how it went; `model` makes what a checkpoint stores.
 
     Raises: Diverged, PeerFailed, CodecError.
@@ -43,8 +43,8 @@ def train_arbiter(
     losses = list(start.losses)
     iteration, converged = start.iterations, start.converged
 
-    def progress(iterations: int) -> Progress:
-        return Progress(
+    def progress(iterations: int) -> TrainingProgress:
+        return TrainingProgress(
             iterations=iterations,
             converged=converged,
             losses=tuple(losses),
@@ -84,7 +84,7 @@ def train_arbiter(
 class _Arbiter:
     """What the arbiter keeps between batches."""
 
-    def __init__(self, ctx: Context, *, start: Progress, keys: Keys) -> None:
+    def __init__(self, ctx: Context, *, start: TrainingProgress, keys: PartyKeys) -> None:
         params: LinearParams = ctx.params
         self._params = params
         self._ctx = ctx

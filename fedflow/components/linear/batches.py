@@ -92,7 +92,7 @@ class BatchInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Batch:
+class MiniBatch:
     """Rows to work on together."""
 
     rows: slice | Rows  #: what hosts see
@@ -131,9 +131,9 @@ class GuestBatches:
         self._info = info
         self._order = order
         self._generator: np.random.Generator | None = None
-        self._fixed: list[Batch] | None = None
+        self._fixed: list[MiniBatch] | None = None
 
-    def epoch(self, iteration: int) -> list[Batch]:
+    def epoch(self, iteration: int) -> list[MiniBatch]:
         """Return an iteration's batches; the same ones again unless they are mutable."""
         if self._fixed is not None:
             return self._fixed
@@ -145,7 +145,7 @@ class GuestBatches:
             self._fixed = batches
         return batches
 
-    def _draw(self) -> Iterator[Batch]:
+    def _draw(self) -> Iterator[MiniBatch]:
         info = self._info
         if info.stored_order:
             yield from _consecutive(info)
@@ -156,9 +156,9 @@ class GuestBatches:
                 real = self._permutation()[: info.batch_size]
             else:
                 real = order[number * info.batch_size : (number + 1) * info.batch_size]
-            yield self._with_decoys(real) if info.masked else Batch(rows=real, real=None)
+            yield self._with_decoys(real) if info.masked else MiniBatch(rows=real, real=None)
 
-    def _with_decoys(self, real: Rows) -> Batch:
+    def _with_decoys(self, real: Rows) -> MiniBatch:
         shuffled = self._permutation()
         is_real = np.zeros(self._info.rows, dtype=bool)
         is_real[real] = True
@@ -166,7 +166,7 @@ class GuestBatches:
         chosen = np.zeros(self._info.rows, dtype=bool)
         chosen[real] = chosen[decoys] = True
         rows = shuffled[chosen[shuffled]]
-        return Batch(rows=rows, real=is_real[rows])
+        return MiniBatch(rows=rows, real=is_real[rows])
 
     def _permutation(self) -> Rows:
         """Return all row numbers in random order; unpredictable unless a seed was given."""
@@ -189,7 +189,7 @@ class HostBatches:
         """Tell whether the next epoch needs the guest's row numbers."""
         return self._fixed is None
 
-    def epoch(self, announced: Sequence[object] = ()) -> list[Batch]:
+    def epoch(self, announced: Sequence[object] = ()) -> list[MiniBatch]:
         """Return the next iteration's batches.
 
         Raises: CodecError: row numbers are out of range, repeated, or not as many as agreed.
@@ -198,7 +198,7 @@ class HostBatches:
             return self._fixed
         info = self._info
         batches = [
-            Batch(
+            MiniBatch(
                 rows=checked_rows(
                     rows, of=info.rows, count=info.shown_rows(number), message="batch_data_index"
                 ),
@@ -211,6 +211,6 @@ class HostBatches:
         return batches
 
 
-def _consecutive(info: BatchInfo) -> Iterator[Batch]:
+def _consecutive(info: BatchInfo) -> Iterator[MiniBatch]:
     for start in range(0, info.rows, info.batch_size):
-        yield Batch(rows=slice(start, min(start + info.batch_size, info.rows)), real=None)
+        yield MiniBatch(rows=slice(start, min(start + info.batch_size, info.rows)), real=None)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.resuming import WatchState
-from fedflow.components.linear.share import WeightShare
 from fedflow.components.training.measures import larger_is_better
 from fedflow.sdk import BadData
 from fedflow.sdk.errors import CodecError
@@ -56,10 +56,10 @@ class Watch:
         return bool(tired)
 
 
-class KeptWeights:
+class CandidateWeights:
     """The weights of the iterations that may still turn out to be the best."""
 
-    def __init__(self, share: WeightShare) -> None:
+    def __init__(self, share: PartyWeights) -> None:
         self.share = share
         self._weights: dict[int, Floats] = {}
 

@@ -15,13 +15,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from fedflow.components.evaluation.recorder import Recorder
-from fedflow.components.linear.best import KeptWeights, Watch
+from fedflow.components.linear.best import CandidateWeights, Watch
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams
+from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.resuming import ResumeState
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.scoring import send_scores, total_scores
-from fedflow.components.linear.share import WeightShare
 from fedflow.components.training.measures import SINGLE_VALUED, record_measures
 from fedflow.components.training.params import (
     CHECKPOINT,
@@ -199,12 +199,12 @@ class HostCallbacks(ArbiterCallbacks):
         plan: Plan,
         *,
         model: Callable[[int], Model],
-        share: WeightShare,
+        share: PartyWeights,
         parts: Sequence[Rows],
     ) -> None:
         super().__init__(ctx, plan, model=model)
         self._parts = parts
-        self._kept = KeptWeights(share)
+        self._kept = CandidateWeights(share)
 
     def restore(self, state: Mapping[str, Any]) -> ResumeState:
         """See `Callbacks`. Raises: BadData."""
@@ -238,7 +238,7 @@ class GuestCallbacks(ArbiterCallbacks):
         plan: Plan,
         *,
         model: Callable[[int], Model],
-        share: WeightShare,
+        share: PartyWeights,
         parts: Sequence[Rows],
         family: Family,
     ) -> None:
@@ -247,7 +247,7 @@ class GuestCallbacks(ArbiterCallbacks):
         measures = asked.measures_of(family.kind) if plan.validates else []
         self._family = family
         self._parts = parts
-        self._kept = KeptWeights(share)
+        self._kept = CandidateWeights(share)
         self._chosen = set(measures)
         self._others: tuple[Site, ...] = (
             *ctx.sites_of(Role.HOST),

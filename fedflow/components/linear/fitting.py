@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from fedflow.components.linear.callbacks import Plan
 from fedflow.components.linear.families import Family
-from fedflow.components.linear.keys import Keys, warn_of_arbiter
+from fedflow.components.linear.keys import PartyKeys, warn_of_arbiter
 from fedflow.components.linear.params import LinearParams
 from fedflow.components.linear.rows import Rows, classes_of, read_rows, with_targets
 from fedflow.components.linear.scoring import score_in_clear
-from fedflow.components.linear.stepwise import Choice, choose_columns
+from fedflow.components.linear.stepwise import StepwiseChoice, choose_columns
 from fedflow.components.linear.stored import LinearModel, Trained
 from fedflow.components.linear.training import Train, Training, check_start, train
 from fedflow.components.samples.alignment import check_same_rows
@@ -66,7 +66,7 @@ def run_linear_model(ctx: Context, scheme: Scheme | None = None) -> Outputs:
     Raises: BadParameter, BadData, NotSupportedYet, Diverged, PeerFailed, CodecError.
     """
     params: LinearParams = ctx.params
-    scheme = scheme or with_arbiter(Keys())
+    scheme = scheme or with_arbiter(PartyKeys())
     if "train_data" not in ctx.inputs.data:
         return _predict(ctx, scheme)
     if params.family.arbiter:
@@ -123,7 +123,7 @@ def _fit_stepwise(ctx: Context, scheme: Scheme) -> Outputs:
     if count > 2:
         raise NotSupportedYet(what=f"stepwise selection with {count} classes")
     rows = _with_targets(ctx, parts, classes=classes)
-    choice: Choice = choose_columns(ctx, rows[0] if rows else None, train=scheme.train)
+    choice: StepwiseChoice = choose_columns(ctx, rows[0] if rows else None, train=scheme.train)
     kept = [rows[0].select(choice.columns)] if rows else []
     outputs = _outputs(ctx, scheme, kept, [Training(trained=choice.trained)], classes=classes)
     return replace(outputs, summary={**outputs.summary, **choice.steps})
@@ -333,7 +333,7 @@ def _input(ctx: Context, *ports: str) -> Table:
     return table
 
 
-def with_arbiter(keys: Keys) -> Scheme:
+def with_arbiter(keys: PartyKeys) -> Scheme:
     """Return the scheme in which an arbiter leads; all trainings of a run have the same `keys`."""
     return Scheme(
         train=partial(train, keys=keys),

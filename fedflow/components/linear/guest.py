@@ -20,12 +20,12 @@ from fedflow.components.linear.arithmetic import (
     Scales,
     encode_features,
 )
-from fedflow.components.linear.batches import Batch, GuestBatches, plan_batches
-from fedflow.components.linear.keys import Keys
+from fedflow.components.linear.batches import GuestBatches, MiniBatch, plan_batches
+from fedflow.components.linear.keys import PartyKeys
 from fedflow.components.linear.params import MIN_BATCH_ROWS, LinearParams
+from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import batch_tag, diverging, send_shape
-from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.sqn import announce_sample, due_direction
 from fedflow.components.linear.zeros import MOST_ROWS, Zeros
 from fedflow.components.samples.alignment import check_same_rows
@@ -39,7 +39,7 @@ class GuestTrainer(ABC):
     Raises (each method): Diverged, PeerFailed, CodecError, BadData.
     """
 
-    def __init__(self, ctx: Context, rows: Rows, *, share: WeightShare, keys: Keys) -> None:
+    def __init__(self, ctx: Context, rows: Rows, *, share: PartyWeights, keys: PartyKeys) -> None:
         self.params: LinearParams = ctx.params
         self.family = self.params.family
         self.share = share
@@ -76,7 +76,7 @@ class GuestTrainer(ABC):
         self._warn_of_small_batch()
 
     @abstractmethod
-    def sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
+    def sums(self, batch: MiniBatch, rows: int, *, tag: str) -> bytes:
         """Return the message of a batch's gradient sums and loss; `rows` of them are real."""
 
     def curvature(self, direction: object, rows: slice | NDArray[np.int64], *, tag: str) -> bytes:

@@ -17,12 +17,12 @@ from fedflow.components.linear.arithmetic import (
     encode_features,
     pack_sums,
 )
-from fedflow.components.linear.batches import Batch, BatchInfo, HostBatches
-from fedflow.components.linear.keys import Keys
+from fedflow.components.linear.batches import BatchInfo, HostBatches, MiniBatch
+from fedflow.components.linear.keys import PartyKeys
 from fedflow.components.linear.params import LinearParams
+from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import batch_tag, diverging, send_shape
-from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.sqn import announced_sample, due_direction
 from fedflow.components.linear.zeros import MOST_ROWS, Zeros
 from fedflow.components.samples.alignment import check_same_rows
@@ -37,7 +37,7 @@ class HostTrainer(ABC):
     Raises (each method): Diverged, PeerFailed, CodecError, BadData.
     """
 
-    def __init__(self, ctx: Context, rows: Rows, *, share: WeightShare, keys: Keys) -> None:
+    def __init__(self, ctx: Context, rows: Rows, *, share: PartyWeights, keys: PartyKeys) -> None:
         self.params: LinearParams = ctx.params
         self.family = self.params.family
         self.ctx = ctx
@@ -61,7 +61,7 @@ class HostTrainer(ABC):
         self.zeros = Zeros(ctx.workers, self.key, most=MOST_ROWS if self.family.quadratic else 0)
 
     @abstractmethod
-    def sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
+    def sums(self, batch: MiniBatch, rows: int, *, tag: str) -> bytes:
         """Send what the guest needs and return the message of a batch's gradient sums."""
 
     def curvature(self, direction: object, rows: slice | NDArray[np.int64], *, tag: str) -> bytes:
@@ -91,7 +91,7 @@ class HostTrainer(ABC):
             message = self.curvature(direction, sample, tag=tag)
         self.fed.send("host_hess_vector", message, to=self._arbiter, tag=tag)
 
-    def _epoch(self, iteration: int) -> list[Batch]:
+    def _epoch(self, iteration: int) -> list[MiniBatch]:
         if not self._batches.announced:
             return self._batches.epoch()
         tags = [batch_tag(iteration, number) for number in range(self.info.batch_num)]

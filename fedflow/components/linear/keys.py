@@ -11,7 +11,7 @@ from fedflow.components.training.keys import receive_key, warn_of_short_key
 from fedflow.sdk import Context, Role
 
 
-class Keys:
+class PartyKeys:
     """One party's key, made or received when the first training asks for it."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from fedflow.components.linear.arithmetic import (
     Ints,
     pack_sums,
 )
-from fedflow.components.linear.batches import Batch
+from fedflow.components.linear.batches import MiniBatch
 from fedflow.components.linear.families import exp
 from fedflow.components.linear.guest import GuestTrainer
 from fedflow.components.linear.host import HostTrainer
@@ -36,7 +36,7 @@ FORWARD_FACTORS = 2  #: what the host sends has the scale of so many numbers
 class PoissonGuest(GuestTrainer):
     """Multiplies the host's exps; see the module."""
 
-    def sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
+    def sums(self, batch: MiniBatch, rows: int, *, tag: str) -> bytes:
         """See `GuestTrainer.sums`."""
         data, fixed = self.rows.data, self.scales.fixed
         features, counts = data.features[batch.rows], self.rows.known_targets[batch.rows]
@@ -78,7 +78,7 @@ class PoissonGuest(GuestTrainer):
 class PoissonHost(HostTrainer):
     """Sends its exps and scores; see the module."""
 
-    def sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
+    def sums(self, batch: MiniBatch, rows: int, *, tag: str) -> bytes:
         """See `HostTrainer.sums`."""
         features = self.rows.data.features[batch.rows]
         scores = self.share.scores(features)

@@ -38,12 +38,12 @@ from fedflow.components.linear.arithmetic import (
     encode_share,
     pack_sums,
 )
-from fedflow.components.linear.batches import Batch
+from fedflow.components.linear.batches import MiniBatch
 from fedflow.components.linear.guest import GuestTrainer
 from fedflow.components.linear.host import HostTrainer
-from fedflow.components.linear.keys import Keys
+from fedflow.components.linear.keys import PartyKeys
+from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.rows import Rows as DataRows
-from fedflow.components.linear.share import WeightShare
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context
 from fedflow.sdk.workers import Rows
@@ -52,7 +52,9 @@ from fedflow.sdk.workers import Rows
 class QuadraticGuest(GuestTrainer):
     """Adds up residuals; see the module."""
 
-    def __init__(self, ctx: Context, rows: DataRows, *, share: WeightShare, keys: Keys) -> None:
+    def __init__(
+        self, ctx: Context, rows: DataRows, *, share: PartyWeights, keys: PartyKeys
+    ) -> None:
         super().__init__(ctx, rows, share=share, keys=keys)
         weights = rows.data.weights
         self._weights: Ints | None = None
@@ -61,7 +63,7 @@ class QuadraticGuest(GuestTrainer):
                 weights, limit_bits=WEIGHT_BITS, what="sample weights"
             )
 
-    def sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
+    def sums(self, batch: MiniBatch, rows: int, *, tag: str) -> bytes:
         """See `GuestTrainer.sums`."""
         features = self.rows.data.features[batch.rows]
         own_share = self.family.slope * self.share.scores(features)
@@ -87,14 +89,14 @@ class QuadraticGuest(GuestTrainer):
         encoded = encode_share(own_share, fixed=self.scales.fixed)
         zeros = self.zeros.take(len(encoded))
         forwards = wait_for_all(self.ctx, "host_sqn_forwards", self.hosts, tag=tag)
-        batch = Batch(rows=rows, real=None)
+        batch = MiniBatch(rows=rows, real=None)
         changes = self._residuals(forwards, encoded, batch, zeros=zeros)
         self.fed.send("forward_hess", changes, to=self.hosts, tag=tag)
         sums = self.sums_by_features(changes, rows)
         own = along.sums(features, None, rows=len(features))
         return pack_sums(self.key, sums, self.encode_own(own), slot_bits=self.scales.slot_bits)
 
-    def _async_sums(self, encoded: Ints, own: Floats, batch: Batch, *, tag: str) -> list[mpz]:
+    def _async_sums(self, encoded: Ints, own: Floats, batch: MiniBatch, *, tag: str) -> list[mpz]:
         payload = self.zeros.encrypt(encoded)
         self.fed.send("fore_gradient", payload, to=self.hosts, tag=tag)
         (host,) = self.hosts
@@ -103,7 +105,7 @@ class QuadraticGuest(GuestTrainer):
         *sums, cross = self.sums_by_features(forward, batch.rows, more=column)
         return [*sums, self.key.add(cross, self._host_loss(batch, tag=tag))]
 
-    def _central_sums(self, encoded: Ints, own: Floats, batch: Batch, *, tag: str) -> list[mpz]:
+    def _central_sums(self, encoded: Ints, own: Floats, batch: MiniBatch, *, tag: str) -> list[mpz]:
         zeros = self.zeros.take(len(encoded))
         forwards = wait_for_all(self.ctx, "host_forward_dict", self.hosts, tag=tag)
         residuals = self._residuals(forwards, encoded, batch, zeros=zeros)
@@ -117,7 +119,7 @@ class QuadraticGuest(GuestTrainer):
         return sums
 
     def _residuals(
-        self, forwards: Sequence[object], encoded: Ints, batch: Batch, *, zeros: object
+        self, forwards: Sequence[object], encoded: Ints, batch: MiniBatch, *, zeros: object
     ) -> bytes:
         """Return the message of every row's encrypted, blinded residual; zero for a decoy.
 
@@ -141,7 +143,7 @@ class QuadraticGuest(GuestTrainer):
         )
         return encrypted(self.ctx.workers, key, work, inputs, products=products)
 
-    def _host_loss(self, batch: Batch, *, tag: str) -> mpz:
+    def _host_loss(self, batch: MiniBatch, *, tag: str) -> mpz:
         """Return the encrypted part of the loss that only the host knows."""
         (host,) = self.hosts
         payload = wait_for(self.ctx, "loss_intermediate", host, tag=tag)
@@ -164,7 +166,7 @@ class QuadraticGuest(GuestTrainer):
 class QuadraticHost(HostTrainer):
     """Sends its shares of the residuals; see the module."""
 
-    def sums(self, batch: Batch, rows: int, *, tag: str) -> bytes:
+    def sums(self, batch: MiniBatch, rows: int, *, tag: str) -> bytes:
         """See `HostTrainer.sums`."""
         features = self.rows.data.features[batch.rows]
         share = self.family.slope * self.share.scores(features)

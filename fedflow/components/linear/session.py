@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.linear.share import Progress
+from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context, Diverged, Role
 from fedflow.sdk.errors import CodecError, NotEncodable
@@ -74,8 +74,8 @@ def receive_shapes(ctx: Context) -> list[int]:
 
 
 def follow_arbiter(
-    ctx: Context, iterate: Callable[[int], None], *, callbacks: Callbacks, start: Progress
-) -> Progress:
+    ctx: Context, iterate: Callable[[int], None], *, callbacks: Callbacks, start: TrainingProgress
+) -> TrainingProgress:
     """Run the iterations of a data party until training ends, and return how it went."""
     state = callbacks.restore(start.resume)
     iteration, converged = start.iterations, start.converged or state.converged
@@ -87,7 +87,9 @@ def follow_arbiter(
         iteration += 1
         if stop:
             break
-    return Progress(iterations=iteration, converged=converged, best_iteration=callbacks.finish())
+    return TrainingProgress(
+        iterations=iteration, converged=converged, best_iteration=callbacks.finish()
+    )
 
 
 def receive_flag(

@@ -43,7 +43,7 @@ MAX_COLUMNS = 10_000  #: of both sides; so that a wrong message cannot start tra
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class StepwiseChoice:
     """What the selection found at one party."""
 
     trained: Trained
@@ -58,7 +58,7 @@ class _Candidate:
     criterion: float
 
 
-def choose_columns(ctx: Context, rows: Rows | None, *, train: Train) -> Choice:
+def choose_columns(ctx: Context, rows: Rows | None, *, train: Train) -> StepwiseChoice:
     """Return the best columns and the model of them; `rows` are None at the arbiter.
 
     `train` trains one candidate.
@@ -105,7 +105,7 @@ class _Selection:
         self._train_one = train
         self._steps: dict[str, Any] = {}
 
-    def run(self) -> Choice:
+    def run(self) -> StepwiseChoice:
         """Take steps until none is better."""
         names = len(self._host_names) + len(self._guest_names)
         mask: Mask = (self._param.direction.lower() != "forward",) * names
@@ -124,7 +124,9 @@ class _Selection:
             if chosen == mask:
                 break
             mask = chosen
-        return Choice(trained=best.trained, columns=self._own_columns(mask), steps=self._steps)
+        return StepwiseChoice(
+            trained=best.trained, columns=self._own_columns(mask), steps=self._steps
+        )
 
     def _train(self, mask: Mask, *, step: int, number: int) -> _Candidate:
         ctx = nested(self._ctx, f"stepwise_{step}_{number}", tracker=SilentTracker())

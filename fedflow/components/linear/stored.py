@@ -12,7 +12,7 @@ import numpy as np
 
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import HeteroPoissonParams, LinearParams
-from fedflow.components.linear.share import FittedShare, Progress
+from fedflow.components.linear.party_weights import FittedWeights, TrainingProgress
 from fedflow.sdk import BadData, Model
 from fedflow.sdk.decoding import read_as
 
@@ -21,8 +21,8 @@ from fedflow.sdk.decoding import read_as
 class Trained:
     """The end of one training at one party; the arbiter has no share."""
 
-    progress: Progress
-    share: FittedShare | None = None
+    progress: TrainingProgress
+    share: FittedWeights | None = None
 
     def summary(self, *, classifies: bool) -> dict[str, Any]:
         """Return what the component's summary says of it."""
@@ -71,7 +71,9 @@ class LinearModel:
         family = params.family
         first = self.parts[0].share
         if self.one_vs_rest:
-            param = _single(Trained(progress=Progress(iterations=0, converged=False)), family)
+            param = _single(
+                Trained(progress=TrainingProgress(iterations=0, converged=False)), family
+            )
             param["header"] = list(first.columns) if first else []
         else:
             param = _single(self.parts[0], family)
@@ -146,14 +148,14 @@ def _trained(stored: _StoredPart, *, where: str, foreign: str) -> Trained:
     if stored.iters < 0:
         raise BadData(where=where, reason="the model has a negative number of iterations")
     return Trained(
-        progress=Progress(
+        progress=TrainingProgress(
             iterations=stored.iters,
             converged=stored.is_converged,
             losses=tuple(stored.loss_history),
             optimizer=stored.optimizer_state,
             resume=stored.resume_state,
         ),
-        share=FittedShare(columns=tuple(stored.header), coef=coef, intercept=stored.intercept),
+        share=FittedWeights(columns=tuple(stored.header), coef=coef, intercept=stored.intercept),
     )
 
 

@@ -17,13 +17,13 @@ from fedflow.components.linear.callbacks import (
 )
 from fedflow.components.linear.guest import GuestTrainer
 from fedflow.components.linear.host import HostTrainer
-from fedflow.components.linear.keys import Keys
+from fedflow.components.linear.keys import PartyKeys
 from fedflow.components.linear.params import LinearParams
+from fedflow.components.linear.party_weights import PartyWeights, TrainingProgress
 from fedflow.components.linear.poisson import PoissonGuest, PoissonHost
 from fedflow.components.linear.quadratic import QuadraticGuest, QuadraticHost
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import follow_arbiter
-from fedflow.components.linear.share import Progress, WeightShare
 from fedflow.components.linear.stored import LinearModel, Trained
 from fedflow.sdk import BadParameter, Context, Model, Role
 
@@ -55,7 +55,7 @@ def train(
     *,
     start: Trained | None,
     store: Callable[[Trained], Model],
-    keys: Keys,
+    keys: PartyKeys,
 ) -> Training:
     """Train on the first of `parts`, measuring on all; the arbiter has none.
 
@@ -72,7 +72,7 @@ def train(
     start = _resumed(ctx, plan, start)
     if start is not None:
         record_start(ctx, start.progress.iterations)
-    begin = start.progress if start else Progress(iterations=0, converged=False)
+    begin = start.progress if start else TrainingProgress(iterations=0, converged=False)
     if ctx.site.role is Role.ARBITER:
         ended = train_arbiter(
             ctx,
@@ -84,7 +84,7 @@ def train(
         return Training(trained=Trained(progress=ended))
     params: LinearParams = ctx.params
     is_guest = ctx.site.role is Role.GUEST
-    share = WeightShare(
+    share = PartyWeights(
         params,
         columns=parts[0].data.columns,
         intercept=is_guest and params.init_param.fit_intercept,
@@ -92,7 +92,7 @@ def train(
     )
 
     def model(done: int) -> Model:
-        progress = Progress(iterations=done, converged=False)
+        progress = TrainingProgress(iterations=done, converged=False)
         return store(Trained(progress=progress, share=share.fitted()))
 
     trainer: GuestTrainer | HostTrainer

@@ -15,9 +15,9 @@ from fedflow.components.linear.callbacks import (
     agree_on_plan,
     common_step,
 )
+from fedflow.components.linear.party_weights import PartyWeights, TrainingProgress
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import diverging
-from fedflow.components.linear.share import Progress, WeightShare
 from fedflow.components.linear.stored import Trained
 from fedflow.components.linear.training import Training, record_start
 from fedflow.components.samples.alignment import check_same_rows
@@ -66,7 +66,7 @@ def train_in_shares(
     data = parts[0].data
     check_same_rows(ctx, data, tag="train")
     is_guest = ctx.site.role is Role.GUEST
-    share = WeightShare(
+    share = PartyWeights(
         params,
         columns=data.columns,
         intercept=is_guest and params.init_param.fit_intercept,
@@ -79,7 +79,7 @@ def train_in_shares(
         size=share.size,
         start=_start_of(params, before),
     )
-    begin = before.progress if before else Progress(iterations=0, converged=False)
+    begin = before.progress if before else TrainingProgress(iterations=0, converged=False)
     with diverging(begin.iterations):
         weights = _weights(session, share, before)
     losses = list(begin.losses)
@@ -88,7 +88,7 @@ def train_in_shares(
         known = not isinstance(weights, HiddenWeights)
         return store(
             Fitted(
-                progress=Progress(iterations=done, converged=False, losses=tuple(losses)),
+                progress=TrainingProgress(iterations=done, converged=False, losses=tuple(losses)),
                 share=share.fitted() if known else no_weights(share.columns),
                 known=known,
                 state=weights.state(),
@@ -154,7 +154,7 @@ def _start_of(params: SSHEParams, before: Fitted | None) -> str:
     return SHARES if "shares" in before.state else ENCRYPTED_WEIGHTS
 
 
-def _weights(session: Session, share: WeightShare, before: Fitted | None) -> Weights:
+def _weights(session: Session, share: PartyWeights, before: Fitted | None) -> Weights:
     state = before.state if before else {}
     if session.agreed.reveal_every_iter:
         return KnownWeights(session, share, state=state)
@@ -168,7 +168,7 @@ def _weights(session: Session, share: WeightShare, before: Fitted | None) -> Wei
     return HiddenWeights(session, own=own, peer=peer, state=state)
 
 
-def _continued(session: Session, share: WeightShare, before: Fitted) -> tuple[Any, Any]:
+def _continued(session: Session, share: PartyWeights, before: Fitted) -> tuple[Any, Any]:
     """Return shares of the weights of a model whose host has its own encrypted only."""
     if before.encrypted is not None:
         key = before.encrypted.key.with_blinding(session.key.public.blinding)
@@ -182,7 +182,9 @@ def _continued(session: Session, share: WeightShare, before: Fitted) -> tuple[An
     return own, open_products(session.ctx.workers, before.key, message, count=session.peer_size)
 
 
-def _fitted(session: Session, weights: Weights, share: WeightShare, progress: Progress) -> Fitted:
+def _fitted(
+    session: Session, weights: Weights, share: PartyWeights, progress: TrainingProgress
+) -> Fitted:
     """Return the own part of the result; both parties call this. Raises: NotEncodable."""
     if not isinstance(weights, HiddenWeights):
         return Fitted(progress=progress, share=share.fitted())

@@ -21,7 +21,7 @@ from gmpy2 import mpz
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams
-from fedflow.components.linear.share import FittedShare
+from fedflow.components.linear.party_weights import FittedWeights
 from fedflow.components.linear.stored import LinearModel, Trained
 from fedflow.components.sshe.params import SSHEParams
 from fedflow.components.sshe.shares import WEIGHT_BITS
@@ -59,9 +59,9 @@ class Fitted(Trained):
         return summary
 
 
-def no_weights(columns: tuple[str, ...]) -> FittedShare:
+def no_weights(columns: tuple[str, ...]) -> FittedWeights:
     """Return what stands for weights that are not known."""
-    return FittedShare(columns=columns, coef=np.zeros(len(columns)))
+    return FittedWeights(columns=columns, coef=np.zeros(len(columns)))
 
 
 def write_model(model: LinearModel, params: LinearParams) -> Model:

@@ -11,13 +11,13 @@ from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.callbacks import Callbacks
 from fedflow.components.linear.optimizer import Convergence
+from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.linear.session import (
     diverging,
     receive_flag,
     record_loss,
     show_progress,
 )
-from fedflow.components.linear.share import Progress
 from fedflow.components.samples.reading import Instances
 from fedflow.components.sshe.matmul import (
     SLOT_BITS,
@@ -66,10 +66,10 @@ def train(
     *,
     target: Floats | None,
     callbacks: Callbacks,
-    start: Progress,
+    start: TrainingProgress,
     losses: list[float],
     resumed: bool,
-) -> Progress:
+) -> TrainingProgress:
     """Run the iterations from where `start` ended, and return how it went.
 
     Args:
@@ -87,7 +87,7 @@ def train(
     iteration, converged = start.iterations, start.converged or state.converged
     while iteration < params.max_iter and not state.ended:
         with diverging(iteration):
-            weights.mark()
+            weights.reset_change()
             loss = trainer.run(iteration)
             change = trainer.change(iteration) if params.stop_kind == "weight_diff" else 0.0
         if loss is not None:
@@ -107,7 +107,7 @@ def train(
         if stop:
             break
     session.ctx.log.info("training ended after %s iterations, converged: %s", iteration, converged)
-    return Progress(
+    return TrainingProgress(
         iterations=iteration,
         converged=converged,
         losses=tuple(losses),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedflow.components.crypto.fixed_point import scaled
 from fedflow.components.linear.optimizer import Optimizer
-from fedflow.components.linear.share import WeightShare
+from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.sshe.matmul import (
     BatchMatrix,
     encrypt,
@@ -79,11 +79,11 @@ class Weights(Protocol):
         Raises: NotEncodable: they have become too large.
         """
 
-    def mark(self) -> None:
+    def reset_change(self) -> None:
         """Let `change` count from here."""
 
     def change(self) -> Ring | float:
-        """Return shares of the change of all weights since `mark`, or its squared length."""
+        """Return shares of what all weights changed since `reset_change`, or its squared length."""
 
     def state(self) -> dict[str, Any]:
         """Return what a later attempt needs to go on, beside known weights: plain JSON."""
@@ -92,7 +92,7 @@ class Weights(Protocol):
 class KnownWeights:
     """Each party knows its own weights, and only them."""
 
-    def __init__(self, session: Session, share: WeightShare, *, state: Mapping[str, Any]) -> None:
+    def __init__(self, session: Session, share: PartyWeights, *, state: Mapping[str, Any]) -> None:
         self._session = session
         self._params: SSHEParams = session.ctx.params
         self._share = share
@@ -132,7 +132,7 @@ class KnownWeights:
             update = self._optimizer.step(gradient, iteration=iteration)
         self._share.apply(update, iteration=iteration)
 
-    def mark(self) -> None:
+    def reset_change(self) -> None:
         """See `Weights`."""
         self._marked = self._share.weights
 
@@ -261,7 +261,7 @@ class HiddenWeights:
         )
         return moved, new
 
-    def mark(self) -> None:
+    def reset_change(self) -> None:
         """See `Weights`."""
         self._marked = (self._own, self._peer)
 

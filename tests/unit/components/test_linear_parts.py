@@ -30,8 +30,8 @@ from fedflow.components.linear.arithmetic import (
 from fedflow.components.linear.batches import BatchInfo, GuestBatches, HostBatches, plan_batches
 from fedflow.components.linear.families import LOGISTIC
 from fedflow.components.linear.params import BatchOrder, HeteroLRParams
+from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.session import receive_flag
-from fedflow.components.linear.share import WeightShare
 from fedflow.components.linear.zeros import Zeros
 from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.samples.predictions import sigmoid
@@ -164,13 +164,13 @@ def test_an_impossible_batch_info_is_refused(change: dict[str, Any]) -> None:
     "update", [None, [0.0, 0.0], np.zeros(3), np.zeros(2, dtype=np.float32), np.zeros((2, 1))]
 )
 def test_an_update_of_the_wrong_shape_is_refused(update: Any) -> None:
-    share = WeightShare(HeteroLRParams(), columns=("a",), intercept=True)
+    share = PartyWeights(HeteroLRParams(), columns=("a",), intercept=True)
     with pytest.raises(CodecError):
         share.apply(update, iteration=0)
 
 
 def test_an_update_that_is_not_finite_is_divergence() -> None:
-    share = WeightShare(HeteroLRParams(), columns=("a",), intercept=True)
+    share = PartyWeights(HeteroLRParams(), columns=("a",), intercept=True)
     with pytest.raises(Diverged, match="iteration 4"):
         share.apply(np.array([np.nan, 0.0]), iteration=4)
 

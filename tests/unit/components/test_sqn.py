@@ -14,7 +14,7 @@ from fedflow.base.errors.data_plane import CodecError
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.linear.params import HeteroLRParams, SqnParam
-from fedflow.components.linear.share import WeightShare
+from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.sqn import QuasiNewton, announced_sample
 from fedflow.sdk import check_params
 from fedflow.testing.checkpoints import MemoryCheckpoints
@@ -122,7 +122,7 @@ def test_a_pair_without_curvature_is_left_out() -> None:
     "direction", ["up", [0.0, 1.0], np.zeros(3), np.array([np.nan, 0.0]), np.zeros(2, np.float32)]
 )
 def test_an_impossible_direction_is_refused(direction: Any) -> None:
-    share = WeightShare(HeteroLRParams(), columns=("a",), intercept=True)
+    share = PartyWeights(HeteroLRParams(), columns=("a",), intercept=True)
     with pytest.raises(CodecError):
         share.along(direction)
 

@@ -18,7 +18,7 @@ from fedflow.base.errors.data import BadData
 from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.components.crypto import paillier
 from fedflow.components.crypto.paillier import PrivateKey, PublicKey
-from fedflow.components.linear.share import Progress
+from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.linear.stored import LinearModel
 from fedflow.components.sshe.component import HeteroSSHELinR, HeteroSSHELR
 from fedflow.components.sshe.model import (
@@ -165,7 +165,7 @@ def test_ciphertexts_of_the_longest_keys_are_stored_in_decimal() -> None:
     key = PublicKey(math.prod(int(gmpy2.next_prime(1 << bits)) for bits in range(504, 520)))
     weights = EncryptedWeights(key=key, ciphertexts=(int(key.modulus) - 2,))
     part = Fitted(
-        progress=Progress(iterations=1, converged=False),
+        progress=TrainingProgress(iterations=1, converged=False),
         share=no_weights(("x0",)),
         known=False,
         encrypted=weights,

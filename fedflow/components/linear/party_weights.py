@@ -18,7 +18,7 @@ from fedflow.sdk.errors import CodecError
 Floats = NDArray[np.float64]
 
 
-class WeightShare:
+class PartyWeights:
     """The weights of one party, changed by the arbiter's updates."""
 
     def __init__(
@@ -27,7 +27,7 @@ class WeightShare:
         *,
         columns: tuple[str, ...],
         intercept: bool,
-        start: FittedShare | None = None,
+        start: FittedWeights | None = None,
     ) -> None:
         self.columns = columns
         self.has_intercept = intercept
@@ -51,9 +51,9 @@ class WeightShare:
     def weights(self, weights: Floats) -> None:
         self._weights = weights
 
-    def fitted(self) -> FittedShare:
+    def fitted(self) -> FittedWeights:
         """Return the weights as they are now."""
-        return FittedShare(columns=self.columns, coef=self.coef.copy(), intercept=self.intercept)
+        return FittedWeights(columns=self.columns, coef=self.coef.copy(), intercept=self.intercept)
 
     @property
     def coef(self) -> Floats:
@@ -84,7 +84,7 @@ class WeightShare:
             sums[: len(self.columns)] += rows * self._params.alpha * self.coef
         return sums
 
-    def along(self, direction: object) -> WeightShare:
+    def along(self, direction: object) -> PartyWeights:
         """Return a share with `direction` for the weights.
 
         Raises: CodecError: it is not one finite number per weight.
@@ -119,7 +119,7 @@ class WeightShare:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
+class TrainingProgress:
     """How a training went."""
 
     iterations: int
@@ -131,7 +131,7 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FittedShare:
+class FittedWeights:
     """One party's weights after training."""
 
     columns: tuple[str, ...]
