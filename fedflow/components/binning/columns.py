@@ -31,7 +31,7 @@ from fedflow.components.binning.statistics import (
     statistics_of,
 )
 from fedflow.components.samples.columns import chosen_columns
-from fedflow.components.samples.reading import (
+from fedflow.components.samples.decoding import (
     block_numbers,
     counted_in_all,
     numbers,

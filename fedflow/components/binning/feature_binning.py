@@ -21,7 +21,7 @@ from fedflow.components.binning.model import (
 from fedflow.components.binning.params import WOE, HeteroFeatureBinningParams
 from fedflow.components.binning.session import agree_as_guest, agree_as_host
 from fedflow.components.samples.columns import anonymous_of
-from fedflow.components.samples.reading import need_rows
+from fedflow.components.samples.decoding import need_rows
 from fedflow.components.samples.stored import need_columns, own_model
 from fedflow.sdk import (
     BadData,

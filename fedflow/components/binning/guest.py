@@ -24,7 +24,7 @@ from fedflow.components.binning.session import HostColumns, check_rows, receive_
 from fedflow.components.binning.sums import SumLayout, encrypt_labels, open_sums
 from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.samples.columns import anonymous_of
-from fedflow.components.samples.reading import counted_in_all
+from fedflow.components.samples.decoding import counted_in_all
 from fedflow.components.training.keys import warn_of_short_key
 from fedflow.sdk import BadData, Context, Site, Table
 

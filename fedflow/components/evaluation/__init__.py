@@ -1,6 +1,6 @@
 """How good predictions are: of two and several classes, of numbers, and of clusters.
 
-`binary`, `multiclass`, `regression` and `clustering` are pure numpy; `reading` checks the tables,
+`binary`, `multiclass`, `regression` and `clustering` are pure numpy; `decoding` checks the tables,
 `metrics` names what can be asked for; `evaluation` is the component. No scikit-learn here: the
 definitions are FATE's.
 """

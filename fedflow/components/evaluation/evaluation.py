@@ -10,9 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fedflow.components.evaluation.binary import BinaryScores, Stability, stability
-from fedflow.components.evaluation.metrics import LOGARITHMIC, written, written_all
-from fedflow.components.evaluation.params import EvaluationParams
-from fedflow.components.evaluation.reading import (
+from fedflow.components.evaluation.decoding import (
     ASSIGNMENT_COLUMNS,
     CLUSTER_COLUMNS,
     PREDICTION_COLUMNS,
@@ -25,6 +23,8 @@ from fedflow.components.evaluation.reading import (
     same_type,
     warn_of_others,
 )
+from fedflow.components.evaluation.metrics import LOGARITHMIC, written, written_all
+from fedflow.components.evaluation.params import EvaluationParams
 from fedflow.components.evaluation.recorder import (
     Recorder,
     record_agreement,

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedflow.components.samples.decoding import need_rows
 from fedflow.components.samples.labels import label_key, read_labels
 from fedflow.components.samples.progress import part_of
-from fedflow.components.samples.reading import need_rows
 from fedflow.components.samples.stored import own_model
 from fedflow.sdk import (
     BadData,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedflow.components.samples.columns import anonymous_of, chosen_columns
+from fedflow.components.samples.decoding import need_rows, where_of
 from fedflow.components.samples.progress import part_of
-from fedflow.components.samples.reading import need_rows, where_of
 from fedflow.components.samples.stored import need_columns, own_model
 from fedflow.sdk import (
     BadData,

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedflow.components.samples.decoding import need_rows, numbers
 from fedflow.components.samples.labels import label_key, read_labels
 from fedflow.components.samples.progress import part_of
-from fedflow.components.samples.reading import need_rows, numbers
 from fedflow.components.samples.stored import own_model, stored_number
 from fedflow.sdk import (
     BadData,

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from fedflow.components.features.moments import Moments
 from fedflow.components.samples.columns import ALL, chosen_columns
-from fedflow.components.samples.progress import RowProgress, part_of
-from fedflow.components.samples.reading import (
+from fedflow.components.samples.decoding import (
     block_numbers,
     counted_in_all,
     numbers,
     where_of,
 )
+from fedflow.components.samples.progress import RowProgress, part_of
 from fedflow.components.samples.stored import need_columns, own_model, stored_number
 from fedflow.components.training.params import one_of
 from fedflow.sdk import (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.linear.families import Family
-from fedflow.components.samples.reading import (
+from fedflow.components.samples.decoding import (
     Instances,
     is_class,
     label_classes,

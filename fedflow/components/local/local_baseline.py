@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from fedflow.components.local.fitted import PARAM, FittedBaseline
 from fedflow.components.local.params import LocalBaselineParams, LogisticOptions
-from fedflow.components.samples.labels import label_key
-from fedflow.components.samples.predictions import (
-    write_class_predictions,
-    write_predictions,
-)
-from fedflow.components.samples.reading import (
+from fedflow.components.samples.decoding import (
     Instances,
     is_class,
     label_classes,
     numbers,
     read_instances,
+)
+from fedflow.components.samples.labels import label_key
+from fedflow.components.samples.predictions import (
+    write_class_predictions,
+    write_predictions,
 )
 from fedflow.components.samples.stored import own_model
 from fedflow.sdk import BadData, BadParameter, Context, Outputs, Table, component

@@ -12,7 +12,7 @@ from fedflow.components.pearson.params import HeteroPearsonParams
 from fedflow.components.pearson.products import Peer, cross_correlations, meet
 from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.samples.columns import anonymous_of, chosen_columns
-from fedflow.components.samples.reading import Instances, numbers
+from fedflow.components.samples.decoding import Instances, numbers
 from fedflow.sdk import (
     BadData,
     Context,

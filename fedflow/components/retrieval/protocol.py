@@ -44,7 +44,7 @@ from fedflow.components.retrieval.cells import MAX_WIDTH, pack, unpack
 from fedflow.components.retrieval.decoys import random_places
 from fedflow.components.retrieval.oblivious import KeyReceiver, KeySender
 from fedflow.components.retrieval.params import SecureInformationRetrievalParams
-from fedflow.components.samples.received import received_positions
+from fedflow.components.samples.positions import received_positions
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Role, Site
 from fedflow.sdk.decoding import read_as

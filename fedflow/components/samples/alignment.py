@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.components.samples.reading import Instances
+from fedflow.components.samples.decoding import Instances
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role, Site
 from fedflow.sdk.errors import CodecError

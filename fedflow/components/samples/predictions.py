@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedflow.components.samples.reading import Instances
+from fedflow.components.samples.decoding import Instances
 from fedflow.sdk import BadData, Context, Table, TableKind, TableSchema
 
 Floats = NDArray[np.float64]

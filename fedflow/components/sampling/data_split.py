@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedflow.components.samples.alignment import check_same_ids
+from fedflow.components.samples.decoding import numbers
 from fedflow.components.samples.labels import label_key, read_labels
-from fedflow.components.samples.reading import numbers
-from fedflow.components.samples.received import Positions, received_positions
-from fedflow.components.sampling.taking import write_rows
+from fedflow.components.samples.positions import Positions, received_positions
+from fedflow.components.sampling.gather import write_rows
 from fedflow.sdk import (
     BadData,
     BadParameter,

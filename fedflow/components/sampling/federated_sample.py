@@ -25,10 +25,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedflow.components.samples.alignment import ids_digest
+from fedflow.components.samples.decoding import numbers
 from fedflow.components.samples.labels import label_key, read_labels
-from fedflow.components.samples.reading import numbers
-from fedflow.components.samples.received import Positions, received_positions
-from fedflow.components.sampling.taking import write_rows
+from fedflow.components.samples.positions import Positions, received_positions
+from fedflow.components.sampling.gather import write_rows
 from fedflow.components.training.params import one_of
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Outputs, Params, Role, Table, component

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fedflow.components.samples.decoding import need_rows, numbers
 from fedflow.components.samples.labels import read_labels
 from fedflow.components.samples.progress import part_of
-from fedflow.components.samples.reading import need_rows, numbers
 from fedflow.components.training.params import one_of
 from fedflow.sdk import BadData, Context, Outputs, Params, Role, Table, component
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedflow.components.samples.decoding import numbers, where_of
 from fedflow.components.samples.progress import part_of
-from fedflow.components.samples.reading import numbers, where_of
 from fedflow.components.training.params import one_of
 from fedflow.sdk import BadData, Context, Outputs, Params, Table, TableKind, component
 

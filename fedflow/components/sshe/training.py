@@ -18,7 +18,7 @@ from fedflow.components.linear.session import (
     record_loss,
     show_progress,
 )
-from fedflow.components.samples.reading import Instances
+from fedflow.components.samples.decoding import Instances
 from fedflow.components.sshe.matmul import (
     SLOT_BITS,
     EncodedMatrix,

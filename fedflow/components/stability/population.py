@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedflow.components.binning.columns import per_column
 from fedflow.components.binning.splitting import bin_numbers, quantile_points
-from fedflow.components.samples.reading import need_rows
+from fedflow.components.samples.decoding import need_rows
 from fedflow.components.samples.stored import own_model
 from fedflow.sdk import BadData, Context, Model, Outputs, Params, Table, component
 from fedflow.sdk.params import PlannedRun

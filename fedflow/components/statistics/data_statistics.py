@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fedflow.components.samples.columns import chosen_columns
-from fedflow.components.samples.reading import numbers, where_of
+from fedflow.components.samples.decoding import numbers, where_of
 from fedflow.components.statistics.describing import describe
 from fedflow.components.statistics.params import DataStatisticsParams
 from fedflow.sdk import BadData, BadParameter, Context, Model, Outputs, Table, component

@@ -18,7 +18,7 @@ from fedflow.components.features import data_transform
 from fedflow.components.features.data_transform import DataTransform
 from fedflow.components.features.label_transform import LabelTransform
 from fedflow.components.features.scale import FeatureScale
-from fedflow.components.samples.reading import block_numbers, counted_in_all
+from fedflow.components.samples.decoding import block_numbers, counted_in_all
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import BadData, Inputs, Table, TableKind, TableSchema
 from fedflow.tables.local import LocalTableStore

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from fedflow.base.ids import PartyId
+from fedflow.components.evaluation.decoding import PREDICTION_COLUMNS
 from fedflow.components.evaluation.evaluation import Evaluation
 from fedflow.components.evaluation.metrics import choose_metrics, written
 from fedflow.components.evaluation.params import EvaluationParams
-from fedflow.components.evaluation.reading import PREDICTION_COLUMNS
 from fedflow.sdk import (
     BadData,
     BadParameter,

@@ -11,8 +11,8 @@ import pytest
 
 from fedflow.base.errors.data import BadData
 from fedflow.components.samples import predictions
+from fedflow.components.samples.decoding import read_instances
 from fedflow.components.samples.predictions import write_predictions, write_values
-from fedflow.components.samples.reading import read_instances
 from fedflow.sdk import Context, Outputs, Params, component
 from tests.unit.components.one_party import Party, rows_of
 

@@ -12,8 +12,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import BadData
 from fedflow.components.features.sample_weight import SampleWeight
+from fedflow.components.samples.decoding import read_instances
 from fedflow.components.samples.labels import label_key
-from fedflow.components.samples.reading import read_instances
 from fedflow.sdk import Model, Outputs, Table
 from tests.unit.components.one_party import Party, rows_of, schema_of
 

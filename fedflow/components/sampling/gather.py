@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from fedflow.components.samples.positions import Positions
 from fedflow.components.samples.progress import part_of
-from fedflow.components.samples.received import Positions
 from fedflow.sdk import Context, Table
 
 
