@@ -35,7 +35,7 @@ from pymysql.cursors import SSCursor
 
 from fedflow.domain.data.storages import Connection, LocalFiles, MysqlRows, S3Files, Secrets
 from fedflow.domain.records import TableRecord
-from fedflow.tables.catalog import Origin, schema_to_json
+from fedflow.tables.catalog import TableOrigin, schema_to_json
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.storages.opening import open_rows
@@ -251,7 +251,7 @@ def job_read(folder: Path, connection: Connection, peak: _Peak) -> None:
     entry = TableRecord(
         namespace="n", name="t", address="0" * 32, schema=schema_to_json(schema),
         count=0, partitions=1, id_delimiter=",", have_head=True, extend_sid=False,
-        origin=Origin.BIND, preview=(),
+        origin=TableOrigin.BIND, preview=(),
         created_ms=1, engine=connection.address.engine, storage={"address": {}},
     )  # fmt: skip
     catalog.register(entry)

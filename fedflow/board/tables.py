@@ -10,7 +10,7 @@ from typing import Final
 
 from flask import Response, request
 
-from fedflow.app.data.provenance import Source
+from fedflow.app.data.provenance import SourceTable
 from fedflow.base.errors.data import TableNotFound, TableNotTracked
 from fedflow.base.errors.requests import MissingArgument
 from fedflow.board.component_data import rows_shown
@@ -95,7 +95,7 @@ def _order_of(which: TableFilter) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _sources(namespace: str, name: str) -> Sequence[Source]:
+def _sources(namespace: str, name: str) -> Sequence[SourceTable]:
     """Return what a table was made of, nothing if that is not known."""
     try:
         return services().data.provenance.sources(namespace, name)

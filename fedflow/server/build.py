@@ -77,7 +77,7 @@ from fedflow.server.servers import (
 from fedflow.server.sockets import socket_folder
 from fedflow.server.threads import ClockThread, DetectorThread, LeaderThreads, Wakeups
 from fedflow.tables.archives import LocalArchives
-from fedflow.tables.remote_gc import FarRows
+from fedflow.tables.remote_gc import RemoteTableRows
 from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
@@ -272,7 +272,7 @@ class FedflowServer:
         )
         services = self._services(place)
         self._tidy_data(services)
-        unfinished = FarRows(self.folders.tables)
+        unfinished = RemoteTableRows(self.folders.tables)
         self._parts.callback(unfinished.close)
         self._garbage = GarbageCollection(
             models=self._core.models,

@@ -25,10 +25,10 @@ from fedflow.domain.data.storage_places import Places
 from fedflow.domain.data.storages import Limits
 from fedflow.server.adapters import allowed_sources
 from fedflow.store.connector_key import KeyFile
-from fedflow.tables.binding import LocalFiles
+from fedflow.tables.binding import LocalBoundFiles
 from fedflow.tables.row_ranges import LocalWindows
 from fedflow.tables.statistics_file import LocalColumnFacts
-from fedflow.tables.storage_probe import StorageLooks
+from fedflow.tables.storage_probe import StorageProbes
 
 
 def build_data(settings: Settings, core: Core, *, tables: Tables) -> DataServices:
@@ -51,8 +51,8 @@ def build_data(settings: Settings, core: Core, *, tables: Tables) -> DataService
         bindings=Bindings(
             kernel,
             sources=sources,
-            files=LocalFiles(),
-            looks=StorageLooks(),
+            files=LocalBoundFiles(),
+            probes=StorageProbes(),
             connectors=connectors,
             new_address=new_request_id,
             own_party=own_party,

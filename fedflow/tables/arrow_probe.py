@@ -24,7 +24,7 @@ from fedflow.base.errors.data import BadData
 from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS
 from fedflow.tables.csv_header import CsvOptions
 
-MEMORY_BYTES: Final = 1 << 30  #: that a look may use
+MEMORY_BYTES: Final = 1 << 30  #: that a probe may use
 LOOK_S: Final = 60.0  #: that it may take
 
 _MODULE: Final = "fedflow.tables.arrow_probe"
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 Rows = tuple[tuple[str, ...], ...]
 
 
-class Found(msgspec.Struct, frozen=True):
+class ArrowProbeResult(msgspec.Struct, frozen=True):
     """What is printed."""
 
     schema: Any = None
@@ -61,7 +61,7 @@ def look_apart(path: Path, options: CsvOptions) -> tuple[Any, Rows]:
         logger.warning("looking at a file failed: %s", done.stderr[-2000:].decode(errors="replace"))
         reason = f"it cannot be looked at within {MEMORY_BYTES >> 20} MiB of memory"
         raise BadData(where=where, reason=reason)
-    found = decode_as(done.stdout, Found)
+    found = decode_as(done.stdout, ArrowProbeResult)
     if found.reason:
         raise BadData(where=where, reason=found.reason)
     return found.schema, found.rows
@@ -87,9 +87,9 @@ def main(path: str, how: str, memory_bytes: str) -> None:
                 if left < 0:
                     break
                 rows.append(row)
-        found = Found(schema=schema, rows=tuple(rows))
+        found = ArrowProbeResult(schema=schema, rows=tuple(rows))
     except BadData as exc:
-        found = Found(reason=str(exc.fields["reason"]))
+        found = ArrowProbeResult(reason=str(exc.fields["reason"]))
     sys.stdout.buffer.write(msgspec.json.encode(found))
 
 

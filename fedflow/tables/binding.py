@@ -19,10 +19,10 @@ from fedflow.tables.csv_header import (
 )
 
 
-class LocalFiles:
+class LocalBoundFiles:
     """Satisfies `app.ports.data.BoundFiles`."""
 
-    def look(
+    def probe(
         self,
         path: Path,
         *,

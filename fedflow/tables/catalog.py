@@ -17,7 +17,7 @@ PREVIEW_ROWS = 100  #: rows kept as text for people
 PREVIEW_CHARACTERS = 500_000  #: of all cells of a preview; wide tables get fewer rows
 
 
-class Origin(StrEnum):
+class TableOrigin(StrEnum):
     """How a table came to be."""
 
     UPLOAD = "upload"
@@ -50,7 +50,7 @@ def where_is(table: TableRecord) -> str:
     return f"table {table.namespace}.{table.name}"
 
 
-class Catalog(Protocol):
+class TableCatalog(Protocol):
     """Remembers the tables of one party by (namespace, name)."""
 
     def register(self, entry: TableRecord) -> None:

@@ -12,9 +12,9 @@ from fedflow.base.errors.data import BadData
 from fedflow.domain.data.table_parts import parts_uri
 from fedflow.domain.records import TableRecord
 from fedflow.tables.catalog import where_is
-from fedflow.tables.parts import Manifest, Part, PartFile, read_manifest
-from fedflow.tables.spool import Spool
-from fedflow.tables.stored_table import Outputs, StoredTable, cut
+from fedflow.tables.parts import Manifest, PartFile, TablePart, read_manifest
+from fedflow.tables.spool import BatchSpool
+from fedflow.tables.stored_table import OutputTables, StoredTable, cut
 
 
 class DatasetTable(StoredTable):
@@ -25,7 +25,12 @@ class DatasetTable(StoredTable):
     """
 
     def __init__(
-        self, entry: TableRecord, *, store: Outputs, scratch: Path | None = None, cores: int = 1
+        self,
+        entry: TableRecord,
+        *,
+        store: OutputTables,
+        scratch: Path | None = None,
+        cores: int = 1,
     ) -> None:
         """`scratch` is a folder of this machine; None: all stays in memory.
 
@@ -62,7 +67,7 @@ class DatasetTable(StoredTable):
 
     def _from(self, offset: int) -> tuple[Iterator[pa.RecordBatch], int]:
         """Return the batches from the one that holds row `offset`, and its place in that one."""
-        wanted: list[tuple[Part, int]] = []
+        wanted: list[tuple[TablePart, int]] = []
         before = 0
         for part in self.manifest.parts:
             for number, count in enumerate(part.batches):
@@ -72,7 +77,7 @@ class DatasetTable(StoredTable):
                     wanted.append((part, number))
         return self._some(wanted), offset - before
 
-    def _some(self, wanted: list[tuple[Part, int]]) -> Iterator[pa.RecordBatch]:
+    def _some(self, wanted: list[tuple[TablePart, int]]) -> Iterator[pa.RecordBatch]:
         for part, number in wanted:
             with self._open(part) as file:
                 yield file.batch(number, None)
@@ -94,7 +99,7 @@ class DatasetTable(StoredTable):
         none = none if columns is None else none.select(list(columns))
         if columns == ():
             return none
-        spool = Spool(none.schema, self._scratch)
+        spool = BatchSpool(none.schema, self._scratch)
         try:
             for batch in self._batches(columns):
                 if batch.schema != none.schema:
@@ -120,7 +125,7 @@ class DatasetTable(StoredTable):
                 break
         return self._joined(tables)
 
-    def _open(self, part: Part) -> PartFile:
+    def _open(self, part: TablePart) -> PartFile:
         where = where_is(self.entry)
         return PartFile(self.uri, part, schema=self.schema, where=where, threads=self._cores > 1)
 

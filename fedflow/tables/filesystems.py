@@ -2,8 +2,9 @@
 
 A place is a URI without credentials: `/path`, `file:/path`, `s3://bucket/path`,
 `hdfs://name-node:8020/path` (`hdfs:///path`: the cluster of Hadoop's own configuration). What a
-store needs beyond that stands in an `Access`, never in the URI. Who may name which place is checked
-by the server (`domain/data/storages.py`); here a URI that says more than a place is refused.
+store needs beyond that stands in a `FilesystemAccess`, never in the URI. Who may name which place
+is checked by the server (`domain/data/storages.py`); here a URI that says more than a place is
+refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _HOST: Final = re.compile(r"[0-9A-Za-z._-]{1,253}|[0-9A-Fa-f:]{2,45}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Access:
+class FilesystemAccess:
     """How a file system beyond this machine is entered; all of it is optional.
 
     An object store that gets neither keys nor `anonymous` is entered with what its own libraries
@@ -51,7 +52,7 @@ class Access:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class OpenPath:
     """A path on an open file system."""
 
     files: Any  #: a `pyarrow.fs.FileSystem`
@@ -64,17 +65,17 @@ class Place:
         return {"s3": "S3", "hdfs": "HDFS"}.get(self.files.type_name, "LOCALFS")
 
 
-def open_place(uri: str, access: Access | None = None) -> Place:
+def open_place(uri: str, access: FilesystemAccess | None = None) -> OpenPath:
     """Return a place; nothing is read yet, except that HDFS is connected to.
 
     Raises: BadData: the URI is not one of a place, or has credentials, `..` or options in it.
         NotSupportedYet: another scheme, or HDFS without its library. StorageUnreachable: HDFS.
     """
-    access = access or Access()
+    access = access or FilesystemAccess()
     parts = _parts(uri)
     match parts.scheme:
         case "" | "file":
-            return Place(files=fs.LocalFileSystem(), path=_plain(parts.path, uri), uri=uri)
+            return OpenPath(files=fs.LocalFileSystem(), path=_plain(parts.path, uri), uri=uri)
         case "s3":
             return object_place(parts.netloc, _plain(parts.path or "/", uri), access)
         case "hdfs":
@@ -83,13 +84,13 @@ def open_place(uri: str, access: Access | None = None) -> Place:
     raise NotSupportedYet(what=f"a file system of the scheme {parts.scheme[:20]!r}")
 
 
-def below(place: Place, *names: str) -> Place:
+def below(place: OpenPath, *names: str) -> OpenPath:
     """Return a place inside a folder. Raises: BadData: a name is no plain one."""
     for name in names:
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             raise BadData(where=place.uri, reason=f"{name[:100]!r} is no plain file name")
     path = "/".join((place.path.rstrip("/"), *names))
-    return Place(files=place.files, path=path, uri="/".join((place.uri.rstrip("/"), *names)))
+    return OpenPath(files=place.files, path=path, uri="/".join((place.uri.rstrip("/"), *names)))
 
 
 def _parts(uri: str) -> SplitResult:
@@ -123,7 +124,7 @@ def _plain(path: str, uri: str) -> str:
     return path.rstrip("/") or "/"
 
 
-def object_place(bucket: str, path: str, access: Access) -> Place:
+def object_place(bucket: str, path: str, access: FilesystemAccess) -> OpenPath:
     """Return a place in a bucket of an object store; nothing is asked of it yet.
 
     Raises: BadData: the bucket or the endpoint is none.
@@ -145,7 +146,7 @@ def object_place(bucket: str, path: str, access: Access) -> Place:
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=3),
     )
     inside = "/".join((bucket, path.strip("/"))).rstrip("/")
-    return Place(files=files, path=inside, uri=f"s3://{inside}")
+    return OpenPath(files=files, path=inside, uri=f"s3://{inside}")
 
 
 def _endpoint(url: str | None) -> tuple[str | None, str]:
@@ -162,7 +163,7 @@ def _endpoint(url: str | None) -> tuple[str | None, str]:
     return parts.netloc, parts.scheme
 
 
-def hdfs_place(host: str, port: int | None, path: str, access: Access) -> Place:
+def hdfs_place(host: str, port: int | None, path: str, access: FilesystemAccess) -> OpenPath:
     """Return a place on HDFS, connected; host `default` is the cluster of Hadoop's configuration.
 
     Raises: BadData: the host is none. NotSupportedYet: Hadoop's library is not here.
@@ -183,4 +184,4 @@ def hdfs_place(host: str, port: int | None, path: str, access: Access) -> Place:
             what = "HDFS without libhdfs (Hadoop's library, JAVA_HOME and CLASSPATH are needed)"
             raise NotSupportedYet(what=what) from exc
         raise StorageUnreachable(where=uri[:300], reason="the name node does not answer") from exc
-    return Place(files=files, path=path, uri=uri)
+    return OpenPath(files=files, path=path, uri=uri)

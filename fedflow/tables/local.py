@@ -32,8 +32,8 @@ from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
 from fedflow.tables.catalog import (
     PATH,
     STANDALONE,
-    Catalog,
-    Origin,
+    TableCatalog,
+    TableOrigin,
     schema_of,
     schema_to_json,
     where_is,
@@ -48,7 +48,7 @@ from fedflow.tables.sources import open_source
 from fedflow.tables.statistics_file import FILE as FACTS_FILE
 from fedflow.tables.stored_table import StoredTable
 from fedflow.tables.unique import IdLedger
-from fedflow.tables.writer import ROWS_FILE, LocalTableWriter, Place, Written, on_disk
+from fedflow.tables.writer import ROWS_FILE, LocalTableWriter, TableTarget, Written, on_disk
 
 if TYPE_CHECKING:
     from fedflow.tables.storages.bound import Opener
@@ -104,11 +104,11 @@ class LocalTables:
         options, place = bound_options(entry), self._place_of_bound(entry)
         return self._import(bound_rows(entry, self._connection(entry)), options, place, watch=watch)
 
-    def _place_of_bound(self, entry: TableRecord) -> Place:
-        return Place(
+    def _place_of_bound(self, entry: TableRecord) -> TableTarget:
+        return TableTarget(
             namespace=self._output_namespace,
             name=new_request_id(),
-            origin=Origin.READER,
+            origin=TableOrigin.READER,
             partitions=entry.partitions,
             id_delimiter=entry.id_delimiter,
             have_head=entry.have_head,
@@ -127,10 +127,10 @@ class LocalTables:
         if not isinstance(table, StoredTable):
             raise BadData(where=f"table {table.name}", reason="it is no table of this store")
         entry = table.entry
-        place = Place(
+        place = TableTarget(
             namespace=namespace,
             name=name,
-            origin=Origin.OUTPUT,
+            origin=TableOrigin.OUTPUT,
             partitions=entry.partitions,
             id_delimiter=entry.id_delimiter,
             have_head=entry.have_head,
@@ -147,7 +147,7 @@ class LocalTables:
                 writer.write(batch)
             return writer.close()
 
-    def _copy_files(self, table: StoredTable, place: Place) -> StoredTable:
+    def _copy_files(self, table: StoredTable, place: TableTarget) -> StoredTable:
         entry = table.entry
         folder = self._root / f"{NEW}{new_request_id()}"
         try:
@@ -183,11 +183,11 @@ class LocalTables:
         """
         return self._output_writer(schema, self._output_place(name, namespace=namespace))
 
-    def _output_place(self, name: str | None, *, namespace: str | None = None) -> Place:
-        place = Place(
+    def _output_place(self, name: str | None, *, namespace: str | None = None) -> TableTarget:
+        place = TableTarget(
             namespace=namespace or self._output_namespace,
             name=name or new_request_id(),
-            origin=Origin.OUTPUT,
+            origin=TableOrigin.OUTPUT,
         )
         if name is not None:
             self._check_free(place)
@@ -200,9 +200,11 @@ class LocalTables:
 
         If both are raw, it keeps what the upload of `entry` said: how the rows were split, `meta`.
         """
-        return self._output_writer(schema, self._place_like(entry, schema, name=name))
+        return self._output_writer(schema, self._target_like(entry, schema, name=name))
 
-    def _place_like(self, entry: TableRecord, schema: TableSchema, *, name: str | None) -> Place:
+    def _target_like(
+        self, entry: TableRecord, schema: TableSchema, *, name: str | None
+    ) -> TableTarget:
         place = self._output_place(name)
         own = schema_of(entry)
         if own.kind is schema.kind is TableKind.RAW:
@@ -254,10 +256,10 @@ class LocalTables:
             whole=whole and not head,
         )
         has_names = head or file_kind(source) is not FileKind.TEXT
-        place = Place(
+        place = TableTarget(
             namespace=namespace,
             name=name,
-            origin=Origin.UPLOAD,
+            origin=TableOrigin.UPLOAD,
             partitions=partitions,
             id_delimiter=id_delimiter,
             have_head=has_names,
@@ -277,7 +279,7 @@ class LocalTables:
         self,
         opener: Opener,
         options: CsvOptions,
-        place: Place,
+        place: TableTarget,
         *,
         describe: Callable[[TableSchema], dict[str, Any] | None] | None = None,
         watch: Watch | None = None,
@@ -297,7 +299,7 @@ class LocalTables:
         self,
         source: RowSource,
         ledger: IdLedger,
-        place: Place,
+        place: TableTarget,
         *,
         options: CsvOptions,
         watch: Watch | None,
@@ -325,21 +327,21 @@ class LocalTables:
         self._folder(entry)  # its address is checked
         remove_all(self._root, entry.address, parts_uri(entry.storage))
 
-    def _writer(self, schema: TableSchema, place: Place) -> LocalTableWriter[StoredTable]:
+    def _writer(self, schema: TableSchema, place: TableTarget) -> LocalTableWriter[StoredTable]:
         return LocalTableWriter(self._root, schema=schema, place=place, keep=self._keep)
 
-    def _output_writer(self, schema: TableSchema, place: Place) -> TableWriter:
+    def _output_writer(self, schema: TableSchema, place: TableTarget) -> TableWriter:
         """Return a writer for what components make."""
         return self._writer(schema, place)
 
-    def _keep(self, place: Place, schema: TableSchema, written: Written) -> StoredTable:
+    def _keep(self, place: TableTarget, schema: TableSchema, written: Written) -> StoredTable:
         """Move a complete folder to its address and tell the catalog, or delete it."""
         entry = self._entry(place, schema, address=new_request_id(), written=written)
         written.folder.rename(self._folder(entry))
         return self._register(entry, place)
 
     def _entry(
-        self, place: Place, schema: TableSchema, *, address: str, written: Written
+        self, place: TableTarget, schema: TableSchema, *, address: str, written: Written
     ) -> TableRecord:
         return TableRecord(
             namespace=place.namespace,
@@ -368,11 +370,11 @@ class LocalTables:
             raise NotSupportedYet(what=f"Downloading a bound table of the engine {entry.engine}")
         return connection_without_secrets(entry.source, entry.storage)
 
-    def _check_free(self, place: Place) -> None:
+    def _check_free(self, place: TableTarget) -> None:
         checked_name("namespace", place.namespace)
         checked_name("table name", place.name)
 
-    def _register(self, entry: TableRecord, place: Place) -> StoredTable:
+    def _register(self, entry: TableRecord, place: TableTarget) -> StoredTable:
         """Return a complete table."""
         return self.table_of(entry)
 
@@ -388,7 +390,7 @@ class LocalTableStore(LocalTables):
         self,
         root: Path,
         *,
-        catalog: Catalog,
+        catalog: TableCatalog,
         output_namespace: str,
         party_id: str = "0",
         cores: int = 1,
@@ -450,12 +452,12 @@ class LocalTableStore(LocalTables):
             raise TableNotFound(namespace=namespace, name=name, party_id=self._party_id)
         self.remove_files(entry)
 
-    def _check_free(self, place: Place) -> None:
+    def _check_free(self, place: TableTarget) -> None:
         super()._check_free(place)
         if not place.replace and self._catalog.find(place.namespace, place.name) is not None:
             raise TableExists(namespace=place.namespace, name=place.name)
 
-    def _register(self, entry: TableRecord, place: Place) -> StoredTable:
+    def _register(self, entry: TableRecord, place: TableTarget) -> StoredTable:
         """Tell the catalog of a complete table, or delete it."""
         old = self._catalog.drop(place.namespace, place.name) if place.replace else None
         try:

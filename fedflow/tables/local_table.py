@@ -13,14 +13,16 @@ from pyarrow import ipc
 from fedflow.base.errors.data import BadData
 from fedflow.domain.records import TableRecord
 from fedflow.tables.catalog import where_is
-from fedflow.tables.stored_table import Outputs, StoredTable
+from fedflow.tables.stored_table import OutputTables, StoredTable
 from fedflow.tables.writer import META, ROWS_FILE, mapped, read_schema
 
 
 class LocalTable(StoredTable):
     """One table; satisfies `fedflow.sdk.Table`."""
 
-    def __init__(self, entry: TableRecord, *, folder: Path, store: Outputs, cores: int = 1) -> None:
+    def __init__(
+        self, entry: TableRecord, *, folder: Path, store: OutputTables, cores: int = 1
+    ) -> None:
         super().__init__(entry, store=store, cores=cores)
         self._path = folder / ROWS_FILE
 

@@ -29,7 +29,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.data.table_parts import local_path
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.file_errors import told
-from fedflow.tables.filesystems import Access, Place, below, open_place
+from fedflow.tables.filesystems import FilesystemAccess, OpenPath, below, open_place
 from fedflow.tables.row_checks import RowCheck, empty_types
 from fedflow.tables.statistics import Statistics
 from fedflow.tables.writer import BATCH_ROWS, META, NO_SPACE, read_schema, schema_json
@@ -40,7 +40,7 @@ _MANIFEST_BYTES: Final = 64 << 20  #: longest manifest that is read: some 10 mil
 _CODEC: Final = "lz4"
 
 
-class Part(msgspec.Struct, frozen=True):
+class TablePart(msgspec.Struct, frozen=True):
     """One file of a table."""
 
     name: str
@@ -57,7 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = 1
     schema: TableSchema
-    parts: tuple[Part, ...]  #: in the order of the rows; at least one, which may have no rows
+    parts: tuple[TablePart, ...]  #: in the order of the rows; at least one, which may have no rows
 
     @property
     def rows(self) -> int:
@@ -65,7 +65,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=8)
-def folder_at(uri: str) -> Place:
+def folder_at(uri: str) -> OpenPath:
     """Return an open folder; each process opens it once. Raises: as `open_place`.
 
     An object store is entered as the environment says, in the words of AWS: keys, AWS_REGION, and
@@ -73,7 +73,7 @@ def folder_at(uri: str) -> Place:
     """
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return open_place(uri, Access(endpoint=endpoint, region=region))
+    return open_place(uri, FilesystemAccess(endpoint=endpoint, region=region))
 
 
 def part_name(number: int, attempt: str) -> str:
@@ -114,7 +114,7 @@ def read_manifest(uri: str, *, where: str) -> Manifest:
 class WrittenPart:
     """A complete file, and what was counted of its rows."""
 
-    part: Part
+    part: TablePart
     types: bytes  #: the Arrow schema, serialized
     statistics: Statistics
 
@@ -157,7 +157,7 @@ class PartWriter:
             self._writer.close()
             size = self._sink.tell()
             self._sink.close()
-        part = Part(self._name, tuple(self._batches), size)
+        part = TablePart(self._name, tuple(self._batches), size)
         return WrittenPart(
             part=part, types=types.serialize().to_pybytes(), statistics=self._statistics
         )
@@ -195,7 +195,7 @@ class PartFile:
     """One open part; a context manager."""
 
     def __init__(
-        self, uri: str, part: Part, *, schema: TableSchema, where: str, threads: bool = False
+        self, uri: str, part: TablePart, *, schema: TableSchema, where: str, threads: bool = False
     ) -> None:
         """Open the file. Raises: BadData: it is damaged or another table's. StorageMissing and
         others of `told`.
@@ -276,7 +276,7 @@ def make_folder(uri: str) -> None:
             place.files.create_dir(place.path, recursive=True)
 
 
-def tidy_folder(uri: str, parts: Sequence[Part]) -> bool:
+def tidy_folder(uri: str, parts: Sequence[TablePart]) -> bool:
     """Tell whether all parts are in a folder, as this process sees it, and delete other files.
 
     Those are of attempts that Spark repeated, and of nothing else. Raises: as `told`.

@@ -20,7 +20,7 @@ from fedflow.base.ids import new_request_id
 from fedflow.domain.data.table_parts import FOLDER, parts_storage
 from fedflow.domain.records import ColumnFacts, TableRecord
 from fedflow.sdk.table import TableSchema, TableWriter
-from fedflow.tables.catalog import PREVIEW_ROWS, Catalog
+from fedflow.tables.catalog import PREVIEW_ROWS, TableCatalog
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts import (
     Manifest,
@@ -34,10 +34,10 @@ from fedflow.tables.parts import (
 )
 from fedflow.tables.preview import Preview
 from fedflow.tables.row_checks import RowCheck
-from fedflow.tables.staging import UnfinishedTable
+from fedflow.tables.staging import StagedTable
 from fedflow.tables.statistics_file import write_facts
 from fedflow.tables.stored_table import StoredTable
-from fedflow.tables.writer import BATCH_ROWS, Place, Written, on_disk
+from fedflow.tables.writer import BATCH_ROWS, TableTarget, Written, on_disk
 
 PART_BYTES: Final = 128 << 20  #: of rows in memory: a larger part is followed by another
 
@@ -94,7 +94,7 @@ class PartsTableStore(LocalTableStore):
         root: Path,
         *,
         tables_uri: str,
-        catalog: Catalog,
+        catalog: TableCatalog,
         output_namespace: str,
         party_id: str = "0",
         cores: int = 1,
@@ -114,14 +114,16 @@ class PartsTableStore(LocalTableStore):
         """Return an empty folder for parts."""
         return NewFolder(self._root, self.tables_uri)
 
-    def place_like(self, entry: TableRecord, schema: TableSchema, *, name: str | None) -> Place:
+    def target_like(
+        self, entry: TableRecord, schema: TableSchema, *, name: str | None
+    ) -> TableTarget:
         """Return where an output of another table's rows goes. Raises: as `create_like`."""
-        return self._place_like(entry, schema, name=name)
+        return self._target_like(entry, schema, name=name)
 
     def finish(
         self,
         folder: NewFolder,
-        place: Place,
+        place: TableTarget,
         schema: TableSchema,
         parts: Sequence[WrittenPart],
         *,
@@ -157,7 +159,7 @@ class PartsTableStore(LocalTableStore):
                 folder.note.rename(self._folder(entry))
         return self._register(entry, place)
 
-    def _output_writer(self, schema: TableSchema, place: Place) -> TableWriter:
+    def _output_writer(self, schema: TableSchema, place: TableTarget) -> TableWriter:
         return PartsTableWriter(self.new_folder, schema=schema, place=place, keep=self.finish)
 
     def _preview(self, entry: TableRecord, schema: TableSchema) -> tuple[tuple[str, ...], ...]:
@@ -167,7 +169,7 @@ class PartsTableStore(LocalTableStore):
         return preview.rows
 
 
-class PartsTableWriter(UnfinishedTable[StoredTable]):
+class PartsTableWriter(StagedTable[StoredTable]):
     """Writes one new table; satisfies `fedflow.sdk.TableWriter`. There is no folder before rows."""
 
     def __init__(
@@ -175,7 +177,7 @@ class PartsTableWriter(UnfinishedTable[StoredTable]):
         folder: Callable[[], NewFolder],
         *,
         schema: TableSchema,
-        place: Place,
+        place: TableTarget,
         keep: Callable[..., StoredTable],
     ) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ def _remove_parts(uri: str) -> None:
     remove_folder(uri)
 
 
-class FarRows:
+class RemoteTableRows:
     """Sweeps one table root on behalf of the server, which has not imported Arrow."""
 
     def __init__(self, root: Path) -> None:

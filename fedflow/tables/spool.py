@@ -14,7 +14,7 @@ from fedflow.tables.writer import mapped, on_disk
 SPOOL_BYTES: Final = 128 << 20  #: that stay in memory
 
 
-class Spool:
+class BatchSpool:
     """Collects batches; `close` it in any case. What `rows` returned lives on.
 
     The file has no name, so nothing is left of it, whatever happens to this process.

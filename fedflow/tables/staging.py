@@ -13,7 +13,7 @@ from fedflow.sdk.table import Table
 T = TypeVar("T", bound=Table)
 
 
-class UnfinishedTable(ABC, Generic[T]):
+class StagedTable(ABC, Generic[T]):
     """A table that is being written. Nothing of it can be seen before `close`.
 
     Leaving the `with` block by an error, or a storage or catalog that fails, removes what was

@@ -28,7 +28,7 @@ from fedflow.domain.data.storages import Connection, place_text
 from fedflow.tables.catalog import PREVIEW_CHARACTERS, PREVIEW_ROWS
 from fedflow.tables.csv_header import CsvOptions
 
-MEMORY_BYTES: Final = 1 << 30  #: that a look may use
+MEMORY_BYTES: Final = 1 << 30  #: that a probe may use
 LOOK_S: Final = 15.0  #: that it may take beside the time to connect; clients wait for 30 s
 SPARE_S: Final = 5.0  #: that a query of it may run on, so that the look's own limit counts first
 
@@ -43,8 +43,8 @@ Rows: TypeAlias = tuple[tuple[str, ...], ...]
 logger = logging.getLogger(__name__)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look is to do."""
+class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a probe is to do."""
 
     connection: Connection
     options: CsvOptions
@@ -52,7 +52,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line that a look prints."""
+    """One line that a probe prints."""
 
     schema: Any = None
     rows: Rows | None = None
@@ -60,14 +60,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fields: dict[str, Any] = {}
 
 
-class StorageLooks:
-    """Satisfies `app.ports.data.StorageLook`."""
+class StorageProbes:
+    """Satisfies `app.ports.data.StorageProbe`."""
 
     def __init__(self, *, look_s: float = LOOK_S, memory_bytes: int = MEMORY_BYTES) -> None:
         self._look_s = look_s
         self._memory_bytes = memory_bytes
 
-    def look(
+    def probe(
         self, connection: Connection, *, head: bool, id_delimiter: str, makes_ids: bool,
         names: tuple[str, ...] | None = None,
     ) -> tuple[Any, Rows]:  # fmt: skip
@@ -86,7 +86,7 @@ class StorageLooks:
             names=names,
         )
         limit_s = self._look_s + connection.limits.connect_s
-        asked = Asked(
+        asked = ProbeRequest(
             connection=_hurried(connection, limit_s),
             options=options,
             memory_bytes=self._memory_bytes,
@@ -111,7 +111,7 @@ def _hurried(connection: Connection, limit_s: float) -> Connection:
 
 
 def _run(asked: bytes, *, limit_s: float, where: str) -> list[bytes]:
-    """Return the complete lines that a look printed. Raises: StorageUnreachable, BadData."""
+    """Return the complete lines that a probe printed. Raises: StorageUnreachable, BadData."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", _MODULE],
@@ -155,7 +155,7 @@ def _rebuilt(found: Found, where: str) -> FedflowError:
 
 def main() -> None:
     """Print what a storage has, with a limit on memory."""
-    asked = decode_as(sys.stdin.buffer.read(), Asked)
+    asked = decode_as(sys.stdin.buffer.read(), ProbeRequest)
     resource.setrlimit(resource.RLIMIT_DATA, (asked.memory_bytes, asked.memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold credentials
     try:
@@ -165,7 +165,7 @@ def main() -> None:
         _print(Found(error=exc.name, fields=fields))
 
 
-def _look(asked: Asked) -> None:
+def _look(asked: ProbeRequest) -> None:
     from fedflow.tables.storages.opening import open_rows  # the server does without Arrow
     from fedflow.tables.text import batch_rows
 

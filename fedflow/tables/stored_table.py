@@ -26,7 +26,7 @@ T = TypeVar("T")
 MAPPED_CELLS: Final = 1 << 23
 
 
-class Outputs(Protocol):
+class OutputTables(Protocol):
     """Makes tables of the rows of others."""
 
     def create_like(
@@ -38,7 +38,7 @@ class Outputs(Protocol):
 class StoredTable(ABC):
     """One table of the catalog; satisfies `fedflow.sdk.Table`. Subclasses read its rows."""
 
-    def __init__(self, entry: TableRecord, *, store: Outputs, cores: int = 1) -> None:
+    def __init__(self, entry: TableRecord, *, store: OutputTables, cores: int = 1) -> None:
         """Raises: BadData: the description is damaged."""
         self.entry = entry
         self.schema = schema_of(entry)

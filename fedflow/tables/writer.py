@@ -19,10 +19,10 @@ from fedflow.base.errors.data import DiskFull
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
-from fedflow.tables.catalog import Origin
+from fedflow.tables.catalog import TableOrigin
 from fedflow.tables.preview import Preview
 from fedflow.tables.row_checks import RowCheck, empty_types
-from fedflow.tables.staging import T, UnfinishedTable
+from fedflow.tables.staging import StagedTable, T
 from fedflow.tables.statistics import Statistics
 from fedflow.tables.statistics_file import write_facts
 from fedflow.tables.unique import Rows
@@ -34,12 +34,12 @@ NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class TableTarget:
     """What a table will be called, and what the catalog is to remember of its making."""
 
     namespace: str
     name: str
-    origin: Origin
+    origin: TableOrigin
     partitions: int = 1
     id_delimiter: str = ","
     have_head: bool = True
@@ -57,7 +57,7 @@ class Written:
     preview: tuple[tuple[str, ...], ...]
 
 
-class LocalTableWriter(UnfinishedTable[T]):
+class LocalTableWriter(StagedTable[T]):
     """Writes one new table; satisfies `fedflow.sdk.TableWriter`.
 
     The columns' types are those of the first batch.
@@ -68,8 +68,8 @@ class LocalTableWriter(UnfinishedTable[T]):
         root: Path,
         *,
         schema: TableSchema,
-        place: Place,
-        keep: Callable[[Place, TableSchema, Written], T],
+        place: TableTarget,
+        keep: Callable[[TableTarget, TableSchema, Written], T],
     ) -> None:
         super().__init__()
         self._schema = schema

@@ -17,7 +17,7 @@ _ARGUMENT_ERROR = 101  #: FATE's return code for a table that does not exist
 
 
 class WorkerCatalog:
-    """Satisfies `fedflow.tables.catalog.Catalog`.
+    """Satisfies `fedflow.tables.catalog.TableCatalog`.
 
     Tables of the attempt's output namespace stay here until the end report names those that are
     outputs; the others never become known. Inputs are known from the start.

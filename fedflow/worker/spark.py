@@ -15,7 +15,7 @@ from fedflow.spark.session import Session, TaskName, open_session
 from fedflow.spark.tables.jobs import Cluster
 from fedflow.spark.tables.store import SparkTableStore
 from fedflow.spark.workers import SparkWorkers
-from fedflow.tables.catalog import Catalog
+from fedflow.tables.catalog import TableCatalog
 from fedflow.tables.parts import folder_at
 from fedflow.tables.parts_store import NewFolder
 from fedflow.wire.spark_application import PROCESS, ProcessFile, read_private
@@ -52,7 +52,7 @@ def spark_workers(spec: TaskSpec, session: Session) -> SparkWorkers:
     )
 
 
-def spark_tables(spec: TaskSpec, session: Session, catalog: Catalog) -> SparkTableStore:
+def spark_tables(spec: TaskSpec, session: Session, catalog: TableCatalog) -> SparkTableStore:
     """Return the task's tables, whose block work is done on the executors."""
     assert spec.spark is not None  # noqa: S101  there is a session
     cluster = Cluster(spark=session.spark, errors=session.errors, partitions=spec.spark.partitions)

@@ -26,7 +26,7 @@ from fedflow.domain.data.storages import (
 )
 from fedflow.domain.records import TableRecord
 from fedflow.sdk.table import TableSchema
-from fedflow.tables.catalog import Origin, schema_to_json
+from fedflow.tables.catalog import TableOrigin, schema_to_json
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.storages.opening import open_rows
@@ -223,7 +223,7 @@ def entry(schema: TableSchema, **changes: Any) -> TableRecord:
     given: dict[str, Any] = {
         "namespace": "n", "name": "t", "address": "0" * 32, "schema": schema_to_json(schema),
         "count": 0, "partitions": 4, "id_delimiter": ",", "have_head": True, "extend_sid": False,
-        "origin": Origin.BIND, "preview": (), "created_ms": 1, "engine": "MYSQL",
+        "origin": TableOrigin.BIND, "preview": (), "created_ms": 1, "engine": "MYSQL",
         "storage": {"address": {}}, **changes,
     }  # fmt: skip
     return TableRecord(**given)

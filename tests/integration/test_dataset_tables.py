@@ -35,7 +35,7 @@ from fedflow.tables.archives import LocalArchives
 from fedflow.tables.datasets import DatasetTable
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts_store import PartsTableStore
-from fedflow.tables.remote_gc import FarRows, main
+from fedflow.tables.remote_gc import RemoteTableRows, main
 from fedflow.testing.tables import MemoryCatalog, local_store, parts_store
 from tests.storage_servers import S3Server, s3_server
 
@@ -198,7 +198,7 @@ def test_of_two_attempts_at_a_part_the_one_that_won_counts(tmp_path: Path) -> No
     attempts = [[pickle.loads(work(number)) for _ in range(2)] for number in range(len(blocks))]
     won = [pair[number % 2] for number, pair in enumerate(attempts)]
     assert len(list(Path(folder.uri).iterdir())) == 2 * len(blocks)
-    place = store.place_like(table.entry, SCHEMA, name=None)
+    place = store.target_like(table.entry, SCHEMA, name=None)
     made = store.finish(folder, place, SCHEMA, seen(folder.uri, won))
     assert made.read().equals(ROWS)
     names = {"_rows.json", *(written.part.name for written in won)}
@@ -210,9 +210,9 @@ def test_what_a_killed_writer_left_goes_with_a_sweep(tmp_path: Path) -> None:
     kept = written(store)
     killed = store.new_folder()
     (Path(killed.uri) / "part-000000-x.parquet").write_bytes(b"half")
-    FarRows(tmp_path).sweep(older_than_ms=0)
+    RemoteTableRows(tmp_path).sweep(older_than_ms=0)
     assert Path(killed.uri).exists()
-    FarRows(tmp_path).sweep(older_than_ms=1 << 50)
+    RemoteTableRows(tmp_path).sweep(older_than_ms=1 << 50)
     assert not Path(killed.uri).exists()
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
     assert again(kept).read().equals(ROWS)
@@ -226,13 +226,13 @@ def test_parts_that_cannot_be_deleted_stay_noted(tmp_path: Path) -> None:
         folder.rename(moved)
         folder.symlink_to(moved)  # which no deletion follows
     remove_rows(tmp_path, table.entry.address, table.uri)
-    FarRows(tmp_path).sweep(older_than_ms=1 << 50)
+    RemoteTableRows(tmp_path).sweep(older_than_ms=1 << 50)
     noted = {f"{GONE}{table.entry.address}", killed.note.name}
     assert {p.name for p in tmp_path.iterdir()} == {"parts", *noted}
     for uri in (table.uri, killed.uri):
         Path(uri).unlink()
         Path(f"{uri}-moved").rename(uri)
-    FarRows(tmp_path).sweep(older_than_ms=1 << 50)
+    RemoteTableRows(tmp_path).sweep(older_than_ms=1 << 50)
     assert [p.name for p in tmp_path.iterdir()] == ["parts"]
     assert list((tmp_path / "parts").iterdir()) == []
 
@@ -247,7 +247,7 @@ def test_a_sweep_leaves_what_is_still_written(tmp_path: Path) -> None:
     for folder in began:
         os.utime(folder, (0, 0))  # writing to a file does not touch its folder
     for root in {folder.parent for folder in began}:
-        FarRows(root).sweep(older_than_ms=1_000_000_000_000)
+        RemoteTableRows(root).sweep(older_than_ms=1_000_000_000_000)
     for writer in writers:
         assert writer.close().read().equals(ROWS)
 
@@ -322,7 +322,7 @@ def test_the_server_notes_what_is_far_and_a_process_apart_deletes_it(
     assert len(keys(s3)) == 2
     names = sorted(p.name[:5] for p in far._root.iterdir())
     assert names == [GONE[:5], NEW]
-    rows = FarRows(far._root)
+    rows = RemoteTableRows(far._root)
     rows.sweep(older_than_ms=0)
     assert rows._apart is not None
     assert rows._apart.wait(40) == 0

@@ -31,7 +31,7 @@ from fedflow.spark.tables.blocks import Source, cut
 from fedflow.spark.tables.jobs import INLINE_BYTES, Cluster
 from fedflow.spark.tables.store import SparkTableStore
 from fedflow.spark.tables.table import SparkTable, seen
-from fedflow.tables.catalog import Origin, schema_to_json
+from fedflow.tables.catalog import TableOrigin, schema_to_json
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.parts import folder_at, part_name
 from fedflow.testing.tables import MemoryCatalog, local_store, spark_store
@@ -278,10 +278,10 @@ def test_spark_reads_a_table_as_a_dataframe_in_its_order(store: SparkTableStore)
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 100])
 def test_blocks_are_consecutive_and_never_empty(count: int) -> None:
-    from fedflow.tables.parts import Part
+    from fedflow.tables.parts import TablePart
 
-    parts = (Part("part-0.parquet", (5, 0, 7), 1), Part("part-1.parquet", (), 1),
-             Part("part-2.parquet", (1, 1, 30), 1))  # fmt: skip
+    parts = (TablePart("part-0.parquet", (5, 0, 7), 1), TablePart("part-1.parquet", (), 1),
+             TablePart("part-2.parquet", (1, 1, 30), 1))  # fmt: skip
     source = Source(uri="/x", folder="", parts=parts, schema=SCHEMA, where="t")
     blocks = cut(source.batches, count)
     assert 1 <= len(blocks) <= count
@@ -334,7 +334,7 @@ def hive_entry(name: str, *columns: str, makes_ids: bool = False, **choice: obje
     return TableRecord(
         namespace="n", name=name, address="0" * 32, schema=schema_to_json(schema),
         count=0, partitions=1, id_delimiter=",", have_head=True, extend_sid=makes_ids,
-        origin=Origin.BIND, preview=(),
+        origin=TableOrigin.BIND, preview=(),
         created_ms=0, engine="HIVE", storage=bound_to_json(bound),
     )  # fmt: skip
 
@@ -365,7 +365,7 @@ def test_a_table_of_hive_becomes_text_with_chosen_columns(hive: Callable[..., Ta
     assert rows[1] == {"id": "u1", "b": "1", "a": "0.25"}
     assert rows[2] == {"id": "u2", "b": "", "a": "0.5"}
     assert table.count == 9
-    assert table.entry.origin is Origin.READER  # type: ignore[attr-defined]
+    assert table.entry.origin is TableOrigin.READER  # type: ignore[attr-defined]
 
 
 def test_parts_of_hive_that_do_not_count_are_deleted(

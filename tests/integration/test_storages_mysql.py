@@ -16,7 +16,7 @@ import pytest
 from fedflow.base.errors.data import BadData, StorageMissing, StorageRefused, StorageUnreachable
 from fedflow.domain.data.storages import Connection, Limits, MysqlRows, Secrets
 from fedflow.domain.records import TableRecord
-from fedflow.tables.catalog import Origin, schema_to_json
+from fedflow.tables.catalog import TableOrigin, schema_to_json
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.storages import mysql
@@ -178,7 +178,7 @@ def test_a_broken_connection_leaves_no_half_table(
     bound = TableRecord(
         namespace="n", name="t", address="0" * 32, schema=schema_to_json(schema),
         count=0, partitions=1, id_delimiter=",", have_head=True, extend_sid=False,
-        origin=Origin.BIND, preview=(),
+        origin=TableOrigin.BIND, preview=(),
         created_ms=1, engine="MYSQL", storage={"address": {}},
     )  # fmt: skip
     catalog.register(bound)

@@ -17,7 +17,7 @@ import msgspec
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.connectors import Connectors
 from fedflow.app.data.table_use import STANDALONE, make_way, remove_rows
-from fedflow.app.ports.data import BoundFiles, StorageLook
+from fedflow.app.ports.data import BoundFiles, StorageProbe
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.decoding import read_as
@@ -76,7 +76,7 @@ class Bindings(UseCase):
         *,
         sources: AllowedFolders,
         files: BoundFiles,
-        looks: StorageLook,
+        probes: StorageProbe,
         connectors: Connectors,
         new_address: Callable[[], str],
         own_party: str,
@@ -84,7 +84,7 @@ class Bindings(UseCase):
         super().__init__(kernel)
         self._sources = sources
         self._files = files
-        self._looks = looks
+        self._probes = probes
         self._connectors = connectors
         self._new_address = new_address
         self._own_party = own_party
@@ -137,7 +137,7 @@ class Bindings(UseCase):
         if connector.engine not in ENGINES or connector.engine in (PATH, "HIVE"):
             raise NotSupportedYet(what=f"Trying connectors of the engine {connector.engine}")
         connection = self._connectors.parsed(connector.engine, address, name)
-        schema, _ = self._looks.look(
+        schema, _ = self._probes.probe(
             connection, head=True, id_delimiter=",", makes_ids=False, names=None
         )
         return [schema["id"], *schema["columns"]]
@@ -164,14 +164,14 @@ class Bindings(UseCase):
                 raise NotSupportedYet(what="A query of Hive (a view of it can be bound)")
             return _said_columns(given), ()
         if not isinstance(connection.address, PathFile):
-            return self._looks.look(
+            return self._probes.probe(
                 connection,
                 head=given.head,
                 id_delimiter=given.id_delimiter,
                 makes_ids=given.extend_sid,
                 names=_names(given),
             )
-        return self._files.look(
+        return self._files.probe(
             Path(connection.address.path),
             head=given.head,
             id_delimiter=given.id_delimiter,

@@ -16,7 +16,7 @@ _MAX_DEPTH = 1000  #: tasks between a table and its sources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class SourceTable:
     """A table that another one was made of, and a first table at the beginning of that way."""
 
     parent: Name
@@ -29,7 +29,7 @@ class Provenance:
     def __init__(self, *, store: Store) -> None:
         self._store = store
 
-    def sources(self, namespace: str, name: str) -> list[Source]:
+    def sources(self, namespace: str, name: str) -> list[SourceTable]:
         """Return what a table was made of; empty for one that came from outside and was not read.
 
         A reader's output is the table that it reads (in FATE it is a copy), so one that came from
@@ -46,7 +46,7 @@ class Provenance:
             if not parents and any(table in _inputs_of(tx, use) for use in uses):
                 parents = [table]
             return [
-                Source(parent=parent, source=source)
+                SourceTable(parent=parent, source=source)
                 for parent in parents
                 for source in _first(tx, parent)
             ]

@@ -78,7 +78,7 @@ class CacheStore(Protocol):
 class BoundFiles(Protocol):
     """Looks at files of this machine that become tables without being copied."""
 
-    def look(
+    def probe(
         self, path: Path, *, head: bool, id_delimiter: str, makes_ids: bool,
         names: tuple[str, ...] | None, whole: bool, id_column: str | None,
         features: tuple[str, ...] | None,
@@ -89,10 +89,10 @@ class BoundFiles(Protocol):
         """
 
 
-class StorageLook(Protocol):
+class StorageProbe(Protocol):
     """Looks at storages of others that become tables without being copied."""
 
-    def look(
+    def probe(
         self, connection: Connection, *, head: bool, id_delimiter: str, makes_ids: bool,
         names: tuple[str, ...] | None,
     ) -> tuple[Any, tuple[tuple[str, ...], ...]]:  # fmt: skip

@@ -23,7 +23,7 @@ _UNNAMED_KEEP_MS = 86_400_000  #: contents that are older and that no model name
 _UNFINISHED_KEEP_MS = 7 * 86_400_000  #: tables that were begun before and are not finished
 
 
-class UnfinishedTables(Protocol):
+class StagedTables(Protocol):
     """The rows of tables that were begun."""
 
     def sweep(self, *, older_than_ms: int) -> None:
@@ -34,7 +34,7 @@ class GarbageCollection:
     """Deletes what nothing names any more."""
 
     def __init__(
-        self, *, models: ModelRepository, tables: Tables, unfinished: UnfinishedTables, clock: Clock
+        self, *, models: ModelRepository, tables: Tables, unfinished: StagedTables, clock: Clock
     ) -> None:
         self._models = models
         self._tables = tables

@@ -53,7 +53,7 @@ class OwnTable:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptTable:
+class RetainedTable:
     """A table that the job made and that stays, as these jobs use it."""
 
     namespace: str
@@ -82,7 +82,7 @@ class Deletion:
     caches: int = 0
     tags: tuple[str, ...] = ()
     tables: tuple[OwnTable, ...] = ()
-    kept_tables: tuple[KeptTable, ...] = ()
+    kept_tables: tuple[RetainedTable, ...] = ()
     models: tuple[OwnModel, ...] = ()
     log_files: int = 0
     log_bytes: int = 0
@@ -295,10 +295,10 @@ def _open_readers(tx: Tx, job_id: str) -> dict[tuple[str, str], list[str]]:
 
 def _tables(
     tx: Tx, job_id: str, readers: dict[tuple[str, str], list[str]]
-) -> tuple[tuple[TableRecord, ...], tuple[KeptTable, ...]]:
+) -> tuple[tuple[TableRecord, ...], tuple[RetainedTable, ...]]:
     """Return the tables that a job made and that go, and those that others use."""
     own: dict[tuple[str, str], TableRecord] = {}
-    kept: dict[tuple[str, str], KeptTable] = {}
+    kept: dict[tuple[str, str], RetainedTable] = {}
     for output in tx.tracking.every_output(job_id):
         place = (output.namespace, output.name)
         if place in own or place in kept:
@@ -309,7 +309,7 @@ def _tables(
         uses = [u.key.job_id for u in tx.tracking.uses_of_table(*place) if u.key.job_id != job_id]
         others = tuple(dict.fromkeys((*uses, *readers.get(place, ()))))
         if others:
-            kept[place] = KeptTable(namespace=place[0], name=place[1], jobs=others)
+            kept[place] = RetainedTable(namespace=place[0], name=place[1], jobs=others)
         else:
             own[place] = table
     return tuple(own.values()), tuple(kept.values())

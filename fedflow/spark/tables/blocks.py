@@ -17,7 +17,7 @@ from pyarrow import ipc
 from fedflow.base.errors.data import BadData
 from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
-from fedflow.tables.parts import Part, PartFile, reading
+from fedflow.tables.parts import PartFile, TablePart, reading
 from fedflow.tables.writer import META, ROWS_FILE, mapped, read_schema
 
 
@@ -27,7 +27,7 @@ class Source:
 
     uri: str | None  #: folder of parts; None: one Arrow file
     folder: str  #: of the Arrow file, a path
-    parts: tuple[Part, ...]
+    parts: tuple[TablePart, ...]
     schema: TableSchema
     where: str  #: what messages call the table
 
@@ -149,5 +149,5 @@ def source_of_file(folder: Path, *, schema: TableSchema, where: str) -> Source:
     with reading(where), mapped(folder / ROWS_FILE) as file:
         reader = ipc.open_file(file)
         rows = tuple(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-    part = Part(ROWS_FILE, rows, 0)
+    part = TablePart(ROWS_FILE, rows, 0)
     return Source(uri=None, folder=str(folder), parts=(part,), schema=schema, where=where)

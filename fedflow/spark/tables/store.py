@@ -11,7 +11,7 @@ from fedflow.domain.records import TableRecord
 from fedflow.spark.tables.hive import read_hive
 from fedflow.spark.tables.jobs import Cluster
 from fedflow.spark.tables.table import SparkTable, seen
-from fedflow.tables.catalog import Catalog, schema_of, where_is
+from fedflow.tables.catalog import TableCatalog, schema_of, where_is
 from fedflow.tables.local import Watch
 from fedflow.tables.parts_store import PartsTableStore
 from fedflow.tables.storages.bound import bound_options
@@ -35,7 +35,7 @@ class SparkTableStore(PartsTableStore):
         *,
         cluster: Cluster,
         tables_uri: str,
-        catalog: Catalog,
+        catalog: TableCatalog,
         output_namespace: str,
         party_id: str = "0",
         cores: int = 1,

@@ -22,8 +22,8 @@ from fedflow.tables.datasets import DatasetTable
 from fedflow.tables.gathering import Positions, check_positions
 from fedflow.tables.parts import PartWriter, WrittenPart, part_name, tidy_folder
 from fedflow.tables.parts_store import NewFolder
-from fedflow.tables.stored_table import Outputs, StoredTable
-from fedflow.tables.writer import Place
+from fedflow.tables.stored_table import OutputTables, StoredTable
+from fedflow.tables.writer import TableTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +99,7 @@ class SparkTable(StoredTable):
         """
         if self._is_small():
             return super().map_blocks(function, schema=schema, name=name, progress=progress)
-        place = self._spark.place_like(self.entry, schema, name=name)
+        place = self._spark.target_like(self.entry, schema, name=name)
         folder = self._spark.new_folder()
         with folder.cleanly():
             source = self._source()
@@ -175,7 +175,7 @@ class SparkTable(StoredTable):
         self._check_known(old)
         if not old or not len(rows) or max(self.count, len(rows)) <= self._spark.small_rows:
             return super().take(rows, schema=schema, made=made, name=name, progress=progress)
-        place = self._spark.place_like(self.entry, wanted, name=name)
+        place = self._spark.target_like(self.entry, wanted, name=name)
         folder = self._spark.new_folder()
         with folder.cleanly():
             parts = take_rows(
@@ -225,7 +225,7 @@ class SparkTable(StoredTable):
         return copy._source() if isinstance(copy, SparkTable) else self._source_of(rows)
 
 
-class Store(Outputs, Protocol):
+class Store(OutputTables, Protocol):
     """What a table needs of `SparkTableStore`."""
 
     cluster: Cluster
@@ -238,11 +238,17 @@ class Store(Outputs, Protocol):
     def new_folder(self) -> NewFolder:
         """Return an empty folder for parts."""
 
-    def place_like(self, entry: TableRecord, schema: TableSchema, *, name: str | None) -> Place:
+    def target_like(
+        self, entry: TableRecord, schema: TableSchema, *, name: str | None
+    ) -> TableTarget:
         """Return where an output of another table's rows goes."""
 
     def finish(
-        self, folder: NewFolder, place: Place, schema: TableSchema, parts: Sequence[WrittenPart]
+        self,
+        folder: NewFolder,
+        place: TableTarget,
+        schema: TableSchema,
+        parts: Sequence[WrittenPart],
     ) -> StoredTable:
         """Return the table of some parts, in their order."""
 

@@ -31,7 +31,7 @@ from fedflow.tables.arrow_import import ArrowSource
 from fedflow.tables.csv_header import CsvOptions, FileKind, raw_schema
 from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.file_errors import told
-from fedflow.tables.filesystems import Place
+from fedflow.tables.filesystems import OpenPath
 from fedflow.tables.input_files import InputFile
 from fedflow.tables.row_source import FileSource, RowSource
 from fedflow.tables.sources import open_source
@@ -61,7 +61,7 @@ class DataSetSource(RowSource):
 
     def __init__(
         self,
-        place: Place,
+        place: OpenPath,
         options: CsvOptions,
         *,
         where: str,
@@ -191,7 +191,7 @@ def _inner_options(options: CsvOptions, keys: tuple[str, ...]) -> CsvOptions:
 # --- which files ----------------------------------------------------------------------------------
 
 
-def data_files(place: Place, *, where: str, roots: tuple[str, ...] = ()) -> list[DataFile]:
+def data_files(place: OpenPath, *, where: str, roots: tuple[str, ...] = ()) -> list[DataFile]:
     """Return the files of a data set, in their order.
 
     Raises: StorageMissing: there is none. StorageRefused, StorageUnreachable. BadData: there are
@@ -225,7 +225,7 @@ def _split(path: str) -> tuple[str, list[str]]:
     return "/".join(names[:wild]) or "/", names[wild:]
 
 
-def _listed(place: Place, base: str, where: str) -> list[Any]:
+def _listed(place: OpenPath, base: str, where: str) -> list[Any]:
     with told(where, found="there is no such file or folder"):
         info = place.files.get_file_info(base)
         if info.is_file:

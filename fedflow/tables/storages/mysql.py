@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class MysqlColumn:
     """A column of a result."""
 
     name: str
@@ -130,7 +130,7 @@ class MysqlSource(RowSource):
         self._run("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         self._run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
-    def _columns(self) -> list[Column]:
+    def _columns(self) -> list[MysqlColumn]:
         """Return the columns of the table or query, by asking for none of its rows."""
         query = self._address.query
         # In brackets a query can be nothing but a SELECT that returns rows. It runs without them,
@@ -225,7 +225,7 @@ class MysqlSource(RowSource):
         return pa.RecordBatch.from_arrays(cells, names=[column.name for column in self._kept])
 
 
-def _cells(values: Sequence[Any], column: Column) -> pa.Array:
+def _cells(values: Sequence[Any], column: MysqlColumn) -> pa.Array:
     """Return cells as text without nulls."""
     if column.kind == FIELD_TYPE.BIT:
         numbers = [None if cell is None else str(int.from_bytes(cell)) for cell in values]
@@ -239,10 +239,10 @@ def _cells(values: Sequence[Any], column: Column) -> pa.Array:
     return pc.fill_null(cells, "") if cells.null_count else cells
 
 
-def _columns_of(cursor: SSCursor) -> list[Column]:
+def _columns_of(cursor: SSCursor) -> list[MysqlColumn]:
     """Return the columns of a result with their character sets, which `description` lacks."""
     fields: Any = cursor._result.fields  # type: ignore[attr-defined]
-    return [Column(name=f.name, kind=f.type_code, charset=f.charsetnr) for f in fields]
+    return [MysqlColumn(name=f.name, kind=f.type_code, charset=f.charsetnr) for f in fields]
 
 
 def quoted(name: str) -> str:

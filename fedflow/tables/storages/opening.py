@@ -20,8 +20,8 @@ from fedflow.domain.data.storages import (
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.filesystems import (
-    Access,
-    Place,
+    FilesystemAccess,
+    OpenPath,
     hdfs_place,
     object_place,
     open_place,
@@ -87,7 +87,7 @@ def _opened(connection: Connection, options: CsvOptions, where: str) -> RowSourc
             raise NotSupportedYet(what="Reading Hive by a task that does not run on Spark")
 
 
-def place_of(connection: Connection) -> Place:
+def place_of(connection: Connection) -> OpenPath:
     """Return where a data set lies; the path may be a glob.
 
     Raises: NotSupportedYet: HDFS without its library. StorageUnreachable. BadData: no place.
@@ -97,7 +97,7 @@ def place_of(connection: Connection) -> Place:
         case LocalFiles(path=path):
             return open_place(path)
         case S3Files() as address:
-            access = Access(
+            access = FilesystemAccess(
                 endpoint=address.endpoint,
                 region=address.region,
                 access_key=secrets.access_key,
@@ -108,6 +108,6 @@ def place_of(connection: Connection) -> Place:
             return object_place(address.bucket, address.path, access)
         case HdfsFiles(name_node=node, path=path):
             parts = urlsplit(node)
-            user = Access(user=secrets.user)
+            user = FilesystemAccess(user=secrets.user)
             return hdfs_place(parts.hostname or "default", parts.port, path, user)
     raise NotSupportedYet(what=f"files of {connection.address.engine}")

@@ -30,7 +30,7 @@ from fedflow.domain.data.storages import Connection, HdfsFiles, LocalFiles, Mysq
 from fedflow.sdk.table import Table
 from fedflow.tables.export import write_csv
 from fedflow.tables.file_errors import told
-from fedflow.tables.filesystems import Place
+from fedflow.tables.filesystems import OpenPath
 from fedflow.tables.storages.mysql import LOCK_S, connect, disconnect, quoted, said
 from fedflow.tables.storages.opening import place_of
 from fedflow.tables.storages.orphans import (
@@ -149,7 +149,7 @@ def _value(value: Any) -> Any:
 # --- data sets ------------------------------------------------------------------------------------
 
 
-def _to_files(table: Table, place: Place, form: str, *, where: str, watch: Watch) -> int:
+def _to_files(table: Table, place: OpenPath, form: str, *, where: str, watch: Watch) -> int:
     name = f"part-0.{form}"
     files, path = place.files, place.path.rstrip("/")
     with told(where):

@@ -30,7 +30,7 @@ from fedflow.sdk import (
     check_params,
     spec_of,
 )
-from fedflow.tables.catalog import Origin, schema_to_json
+from fedflow.tables.catalog import TableOrigin, schema_to_json
 from fedflow.tables.local import LocalTableStore
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, run_component
@@ -279,7 +279,7 @@ def bound(source: Path, **changes: Any) -> TableRecord:
     schema = schema_to_json(TableSchema(kind=TableKind.RAW, id="id", columns=("x",)))
     entry = TableRecord(
         namespace="n", name="b", address="f" * 32, schema=schema, count=0, partitions=3,
-        id_delimiter=",", have_head=True, extend_sid=False, origin=Origin.BIND, preview=(),
+        id_delimiter=",", have_head=True, extend_sid=False, origin=TableOrigin.BIND, preview=(),
         created_ms=1, engine="PATH", source=str(source),
     )  # fmt: skip
     return replace(entry, **changes)

@@ -19,7 +19,7 @@ from fedflow.base.errors.data import BadData
 from fedflow.domain.records import TableRecord
 from fedflow.tables import arrow_probe
 from fedflow.tables.archives import LocalArchives
-from fedflow.tables.binding import LocalFiles
+from fedflow.tables.binding import LocalBoundFiles
 from fedflow.tables.csv_header import COLUMN_LIMIT, LINE_BYTES
 from fedflow.testing.tables import local_store
 
@@ -28,7 +28,7 @@ def look(path: Path, **how: Any) -> tuple[Any, tuple[tuple[str, ...], ...]]:
     given = {
         "head": True, "id_delimiter": ",", "makes_ids": False, "names": None, "whole": False, **how
     }  # fmt: skip
-    return LocalFiles().look(path, **given)
+    return LocalBoundFiles().probe(path, **given)
 
 
 def file(folder: Path, content: bytes) -> Path:
@@ -118,8 +118,8 @@ def test_a_look_costs_the_server_no_arrow(tmp_path: Path, kind: str) -> None:
     if kind == "parquet":
         parquet.write_table(pa.table({"id": [7]}), path)
     code = (
-        "import sys; from pathlib import Path; from fedflow.tables.binding import LocalFiles; "
-        "LocalFiles().look(Path(sys.argv[1]), head=True, id_delimiter=',', makes_ids=False,"
+        "import sys; from pathlib import Path; from fedflow.tables.binding import LocalBoundFiles; "
+        "LocalBoundFiles().probe(Path(sys.argv[1]), head=True, id_delimiter=',', makes_ids=False,"
         " names=None, whole=False); sys.exit('pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == 0

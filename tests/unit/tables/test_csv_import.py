@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedflow.base.errors.data import BadData, DiskFull, TableExists
-from fedflow.tables.catalog import Origin
+from fedflow.tables.catalog import TableOrigin
 from fedflow.tables.csv_import import BLOCK_BYTES
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.local_table import LocalTable
@@ -52,7 +52,7 @@ def test_a_file_with_a_header_becomes_a_text_table(importer: Importer) -> None:
     entry = table.entry
     assert table_schema_row(entry) == {"header": "y,x0", "sid": "id"}
     assert (entry.count, entry.partitions, entry.have_head) == (2, 4, True)
-    assert (entry.origin, entry.id_delimiter, entry.extend_sid) == (Origin.UPLOAD, ",", False)
+    assert (entry.origin, entry.id_delimiter, entry.extend_sid) == (TableOrigin.UPLOAD, ",", False)
     assert entry.preview == (("133", "1", "0.254879"), ("273", "0", "-1.0"))
     assert importer.catalog.find("n", "t") == entry
 

@@ -6,7 +6,7 @@ import pytest
 
 from fedflow.base.errors.data import BadData
 from fedflow.base.errors.requests import NotSupportedYet
-from fedflow.tables.filesystems import Access, below, open_place
+from fedflow.tables.filesystems import FilesystemAccess, below, open_place
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from fedflow.tables.filesystems import Access, below, open_place
     ],
 )
 def test_a_uri_names_a_place(uri: str, engine: str, path: str) -> None:
-    place = open_place(uri, Access(anonymous=True))
+    place = open_place(uri, FilesystemAccess(anonymous=True))
     assert (place.engine, place.path) == (engine, path)
     assert below(place, "t").path == f"{path}/t"
 
@@ -52,7 +52,7 @@ def test_other_schemes_are_not_supported(uri: str) -> None:
 @pytest.mark.parametrize("endpoint", ["ftp://h", "http://", "http://u:p@h", "http://h/x", "a b"])
 def test_an_endpoint_is_a_host(endpoint: str) -> None:
     with pytest.raises(BadData, match="endpoint"):
-        open_place("s3://bucket/a", Access(endpoint=endpoint))
+        open_place("s3://bucket/a", FilesystemAccess(endpoint=endpoint))
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0"])
@@ -62,4 +62,6 @@ def test_a_name_below_a_place_is_plain(name: str) -> None:
 
 
 def test_an_access_does_not_show_its_keys() -> None:
-    assert "secret" not in repr(Access(access_key="secret", secret_key="secret", user="secret"))
+    assert "secret" not in repr(
+        FilesystemAccess(access_key="secret", secret_key="secret", user="secret")
+    )

@@ -22,7 +22,7 @@ from fedflow.domain.records import TableRecord
 from fedflow.sdk import TableKind, TableSchema
 from fedflow.tables import local_table, stored_table
 from fedflow.tables.local import LocalTableStore
-from fedflow.tables.remote_gc import FarRows
+from fedflow.tables.remote_gc import RemoteTableRows
 from fedflow.testing.tables import MemoryCatalog, local_store
 from fedflow.wire.fields import table_schema_row
 
@@ -109,7 +109,7 @@ def test_a_table_cannot_be_seen_before_it_is_complete(
 def test_what_a_killed_writer_left_is_swept(store: LocalTableStore, tmp_path: Path) -> None:
     store.create(SCHEMA).write(rows(5))
     kept = write(store)
-    FarRows(tmp_path / "tables").sweep(older_than_ms=1 << 50)
+    RemoteTableRows(tmp_path / "tables").sweep(older_than_ms=1 << 50)
     assert files(tmp_path) == [tmp_path / "tables" / kept.address / "rows.arrow"]
 
 

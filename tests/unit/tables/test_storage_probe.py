@@ -24,13 +24,13 @@ from fedflow.domain.data.storages import (
 )
 from fedflow.tables import storage_probe
 from fedflow.tables.csv_header import CsvOptions
-from fedflow.tables.storage_probe import Found, StorageLooks
+from fedflow.tables.storage_probe import Found, StorageProbes
 from fedflow.tables.storages import opening
 
 
 def look(connection: Connection, **changes: Any) -> tuple[Any, tuple[tuple[str, ...], ...]]:
     how = {"head": True, "id_delimiter": ",", "makes_ids": False, **changes}
-    return StorageLooks().look(connection, **how)
+    return StorageProbes().probe(connection, **how)
 
 
 def at(folder: Path, path: str = "*.parquet", **more: Any) -> Connection:
@@ -88,10 +88,10 @@ def test_a_server_that_says_nothing_ends_the_look(folder: Path) -> None:
 
 
 def test_a_look_that_takes_too_long_is_ended(folder: Path) -> None:
-    looks = StorageLooks(look_s=0.01)
+    looks = StorageProbes(look_s=0.01)
     connection = at(folder, limits=Limits(connect_s=0.01))
     with pytest.raises(StorageUnreachable, match="no answer within"):
-        looks.look(connection, head=True, id_delimiter=",", makes_ids=False)
+        looks.probe(connection, head=True, id_delimiter=",", makes_ids=False)
 
 
 def test_a_name_node_out_of_reach_is_named_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_a_database_ends_the_query_of_a_look_that_was_left(
     asked: list[Connection] = []
 
     def run(given: bytes, **_how: Any) -> list[bytes]:
-        asked.append(decode_as(given, storage_probe.Asked).connection)
+        asked.append(decode_as(given, storage_probe.ProbeRequest).connection)
         return [b'{"schema": {}}']
 
     monkeypatch.setattr(storage_probe, "_run", run)
@@ -123,9 +123,9 @@ def test_a_database_ends_the_query_of_a_look_that_was_left(
 
 
 def test_too_little_memory_is_an_error_of_the_data(folder: Path) -> None:
-    looks = StorageLooks(memory_bytes=1 << 20)
+    looks = StorageProbes(memory_bytes=1 << 20)
     with pytest.raises(BadData, match="cannot be looked at"):
-        looks.look(at(folder), head=True, id_delimiter=",", makes_ids=False)
+        looks.probe(at(folder), head=True, id_delimiter=",", makes_ids=False)
 
 
 def test_credentials_stand_in_no_command_line(

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 
 from fedflow.app.administration.providers import Providers
 from fedflow.app.data.bindings import Binding
-from fedflow.app.data.provenance import Source
+from fedflow.app.data.provenance import SourceTable
 from fedflow.app.data.table_details import Details
 from fedflow.app.initiator.submissions import Submitted
 from fedflow.app.initiator.submitted_files import files_of
@@ -394,10 +394,10 @@ class _Transfers:
 
 
 class _Provenance:
-    def sources(self, namespace: str, name: str) -> list[Source]:
+    def sources(self, namespace: str, name: str) -> list[SourceTable]:
         if name != "g":
             raise TableNotTracked(namespace=namespace, name=name)
-        return [Source(parent=("exp", "raw"), source=("old", "first"))]
+        return [SourceTable(parent=("exp", "raw"), source=("old", "first"))]
 
     def jobs(self, namespace: str, name: str) -> list[str]:
         return ["1", "2"]

@@ -18,7 +18,7 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TableRecord
-from fedflow.tables.catalog import Origin
+from fedflow.tables.catalog import TableOrigin
 from fedflow.wire.envelope import failure
 from fedflow.wire.task_report import MetricBatch, RunningReport, member_values
 from fedflow.worker.catalog import WorkerCatalog, entry_of, table_of
@@ -91,7 +91,7 @@ def entry(namespace: str, name: str, **changes: Any) -> TableRecord:
         "id_delimiter": ",",
         "have_head": True,
         "extend_sid": False,
-        "origin": Origin.OUTPUT,
+        "origin": TableOrigin.OUTPUT,
         "preview": (("a", "1"),),
         "created_ms": 5,
     }

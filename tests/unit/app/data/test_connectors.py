@@ -59,7 +59,7 @@ class Looks:
     seen: list[tuple[Connection, dict[str, Any]]] = field(default_factory=list)
     error: Exception | None = None
 
-    def look(self, connection: Connection, **how: Any) -> tuple[Any, tuple[tuple[str, ...], ...]]:
+    def probe(self, connection: Connection, **how: Any) -> tuple[Any, tuple[tuple[str, ...], ...]]:
         self.seen.append((connection, how))
         if self.error is not None:
             raise self.error
@@ -116,7 +116,7 @@ def world(alone: OneServer, tmp_path: Path) -> World:
     connectors, looks = connectors_of(PLACES), Looks()
     addresses = (f"{i:032x}" for i in range(1, 100))
     bindings = Bindings(
-        alone.core.kernel, sources=sources, files=NoFiles(), looks=looks, connectors=connectors,
+        alone.core.kernel, sources=sources, files=NoFiles(), probes=looks, connectors=connectors,
         new_address=lambda: next(addresses), own_party="0",
     )  # fmt: skip
     tables = Tables(
@@ -134,7 +134,7 @@ def world(alone: OneServer, tmp_path: Path) -> World:
 class NoFiles:
     """Knows the columns of every file."""
 
-    def look(self, path: Path, **_how: Any) -> Any:
+    def probe(self, path: Path, **_how: Any) -> Any:
         return {"kind": "raw", "id": "id", "columns": ["x"]}, ()
 
 

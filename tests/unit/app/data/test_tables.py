@@ -14,7 +14,7 @@ from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.data.bindings import Binding, Bindings
 from fedflow.app.data.connectors import Connectors
-from fedflow.app.data.provenance import Provenance, Source
+from fedflow.app.data.provenance import Provenance, SourceTable
 from fedflow.app.data.table_details import TableDetails
 from fedflow.app.data.table_schemas import TableSchemas
 from fedflow.app.data.tables import Tables
@@ -411,9 +411,9 @@ def test_a_table_is_traced_to_its_source_over_jobs(
     second = submit(alone, "mid")
     made(alone, second, "r", "mid")
     made(alone, second, "a", "end")
-    assert provenance.sources("n", "t") == [Source(parent=("n", "t"), source=("n", "t"))]
-    assert provenance.sources("n", "mid") == [Source(parent=("n", "t"), source=("n", "t"))]
-    assert provenance.sources("n", "end") == [Source(parent=("n", "mid"), source=("n", "t"))]
+    assert provenance.sources("n", "t") == [SourceTable(parent=("n", "t"), source=("n", "t"))]
+    assert provenance.sources("n", "mid") == [SourceTable(parent=("n", "t"), source=("n", "t"))]
+    assert provenance.sources("n", "end") == [SourceTable(parent=("n", "mid"), source=("n", "t"))]
     assert provenance.jobs("n", "mid") == [first, second]
     assert provenance.jobs("n", "end") == [second]
     with pytest.raises(TableNotTracked):
@@ -522,7 +522,7 @@ class Files:
     def __init__(self) -> None:
         self.looked: list[tuple[Path, dict[str, Any]]] = []
 
-    def look(self, path: Path, **how: Any) -> tuple[Any, tuple[tuple[str, ...], ...]]:
+    def probe(self, path: Path, **how: Any) -> tuple[Any, tuple[tuple[str, ...], ...]]:
         self.looked.append((path, how))
         return {"kind": "raw", "id": "id", "columns": ["x", "y"]}, (("1", "2", "3"),)
 
@@ -530,7 +530,7 @@ class Files:
 class NoStorages:
     """Nothing may be looked at."""
 
-    def look(self, connection: Connection, **_how: Any) -> Any:
+    def probe(self, connection: Connection, **_how: Any) -> Any:
         raise AssertionError("a storage was looked at")
 
 
@@ -555,7 +555,7 @@ def bindings(
         alone.core.kernel,
         sources=AllowedFolders((csv.parent,)),
         files=files,
-        looks=NoStorages(),
+        probes=NoStorages(),
         connectors=Connectors(
             store=alone.store,
             sealer=KeyFile(folders.connector_key),
