@@ -38,8 +38,8 @@ from fedflow.federation.messages import (
     pack_header,
     parse_request,
 )
-from fedflow.federation.outgoing import Courier
-from fedflow.federation.session import Opening, Session, SessionBook
+from fedflow.federation.sending import ValueSender
+from fedflow.federation.session import Opening, Session, SessionRegistry
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob, Spool, blob_from_descriptor
 
@@ -60,9 +60,9 @@ class LocalServer:
         path: Path,
         *,
         settings: FederationSettings,
-        book: SessionBook,
+        book: SessionRegistry,
         mailbox: Mailbox,
-        courier: Courier,
+        sender: ValueSender,
         spool: Spool,
         in_thread: InThread,
     ) -> None:
@@ -70,7 +70,7 @@ class LocalServer:
         self.settings = settings
         self.book = book
         self.mailbox = mailbox
-        self.courier = courier
+        self.sender = sender
         self.spool = spool
         self.in_thread = in_thread
         self.connections: set[Connection] = set()
@@ -211,7 +211,7 @@ class Connection:
             self._spawn(self._on_recv(self._session, message), message.id)
         else:
             blob = self._blob(message, body)
-            if blob.data is None or self._server.courier.has_room(blob.size):
+            if blob.data is None or self._server.sender.has_room(blob.size):
                 self._on_send(self._session, message, blob)
             else:
                 self._spawn(self._on_send_later(self._session, message, blob), message.id)
@@ -268,7 +268,7 @@ class Connection:
                 )
                 for to in message.to
             ]
-            self._server.courier.accept(
+            self._server.sender.accept(
                 session, keys, blob=blob, on_done=lambda error: self._on_done(message.id, error)
             )
         except FedflowError as exc:
@@ -277,7 +277,7 @@ class Connection:
             self._send(pack(Accepted(id=message.id)))
 
     async def _on_send_later(self, session: Session, message: Send, blob: Blob) -> None:
-        await self._server.courier.wait_for_room(blob.size)
+        await self._server.sender.wait_for_room(blob.size)
         self._on_send(session, message, blob)
 
     def _on_done(self, request: int, error: FedflowError | None) -> None:

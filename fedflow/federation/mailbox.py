@@ -17,7 +17,7 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.values import dataclass
 from fedflow.federation.keys import ValueKey
-from fedflow.federation.session import Ending, Opening, Session, SessionBook, SessionKey
+from fedflow.federation.session import Ending, Opening, Session, SessionKey, SessionRegistry
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import VALUE_OVERHEAD, Blob, Ledger, Part, Spool
 
@@ -62,7 +62,7 @@ class Mailbox:
         self,
         settings: FederationSettings,
         *,
-        book: SessionBook,
+        book: SessionRegistry,
         spool: Spool,
         in_thread: InThread,
         on_start: Callable[[Session], None],

@@ -24,8 +24,8 @@ from fedflow.federation.local_server import LocalServer
 from fedflow.federation.mailbox import Mailbox
 from fedflow.federation.memory import keep_freed_chunks
 from fedflow.federation.messages import MAX_TEXT, Notice
-from fedflow.federation.outgoing import Courier, OutgoingPort
-from fedflow.federation.session import Ending, Session, SessionBook, SessionKey
+from fedflow.federation.sending import SenderPort, ValueSender
+from fedflow.federation.session import Ending, Session, SessionKey, SessionRegistry
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Spool
 
@@ -65,13 +65,13 @@ class DataPlane:
         *,
         spool_dir: Path,
         socket_path: Path,
-        port: OutgoingPort,
+        port: SenderPort,
     ) -> None:
         self.settings = settings
         self.port = port
         self._spool_dir = spool_dir
         self._socket_path = socket_path
-        self._book = SessionBook()
+        self._book = SessionRegistry()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="data-plane")
         self._ticking: asyncio.Task[None] | None = None
@@ -84,13 +84,15 @@ class DataPlane:
             in_thread=self.in_thread,
             on_start=self._on_start,
         )
-        self._courier = Courier(settings, mailbox=self.mailbox, port=port, in_thread=self.in_thread)
+        self._sender = ValueSender(
+            settings, mailbox=self.mailbox, port=port, in_thread=self.in_thread
+        )
         self._server = LocalServer(
             socket_path,
             settings=settings,
             book=self._book,
             mailbox=self.mailbox,
-            courier=self._courier,
+            sender=self._sender,
             spool=self._spool,
             in_thread=self.in_thread,
         )
@@ -177,10 +179,10 @@ class DataPlane:
             waiting=sum(len(s.waiters) for s in sessions),
             unread=sum(len(s.values) for s in sessions),
             memory_bytes=self.mailbox.ledger.memory,
-            outgoing_bytes=self._courier.memory,
+            outgoing_bytes=self._sender.memory,
             held_bytes=self.mailbox.held,
             spool_bytes=self.mailbox.ledger.spool,
-            delivered=self._courier.delivered,
+            delivered=self._sender.delivered,
         )
 
     def _end(self, session: str, site: Site, reason: str | None) -> None:

@@ -1,7 +1,7 @@
 """Which task attempts take part in the data plane here, and what each one has got and waits for.
 
-`SessionBook` is written by the server's threads (a dict under a lock, so a task that sends nothing
-costs microseconds); a `Session` exists on the event loop only once something happens in it.
+`SessionRegistry` is written by the server's threads (a dict under a lock, so a task that sends
+nothing costs microseconds); a `Session` exists on the event loop only once something happens in it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ending:
     reason: str | None
 
 
-class SessionBook:
+class SessionRegistry:
     """Open and ended sessions. Every method may be called from any thread."""
 
     def __init__(self) -> None:

@@ -43,11 +43,11 @@ from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.data_plane.relays import Relays
-from fedflow.rpc.data_plane.service import DataPlaneService, GrpcOutgoing
+from fedflow.rpc.data_plane.service import DataPlaneService, GrpcSender
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService
-from fedflow.rpc.server.signed import SignedDoor
+from fedflow.rpc.server.signed import SignatureCheck
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
 from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.server.adapters import (
@@ -199,7 +199,7 @@ class FedflowServer:
             limits,
             spool_dir=self.folders.spool,
             socket_path=self._sockets / "federation.sock",
-            port=GrpcOutgoing(
+            port=GrpcSender(
                 open_channel=channels.open_aio_channel,
                 is_local=self._routes.is_local,
                 settings=limits,
@@ -289,7 +289,7 @@ class FedflowServer:
         self._forwarding = forwarding
         signed = settings.authentication.site.switch
         self._unary = UnaryService(
-            SignedDoor(forwarding.dispatch, check=self._keys.check)
+            SignatureCheck(forwarding.dispatch, check=self._keys.check)
             if signed
             else forwarding.dispatch,
             authenticate=certificate_party,

@@ -17,7 +17,7 @@ from fedflow.federation.settings import FederationSettings
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import Route, Routes, RouteTable
 from fedflow.rpc.credentials import Credentials, certificate_party
-from fedflow.rpc.data_plane.service import DataPlaneService, GrpcOutgoing
+from fedflow.rpc.data_plane.service import DataPlaneService, GrpcSender
 from fedflow.rpc.server.listener import AddService, RpcServer, RpcSettings
 from tests.support.certificates import Authority, make_certificate
 
@@ -115,7 +115,7 @@ class DataPlaneServer:
         self.stop()
 
     async def _start(self) -> DataPlaneService:
-        port = GrpcOutgoing(
+        port = GrpcSender(
             open_channel=self._channels.open_aio_channel,
             is_local=self.routes.is_local,
             settings=self.settings,

@@ -24,7 +24,7 @@ from fedflow.federation.keys import ValueKey
 from fedflow.federation.messages import Notice
 from fedflow.federation.settings import FederationSettings
 from fedflow.rpc.data_plane.bulk import BULK
-from fedflow.rpc.data_plane.service import GrpcOutgoing
+from fedflow.rpc.data_plane.service import GrpcSender
 from fedflow.rpc.data_plane.streams import BROKEN
 from fedflow.rpc.server.servers import is_server
 from fedflow.wire.servers import SECRET
@@ -56,7 +56,7 @@ class Relays:
         self._has_others = has_others
         self._open_channel = open_channel
         self._settings = settings
-        self._ports: dict[str, tuple[str, GrpcOutgoing]] = {}  #: instance -> its secret, the way
+        self._ports: dict[str, tuple[str, GrpcSender]] = {}  #: instance -> its secret, the way
 
     @property
     def needed(self) -> bool:
@@ -119,12 +119,12 @@ class Relays:
             await port.close()
         self._ports.clear()
 
-    async def _port(self, to: Instance) -> GrpcOutgoing:
+    async def _port(self, to: Instance) -> GrpcSender:
         """Return the way to a server; when it was started again the old way is closed."""
         known = self._ports.get(to.instance_id)
         if known is not None and known[0] == to.secret:
             return known[1]
-        port = GrpcOutgoing(
+        port = GrpcSender(
             open_channel=lambda _: self._open_channel(to),
             is_local=lambda _: False,
             settings=self._settings,

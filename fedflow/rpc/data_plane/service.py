@@ -92,8 +92,8 @@ class OtherServers(Protocol):
         """Pass a stream that carries one big value on, both ways, until it ends."""
 
 
-class GrpcOutgoing:
-    """The `OutgoingPort` of a server: links and uploads to other parties."""
+class GrpcSender:
+    """The `SenderPort` of a server: links and uploads to other parties."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class GrpcOutgoing:
         return self._is_local(party_id)
 
     async def deliver_small(self, key: ValueKey, data: bytes, *, digest: str) -> None:
-        """Return when the receiver's server has the value. Raises: see `OutgoingPort`."""
+        """Return when the receiver's server has the value. Raises: see `SenderPort`."""
         crc32 = zlib.crc32(data)
         wire = key.wire
         await self._link(key.destination.party_id).send(
@@ -126,7 +126,7 @@ class GrpcOutgoing:
         )
 
     async def deliver_file(self, key: ValueKey, blob: Blob) -> None:
-        """Return when the receiver's server has the value. Raises: see `OutgoingPort`."""
+        """Return when the receiver's server has the value. Raises: see `SenderPort`."""
         party = key.destination.party_id
         failures = 0
         while True:

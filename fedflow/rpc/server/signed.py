@@ -18,7 +18,7 @@ Check = Callable[[str, bytes, str], None]
 _HTTP_OK: Final = 200
 
 
-class SignedDoor:
+class SignatureCheck:
     """Hands signed calls to `dispatch` and refuses the others."""
 
     def __init__(self, dispatch: Dispatch, *, check: Check) -> None:

@@ -24,7 +24,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.mailbox import Mailbox
-from fedflow.federation.session import Ending, Opening, Session, SessionBook
+from fedflow.federation.session import Ending, Opening, Session, SessionRegistry
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Spool
 
@@ -48,7 +48,7 @@ class Bench:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.pool = ThreadPoolExecutor(2)
-        self.book = SessionBook()
+        self.book = SessionRegistry()
         self.spool = Spool(folder)
         self.started: list[Session] = []
         self.mailbox = Mailbox(
@@ -322,7 +322,7 @@ def test_a_sweep_keeps_parts_and_removes_the_rest(tmp_path: Path) -> None:
 
 
 def test_the_book_of_sessions_is_idempotent() -> None:
-    book = SessionBook()
+    book = SessionRegistry()
     assert book.end(HERE, None) == (None, False)
     assert not book.open(HERE, token="1", sites=SITES)
     assert not book.open(HERE, token="2", sites=SITES)

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 OnDone = Callable[[FedflowError | None], None]
 
 
-class OutgoingPort(Protocol):
+class SenderPort(Protocol):
     """Carries values to other parties' servers. All methods run on the data plane's event loop."""
 
     def is_local(self, party_id: PartyId) -> bool:
@@ -59,7 +59,7 @@ class _Dispatch:
     error: FedflowError | None = None
 
 
-class Courier:
+class ValueSender:
     """Delivers the values of local executors. Belongs to one event loop."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Courier:
         settings: FederationSettings,
         *,
         mailbox: Mailbox,
-        port: OutgoingPort,
+        port: SenderPort,
         in_thread: InThread,
     ) -> None:
         self._settings = settings
@@ -105,7 +105,7 @@ class Courier:
     ) -> None:
         """Take over a value and deliver it to all destinations; `on_done` gets the outcome.
 
-        `blob` is then the courier's, also if this raises.
+        `blob` is then the sender's, also if this raises.
         Raises: PeerFailed: a destination has failed. SpoolFull. BadRequest: it is not of the
         session.
         """
