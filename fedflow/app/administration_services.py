@@ -18,7 +18,7 @@ from fedflow.app.logs.job_logs import JobLogs
 from fedflow.app.logs.log_files import LogFiles
 from fedflow.app.queries.job_files import JobFiles
 from fedflow.base.errors.requests import ReloadRefused
-from fedflow.base.public_settings import ShownSetting
+from fedflow.base.public_settings import PublicSetting
 from fedflow.base.values import dataclass
 from fedflow.domain.job.parameters import JobParameters
 
@@ -40,7 +40,7 @@ class Administration:
     call_timeout_s: float
     upload_max_bytes: int
     read_again: Callable[[], None] | None = None
-    settings: Callable[[], Sequence[ShownSetting]] = tuple  #: in force, as far as people may see
+    settings: Callable[[], Sequence[PublicSetting]] = tuple  #: in force, as far as people may see
     _reloading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def reload(self) -> dict[str, Any]:

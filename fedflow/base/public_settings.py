@@ -61,7 +61,7 @@ _USER: Final = re.compile(r"//[^/@\s]*@")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ShownSetting:
+class PublicSetting:
     """A setting that people may see."""
 
     path: str
@@ -69,11 +69,11 @@ class ShownSetting:
     is_default: bool
 
 
-def shown_settings(settings: Settings) -> tuple[ShownSetting, ...]:
+def shown_settings(settings: Settings) -> tuple[PublicSetting, ...]:
     """Return the settings that people may see, in the order of the conf."""
     defaults = Settings()
     return tuple(
-        ShownSetting(
+        PublicSetting(
             path=path,
             value=_text(_at(settings, path)),
             is_default=_at(settings, path) == _at(defaults, path),

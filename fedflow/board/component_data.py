@@ -13,14 +13,14 @@ from fedflow.base.values import dataclass
 from fedflow.board.access import need
 from fedflow.board.component_pages import (
     PREFIX,
-    ComponentPlace,
+    ComponentAddress,
     StoredAttempts,
     component_page,
     component_place,
     stored_attempts,
 )
 from fedflow.board.page import board_blueprint
-from fedflow.board.presenters.table_rows import Part, part_of, shown_cell
+from fedflow.board.presenters.table_rows import RowsPart, part_of, shown_cell
 from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.records import OutputTable, TableRecord
 from fedflow.web import downloads
@@ -32,11 +32,11 @@ _ALL: Final = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RowsShown:
+class RowsPage:
     """A page of the rows of a table."""
 
     table: TableRecord
-    part: Part
+    part: RowsPart
     rows: list[list[str | None]]
     has_more: bool  #: the table has rows that no page shows
 
@@ -77,13 +77,13 @@ def data_download(job_id: str, role: str, party_id: str, component: str) -> Resp
     )  # fmt: skip
 
 
-def rows_shown(table: TableRecord, asked: Mapping[str, str]) -> RowsShown:
+def rows_shown(table: TableRecord, asked: Mapping[str, str]) -> RowsPage:
     """Return the page of a table's rows that an address asks for. Raises: BadData."""
     pages = services().data.table_pages
     reachable = pages.reachable(table)
     part = part_of(table, asked, rows=reachable)
     rows = pages.rows(table, offset=part.page.offset, limit=part.page.size, columns=part.columns)
-    return RowsShown(
+    return RowsPage(
         table=table,
         part=part,
         rows=[[shown_cell(cell) for cell in row] for row in rows],
@@ -91,14 +91,14 @@ def rows_shown(table: TableRecord, asked: Mapping[str, str]) -> RowsShown:
     )
 
 
-def _attempts(place: ComponentPlace) -> StoredAttempts:
+def _attempts(place: ComponentAddress) -> StoredAttempts:
     """Return which attempts stored tables."""
     found = services().tracking.output_versions(place.job.job_id, place.component, place.job.site)
     return stored_attempts(place, found)
 
 
 def _outputs(
-    place: ComponentPlace, stored: StoredAttempts
+    place: ComponentAddress, stored: StoredAttempts
 ) -> list[tuple[OutputTable, TableRecord | None]]:
     if stored.shown is None:
         return []
@@ -107,7 +107,7 @@ def _outputs(
     )
 
 
-def _command(place: ComponentPlace) -> str:
+def _command(place: ComponentAddress) -> str:
     """Return the command line that fetches the newest tables."""
     site = place.job.site
     return (

@@ -10,7 +10,7 @@ from flask import Response, current_app, request
 from fedflow.base.errors.data import NoData
 from fedflow.board.component_pages import (
     PREFIX,
-    ComponentPlace,
+    ComponentAddress,
     component_page,
     component_place,
 )
@@ -117,11 +117,11 @@ def report_file(job_id: str, role: str, party_id: str, component: str) -> Respon
     return download(content, f"{_file(place)}_report.zip", mimetype="application/zip")
 
 
-def _file(place: ComponentPlace) -> str:
+def _file(place: ComponentAddress) -> str:
     return f"{place.job.job_id}_{file_word(place.component)}"
 
 
-def _summary(place: ComponentPlace) -> object:
+def _summary(place: ComponentAddress) -> object:
     key = place.task.key
     return services().tracking.summary(
         key.job_id, key.component, key.site, version=key.version
@@ -133,11 +133,11 @@ def _pace() -> MetricPace:
     return cast(MetricPace, current_app.extensions.setdefault("board_metric_pace", MetricPace()))
 
 
-def _newest(place: ComponentPlace) -> int:
+def _newest(place: ComponentAddress) -> int:
     return services().tracking.marks(place.task.key)[0]
 
 
-def _body(place: ComponentPlace, mark: int) -> dict[str, object]:
+def _body(place: ComponentAddress, mark: int) -> dict[str, object]:
     return {
         "groups": _groups(place, mark),
         "summary": _summary(place),
@@ -147,7 +147,7 @@ def _body(place: ComponentPlace, mark: int) -> dict[str, object]:
     }
 
 
-def _groups(place: ComponentPlace, mark: int) -> tuple[Group, ...]:
+def _groups(place: ComponentAddress, mark: int) -> tuple[Group, ...]:
     """Return the views of the attempt."""
     task, key = place.task, place.task.key
 

@@ -10,7 +10,7 @@ from flask import Response, request
 from fedflow.base.errors.data import NoData
 from fedflow.board.component_pages import (
     PREFIX,
-    ComponentPlace,
+    ComponentAddress,
     StoredAttempts,
     component_page,
     component_place,
@@ -19,7 +19,7 @@ from fedflow.board.component_pages import (
 from fedflow.board.page import board_blueprint, json_answer
 from fedflow.board.presenters.models.registry import sections_of
 from fedflow.board.presenters.models.sections import Section
-from fedflow.board.presenters.models.shown import map_named, shown, table_named
+from fedflow.board.presenters.models.selected import map_named, shown, table_named
 from fedflow.board.presenters.models.slices import csv_of
 from fedflow.board.presenters.models.stepwise import stepwise
 from fedflow.board.presenters.models.visible import own_meta, own_param
@@ -94,13 +94,13 @@ def model_file(job_id: str, role: str, party_id: str, component: str) -> Respons
     return _file(text, place, "model.json", mimetype="application/json")
 
 
-def _attempts(place: ComponentPlace) -> StoredAttempts:
+def _attempts(place: ComponentAddress) -> StoredAttempts:
     """Return which attempts stored a model."""
     found = services().tracking.model_versions(place.job.job_id, place.component, place.job.site)
     return stored_attempts(place, found)
 
 
-def _stored(place: ComponentPlace) -> StoredModel | None:
+def _stored(place: ComponentAddress) -> StoredModel | None:
     version = _attempts(place).shown
     if version is None:
         return None
@@ -109,7 +109,7 @@ def _stored(place: ComponentPlace) -> StoredModel | None:
     )
 
 
-def _sections(place: ComponentPlace, stored: StoredModel | None) -> list[Section]:
+def _sections(place: ComponentAddress, stored: StoredModel | None) -> list[Section]:
     """Return all that this site may see; without a model at most the steps of its training."""
     attempt = place.task.key if stored is None else stored.key
     choices, role = request.args.to_dict(), place.job.site.role
@@ -122,11 +122,11 @@ def _sections(place: ComponentPlace, stored: StoredModel | None) -> list[Section
     return [*found, *stepwise(role, metrics, choices)]
 
 
-def _has_files(place: ComponentPlace, stored: StoredModel | None) -> bool:
+def _has_files(place: ComponentAddress, stored: StoredModel | None) -> bool:
     return stored is not None and place.job.site.role is not Role.ARBITER
 
 
-def _file(text: str, place: ComponentPlace, name: str, *, mimetype: str) -> Response:
+def _file(text: str, place: ComponentAddress, name: str, *, mimetype: str) -> Response:
     """Return a text as a file to keep."""
     content = io.BytesIO(text.encode("utf-8", "replace"))
     return download(content, f"{file_word(place.component)}_{name}", mimetype=mimetype)

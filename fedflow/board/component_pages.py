@@ -18,7 +18,7 @@ from fedflow.base.values import dataclass
 from fedflow.board.language import t
 from fedflow.board.page import page
 from fedflow.board.presenters.masking import masked
-from fedflow.board.urls import JobPlace, component_url, job_place, job_url
+from fedflow.board.urls import PartyJobAddress, component_url, job_place, job_url
 from fedflow.domain.records import TaskFilter, TaskRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL
@@ -31,10 +31,10 @@ TABS: Final = ("", "metrics", "model", "data", "parameters", "logs")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ComponentPlace:
+class ComponentAddress:
     """One component at one site, and which of its attempts is shown."""
 
-    job: JobPlace
+    job: PartyJobAddress
     component: str
     attempts: tuple[TaskRecord, ...]  #: of this site, the latest one last
     task: TaskRecord  #: the one that is shown
@@ -92,7 +92,7 @@ class StoredAttempts:
         return bool(self.choices) and self.shown == self.choices[-1].key.version
 
 
-def stored_attempts(place: ComponentPlace, versions: Collection[int]) -> StoredAttempts:
+def stored_attempts(place: ComponentAddress, versions: Collection[int]) -> StoredAttempts:
     """Return which of the attempts that stored something is shown: the one that the address names;
     if it names none, the latest of them.
     """
@@ -105,7 +105,7 @@ def stored_attempts(place: ComponentPlace, versions: Collection[int]) -> StoredA
     return StoredAttempts(choices=choices, shown=shown, is_asked=shown == asked)
 
 
-def component_place(job_id: str, role: str, party_id: str, component: str) -> ComponentPlace:
+def component_place(job_id: str, role: str, party_id: str, component: str) -> ComponentAddress:
     """Return what an address means; `?attempt=` names an earlier attempt.
 
     Raises: JobNotFound, TaskNotFound. BadRequest: there is no such attempt.
@@ -119,12 +119,12 @@ def component_place(job_id: str, role: str, party_id: str, component: str) -> Co
         if not found:
             raise BadRequest(reason=f"{component[:100]} has no attempt {asked[:20]!r} here")
         chosen = found[0]
-    return ComponentPlace(
+    return ComponentAddress(
         job=place, component=component, attempts=tuple(attempts), task=chosen
     )  # fmt: skip
 
 
-def component_page(template: str, place: ComponentPlace, *, tab: str, **values: Any) -> Response:
+def component_page(template: str, place: ComponentAddress, *, tab: str, **values: Any) -> Response:
     """Return a tab of the page; `tab` is the end of its address."""
     return page(
         template,
@@ -137,7 +137,7 @@ def component_page(template: str, place: ComponentPlace, *, tab: str, **values: 
     )
 
 
-def head_values(place: ComponentPlace) -> dict[str, Any]:
+def head_values(place: ComponentAddress) -> dict[str, Any]:
     """Return what `board/component_head.html` reads."""
     return {
         "place": place,
@@ -156,7 +156,7 @@ def head_tag(job_id: str) -> str:
     return f"{request.full_path}|{services().site_jobs.etag(job_id)}"
 
 
-def parties(place: ComponentPlace) -> list[TaskRecord]:
+def parties(place: ComponentAddress) -> list[TaskRecord]:
     """Return the latest attempt at each site that this site knows of: at the initiator all."""
     job = place.job
     if not job.record.is_initiator:

@@ -16,13 +16,13 @@ from fedflow.board.drafts import MAX_TEXT, Draft
 from fedflow.board.json_faults import sentence
 from fedflow.board.language import t
 from fedflow.board.presenters import dag
-from fedflow.board.presenters.document_diff import Comparison, compare
+from fedflow.board.presenters.document_diff import DocumentComparison, compare
 from fedflow.board.presenters.json_text import JsonText, Lines
 from fedflow.board.presenters.submit import (
     FIELDS,
     Field,
     Mistake,
-    Share,
+    SitePlan,
     Step,
     in_order,
     mistakes,
@@ -40,7 +40,7 @@ DRAWN: Final = 1_000  #: components up to which the graph is drawn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Hop:
+class TriedRoute:
     """A way between two parties that was tried, and why it is broken; empty: it is not."""
 
     party_id: str
@@ -54,12 +54,12 @@ class Findings:
     mistakes: tuple[Mistake, ...] = ()
     notes: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
-    shares: tuple[Share, ...] = ()
+    shares: tuple[SitePlan, ...] = ()
     graph: str = ""  #: JSON of the drawing, empty: there is none
     states: str = ""  #: JSON of what stands in its boxes
     version: int = 2
-    changes: Comparison | None = None  #: None: this is no copy, or not comparable
-    asked: tuple[Hop, ...] | None = None  #: None: the parties were not asked
+    changes: DocumentComparison | None = None  #: None: this is no copy, or not comparable
+    asked: tuple[TriedRoute, ...] | None = None  #: None: the parties were not asked
     refusal: FedflowError | None = None  #: why a submit was refused, if that is no mistake
     earlier_job: str = ""  #: id of the job that the form was sent as before
     is_empty: bool = False  #: there is nothing to look at yet
@@ -166,7 +166,7 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _changed(draft: Draft, dsl: object, conf: object) -> Comparison | None:
+def _changed(draft: Draft, dsl: object, conf: object) -> DocumentComparison | None:
     """Return what a copy has in another way than its original."""
     if not draft.source:
         return None
@@ -179,25 +179,25 @@ def _changed(draft: Draft, dsl: object, conf: object) -> Comparison | None:
     return compare({"dsl": old_dsl, "conf": old_conf}, {"dsl": dsl, "conf": conf})
 
 
-def _asked(spec: JobSpec, own: frozenset[str]) -> tuple[Hop, ...]:
+def _asked(spec: JobSpec, own: frozenset[str]) -> tuple[TriedRoute, ...]:
     """Return how the parties of a job answered: each that is well, and every broken hop."""
     others = dict.fromkeys(s.party_id for s in spec.sites if s.party_id not in own)
     try:
         services().submissions.examination.ask(spec)
-        broken: list[Hop] = []
+        broken: list[TriedRoute] = []
     except PartiesNotReady as exc:
         broken = _hops(exc)
     except NoRoute as exc:
-        broken = [Hop(party_id=str(exc.fields.get("party_id", "")), reason=exc.message)]
+        broken = [TriedRoute(party_id=str(exc.fields.get("party_id", "")), reason=exc.message)]
     bad = {hop.party_id for hop in broken}
-    return (*broken, *(Hop(party_id=p, reason="") for p in others if p not in bad))
+    return (*broken, *(TriedRoute(party_id=p, reason="") for p in others if p not in bad))
 
 
-def _hops(exc: PartiesNotReady) -> list[Hop]:
+def _hops(exc: PartiesNotReady) -> list[TriedRoute]:
     own = services().info.place.party_id or ""
     found = []
     for hop in exc.fields.get("hops", ()):
         ends = [str(hop.get("from", "")), str(hop.get("to", ""))]
         party = next((end for end in reversed(ends) if end != own), ends[-1])
-        found.append(Hop(party_id=party, reason=str(hop.get("reason", ""))[:1000]))
+        found.append(TriedRoute(party_id=party, reason=str(hop.get("reason", ""))[:1000]))
     return found

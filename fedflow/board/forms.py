@@ -160,7 +160,7 @@ def _code(secret: str, fresh: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptForm:
+class StoredForm:
     """A form that was sent when nobody was signed in any more."""
 
     path: str  #: where it goes
@@ -176,7 +176,7 @@ class KeptForm:
             raise BadRequest(reason="that is no form of the board") from exc
 
 
-def keep_form(back: str) -> KeptForm | None:
+def keep_form(back: str) -> StoredForm | None:
     """Return the form of this request, for when somebody has signed in.
 
     None: it is too large, or holds a password.
@@ -188,10 +188,10 @@ def keep_form(back: str) -> KeptForm | None:
         return None
     path = request.full_path.removesuffix("?")
     has_files = any(file.filename for file in request.files.values())  # a field may be left empty
-    return KeptForm(path=path, back=back, fields=json.dumps(fields), has_files=has_files)
+    return StoredForm(path=path, back=back, fields=json.dumps(fields), has_files=has_files)
 
 
-def kept_form() -> KeptForm | None:
+def kept_form() -> StoredForm | None:
     """Return the form that came with the sign-in page's own, if there is one.
 
     Raises: BadRequest: it is none.
@@ -200,7 +200,7 @@ def kept_form() -> KeptForm | None:
     if not fields:
         return None
     path, back = request.form.get("kept_path", ""), request.form.get("kept_back", "")
-    form = KeptForm(
+    form = StoredForm(
         path=path, back=local_url(back), fields=fields,
         has_files=bool(request.form.get("kept_files")),
     )  # fmt: skip

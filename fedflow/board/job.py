@@ -32,7 +32,7 @@ board_job = board_blueprint("board_job", "/jobs")
 
 _PLACE = "/<job_id>/<role>/<party_id>"
 
-_ROWS: Final = RecentOfApp[tuple[str, str, str], tuple[SiteJob, list[dag.Row]]](
+_ROWS: Final = RecentOfApp[tuple[str, str, str], tuple[SiteJob, list[dag.ComponentRow]]](
     name="job_rows", limit=16
 )
 _TABLES: Final = RecentOfApp[tuple[str, str, str, str], Markup](name="job_tables", limit=16)
@@ -95,7 +95,7 @@ def _live_values(frame: JobFrame, mark: str) -> dict[str, Any]:
     }
 
 
-def _seen(frame: JobFrame) -> tuple[SiteJob, list[dag.Row]]:
+def _seen(frame: JobFrame) -> tuple[SiteJob, list[dag.ComponentRow]]:
     seen = services().site_jobs.at(frame.job_id, frame.site)
     rows = dag.rows(
         seen.order,
@@ -113,7 +113,7 @@ def _modules(seen: SiteJob) -> dict[str, str]:
     return {name: str(given.get("module", "")) for name, given in declared.items()}
 
 
-def _table(frame: JobFrame, rows: list[dag.Row]) -> Markup:
+def _table(frame: JobFrame, rows: list[dag.ComponentRow]) -> Markup:
     """Return the graph and the table of components: the dear part, the same for all viewers."""
     states = envelope.encode(dag.states(rows, told)).decode()
     text = render_template("board/job_components.html", frame=frame, rows=rows, states=states)

@@ -12,7 +12,7 @@ from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.board.presenters import timeline
 from fedflow.board.presenters.attempts import Attempt, Epoch, attempts, epochs
-from fedflow.board.presenters.paging import Page, number_of, whole
+from fedflow.board.presenters.paging import ListPage, number_of, whole
 from fedflow.board.recent import RecentOfApp
 from fedflow.board.urls import site_named
 from fedflow.domain.job.conf import mode_of
@@ -114,11 +114,11 @@ def _values(frame: JobFrame, asked: _Asked) -> dict[str, Any]:
 def _drawn(
     frame: JobFrame, asked: _Asked, shown: list[Attempt], runs: list[Epoch], *,
     sites: list[Site], order: tuple[str, ...],
-) -> tuple[timeline.Timeline, Page | None]:  # fmt: skip
+) -> tuple[timeline.Timeline, ListPage | None]:  # fmt: skip
     now_ms = services().info.now_ms()
     if asked.by == SITES:
         return timeline.by_site(shown, runs, now_ms=now_ms, zoom=asked.zoom), None
-    pages = Page(number=asked.number, size=timeline.PAGE, count=len(order)).nearest
+    pages = ListPage(number=asked.number, size=timeline.PAGE, count=len(order)).nearest
     part = order[pages.offset : pages.offset + pages.size]
     drawn = timeline.by_component(
         shown, runs, order=part, upstream=_upstream(frame), now_ms=now_ms, zoom=asked.zoom

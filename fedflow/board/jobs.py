@@ -13,7 +13,7 @@ from fedflow.board import site_roles
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, fragment, page, unchanged
 from fedflow.board.presenters import job_list
-from fedflow.board.presenters.paging import Page
+from fedflow.board.presenters.paging import ListPage
 from fedflow.board.urls import site_url
 from fedflow.domain.job_lines import JobLine
 from fedflow.domain.site import Role
@@ -67,8 +67,8 @@ def _find(query: job_list.ListQuery) -> JobPage:
     return services().job_lists.page(query.filter(services().info.now_ms()))
 
 
-def _paging(query: job_list.ListQuery, found: JobPage) -> Page:
-    return Page(number=query.number, size=query.size, count=found.count)
+def _paging(query: job_list.ListQuery, found: JobPage) -> ListPage:
+    return ListPage(number=query.number, size=query.size, count=found.count)
 
 
 def _rows(query: job_list.ListQuery, lines: Sequence[JobLine]) -> dict[str, Any]:

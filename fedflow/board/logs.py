@@ -19,12 +19,12 @@ from fedflow.app.logs.log_text import LEVELS, readable, visible
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
-from fedflow.board.component_pages import ComponentPlace, component_page, component_place
+from fedflow.board.component_pages import ComponentAddress, component_page, component_place
 from fedflow.board.job_frame import PREFIX, job_frame
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, json_answer, page, redirect_to, unchanged
 from fedflow.board.presenters.log_view import attempts_of, menu, page_json, search_json
-from fedflow.board.urls import JobPlace, component_url, job_place, job_url, site_named
+from fedflow.board.urls import PartyJobAddress, component_url, job_place, job_url, site_named
 from fedflow.domain.records import JobKey, TaskRecord
 from fedflow.domain.states import JOB_FINAL
 from fedflow.web import downloads
@@ -39,7 +39,7 @@ _ERROR_LINE: Final = 500  #: characters of an error's lines that are shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class LogRequest:
     """What of a log an address asks for."""
 
     line: int | None
@@ -78,7 +78,7 @@ def component_logs(job_id: str, role: str, party_id: str, component: str) -> Res
 
 
 def _values(
-    job: JobPlace, component: str, attempt: str, tab: ComponentPlace | None
+    job: PartyJobAddress, component: str, attempt: str, tab: ComponentAddress | None
 ) -> dict[str, Any]:
     """Return what `board/logs_view.html` shows; `tab` is the component's page that it is on."""
     logs, key = _logs(), job.record.key
@@ -122,7 +122,7 @@ def _values(
     }
 
 
-def _shown(place: LogPlace, asked: Asked) -> LogPage | LogSearch | None:
+def _shown(place: LogPlace, asked: LogRequest) -> LogPage | LogSearch | None:
     """Return the lines of the page as it is without scripts."""
     if asked.is_search:
         return _logs().search(place, asked.query, asked.cursor)
@@ -134,7 +134,7 @@ def _shown(place: LogPlace, asked: Asked) -> LogPage | LogSearch | None:
     return _logs().page(place, begin, LINES)
 
 
-def _error(job: JobPlace, tasks: list[TaskRecord], place: LogPlace) -> dict[str, Any] | None:
+def _error(job: PartyJobAddress, tasks: list[TaskRecord], place: LogPlace) -> dict[str, Any] | None:
     """Return the first real error for `board/logs_error.html`."""
     if place.kind.is_of_job:
         return None
@@ -168,7 +168,7 @@ def first_error(job_id: str, role: str, party_id: str) -> Response:
     return redirect_to(_error_url(job, found))
 
 
-def _error_url(job: JobPlace, found: FirstError) -> str:
+def _error_url(job: PartyJobAddress, found: FirstError) -> str:
     place, line = _logs().locate(found)
     return component_url(
         job.job_id, job.site, str(place.component), "logs",
@@ -266,7 +266,7 @@ def _place_asked(key: JobKey, *, kind: str = "", any_attempt: bool = False) -> L
     return place
 
 
-def _checked(job_id: str, role: str, party_id: str) -> tuple[JobPlace, LogPlace]:
+def _checked(job_id: str, role: str, party_id: str) -> tuple[PartyJobAddress, LogPlace]:
     """Return the share and the log that an address names.
 
     Raises: JobNotFound, BadRequest, NoData.
@@ -277,13 +277,13 @@ def _checked(job_id: str, role: str, party_id: str) -> tuple[JobPlace, LogPlace]
     return job, place
 
 
-def _check(job: JobPlace, place: LogPlace) -> None:
+def _check(job: PartyJobAddress, place: LogPlace) -> None:
     """Raises: NoData: this site may not see that log."""
     if place.kind.is_of_job and not _may_see_schedule(job):
         raise NoData(reason="the server's log of a job is shown at its initiator only")
 
 
-def _may_see_schedule(job: JobPlace) -> bool:
+def _may_see_schedule(job: PartyJobAddress) -> bool:
     """Tell whether the server's log of the job may be shown to this site: it tells of all sites
     of this server, so to the initiator, or if this is the only one.
     """
@@ -304,10 +304,10 @@ def _gone() -> NoData:
     return NoData(reason="this log is not there, or not any more")
 
 
-def _asked() -> Asked:
+def _asked() -> LogRequest:
     """Raises: BadRequest."""
     given = request.args
-    return Asked(
+    return LogRequest(
         line=_number("line") if given.get("line") else None,
         query=parse_query(given.get("q", ""), ",".join(given.getlist("level"))),
         cursor=given.get("cursor", ""),

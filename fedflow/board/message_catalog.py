@@ -15,7 +15,7 @@ from typing import Any
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.errors.error import FedflowError
 from fedflow.board.language import language
-from fedflow.board.presenters.translation import Sentences
+from fedflow.board.presenters.translation import MessageCatalog
 
 
 def told(text: object, code: str = "") -> str:
@@ -37,7 +37,7 @@ def hint_of(exc: FedflowError) -> str:
 
 
 @functools.cache
-def sentences(name: str) -> Sentences | None:
+def sentences(name: str) -> MessageCatalog | None:
     """Return the translations into a language; None: it is English."""
     reasons, errors = catalogue(name, "reasons"), catalogue(name, "errors")
     if not errors:
@@ -49,7 +49,7 @@ def sentences(name: str) -> Sentences | None:
             of_code = known.setdefault(kind.__name__, {})
             of_code[kind.template()] = texts["message"]
             of_code[kind.hint] = texts["hint"]
-    return Sentences(known)
+    return MessageCatalog(known)
 
 
 @functools.cache

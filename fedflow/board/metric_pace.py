@@ -8,7 +8,7 @@ from typing import Final
 
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.values import dataclass
-from fedflow.board.recent import Recent
+from fedflow.board.recent import RecentValues
 from fedflow.domain.records import TaskKey, TaskRecord
 from fedflow.domain.states import TaskStatus
 
@@ -23,7 +23,7 @@ class MetricPace:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._notes: Recent[TaskKey, _Note] = Recent(_NOTED)
+        self._notes: RecentValues[TaskKey, _Note] = RecentValues(_NOTED)
 
     def mark_shown(self, task: TaskRecord, newest: int) -> int:
         """Return the mark that is to be shown: the newest, or that of views of many points that

@@ -18,15 +18,15 @@ from fedflow.board.model_urls import (
 )
 from fedflow.board.page import board_blueprint, page
 from fedflow.board.presenters import model_diff
-from fedflow.board.presenters.document_diff import Comparison, compare
+from fedflow.board.presenters.document_diff import DocumentComparison, compare
 from fedflow.board.presenters.masking import masked
 from fedflow.board.presenters.model_diff import ComponentComparison
-from fedflow.board.presenters.model_history import Item, draw
+from fedflow.board.presenters.model_history import HistoryItem, draw
 from fedflow.board.presenters.models.registry import sections_of
 from fedflow.board.presenters.models.sections import HeatMap, Section, Tree
-from fedflow.board.presenters.models.shown import shown
+from fedflow.board.presenters.models.selected import shown
 from fedflow.board.presenters.models.visible import own_meta, own_param
-from fedflow.board.presenters.paging import Page, number_of, whole
+from fedflow.board.presenters.paging import ListPage, number_of, whole
 from fedflow.board.urls import component_url, site_url
 from fedflow.domain.models.lists import ModelKind, ModelList, kind_of
 from fedflow.domain.models.model import ModelComponent, ModelContent, ModelKey
@@ -69,7 +69,7 @@ def models() -> Response:
             (line, line_url(line), found.tags.get(line.key.model_version, ()))
             for line in found.lines
         ],
-        paging=Page(number=number, size=size, count=found.count),
+        paging=ListPage(number=number, size=size, count=found.count),
         choices=services().models.views.choices(),
         kinds=[(kind.value, kind_word(kind)) for kind in ModelKind],
         kind_word=kind_word,
@@ -211,7 +211,7 @@ def _compared(story: ModelStory, other_version: str) -> Response:
     )
 
 
-def _parameters_compared(story: ModelStory, other: ModelStory) -> Comparison:
+def _parameters_compared(story: ModelStory, other: ModelStory) -> DocumentComparison:
     def parameters(of: ModelStory) -> dict[str, Any]:
         return {c.component: masked(c.run_parameters) for c in of.components}
 
@@ -334,36 +334,38 @@ def _deployable(story: ModelStory) -> list[dict[str, Any]]:
     ]
 
 
-def _columns(story: ModelStory) -> list[list[Item]]:
+def _columns(story: ModelStory) -> list[list[HistoryItem]]:
     """Return the history of a version: its source, itself, its children, the jobs that used it."""
     own, version = story.key.model_version, story.version
-    source: list[Item] = []
+    source: list[HistoryItem] = []
     named = _parent_version(story)
     if named:
         url = "" if story.parent is None else line_url(story.parent)
-        source = [Item(name=named, title=t("deployed from"), detail=named, url=url)]
+        source = [HistoryItem(name=named, title=t("deployed from"), detail=named, url=url)]
     elif story.job is not None:
         url = _job_url(story.job)
         job_id = story.job.key.job_id
         source = [
-            Item(name=f"job {job_id}", title=t("training job"), detail=job_id, url=url, kind="job")
+            HistoryItem(
+                name=f"job {job_id}", title=t("training job"), detail=job_id, url=url, kind="job"
+            )
         ]
     elif version is not None:
         what = t("imported from an archive") if version.imported else t("its job is not here")
-        source = [Item(name="elsewhere", title=what, detail=version.job_id, kind="job")]
-    this = Item(
+        source = [HistoryItem(name="elsewhere", title=what, detail=version.job_id, kind="job")]
+    this = HistoryItem(
         name=own, title=t("this version"), detail=own, of=tuple(i.name for i in source),
         is_current=True,
     )  # fmt: skip
     children = [
-        Item(
+        HistoryItem(
             name=line.key.model_version, title=t("deployed"), detail=line.key.model_version,
             url=line_url(line), of=(own,), kind="child",
         )
         for line in story.children
     ]  # fmt: skip
     uses = [
-        Item(
+        HistoryItem(
             name=f"use {job.key.job_id}", title=t("predict job"), detail=job.key.job_id,
             url=_job_url(job), of=(used_version(job),), kind="use",
         )

@@ -221,7 +221,7 @@ def _sign_in_first() -> Response:
 
 def sign_in_page(
     *, status: int = 200, next_url: str = "", name: str = "", error: FedflowError | None = None,
-    kept: forms.KeptForm | None = None, has_ended: bool = False,
+    kept: forms.StoredForm | None = None, has_ended: bool = False,
 ) -> Response:  # fmt: skip
     """Return the page on which people sign in; a form that is `kept` is sent after that."""
     return page(
@@ -230,7 +230,7 @@ def sign_in_page(
     )  # fmt: skip
 
 
-def send_again(kept: forms.KeptForm, *, status: int = 200) -> Response:
+def send_again(kept: forms.StoredForm, *, status: int = 200) -> Response:
     """Return the page that shows a form that was not done, and asks whether to send it now; 403: it
     came with the token of an earlier session.
     """

@@ -10,7 +10,7 @@ from fedflow.board.forms import act
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, came_from, fragment, page, redirect_to
 from fedflow.board.presenters import queue as shapes
-from fedflow.board.presenters.paging import Page, number_of
+from fedflow.board.presenters.paging import ListPage, number_of
 from fedflow.board.recent import RecentOfApp
 from fedflow.board.urls import site_url
 from fedflow.domain.administration.accounts import AccountRole
@@ -61,7 +61,7 @@ def _values(number: int | None = None) -> dict[str, Any]:
     number = number or number_of(request.args.get("page", ""))
     use = services().resources.query()
     places, count = services().queue.page(limit=SIZE, offset=(number - 1) * SIZE)
-    last = Page(number=number, size=SIZE, count=count).last
+    last = ListPage(number=number, size=SIZE, count=count).last
     if number > last:  # others have gone since
         return _values(last)
     guests = services().resources.asked_for(limit=GUESTS + 1)
@@ -70,7 +70,7 @@ def _values(number: int | None = None) -> dict[str, Any]:
         "holders": shapes.holders(use.jobs)[:HELD],
         "held_count": len(use.jobs),
         "waiters": shapes.waiters(places),
-        "pages": Page(number=number, size=SIZE, count=count),
+        "pages": ListPage(number=number, size=SIZE, count=count),
         "guests": shapes.guests(guests[:GUESTS]),
         "more_guests": len(guests) > GUESTS,
         "job_page": site_url,

@@ -18,7 +18,7 @@ _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
 
 
-class Recent(Generic[_K, _V]):
+class RecentValues(Generic[_K, _V]):
     """Values by key: the `limit` that were asked for last. Safe for threads.
 
     A key names all that its value depends on; what changes without a new key is made again when it
@@ -65,7 +65,7 @@ class _Entry(Generic[_V]):
 
 @dataclass(frozen=True, kw_only=True)
 class RecentOfApp(Generic[_K, _V]):
-    """Values that each application keeps for itself, as `Recent`; a module declares them."""
+    """Values that each application keeps for itself, as `RecentValues`; a module declares them."""
 
     name: str  #: no other module's
     limit: int
@@ -74,6 +74,6 @@ class RecentOfApp(Generic[_K, _V]):
     def get(self, key: _K, make: Callable[[], _V]) -> _V:
         """Return what `make` gave in this application for a key, or gives now."""
         own = current_app.extensions.setdefault(
-            f"board_recent_{self.name}", Recent(self.limit, fresh_s=self.fresh_s)
+            f"board_recent_{self.name}", RecentValues(self.limit, fresh_s=self.fresh_s)
         )
-        return cast(Recent[_K, _V], own).get(key, make)
+        return cast(RecentValues[_K, _V], own).get(key, make)

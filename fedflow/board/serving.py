@@ -9,7 +9,7 @@ from flask import Response, request
 from fedflow.board.language import t
 from fedflow.board.model_urls import line_url
 from fedflow.board.page import board_blueprint, page
-from fedflow.board.presenters.paging import Page, number_of
+from fedflow.board.presenters.paging import ListPage, number_of
 from fedflow.domain.models.lists import ModelKind, ModelList
 from fedflow.web.context import services
 
@@ -30,5 +30,5 @@ def serving() -> Response:
         nav="serving",
         lines=found.lines,
         line_url=line_url,
-        pages=Page(number=number, size=SIZE, count=found.count),
+        pages=ListPage(number=number, size=SIZE, count=found.count),
     )

@@ -16,7 +16,7 @@ from fedflow.base.errors.requests import MissingArgument
 from fedflow.board.component_data import rows_shown
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, page
-from fedflow.board.presenters.models.shown import shown
+from fedflow.board.presenters.models.selected import shown
 from fedflow.board.presenters.paging import page_of
 from fedflow.board.presenters.table_facts import columns_of, facts_of
 from fedflow.board.presenters.table_rows import headers_of

@@ -13,7 +13,7 @@ from fedflow.web.context import services
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobPlace:
+class PartyJobAddress:
     """One site's share of a job, as an address names it."""
 
     job_id: str
@@ -27,10 +27,10 @@ class JobPlace:
         return sorted((j.key.site for j in found), key=lambda s: s.order)
 
 
-def job_place(job_id: str, role: str, party_id: str) -> JobPlace:
+def job_place(job_id: str, role: str, party_id: str) -> PartyJobAddress:
     """Return the share that an address names. Raises: JobNotFound: it is not here."""
     site = site_named(job_id, role, party_id)
-    return JobPlace(job_id=job_id, site=site, record=share_at(job_id, site))
+    return PartyJobAddress(job_id=job_id, site=site, record=share_at(job_id, site))
 
 
 def site_named(job_id: str, role: str, party_id: str) -> Site:
@@ -57,7 +57,7 @@ def site_url(job_id: str, site: Site, tab: str = "", /, **query: object) -> str:
     return path + (f"/{tab}" if tab else "") + (f"?{asked}" if asked else "")
 
 
-def job_url(place: JobPlace, tab: str = "", **query: object) -> str:
+def job_url(place: PartyJobAddress, tab: str = "", **query: object) -> str:
     """Return the address of a page of this share."""
     return site_url(place.job_id, place.site, tab, **query)
 

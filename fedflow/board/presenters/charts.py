@@ -36,7 +36,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
+class VerticalLine:
     """A dashed vertical line with a text."""
 
     x: float
@@ -56,7 +56,7 @@ class Chart:
     series: tuple[Series, ...]
     note_label: str = ""
     right_label: str = ""  #: of the second y axis
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[VerticalLine, ...] = ()
     categories: tuple[str, ...] = ()
     area: bool = False
     diagonal: bool = False  #: what chance would give is drawn too
@@ -150,7 +150,7 @@ class Grid:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class NamedValues:
     """Names with values, in order."""
 
     key: str
@@ -193,7 +193,7 @@ class Steps:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tree:
+class MetricTree:
     """A value of any form."""
 
     key: str
@@ -203,7 +203,7 @@ class Tree:
     kind = "tree"
 
 
-View = Chart | Grid | Facts | Steps | Tree
+View = Chart | Grid | NamedValues | Steps | MetricTree
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -112,7 +112,7 @@ def _edges(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class PartyComponent:
     """One site's share of a component."""
 
     site: Site
@@ -122,13 +122,13 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ComponentRow:
     """A component as the page of one site shows it."""
 
     name: str
     module: str
     status: str  #: of the task as far as this site knows; empty: it does not run here
-    parts: tuple[Part, ...]
+    parts: tuple[PartyComponent, ...]
     progress: float | None  #: of what runs, 0 to 1
     attempt: int
     started_ms: int | None
@@ -150,7 +150,7 @@ def rows(
     site: Site,
     is_initiator: bool,
     waits: Sequence[Wait] = (),
-) -> list[Row]:
+) -> list[ComponentRow]:
     """Return every component of a job in order, as `site` sees it."""
     by_name: dict[str, list[TaskRecord]] = {name: [] for name in order}
     for task in tasks:
@@ -171,9 +171,9 @@ def rows(
 def _row(
     name: str, module: str, tasks: Sequence[TaskRecord], *, site: Site, is_initiator: bool,
     waits: Sequence[Wait],
-) -> Row:  # fmt: skip
+) -> ComponentRow:  # fmt: skip
     parts = tuple(
-        Part(
+        PartyComponent(
             site=t.key.site,
             status=t.party_status.value,
             progress=t.progress,
@@ -192,7 +192,7 @@ def _row(
     running = [t.progress for t in tasks if t.party_status is TaskStatus.RUNNING]
     started = [t.started_ms for t in tasks if t.started_ms is not None]
     ended = [t.ended_ms for t in tasks if t.ended_ms is not None]
-    return Row(
+    return ComponentRow(
         name=name,
         module=module or (tasks[0].module if tasks else ""),
         status=status,
@@ -252,7 +252,9 @@ def _as_written(message: str, _code: str) -> str:
     return message
 
 
-def states(found: Sequence[Row], told: Callable[[str, str], str] = _as_written) -> dict[str, Any]:
+def states(
+    found: Sequence[ComponentRow], told: Callable[[str, str], str] = _as_written
+) -> dict[str, Any]:
     """Return how components stand, for the drawing: sites once, and per component its status,
     progress, attempt and `[site's place, status, progress]` of each share. `told` puts the sentence
     that is said with a code into the viewer's language.
@@ -286,7 +288,7 @@ class Counts:
     by_status: tuple[tuple[str, int], ...]
 
 
-def counts(found: Sequence[Row]) -> Counts:
+def counts(found: Sequence[ComponentRow]) -> Counts:
     """Return how many components stand how, in the order in which they are met."""
     by_status: dict[str, int] = {}
     for row in found:

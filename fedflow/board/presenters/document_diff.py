@@ -23,7 +23,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
+class DocumentDifference:
     """One path that differs; `delta` where both values are numbers."""
 
     path: str
@@ -34,10 +34,10 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class DocumentComparison:
     """The differences of two documents: at most `MOST_SHOWN`, `count` in all."""
 
-    differences: Sequence[Difference]
+    differences: Sequence[DocumentDifference]
     count: int
     same: int  #: paths with the same value in both
     is_cut: bool  #: a document has more than `MOST_PATHS` paths: the rest was not compared
@@ -48,12 +48,12 @@ class Comparison:
         return self.count - len(self.differences)
 
 
-def compare(before: Any, after: Any) -> Comparison:
+def compare(before: Any, after: Any) -> DocumentComparison:
     """Return how two JSON documents differ, path by path, in the order of the first."""
     one, two = flat(before, most=MOST_PATHS), flat(after, most=MOST_PATHS)
     cut = len(one) >= MOST_PATHS or len(two) >= MOST_PATHS
     found = [d for path in {**one, **two} if (d := _difference(path, one, two)) is not None]
-    return Comparison(
+    return DocumentComparison(
         differences=found[:MOST_SHOWN],
         count=len(found),
         same=len(one.keys() | two.keys()) - len(found),
@@ -88,15 +88,17 @@ def number_of(value: Any) -> float | None:
         return None
 
 
-def _difference(path: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> Difference | None:
+def _difference(
+    path: str, one: Mapping[str, Any], two: Mapping[str, Any]
+) -> DocumentDifference | None:
     if path not in two:
-        return Difference(path=path, change=Change.REMOVED, before=one[path], after=None)
+        return DocumentDifference(path=path, change=Change.REMOVED, before=one[path], after=None)
     if path not in one:
-        return Difference(path=path, change=Change.ADDED, before=None, after=two[path])
+        return DocumentDifference(path=path, change=Change.ADDED, before=None, after=two[path])
     before, after = one[path], two[path]
     if equal(before, after):
         return None
     delta = delta_of(number_of(before), number_of(after))
-    return Difference(
+    return DocumentDifference(
         path=path, change=Change.CHANGED, before=before, after=after, delta=delta
     )  # fmt: skip

@@ -12,7 +12,7 @@ _LONGEST_LIST = 20  #: parties that are named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class ServerPart:
     """One part of a server: what it is, how it stands."""
 
     name: str
@@ -21,7 +21,7 @@ class Part:
     text: str
 
 
-def parts_of(found: Mapping[str, Any]) -> tuple[Part, ...]:
+def parts_of(found: Mapping[str, Any]) -> tuple[ServerPart, ...]:
     """Return the parts that `Info.ready` tells about."""
     return (
         _part(
@@ -41,25 +41,25 @@ def parts_of(found: Mapping[str, Any]) -> tuple[Part, ...]:
     )
 
 
-def _part(name: str, good: bool, text: str, trouble: str) -> Part:
+def _part(name: str, good: bool, text: str, trouble: str) -> ServerPart:
     if good:
-        return Part(name=name, kind="ok", word=t("well"), text=text)
-    return Part(name=name, kind="bad", word=t("not well"), text=trouble)
+        return ServerPart(name=name, kind="ok", word=t("well"), text=text)
+    return ServerPart(name=name, kind="bad", word=t("not well"), text=trouble)
 
 
-def _outbox(waiting: int) -> Part:
+def _outbox(waiting: int) -> ServerPart:
     name = t("Outbox")
     if waiting == 0:
-        return Part(name=name, kind="ok", word=t("well"), text=t("No command waits."))
+        return ServerPart(name=name, kind="ok", word=t("well"), text=t("No command waits."))
     text = t("{n} commands to other parties wait to be delivered.", n=waiting)
-    return Part(name=name, kind="wait", word=t("waiting"), text=text)
+    return ServerPart(name=name, kind="wait", word=t("waiting"), text=text)
 
 
-def _unreachable(parties: list[str]) -> Part:
+def _unreachable(parties: list[str]) -> ServerPart:
     name = t("Other parties")
     if not parties:
         text = t("None is known to be out of reach.")
-        return Part(name=name, kind="ok", word=t("well"), text=text)
+        return ServerPart(name=name, kind="ok", word=t("well"), text=text)
     named = ", ".join(parties[:_LONGEST_LIST]) + (", ..." if len(parties) > _LONGEST_LIST else "")
     text = t("These do not answer: {parties}", parties=named)
-    return Part(name=name, kind="bad", word=t("not well"), text=text)
+    return ServerPart(name=name, kind="bad", word=t("not well"), text=text)

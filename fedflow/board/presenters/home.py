@@ -27,7 +27,7 @@ class Count:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Health:
+class ServerHealth:
     """Whether the server can run jobs, and its free cores and memory."""
 
     is_ready: bool
@@ -59,10 +59,10 @@ def counts(seen: Overview) -> list[Count]:
     ]
 
 
-def health(ready: bool, parts: Mapping[str, Any]) -> Health:
+def health(ready: bool, parts: Mapping[str, Any]) -> ServerHealth:
     """Return the health line from what the server says of its parts."""
     cores, memory = parts["cores"], parts["memory_mib"]
-    return Health(
+    return ServerHealth(
         is_ready=ready,
         has_store=bool(parts["store"]),
         has_executor=bool(parts["executor"]),
@@ -74,7 +74,7 @@ def health(ready: bool, parts: Mapping[str, Any]) -> Health:
     )
 
 
-def tag_of(seen: Overview, told: Health, silent: Sequence[SilentParty]) -> str:
+def tag_of(seen: Overview, told: ServerHealth, silent: Sequence[SilentParty]) -> str:
     """Return what changes when the page changes; the time alone does not count."""
     marks = [_mark(line) for line in (*seen.running, *seen.waiting, *seen.failed)]
     return repr((sorted(seen.day.items()), sorted(seen.week.items()), told, silent, marks))

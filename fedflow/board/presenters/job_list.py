@@ -166,7 +166,7 @@ def _moment(text: str) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class JobListRow:
     """A share of a job, as the list shows it."""
 
     line: JobLine
@@ -185,16 +185,16 @@ MOST_OTHERS: Final = 4
 MOST_NOTES: Final = 2_000  #: characters of notes that a list can edit; longer ones have a page
 
 
-def rows(lines: Sequence[JobLine], now_ms: int) -> list[Row]:
+def rows(lines: Sequence[JobLine], now_ms: int) -> list[JobListRow]:
     """Return the rows of a page."""
-    found: list[Row] = []
+    found: list[JobListRow] = []
     for line in lines:
         others = _others(line)
         ended = line.status in JOB_FINAL
         started, end = line.started_ms, line.ended_ms
         known = found[-1].line.key.job_id if found else None
         found.append(
-            Row(
+            JobListRow(
                 line=line,
                 key=f"{line.key.job_id}-{line.key.site.role.value}-{line.key.site.party_id}",
                 status="waiting" if line.status is JobStatus.READY else line.status.value,

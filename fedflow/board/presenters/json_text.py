@@ -56,14 +56,14 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Part:
+class JsonPart:
     """Where one value stands, and its parts by key or in order."""
 
     start: int
     end: int = 0
     key_start: int = -1  #: of the member's name, -1: it has none
-    members: dict[str, Part] = field(default_factory=dict)
-    items: list[Part] = field(default_factory=list)
+    members: dict[str, JsonPart] = field(default_factory=dict)
+    items: list[JsonPart] = field(default_factory=list)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -74,9 +74,9 @@ class JsonText:
     value: object
     is_json: bool
     faults: tuple[Fault, ...]
-    _whole: Part | None = None
+    _whole: JsonPart | None = None
 
-    def find(self, keys: Sequence[str | int]) -> Part | None:
+    def find(self, keys: Sequence[str | int]) -> JsonPart | None:
         """Return where the value stands that `keys` lead to, or the deepest part on the way to it;
         None if the text is no JSON.
         """
@@ -190,7 +190,7 @@ class _Reader:
         self._at = 1 if text.startswith("\ufeff") else 0
         self.twice: list[Fault] = []
 
-    def read(self) -> tuple[object, Part]:
+    def read(self) -> tuple[object, JsonPart]:
         """Raises: _Stop."""
         self._skip()
         if self._at == len(self._text):
@@ -202,9 +202,9 @@ class _Reader:
             self._stop(FaultKind.MORE_TEXT, self._at, len(self._text))
         return value, whole
 
-    def _values(self) -> tuple[object, Part]:
+    def _values(self) -> tuple[object, JsonPart]:
         """Return the value that begins here: the open containers are kept in a stack."""
-        stack: list[tuple[dict[str, object] | list[object], Part]] = []
+        stack: list[tuple[dict[str, object] | list[object], JsonPart]] = []
         key, key_start = "", -1
         while True:
             value, part = self._simple_or_open(key_start)
@@ -232,24 +232,24 @@ class _Reader:
             if not stack:
                 return value, part
 
-    def _simple_or_open(self, key_start: int) -> tuple[object, Part]:
+    def _simple_or_open(self, key_start: int) -> tuple[object, JsonPart]:
         self._skip()
         text, start = self._text, self._at
         first = text[start : start + 1]
         value: object
         if first in ("{", "["):
             self._at += 1
-            return ({} if first == "{" else []), Part(start, key_start=key_start)
+            return ({} if first == "{" else []), JsonPart(start, key_start=key_start)
         if first == '"':
             value = self._string()
         elif first == "-" or first.isdecimal():
             value = self._number()
         else:
             value = self._word()
-        return value, Part(start, self._at, key_start)
+        return value, JsonPart(start, self._at, key_start)
 
     def _closes(
-        self, container: dict[str, object] | list[object], part: Part, *, is_new: bool
+        self, container: dict[str, object] | list[object], part: JsonPart, *, is_new: bool
     ) -> bool:
         """Go past the bracket that closes the container, or to its next member."""
         closing = "}" if isinstance(container, dict) else "]"
@@ -274,7 +274,9 @@ class _Reader:
             self._stop(FaultKind.TRAILING_COMMA, comma, comma + 1)
         return False
 
-    def _key(self, container: dict[str, object] | list[object], around: Part) -> tuple[str, int]:
+    def _key(
+        self, container: dict[str, object] | list[object], around: JsonPart
+    ) -> tuple[str, int]:
         """Return the name of the next member of an object, and where it stands."""
         if isinstance(container, list):
             return "", -1
@@ -370,7 +372,7 @@ class _Reader:
         raise _Stop(Fault(kind=kind, start=start, end=end, found=found[:60]))
 
 
-def _below(part: Part, key: str | int) -> Part | None:
+def _below(part: JsonPart, key: str | int) -> JsonPart | None:
     if isinstance(key, int) and 0 <= key < len(part.items):
         return part.items[key]
     return part.members.get(str(key))

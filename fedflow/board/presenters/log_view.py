@@ -14,7 +14,7 @@ MOST_ATTEMPTS: Final = 50  #: that are offered, the newest ones
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class LogChoice:
     """One of several logs: what it is called, how it went (a status, or nothing), its size."""
 
     value: str
@@ -27,11 +27,11 @@ class Choice:
 class LogMenu:
     """The logs of a job at a site to choose from."""
 
-    components: tuple[Choice, ...]
-    attempts: tuple[Choice, ...]
+    components: tuple[LogChoice, ...]
+    attempts: tuple[LogChoice, ...]
     left_out: int  #: older attempts
-    kinds: tuple[Choice, ...]
-    kinds_of_job: tuple[Choice, ...]
+    kinds: tuple[LogChoice, ...]
+    kinds_of_job: tuple[LogChoice, ...]
 
 
 def menu(
@@ -49,7 +49,7 @@ def menu(
     chosen = attempts[-MOST_ATTEMPTS:]
     return LogMenu(
         components=tuple(
-            Choice(
+            LogChoice(
                 value=name,
                 is_chosen=name == place.component,
                 status=newest[name].party_status.value if name in newest else "",
@@ -57,7 +57,7 @@ def menu(
             for name in names
         ),
         attempts=tuple(
-            Choice(value=str(number), is_chosen=number == place.attempt, status=status)
+            LogChoice(value=str(number), is_chosen=number == place.attempt, status=status)
             for number, status in chosen
         ),
         left_out=len(attempts) - len(chosen),
@@ -81,9 +81,9 @@ def attempts_of(
 
 def _kinds(
     place: LogPlace, sizes: Mapping[LogKind, int], kinds: Iterable[LogKind]
-) -> tuple[Choice, ...]:
+) -> tuple[LogChoice, ...]:
     return tuple(
-        Choice(value=kind.value, is_chosen=kind is place.kind, size=sizes.get(kind))
+        LogChoice(value=kind.value, is_chosen=kind is place.kind, size=sizes.get(kind))
         for kind in kinds
         if kind in sizes or kind is place.kind
     )

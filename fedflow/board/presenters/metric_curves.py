@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedflow.board.presenters.charts import Chart, Grid, Mark, Series, View, finite, shown
-from fedflow.board.presenters.metric_items import Item, Texts, by_label, iteration_of, series_of
+from fedflow.board.presenters.charts import Chart, Grid, Series, VerticalLine, View, finite, shown
+from fedflow.board.presenters.metric_items import (
+    MetricItem,
+    Texts,
+    by_label,
+    iteration_of,
+    series_of,
+)
 
 
-def loss(items: Sequence[Item], t: Texts) -> list[View]:
+def loss(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Losses of a model and its folds over the iterations."""
     return [
         Chart(
@@ -19,12 +25,12 @@ def loss(items: Sequence[Item], t: Texts) -> list[View]:
     ]  # fmt: skip
 
 
-def _loss_name(item: Item) -> str:
+def _loss_name(item: MetricItem) -> str:
     curve = item.meta.get("curve_name")
     return curve if isinstance(curve, str) and curve else item.label
 
 
-def dbi(items: Sequence[Item], t: Texts) -> list[View]:
+def dbi(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """The Davies-Bouldin index over the iterations."""
     return [
         Chart(
@@ -34,7 +40,7 @@ def dbi(items: Sequence[Item], t: Texts) -> list[View]:
     ]  # fmt: skip
 
 
-def roc(items: Sequence[Item], t: Texts) -> list[View]:
+def roc(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """ROC curves of all models and parts in one chart."""
     return [
         Chart(
@@ -45,10 +51,10 @@ def roc(items: Sequence[Item], t: Texts) -> list[View]:
     ]  # fmt: skip
 
 
-def ks(items: Sequence[Item], t: Texts) -> list[View]:
+def ks(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Both rates of each model and part, with the largest gap of each marked."""
     series: list[Series] = []
-    marks: list[Mark] = []
+    marks: list[VerticalLine] = []
     for (model, part), pair in by_label(items).items():
         curves: dict[str, Series] = {}
         for item in pair:
@@ -66,9 +72,9 @@ def ks(items: Sequence[Item], t: Texts) -> list[View]:
     ]  # fmt: skip
 
 
-def _largest_gap(tpr: Series, fpr: Series, label: str, t: Texts) -> Mark | None:
+def _largest_gap(tpr: Series, fpr: Series, label: str, t: Texts) -> VerticalLine | None:
     other = dict(zip(fpr.x, fpr.y, strict=True))
-    best: Mark | None = None
+    best: VerticalLine | None = None
     for at, x in enumerate(tpr.x):
         high, low = tpr.y[at], other.get(x)
         if high is None or low is None or (best and high - low <= best.high - best.low):
@@ -77,33 +83,33 @@ def _largest_gap(tpr: Series, fpr: Series, label: str, t: Texts) -> Mark | None:
         gap = shown(round(high - low, 6))
         text = t("{label}: KS {gap} at {x} (threshold {threshold})", label=label, gap=gap,
                  x=shown(x), threshold=note or "-")  # fmt: skip
-        best = Mark(x=x, low=low, high=high, text=text)
+        best = VerticalLine(x=x, low=low, high=high, text=text)
     return best
 
 
-def lift(items: Sequence[Item], t: Texts) -> list[View]:
+def lift(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Lift over the share of rows that count as positive."""
     return [_by_cut("lift", t("Lift"), items, t, area=False)]
 
 
-def gain(items: Sequence[Item], t: Texts) -> list[View]:
+def gain(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Gain over the share of rows that count as positive."""
     return [_by_cut("gain", t("Gain"), items, t, area=False)]
 
 
-def accuracy(items: Sequence[Item], t: Texts) -> list[View]:
+def accuracy(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Accuracy over the cuts."""
     return [_by_cut("accuracy", t("Accuracy"), items, t, area=False)]
 
 
-def _by_cut(key: str, title: str, items: Sequence[Item], t: Texts, *, area: bool) -> Chart:
+def _by_cut(key: str, title: str, items: Sequence[MetricItem], t: Texts, *, area: bool) -> Chart:
     return Chart(
         key=key, title=title, x_label=t("Share of rows"), y_label=title,
         note_label=t("Threshold"), area=area, series=tuple(series_of(i) for i in items),
     )  # fmt: skip
 
 
-def precision_recall(items: Sequence[Item], t: Texts) -> list[View]:
+def precision_recall(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Precision over recall: both are joined on the cut; of equal recalls the best precision."""
     series = []
     for (model, part), pair in by_label(items).items():
@@ -120,7 +126,7 @@ def precision_recall(items: Sequence[Item], t: Texts) -> list[View]:
     ]  # fmt: skip
 
 
-def _joined(model: str, part: str, precision: Item, recall: Item) -> Series:
+def _joined(model: str, part: str, precision: MetricItem, recall: MetricItem) -> Series:
     up, across = series_of(precision), series_of(recall)
     at_cut = dict(zip(across.x, across.y, strict=True))
     best: dict[float, tuple[float, str]] = {}
@@ -137,7 +143,7 @@ def _joined(model: str, part: str, precision: Item, recall: Item) -> Series:
     )  # fmt: skip
 
 
-def by_class(items: Sequence[Item], t: Texts) -> list[View]:
+def by_class(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Precision and recall of each class, as bars."""
     classes: tuple[str, ...] = ()
     series = []
@@ -165,7 +171,7 @@ def _as_bars(series: Series) -> Series:
     )  # fmt: skip
 
 
-def psi(items: Sequence[Item], t: Texts) -> list[View]:
+def psi(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Per model: totals, how rows moved over the intervals as bars with the index, and a table."""
     totals = [(i.model, i.meta.get("total_psi")) for i in items]
     views: list[View] = [
@@ -197,7 +203,7 @@ def _at(values: Sequence[Any], place: int) -> Any:
     return values[place] if place < len(values) else None
 
 
-def _psi_chart(item: Item, names: tuple[str, ...], key: str, t: Texts) -> Chart:
+def _psi_chart(item: MetricItem, names: tuple[str, ...], key: str, t: Texts) -> Chart:
     def series(member: str, name: str, *, is_line: bool) -> Series:
         values = tuple(finite(v) for v in item.list_of(member))
         return Series(
@@ -216,7 +222,7 @@ def _psi_chart(item: Item, names: tuple[str, ...], key: str, t: Texts) -> Chart:
     )  # fmt: skip
 
 
-def measures_over_iterations(items: Sequence[Item], t: Texts) -> list[View]:
+def measures_over_iterations(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Measures that were taken again and again while a model was trained, one chart per measure."""
     found: dict[str, dict[tuple[str, str], list[tuple[int, Any]]]] = {}
     for item in items:

@@ -7,7 +7,16 @@ import zipfile
 from collections.abc import Iterable
 from typing import Any, Final
 
-from fedflow.board.presenters.charts import Chart, Facts, Grid, Group, Steps, Tree, View, shown
+from fedflow.board.presenters.charts import (
+    Chart,
+    Grid,
+    Group,
+    MetricTree,
+    NamedValues,
+    Steps,
+    View,
+    shown,
+)
 from fedflow.board.presenters.csv_text import csv_text
 from fedflow.board.presenters.slugs import slug
 
@@ -48,7 +57,7 @@ def _grids(view: View) -> list[Grid]:
         return [view]
     if isinstance(view, Chart):
         return [view.grid()]
-    if isinstance(view, Facts):
+    if isinstance(view, NamedValues):
         return [_grid(view, ("name", "value"), view.rows)]
     if isinstance(view, Steps):
         return _stepped(view)
@@ -70,7 +79,7 @@ def _stepped(view: Steps) -> list[Grid]:
     return found
 
 
-def _grid(view: Facts | Steps | Tree, columns: tuple[str, ...], rows: Any) -> Grid:
+def _grid(view: NamedValues | Steps | MetricTree, columns: tuple[str, ...], rows: Any) -> Grid:
     return Grid(key=view.key, title=view.title, columns=columns, rows=tuple(rows))
 
 

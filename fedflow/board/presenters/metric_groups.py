@@ -8,10 +8,10 @@ from typing import Final
 from fedflow.board.presenters import metric_curves as curves
 from fedflow.board.presenters import metric_tables as tables
 from fedflow.board.presenters.charts import Group, View
-from fedflow.board.presenters.metric_items import Item, Texts, items_of
+from fedflow.board.presenters.metric_items import MetricItem, Texts, items_of
 from fedflow.domain.records import Metric
 
-_Builder = Callable[[Sequence[Item], Texts], list[View]]
+_Builder = Callable[[Sequence[MetricItem], Texts], list[View]]
 _Rule = tuple[str, tuple[str, ...], tuple[_Builder, ...]]
 
 _RULES: Final[tuple[_Rule, ...]] = (
@@ -94,7 +94,7 @@ def _bounded(key: str, title: str, views: tuple[View, ...]) -> Group:
     return Group(key=key, title=title, views=kept, left_out=len(views) - len(kept))
 
 
-def _is_marker(item: Item) -> bool:
+def _is_marker(item: MetricItem) -> bool:
     return item.kind in _MARKERS and not item.points
 
 

@@ -17,7 +17,7 @@ _ITERATION: Final = re.compile(r"(?:(?P<fold>fold_\d{1,9})\.)?iteration_(?P<numb
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
+class MetricItem:
     """One metric. `model` is its name without the ending that tells its type."""
 
     kind: str
@@ -63,13 +63,13 @@ _ENDINGS: Final = {
 }
 
 
-def items_of(metrics: Iterable[Metric]) -> list[Item]:
+def items_of(metrics: Iterable[Metric]) -> list[MetricItem]:
     """Return metrics taken apart, those of train first, then validate, predict, test, others."""
     found = [_item(metric) for metric in metrics]
     return sorted(found, key=lambda item: PARTS.index(item.part) if item.part in PARTS else 9)
 
 
-def _item(metric: Metric) -> Item:
+def _item(metric: Metric) -> MetricItem:
     kind = metric.meta.get("metric_type")
     kind = kind if isinstance(kind, str) else ""
     model = metric.name
@@ -77,13 +77,13 @@ def _item(metric: Metric) -> Item:
         if model.endswith(ending) and len(model) > len(ending):
             model = model.removesuffix(ending)
             break
-    return Item(
+    return MetricItem(
         kind=kind, model=model, part=metric.namespace, name=metric.name,
         points=metric.points, meta=metric.meta,
     )  # fmt: skip
 
 
-def series_of(item: Item, *, name: str = "", with_notes: bool = True) -> Series:
+def series_of(item: MetricItem, *, name: str = "", with_notes: bool = True) -> Series:
     """Return a metric as a curve; points whose x cannot be drawn are left out.
 
     `thresholds` in the meta run parallel to the points as they were written.
@@ -108,9 +108,9 @@ def _note(threshold: Any) -> str:
     return str(threshold)[:40] if number is None else f"{number:.6g}"
 
 
-def by_label(items: Sequence[Item]) -> dict[tuple[str, str], list[Item]]:
+def by_label(items: Sequence[MetricItem]) -> dict[tuple[str, str], list[MetricItem]]:
     """Return metrics by model and part, in their order."""
-    found: dict[tuple[str, str], list[Item]] = {}
+    found: dict[tuple[str, str], list[MetricItem]] = {}
     for item in items:
         found.setdefault((item.model, item.part), []).append(item)
     return found

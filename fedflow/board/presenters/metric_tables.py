@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from fedflow.board.presenters.charts import (
     Chart,
-    Facts,
     Grid,
+    MetricTree,
+    NamedValues,
     Series,
     Steps,
-    Tree,
     View,
     finite,
     is_number,
     shown,
 )
-from fedflow.board.presenters.metric_items import Item, Texts, iteration_of, series_of
+from fedflow.board.presenters.metric_items import MetricItem, Texts, iteration_of, series_of
 from fedflow.board.presenters.slugs import slug
 
 MOST_STEPPED: Final = 20  #: models whose tables one slider changes
@@ -30,13 +30,13 @@ _OWN_MEMBERS: Final = frozenset({"name", "metric_type", "unit_name", "ordinate_n
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def scores(items: Sequence[Item], t: Texts) -> list[View]:
+def scores(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """One row per model and part, one column per measure; those of iterations are drawn."""
     kept = [i for i in items if iteration_of(i.model) is None] or list(items)[-10:]
     return [_score_grid("scores", t("Scores"), kept, t)]
 
 
-def _score_grid(key: str, title: str, items: Sequence[Item], t: Texts) -> Grid:
+def _score_grid(key: str, title: str, items: Sequence[MetricItem], t: Texts) -> Grid:
     measures: list[str] = []
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for item in items:
@@ -50,7 +50,7 @@ def _score_grid(key: str, title: str, items: Sequence[Item], t: Texts) -> Grid:
     return Grid(key=key, title=title, columns=(t("Model"), t("Part"), *measures), rows=rows)
 
 
-def against_rest(items: Sequence[Item], t: Texts) -> list[View]:
+def against_rest(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Measures of each class against all others: a table, and bars by class.
 
     They are the points of a metric per class, or, as FATE writes them, members of the meta.
@@ -79,7 +79,7 @@ def against_rest(items: Sequence[Item], t: Texts) -> list[View]:
     return [grid, chart] if series else [grid]
 
 
-def _by_class(item: Item) -> list[Item]:
+def _by_class(item: MetricItem) -> list[MetricItem]:
     if item.points:
         return [item]
     return [
@@ -92,7 +92,7 @@ def _by_class(item: Item) -> list[Item]:
 # --- by threshold ---------------------------------------------------------------------------------
 
 
-def confusion(items: Sequence[Item], t: Texts) -> list[View]:
+def confusion(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Confusion matrices and F1 scores of all models, by threshold."""
     matrices = [i for i in items if i.kind == "CONFUSION_MAT"][-MOST_STEPPED:]
     f1 = {(i.model, i.part): _by_threshold(i, "f1_scores") for i in items if i.kind == "F1_SCORE"}
@@ -119,7 +119,7 @@ def confusion(items: Sequence[Item], t: Texts) -> list[View]:
     return [_steps("confusion", t("Confusion matrix"), t("Threshold"), labels, frames)]
 
 
-def f1_alone(items: Sequence[Item], t: Texts) -> list[View]:
+def f1_alone(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """F1 scores over the threshold, where no confusion matrix shows them."""
     series = []
     for item in items:
@@ -135,7 +135,7 @@ def f1_alone(items: Sequence[Item], t: Texts) -> list[View]:
     ]  # fmt: skip
 
 
-def quantile_scores(items: Sequence[Item], t: Texts) -> list[View]:
+def quantile_scores(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Precision and recall of both classes at quantiles of the scores."""
     chosen = items[-MOST_STEPPED:]
     count = max((len(i.list_of("thresholds")) for i in chosen), default=0)
@@ -165,7 +165,7 @@ def _steps(
     )  # fmt: skip
 
 
-def _by_threshold(item: Item, member: str) -> dict[float, Any]:
+def _by_threshold(item: MetricItem, member: str) -> dict[float, Any]:
     thresholds = (finite(at) for at in item.list_of("thresholds"))
     pairs = zip(thresholds, item.list_of(member), strict=False)
     return {at: value for at, value in pairs if at is not None}
@@ -190,12 +190,12 @@ def _at(values: Sequence[Any], place: int) -> Any:
 # --- clusters -------------------------------------------------------------------------------------
 
 
-def cluster_scores(items: Sequence[Item], t: Texts) -> list[View]:
+def cluster_scores(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Measures of clusterings."""
     return [_score_grid("clustering", t("Scores of clusters"), items, t)]
 
 
-def contingency(items: Sequence[Item], t: Texts) -> list[View]:
+def contingency(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Rows of each class in each cluster."""
     views: list[View] = []
     for number, item in enumerate(items):
@@ -208,7 +208,7 @@ def contingency(items: Sequence[Item], t: Texts) -> list[View]:
     return views
 
 
-def distances(items: Sequence[Item], t: Texts) -> list[View]:
+def distances(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Radius and nearest cluster of each cluster."""
     views: list[View] = []
     for number, item in enumerate(items):
@@ -226,13 +226,15 @@ def distances(items: Sequence[Item], t: Texts) -> list[View]:
 _RATES: Final = frozenset({"intersect_rate", "unmatched_rate", "Coverage"})
 
 
-def intersection(items: Sequence[Item], t: Texts) -> list[View]:
+def intersection(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """How many ids are common; rates in percent."""
     views: list[View] = []
     for number, item in enumerate(items):
         rows = [(shown(name), _rate(name, value)) for name, value in item.points]
         rows += [(name, value) for name, value in item.meta.items() if name not in _OWN_MEMBERS]
-        views.append(Facts(key=f"intersection-{number}", title=_title(item), rows=tuple(rows)))
+        views.append(
+            NamedValues(key=f"intersection-{number}", title=_title(item), rows=tuple(rows))
+        )
     return views
 
 
@@ -241,7 +243,7 @@ def _rate(name: Any, value: Any) -> Any:
     return f"{100 * number:.2f} %" if name in _RATES and number is not None else value
 
 
-def data_info(items: Sequence[Item], t: Texts) -> list[View]:
+def data_info(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """What a reader read: facts of the table, and its columns with sample values."""
     views: list[View] = []
     for number, item in enumerate(items):
@@ -252,7 +254,7 @@ def data_info(items: Sequence[Item], t: Texts) -> list[View]:
             (name, value) for name, value in item.meta.items()
             if name not in inside and name not in _OWN_MEMBERS
         )  # fmt: skip
-        views.append(Facts(key=f"data-{number}", title=t("Table"), rows=facts))
+        views.append(NamedValues(key=f"data-{number}", title=t("Table"), rows=facts))
         names = list(dict.fromkeys([*samples, *anonymous, *attributes]))
         rows = tuple(
             (name, anonymous.get(name, ""), samples.get(name, ""), attributes.get(name, ""))
@@ -266,7 +268,7 @@ def data_info(items: Sequence[Item], t: Texts) -> list[View]:
     return views
 
 
-def data_split(items: Sequence[Item], t: Texts) -> list[View]:
+def data_split(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Rows of each part, their share, and with strata those of each label."""
     views: list[View] = []
     for number, item in enumerate(items):
@@ -282,7 +284,9 @@ def data_split(items: Sequence[Item], t: Texts) -> list[View]:
             views.append(_nested_grid(f"split-labels-{number}", t("Rows by label"), labels, t))
         rest = _rest(item, "data_split_count_info", "data_split_ratio_info",
                      "data_split_label_info")  # fmt: skip
-        views += [Facts(key=f"split-more-{number}", title=t("More"), rows=rest)] if rest else []
+        views += (
+            [NamedValues(key=f"split-more-{number}", title=t("More"), rows=rest)] if rest else []
+        )
     return views
 
 
@@ -298,12 +302,12 @@ def _nested_grid(key: str, title: str, found: Mapping[str, Any], t: Texts) -> Gr
     return Grid(key=key, title=title, columns=(t("Name"), *(inner or [t("Value")])), rows=rows)
 
 
-def _rest(item: Item, *seen: str) -> tuple[tuple[str, Any], ...]:
+def _rest(item: MetricItem, *seen: str) -> tuple[tuple[str, Any], ...]:
     hidden = _OWN_MEMBERS | set(seen)
     return tuple((name, value) for name, value in item.meta.items() if name not in hidden)
 
 
-def samples(items: Sequence[Item], t: Texts) -> list[View]:
+def samples(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """How many rows were chosen; with strata, per label beside how many there were."""
     tables = [i for i in items if i.kind == "SAMPLE_TABLE"]
     views: list[View] = []
@@ -322,11 +326,11 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _pairs(item: Item) -> list[tuple[str, Any]]:
+def _pairs(item: MetricItem) -> list[tuple[str, Any]]:
     return [(shown(name), value) for name, value in item.points]
 
 
-def union(items: Sequence[Item], t: Texts) -> list[View]:
+def union(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Rows of each united table."""
     return [
         Grid(key=f"union-{number}", title=t("United tables"),
@@ -335,7 +339,7 @@ def union(items: Sequence[Item], t: Texts) -> list[View]:
     ]  # fmt: skip
 
 
-def label_transform(items: Sequence[Item], t: Texts) -> list[View]:
+def label_transform(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Which label stands for which."""
     return [
         Grid(key=f"labels-{number}", title=t("Labels"), columns=(t("Label"), t("Becomes")),
@@ -344,34 +348,34 @@ def label_transform(items: Sequence[Item], t: Texts) -> list[View]:
     ]  # fmt: skip
 
 
-def facts_of_meta(items: Sequence[Item], t: Texts) -> list[View]:
+def facts_of_meta(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Everything that the meta says, and the points that say more than the name."""
     views: list[View] = []
     for number, item in enumerate(items):
         points = [(shown(name), value) for name, value in item.points if name != item.name]
         rows = (*points, *_rest(item))
-        views.append(Facts(key=f"{slug(item.kind)}-{number}", title=_title(item), rows=rows))
+        views.append(NamedValues(key=f"{slug(item.kind)}-{number}", title=_title(item), rows=rows))
     return views
 
 
-def warm_start(items: Sequence[Item], t: Texts) -> list[View]:
+def warm_start(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """How many iterations the model had before."""
     rows = tuple((t("Iterations before this training"), v) for i in items for _, v in i.points)
-    return [Facts(key="warm-start", title=t("Warm start"), rows=rows)]
+    return [NamedValues(key="warm-start", title=t("Warm start"), rows=rows)]
 
 
-def _points_as_facts(key: str, title: str, item: Item) -> Facts:
-    return Facts(key=key, title=title, rows=tuple(_pairs(item)))
+def _points_as_facts(key: str, title: str, item: MetricItem) -> NamedValues:
+    return NamedValues(key=key, title=title, rows=tuple(_pairs(item)))
 
 
-def _title(item: Item) -> str:
+def _title(item: MetricItem) -> str:
     return _words(item.name)
 
 
 # --- stepwise -------------------------------------------------------------------------------------
 
 
-def stepwise(items: Sequence[Item], t: Texts) -> list[View]:
+def stepwise(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """A selector of steps: fit statistics, coefficients, features in and out; then how it went."""
     ordered = sorted(items, key=_step_number)
     frames: list[tuple[Grid, ...]] = []
@@ -407,17 +411,17 @@ def _grid(title: str, columns: tuple[str, ...], rows: tuple[tuple[Any, ...], ...
     return Grid(key="stepwise", title=title, columns=columns, rows=rows)
 
 
-def _criterion(item: Item) -> str:
+def _criterion(item: MetricItem) -> str:
     name = item.meta.get("score_name")
     return name if isinstance(name, str) and name else "criterion"
 
 
-def _step_number(item: Item) -> int:
+def _step_number(item: MetricItem) -> int:
     ending = item.name.rpartition("_")[2]
     return int(ending) if ending.isascii() and ending.isdigit() and len(ending) < 10 else 0
 
 
-def _features(item: Item) -> tuple[tuple[Any, ...], ...]:
+def _features(item: MetricItem) -> tuple[tuple[Any, ...], ...]:
     rows: list[tuple[Any, ...]] = []
     for role in ("guest", "host"):
         names, mask = item.list_of(f"{role}_features_anonym"), item.list_of(f"{role}_mask")
@@ -428,7 +432,7 @@ def _features(item: Item) -> tuple[tuple[Any, ...], ...]:
 # --- whatever else --------------------------------------------------------------------------------
 
 
-def unknown(items: Sequence[Item], t: Texts) -> list[View]:
+def unknown(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """Metrics of no known type: pairs of numbers as a line, names with values as a table, anything
     else as a tree; the meta beside it.
     """
@@ -440,15 +444,15 @@ def unknown(items: Sequence[Item], t: Texts) -> list[View]:
             views.append(_points_view(item, key, title, t))
         rest = _rest(item)
         if rest and all(not isinstance(value, dict | list) for _, value in rest):
-            views.append(Facts(key=f"{key}-meta", title=title, rows=rest))
+            views.append(NamedValues(key=f"{key}-meta", title=title, rows=rest))
         elif rest:
-            views.append(Tree(key=f"{key}-meta", title=title, value=dict(rest)))
+            views.append(MetricTree(key=f"{key}-meta", title=title, value=dict(rest)))
         elif not item.points:
-            views.append(Facts(key=key, title=title, rows=((t("Type"), item.kind or "-"),)))
+            views.append(NamedValues(key=key, title=title, rows=((t("Type"), item.kind or "-"),)))
     return views
 
 
-def _points_view(item: Item, key: str, title: str, t: Texts) -> View:
+def _points_view(item: MetricItem, key: str, title: str, t: Texts) -> View:
     points = item.points
     if len(points) > 1 and all(is_number(x) and is_number(y) for x, y in points):
         unit, ordinate = item.meta.get("unit_name"), item.meta.get("ordinate_name")
@@ -463,4 +467,4 @@ def _points_view(item: Item, key: str, title: str, t: Texts) -> View:
             return Grid(key=key, title=title, columns=(t("Point"), *inner), rows=rows)
     if not any(isinstance(y, dict | list) for _, y in points):
         return Grid(key=key, title=title, columns=(t("Name"), t("Value")), rows=points)
-    return Tree(key=key, title=title, value=[[x, y] for x, y in points])
+    return MetricTree(key=key, title=title, value=[[x, y] for x, y in points])

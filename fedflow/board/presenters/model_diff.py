@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fedflow.base.values import dataclass
-from fedflow.board.presenters.document_diff import Comparison, delta_of, number_of
+from fedflow.board.presenters.document_diff import DocumentComparison, delta_of, number_of
 
 MOST_WEIGHTS: Final = 300  #: that are shown of one model
 
@@ -40,8 +40,8 @@ class ComponentComparison:
     trouble: str = ""  #: why contents were not compared
     weights: Sequence[Weight] = ()
     more_weights: int = 0
-    meta: Comparison | None = None
-    param: Comparison | None = None
+    meta: DocumentComparison | None = None
+    param: DocumentComparison | None = None
 
 
 def weights(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[list[Weight], int]:

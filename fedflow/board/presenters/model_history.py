@@ -21,7 +21,7 @@ MARGIN: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
+class HistoryItem:
     """What a box stands for; `of` are the names of those that it comes from."""
 
     name: str
@@ -37,7 +37,7 @@ class Item:
 class Box:
     """An item with the place of its box."""
 
-    item: Item
+    item: HistoryItem
     x: int
     y: int
 
@@ -53,7 +53,7 @@ class Drawing:
     left_out: int = 0  #: items without a box
 
 
-def draw(columns: Sequence[Sequence[Item]]) -> Drawing:
+def draw(columns: Sequence[Sequence[HistoryItem]]) -> Drawing:
     """Return the drawing of columns of items; an empty column takes no room."""
     filled = [column for column in columns if column]
     tallest = max((min(len(c), MOST) for c in filled), default=0)

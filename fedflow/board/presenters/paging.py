@@ -13,7 +13,7 @@ _DIGITS: Final = 20  #: of numbers that are read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class ListPage:
     """One page of a list: its number from 1, how many entries a page has, how many there are."""
 
     number: int
@@ -26,7 +26,7 @@ class Page:
         return max(1, -(-self.count // self.size))
 
     @property
-    def nearest(self) -> Page:
+    def nearest(self) -> ListPage:
         """Return this page, the last one if the list is shorter."""
         return replace(self, number=self.last) if self.number > self.last else self
 
@@ -64,6 +64,6 @@ def number_of(text: str | None) -> int:
     return max(1, whole(text, 1))
 
 
-def page_of(text: str | None, *, size: int, count: int) -> Page:
+def page_of(text: str | None, *, size: int, count: int) -> ListPage:
     """Return the page that an address asks for, the nearest one that exists."""
-    return Page(number=number_of(text), size=size, count=count).nearest
+    return ListPage(number=number_of(text), size=size, count=count).nearest

@@ -14,7 +14,7 @@ MESSAGE = 1000  #: characters of a reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EngineRow:
+class EngineLoad:
     """One engine; memory in MiB, 0: not counted."""
 
     name: str
@@ -73,10 +73,10 @@ class Guest:
     message: str
 
 
-def engine_rows(engines: Iterable[Engine]) -> list[EngineRow]:
+def engine_rows(engines: Iterable[Engine]) -> list[EngineLoad]:
     """Return engines; a conf that was made smaller may leave more held than there is."""
     return [
-        EngineRow(
+        EngineLoad(
             name=one.name,
             cores=one.cores,
             held=one.cores - one.remaining_cores,

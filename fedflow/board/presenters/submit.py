@@ -145,7 +145,7 @@ def without_key(conf: Any) -> tuple[Any, bool]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class SitePlan:
     """What one site would do, and what it would need."""
 
     site: Site
@@ -169,7 +169,7 @@ class Step:
     sites: tuple[Site, ...]
 
 
-def shares(spec: JobSpec, *, own: Collection[str]) -> list[Share]:
+def shares(spec: JobSpec, *, own: Collection[str]) -> list[SitePlan]:
     """Return the shares of all sites; `own` are the parties of this server."""
     found = []
     for site in spec.sites:
@@ -177,7 +177,7 @@ def shares(spec: JobSpec, *, own: Collection[str]) -> list[Share]:
         demand = demand_at(site, parameters)
         names = tuple(n for n in spec.dag.order if site in spec.sites_of(n))
         found.append(
-            Share(
+            SitePlan(
                 site=site,
                 is_initiator=site == spec.initiator,
                 is_here=site.party_id in own,

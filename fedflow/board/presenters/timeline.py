@@ -37,7 +37,7 @@ _STEPS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bar:
+class TimelineBar:
     """One thing that went on for a while."""
 
     x: float
@@ -57,11 +57,11 @@ class Lane:
     y: int
     site: Site | None
     place: int  #: of the executor, from 1, where a party ran several at once; else 0
-    bars: tuple[Bar, ...]
+    bars: tuple[TimelineBar, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Group:
+class TimelineGroup:
     """Lanes with a common title: a component, a site, or the job (empty)."""
 
     title: str
@@ -71,7 +71,7 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tick:
+class TimelineTick:
     """A mark of the axis: `offset_ms` after its epoch began."""
 
     x: float
@@ -87,7 +87,7 @@ class Piece:
     width: float
     start_ms: int
     end_ms: int
-    ticks: tuple[Tick, ...]
+    ticks: tuple[TimelineTick, ...]
 
     def at(self, ms: int) -> float:
         """Return where a time stands; what lies outside is put on the edge."""
@@ -103,7 +103,7 @@ class Timeline:
     width: int
     height: int
     pieces: tuple[Piece, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[TimelineGroup, ...]
     attempts: tuple[Attempt, ...]  #: in the order in which they are drawn
 
     @property
@@ -134,13 +134,13 @@ def pieces(epochs: Sequence[Epoch], width: int) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def _ticks(x: float, width: float, span_ms: int) -> tuple[Tick, ...]:
+def _ticks(x: float, width: float, span_ms: int) -> tuple[TimelineTick, ...]:
     most = max(1, int(width * _TICKS / WIDTH))
     step = next((s for s in _STEPS if span_ms / s <= most), _STEPS[-1])
     while span_ms / step > most:
         step *= 2
     return tuple(
-        Tick(x=round(x + width * at / span_ms, 1), offset_ms=at)
+        TimelineTick(x=round(x + width * at / span_ms, 1), offset_ms=at)
         for at in range(0, span_ms + 1, step)
     )
 
@@ -172,7 +172,7 @@ def by_component(
             ]  # fmt: skip
             lanes.append(Lane(y=at, site=site, place=0, bars=tuple(bars)))
         height = HEAD + LANE * max(1, len(lanes))
-        groups.append(Group(title=name, y=y, height=height, lanes=tuple(lanes)))
+        groups.append(TimelineGroup(title=name, y=y, height=height, lanes=tuple(lanes)))
         drawn += those
         y += height
     return Timeline(
@@ -199,7 +199,7 @@ def by_site(
             shown.append(Lane(y=at, site=site, place=place + 1, bars=tuple(bars)))
             drawn += those
         height = HEAD + LANE * len(shown)
-        groups.append(Group(title=str(site), y=y, height=height, lanes=tuple(shown)))
+        groups.append(TimelineGroup(title=str(site), y=y, height=height, lanes=tuple(shown)))
         y += height
     return Timeline(
         width=_width(axis), height=y, pieces=axis, groups=tuple(groups), attempts=tuple(drawn)
@@ -221,7 +221,7 @@ def _packed(found: Sequence[Attempt], now_ms: int) -> list[list[Attempt]]:
     return lanes
 
 
-def _job(axis: Sequence[Piece], epochs: Sequence[Epoch]) -> Group:
+def _job(axis: Sequence[Piece], epochs: Sequence[Epoch]) -> TimelineGroup:
     """Return the lane of the job itself: how long it was asked for, queued, and ran."""
     bars = []
     for piece, epoch in zip(axis, epochs, strict=True):
@@ -233,7 +233,7 @@ def _job(axis: Sequence[Piece], epochs: Sequence[Epoch]) -> Group:
             what = _what(epoch, place)
             bars.append(_bar(piece, HEAD, what, phase.start_ms, end, goes_on=is_end))
     lane = Lane(y=HEAD, site=None, place=0, bars=tuple(bars))
-    return Group(title="", y=0, height=HEAD + LANE, lanes=(lane,))
+    return TimelineGroup(title="", y=0, height=HEAD + LANE, lanes=(lane,))
 
 
 def _what(epoch: Epoch, place: int) -> str:
@@ -247,7 +247,7 @@ def _what(epoch: Epoch, place: int) -> str:
 
 def _bars(
     attempt: Attempt, axis: Sequence[Piece], y: int, now_ms: int, ready_ms: int | None
-) -> list[Bar]:
+) -> list[TimelineBar]:
     """Return what is drawn of one attempt: it waited, its process was started, it ran."""
     first = ready_ms if ready_ms is not None else attempt.at_ms
     known = attempt.at_ms if attempt.at_ms is not None else first
@@ -282,11 +282,11 @@ def _bars(
 def _bar(
     piece: Piece, y: int, what: str, start_ms: int, end_ms: int, *, goes_on: bool,
     attempt: Attempt | None = None,
-) -> Bar:  # fmt: skip
+) -> TimelineBar:  # fmt: skip
     x, end = piece.at(start_ms), piece.at(end_ms)
     thin = what in ("wait", "start")
     height = _BAR // 2 if thin else _BAR
-    return Bar(
+    return TimelineBar(
         x=round(x, 1),
         width=round(max(_LEAST if not thin else 1.0, end - x), 1),
         y=y + (LANE - height) // 2,

@@ -1,4 +1,4 @@
-"""Sentences with holes in two languages: what was written in one of them, in the other."""
+"""MessageCatalog with holes in two languages: what was written in one of them, in the other."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def template(text: str) -> Template:
     )
 
 
-class Sentences:
-    """Sentences by the code that they are said with, and their translations.
+class MessageCatalog:
+    """MessageCatalog by the code that they are said with, and their translations.
 
     What stands in a hole is itself translated: by the code `{hole}` if there are sentences of that
     code; in the hole `message` by the code in the hole `code`, else by the sentence's own.

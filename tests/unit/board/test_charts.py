@@ -13,11 +13,11 @@ import pytest
 from fedflow.board.presenters.charts import (
     INFINITE,
     Chart,
-    Facts,
     Grid,
+    MetricTree,
+    NamedValues,
     Series,
     Steps,
-    Tree,
     finite,
     shown,
     thinned_places,
@@ -240,17 +240,17 @@ def test_objects_as_values_of_an_unknown_type_are_a_table_by_their_members() -> 
 
 def test_anything_else_of_an_unknown_type_is_a_tree() -> None:
     (tree,) = views(metric("DEEP", "m", (0, [1, {"a": [2]}]), (1, 2)))
-    assert isinstance(tree, Tree)
+    assert isinstance(tree, MetricTree)
     (facts,) = views(metric("FLAT", "m", a=1, b=None))
-    assert isinstance(facts, Facts)
+    assert isinstance(facts, NamedValues)
     assert facts.rows == (("a", 1), ("b", None))
     (meta,) = views(metric("DEEP", "m", a={"b": {"c": 1}}))
-    assert isinstance(meta, Tree)
+    assert isinstance(meta, MetricTree)
 
 
 def test_a_metric_with_nothing_at_all_is_still_named() -> None:
     (facts,) = views(Metric(namespace="", name=""))
-    assert isinstance(facts, Facts)
+    assert isinstance(facts, NamedValues)
 
 
 def test_a_hundred_views_of_a_group_are_shown_and_the_rest_is_counted() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedflow.board.presenters.charts import Chart, Facts, Grid, Group, Steps
+from fedflow.board.presenters.charts import Chart, Grid, Group, NamedValues, Steps
 from fedflow.board.presenters.metric_groups import metric_groups
 from fedflow.components.evaluation.evaluation import Evaluation
 from fedflow.components.features.label_transform import LabelTransform
@@ -231,7 +231,7 @@ def test_a_union_counts_the_rows_of_its_tables(party: Party) -> None:
 def test_scaling_and_labels_are_facts_and_a_table(party: Party) -> None:
     table = rows_of_ten(party)
     (facts,) = groups_of(party.result(FeatureScale, table, method="min_max_scale"))["facts"].views
-    assert isinstance(facts, Facts)
+    assert isinstance(facts, NamedValues)
     assert ("method", "min_max_scale") in facts.rows
     found = groups_of(party.result(LabelTransform, table, label_encoder={"0": 1, "1": 0}))
     (labels,) = found["labels"].views

@@ -10,13 +10,13 @@ from fedflow.board.presenters.document_diff import (
     MOST_PATHS,
     MOST_SHOWN,
     Change,
-    Comparison,
+    DocumentComparison,
     compare,
 )
 from tests.unit.domain.json_values import json_values
 
 
-def told(found: Comparison) -> list[tuple[str, Change]]:
+def told(found: DocumentComparison) -> list[tuple[str, Change]]:
     return [(one.path, one.change) for one in found.differences]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fedflow.board.presenters.model_history import HEIGHT, MOST, WIDTH, Item, draw
+from fedflow.board.presenters.model_history import HEIGHT, MOST, WIDTH, HistoryItem, draw
 
 
-def item(name: str, *of: str) -> Item:
-    return Item(name=name, title="t", detail=name, of=of)
+def item(name: str, *of: str) -> HistoryItem:
+    return HistoryItem(name=name, title="t", detail=name, of=of)
 
 
 def test_columns_stand_beside_each_other_and_are_joined() -> None:

@@ -12,18 +12,18 @@ import pytest
 from fedflow.board.presenters.models.registry import SHAPES, sections_of
 from fedflow.board.presenters.models.sections import (
     Bars,
-    Choice,
+    ChoiceSection,
     Dropped,
     Facts,
     Groups,
     HeatMap,
-    Notice,
+    NoticeSection,
     Section,
     Table,
     Tree,
     plain,
 )
-from fedflow.board.presenters.models.shown import shown
+from fedflow.board.presenters.models.selected import shown
 from fedflow.board.presenters.models.stepwise import stepwise
 from fedflow.board.presenters.models.visible import own_param
 from fedflow.domain.site import Role, Site
@@ -54,8 +54,8 @@ def facts(found: list[Section], title: str) -> dict[str, Any]:
     return dict(one.pairs)
 
 
-def choice(found: list[Section], name: str) -> Choice:
-    return next(s for s in found if isinstance(s, Choice) and s.name == name)
+def choice(found: list[Section], name: str) -> ChoiceSection:
+    return next(s for s in found if isinstance(s, ChoiceSection) and s.name == name)
 
 
 def text_of(found: list[Section]) -> str:
@@ -82,7 +82,7 @@ def test_an_arbiter_is_shown_nothing_of_a_model(name: str) -> None:
     made = EVERY[name]()
     if ARBITER in made.models:
         (only,) = sections(made, ARBITER)
-        assert isinstance(only, Notice)
+        assert isinstance(only, NoticeSection)
 
 
 def test_a_host_sees_no_statistics_of_labels_even_if_its_share_had_them() -> None:
@@ -156,7 +156,7 @@ def test_of_several_classes_one_is_chosen() -> None:
 
 
 def test_a_host_with_encrypted_weights_is_told_so() -> None:
-    (notice,) = [s for s in sections(real_models.in_shares(), HOST) if isinstance(s, Notice)]
+    (notice,) = [s for s in sections(real_models.in_shares(), HOST) if isinstance(s, NoticeSection)]
     assert "3 weights are encrypted" in notice.text
 
 
@@ -264,7 +264,7 @@ def test_a_wide_correlation_is_capped() -> None:
     found = sections_of(Role.GUEST, "HeteroPearsonModelParam", param, {}, {})
     own = next(s for s in found if isinstance(s, HeatMap))
     assert len(own.rows) == len(own.columns) == 300
-    assert [s for s in found if isinstance(s, Notice)]
+    assert [s for s in found if isinstance(s, NoticeSection)]
     assert len(table(found, "own-pairs").rows) == 5000
 
 

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from flask import Flask
 
-from fedflow.board.recent import Recent, RecentOfApp
+from fedflow.board.recent import RecentOfApp, RecentValues
 from tests.unit.app.fakes import FakeClock
 
 WAIT_S = 30.0
@@ -22,19 +22,19 @@ def numbers() -> Callable[[], int]:
 
 
 def test_a_value_is_made_once_per_key() -> None:
-    recent, make = Recent[str, int](4), numbers()
+    recent, make = RecentValues[str, int](4), numbers()
     assert [recent.get(key, make) for key in ("a", "a", "b", "a")] == [0, 0, 1, 0]
 
 
 def test_nothing_is_a_value_too() -> None:
-    recent = Recent[str, int | None](4)
+    recent = RecentValues[str, int | None](4)
     assert recent.get("a", lambda: None) is None
     assert recent.get("a", lambda: 1) is None
 
 
 def test_a_value_is_made_again_only_when_it_is_old() -> None:
     clock = FakeClock()
-    recent, make = Recent[str, int](4, fresh_s=1.5, clock=clock), numbers()
+    recent, make = RecentValues[str, int](4, fresh_s=1.5, clock=clock), numbers()
     seen = []
     for passed_ms in (0, 1_499, 1, 0):
         clock.ms += passed_ms
@@ -44,7 +44,7 @@ def test_a_value_is_made_again_only_when_it_is_old() -> None:
 
 def test_a_value_that_took_long_is_as_new_as_another() -> None:
     clock = FakeClock()
-    recent, make = Recent[str, int](4, fresh_s=1.5, clock=clock), numbers()
+    recent, make = RecentValues[str, int](4, fresh_s=1.5, clock=clock), numbers()
 
     def slowly() -> int:
         clock.ms += 60_000
@@ -54,12 +54,12 @@ def test_a_value_that_took_long_is_as_new_as_another() -> None:
 
 
 def test_the_values_that_were_asked_for_last_are_kept() -> None:
-    recent, make = Recent[str, int](2), numbers()
+    recent, make = RecentValues[str, int](2), numbers()
     assert [recent.get(key, make) for key in "abacab"] == [0, 1, 0, 2, 0, 3]
 
 
 def test_what_could_not_be_made_is_tried_again() -> None:
-    recent = Recent[str, int](4)
+    recent = RecentValues[str, int](4)
     with pytest.raises(ZeroDivisionError):
         recent.get("a", lambda: 1 // 0)
     assert recent.get("a", lambda: 7) == 7
@@ -81,7 +81,7 @@ class Key(str):
 
 
 def test_who_asks_while_a_value_is_made_gets_that_one() -> None:
-    recent, make = Recent[str, int](4), numbers()
+    recent, make = RecentValues[str, int](4), numbers()
     asked = threading.Event()
     got: list[int] = []
     other = threading.Thread(target=lambda: got.append(recent.get(Key("a", asked.set), make)))
@@ -97,7 +97,7 @@ def test_who_asks_while_a_value_is_made_gets_that_one() -> None:
 
 
 def test_another_key_does_not_wait() -> None:
-    recent = Recent[str, int](4)
+    recent = RecentValues[str, int](4)
     got: list[int] = []
     other = threading.Thread(target=lambda: got.append(recent.get("b", lambda: 1)))
 

@@ -10,7 +10,14 @@ from dataclasses import replace
 import pytest
 
 from fedflow.board.presenters.models.drawing import bars_of, chart_of
-from fedflow.board.presenters.models.sections import Bars, Column, Dropped, Groups, Link, Table
+from fedflow.board.presenters.models.sections import (
+    Bars,
+    ChoiceLink,
+    Column,
+    Dropped,
+    Groups,
+    Table,
+)
 from fedflow.board.presenters.models.slices import COLUMNS, ROWS, csv_of, slice_of
 from fedflow.board.presenters.table_facts import columns_of, facts_of
 from fedflow.board.presenters.table_rows import COLUMNS as WIDE
@@ -42,7 +49,12 @@ def test_a_long_table_is_sorted_as_a_whole_and_shown_by_the_page() -> None:
 
 
 def test_a_search_looks_at_all_texts_whatever_their_case() -> None:
-    rows = [("Age", 1), ("income", 2), (Link(text="wAGEs", choices={}), 3), (Dropped(value="b"), 4)]
+    rows = [
+        ("Age", 1),
+        ("income", 2),
+        (ChoiceLink(text="wAGEs", choices={}), 3),
+        (Dropped(value="b"), 4),
+    ]
     table = Table(id="t", title="T", columns=(Column(title="A"), Column(title="B")), rows=rows)
     assert [r[1] for r in slice_of(table, {"t-find": "AGE"}).rows] == [1, 3]
     none = slice_of(table, {"t-find": "zzz"})

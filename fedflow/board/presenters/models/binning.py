@@ -25,12 +25,12 @@ from fedflow.board.presenters.models.decoding import (
 from fedflow.board.presenters.models.sections import (
     Bars,
     Cell,
-    Choice,
+    ChoiceLink,
+    ChoiceSection,
     Column,
     Facts,
     Groups,
-    Link,
-    Notice,
+    NoticeSection,
     Section,
     Table,
 )
@@ -56,7 +56,7 @@ def binning(role: Role, param: Json, meta: Json, choices: Mapping[str, str]) -> 
     stages = {"train": "", "transform": "transform_"}
     there = [stage for stage, prefix in stages.items() if _has_bins(param, prefix)]
     if not there:
-        return [Notice(text=t("This site's model has no bins."))]
+        return [NoticeSection(text=t("This site's model has no bins."))]
     stage = chosen(choices, "stage", there)
     prefix = stages[stage]
     labels = texts(param, f"{prefix}multi_class_result", "labels") or texts(
@@ -71,13 +71,15 @@ def binning(role: Role, param: Json, meta: Json, choices: Mapping[str, str]) -> 
     names = {"train": t("Training"), "transform": t("Prediction")}
     if len(there) > 1:
         options = [(stage, names[stage]) for stage in there]
-        found.append(Choice(name="stage", label=t("Rows of"), options=options, chosen=stage))
+        found.append(ChoiceSection(name="stage", label=t("Rows of"), options=options, chosen=stage))
     if classes:
         shown = [(key, labels[int(key)]) for key in classes]
-        found.append(Choice(name="label", label=t("Class"), options=shown, chosen=label))
+        found.append(ChoiceSection(name="label", label=t("Class"), options=shown, chosen=label))
     if len(parties) > 1:
         shown = [(key, p.name) for key, p in parties.items()]
-        found.append(Choice(name="party", label=t("Columns of"), options=shown, chosen=party))
+        found.append(
+            ChoiceSection(name="party", label=t("Columns of"), options=shown, chosen=party)
+        )
     anonymous = dict(zip(texts(param, "header"), texts(param, "header_anonymous"), strict=False))
     kept = {name: choices[name] for name in ("stage", "label", "party") if choices.get(name)}
     found += _features(one, role, anonymous, kept)
@@ -137,7 +139,7 @@ def _features(
         iv = number(column.get("iv")) if counted else None
         monotonic = bool(column.get("is_woe_monotonic")) if counted else None
         count = number(column.get("bin_nums"))
-        link = Link(text=name, choices={**kept, "feature": name})
+        link = ChoiceLink(text=name, choices={**kept, "feature": name})
         hidden = [anonymous.get(name)] if party.is_own else []
         rows.append((link, *hidden, count, iv, monotonic))
         if iv:

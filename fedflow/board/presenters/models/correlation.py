@@ -12,7 +12,7 @@ from fedflow.board.presenters.models.sections import (
     Column,
     Facts,
     HeatMap,
-    Notice,
+    NoticeSection,
     Section,
     Table,
 )
@@ -91,7 +91,7 @@ def _shown(
             "The map shows at most {n} columns of a side; a part of the name picks others.",
             n=MAP_COLUMNS,
         )
-        found.append(Notice(text=text))
+        found.append(NoticeSection(text=text))
     if chosen_rows and chosen_columns:
         found.append(
             HeatMap(

@@ -20,7 +20,7 @@ Scale = Callable[[float], float]  #: from a value to its y
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bar:
+class BarDrawing:
     """A horizontal bar, in percent of the width."""
 
     name: str
@@ -51,7 +51,7 @@ class Tick:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Chart:
+class ChartDrawing:
     """A chart of groups, in pixels."""
 
     width: float
@@ -68,7 +68,7 @@ class Chart:
     labels: Sequence[Tick]
 
 
-def bars_of(section: Bars) -> list[Bar]:
+def bars_of(section: Bars) -> list[BarDrawing]:
     """Return bars from a common zero, which is in the middle if some values are negative."""
     values = [value for _, value in section.bars]
     low, high = min([0.0, *values]), max([0.0, *values])
@@ -77,7 +77,7 @@ def bars_of(section: Bars) -> list[Bar]:
     for name, value in section.bars:
         start, end = sorted(((0.0 - low) / span, (value - low) / span))
         found.append(
-            Bar(
+            BarDrawing(
                 name=name,
                 value=value,
                 start=round(100 * start, 2),
@@ -88,7 +88,7 @@ def bars_of(section: Bars) -> list[Bar]:
     return found
 
 
-def chart_of(section: Groups) -> Chart:
+def chart_of(section: Groups) -> ChartDrawing:
     """Return the bars of every bin, with the line over them if there is one."""
     count = len(section.bins)
     step = min(STEPS[1], max(STEPS[0], WIDE / max(1, count)))
@@ -98,7 +98,7 @@ def chart_of(section: Groups) -> Chart:
     for place in range(count):
         rects += _group(section, place, y, step)
     points, line_ticks = _line(section, y, step)
-    return Chart(
+    return ChartDrawing(
         width=round(LEFT + step * count + RIGHT, 2),
         height=TOP + HEIGHT + BOTTOM,
         zero=y(0.0),

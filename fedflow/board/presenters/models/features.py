@@ -18,10 +18,10 @@ from fedflow.board.presenters.models.decoding import (
 from fedflow.board.presenters.models.sections import (
     Bars,
     Cell,
+    ChoiceLink,
     Column,
     Facts,
     Groups,
-    Link,
     Section,
     Table,
 )
@@ -58,7 +58,7 @@ def stability(role: Role, param: Json, meta: Json, choices: Choices) -> list[Sec
     rows: list[Sequence[Cell]] = []
     for name in features or total:
         score = number(total.get(name))
-        rows.append((Link(text=name, choices={"feature": name}), score, _verdict(score)))
+        rows.append((ChoiceLink(text=name, choices={"feature": name}), score, _verdict(score)))
     found: list[Section] = [
         Table(
             id="psi",

@@ -17,7 +17,7 @@ from fedflow.board.presenters.models.features import (
     stability,
     statistics,
 )
-from fedflow.board.presenters.models.sections import Cell, Facts, Notice, Section, Tree
+from fedflow.board.presenters.models.sections import Cell, Facts, NoticeSection, Section, Tree
 from fedflow.board.presenters.models.selection import selection
 from fedflow.board.presenters.models.visible import own_meta, own_param
 from fedflow.board.presenters.models.weights import weights
@@ -54,7 +54,7 @@ def sections_of(
     `choices` are the parameters of the page's address.
     """
     if role is Role.ARBITER:
-        return [Notice(text=t("An arbiter has no share of the model's data."))]
+        return [NoticeSection(text=t("An arbiter has no share of the model's data."))]
     seen, about = own_param(role, param_name, param, meta), own_meta(role, meta)
     shape = SHAPES.get(param_name, _unknown)
     return shape(role, seen, about, choices)

@@ -20,14 +20,14 @@ class Dropped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Link:
+class ChoiceLink:
     """A text that leads to this page with other choices."""
 
     text: str
     choices: Mapping[str, str]
 
 
-Cell = str | int | float | bool | None | Dropped | Link
+Cell = str | int | float | bool | None | Dropped | ChoiceLink
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class ChoiceSection:
     """What else this page can show: `name` is the parameter of the address."""
 
     kind: ClassVar[str] = "choice"
@@ -108,7 +108,7 @@ class HeatMap:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Notice:
+class NoticeSection:
     """A sentence."""
 
     kind: ClassVar[str] = "notice"
@@ -124,11 +124,11 @@ class Tree:
     value: Any
 
 
-Section = Facts | Table | Choice | Bars | Groups | HeatMap | Notice | Tree
+Section = Facts | Table | ChoiceSection | Bars | Groups | HeatMap | NoticeSection | Tree
 
 
 def plain(cell: Cell) -> str | int | float | bool | None:
     """Return what a cell says, without how it is shown."""
     if isinstance(cell, Dropped):
         return cell.value
-    return cell.text if isinstance(cell, Link) else cell
+    return cell.text if isinstance(cell, ChoiceLink) else cell

@@ -17,7 +17,7 @@ from fedflow.board.presenters.models.decoding import (
 )
 from fedflow.board.presenters.models.sections import (
     Cell,
-    Choice,
+    ChoiceSection,
     Column,
     Dropped,
     Facts,
@@ -41,7 +41,9 @@ def selection(role: Role, param: Json, meta: Json, choices: Mapping[str, str]) -
     if hosts:
         names = [t("this site"), *(f"host {host.get('party_id', '')}" for host in hosts)]
         options = list(zip(keys, names, strict=True))
-        found.append(Choice(name="party", label=t("Columns of"), options=options, chosen=party))
+        found.append(
+            ChoiceSection(name="party", label=t("Columns of"), options=options, chosen=party)
+        )
     if party == "own":
         hidden = mapping(param, "col_name_to_anonym_dict")
         rows = [(name, str(hidden.get(name, "")), *cells) for name, cells in own.items()]

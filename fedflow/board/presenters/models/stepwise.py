@@ -16,7 +16,7 @@ from fedflow.board.presenters.models.decoding import (
 )
 from fedflow.board.presenters.models.sections import (
     Cell,
-    Choice,
+    ChoiceSection,
     Column,
     Facts,
     Section,
@@ -54,7 +54,7 @@ def stepwise(role: Role, metrics: Sequence[Metric], choices: Mapping[str, str]) 
         rows=rows,
     )
     options = [(name, name) for name in names]
-    choice = Choice(name="step", label=t("Step"), options=options, chosen=step)
+    choice = ChoiceSection(name="step", label=t("Step"), options=options, chosen=step)
     return [table, choice, *_of_step(step, steps[step])]
 
 

@@ -10,10 +10,10 @@ from fedflow.board.presenters.models.decoding import chosen, items, mapping, num
 from fedflow.board.presenters.models.sections import (
     Bars,
     Cell,
-    Choice,
+    ChoiceSection,
     Column,
     Facts,
-    Notice,
+    NoticeSection,
     Section,
     Table,
 )
@@ -34,7 +34,7 @@ def weights(
         keys = [str(i) for i in range(len(several))]
         label = chosen(choices, "label", keys)
         shown = [(key, names[int(key)] if int(key) < len(names) else key) for key in keys]
-        found.append(Choice(name="label", label=t("Class"), options=shown, chosen=label))
+        found.append(ChoiceSection(name="label", label=t("Class"), options=shown, chosen=label))
         part = several[int(label)]
     return [*found, _progress(part, meta), *_weights(role, part, meta)]
 
@@ -92,13 +92,13 @@ def _weights(role: Role, part: Mapping[str, Any], meta: Mapping[str, Any]) -> li
     return found
 
 
-def _unknown(encrypted: int) -> Notice:
+def _unknown(encrypted: int) -> NoticeSection:
     if encrypted:
-        return Notice(
+        return NoticeSection(
             text=t(
                 "This site's {n} weights are encrypted under the guest's key: it does not know"
                 " them itself.",
                 n=encrypted,
             )
         )
-    return Notice(text=t("This site's model has no weights."))
+    return NoticeSection(text=t("This site's model has no weights."))

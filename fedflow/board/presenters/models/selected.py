@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fedflow.base.values import dataclass
-from fedflow.board.presenters.models.drawing import Bar, Chart, bars_of, chart_of
+from fedflow.board.presenters.models.drawing import BarDrawing, ChartDrawing, bars_of, chart_of
 from fedflow.board.presenters.models.sections import Bars, Groups, HeatMap, Section, Table
 from fedflow.board.presenters.models.slices import Slice, slice_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
+class SelectedSection:
     """A section, and one of the others if its kind has it."""
 
     section: Section
     slice: Slice | None = None
-    bars: list[Bar] | None = None
-    chart: Chart | None = None
+    bars: list[BarDrawing] | None = None
+    chart: ChartDrawing | None = None
 
     @property
     def kind(self) -> str:
@@ -25,18 +25,18 @@ class Shown:
         return self.section.kind
 
 
-def shown(sections: Iterable[Section], asked: Mapping[str, str]) -> list[Shown]:
+def shown(sections: Iterable[Section], asked: Mapping[str, str]) -> list[SelectedSection]:
     """Return what an address asks for of each section."""
     found = []
     for section in sections:
         if isinstance(section, Table):
-            found.append(Shown(section=section, slice=slice_of(section, asked)))
+            found.append(SelectedSection(section=section, slice=slice_of(section, asked)))
         elif isinstance(section, Bars):
-            found.append(Shown(section=section, bars=bars_of(section)))
+            found.append(SelectedSection(section=section, bars=bars_of(section)))
         elif isinstance(section, Groups):
-            found.append(Shown(section=section, chart=chart_of(section)))
+            found.append(SelectedSection(section=section, chart=chart_of(section)))
         else:
-            found.append(Shown(section=section))
+            found.append(SelectedSection(section=section))
     return found
 
 
