@@ -27,8 +27,8 @@ from fedflow.domain.site import Role, Site
 from fedflow.web import queries
 from fedflow.web.auth import require_client
 from fedflow.web.context import built, services
-from fedflow.web.job import JobBody, NotesBody, ShareBody
-from fedflow.web.requests import Body, NoBody, Text, Whole, Words, site_of
+from fedflow.web.job import JobBody, NotesBody, PartyJobBody
+from fedflow.web.requests import Alternatives, Body, NoBody, Text, Whole, site_of
 from fedflow.web.responses import answer, download
 from fedflow.web.routes import Style, route
 from fedflow.web.tracking import SiteBody, data_view, output_rows
@@ -101,8 +101,8 @@ class BoardPageBody(Body, frozen=True):
     job_id: Text | None = None
     party_id: Text | None = msgspec.field(default=None, name="partyId")
     partner: Text | None = None
-    role: Words | None = None
-    status: Words | None = None
+    role: Alternatives | None = None
+    status: Alternatives | None = None
     description: Text | None = msgspec.field(default=None, name="fDescription")
     note: Text | None = None
     page_number: Whole = msgspec.field(default=Whole(1), name="pageNum")
@@ -162,7 +162,7 @@ class LogMessage(Body, frozen=True):
 
 @route(
     fateboard, "/job/query/status", methods=("GET",), data=list[JobRow], style=Style.BOARD,
-    looks=True,
+    read_only=True,
 )  # fmt: skip
 def query_status(_: NoBody) -> Response:
     """Return the jobs that wait or run."""
@@ -189,7 +189,7 @@ def query_fields(_: NoBody) -> Response:
 
 @route(
     fateboard, "/job/query/page/new", body=BoardPageBody, data=PageBean, style=Style.BOARD,
-    looks=True,
+    read_only=True,
 )  # fmt: skip
 def query_page(body: BoardPageBody) -> Response:
     """Return one page of jobs with the tables that they read, and how many fit."""
@@ -261,10 +261,10 @@ def component_command(body: SiteBody) -> Response:
 
 
 @route(
-    fateboard, "/v1/pipeline/dag/dependencies", body=ShareBody, data=dict[str, Any],
+    fateboard, "/v1/pipeline/dag/dependencies", body=PartyJobBody, data=dict[str, Any],
     style=Style.BOARD,
 )  # fmt: skip
-def dag_dependencies(body: ShareBody) -> Response:
+def dag_dependencies(body: PartyJobBody) -> Response:
     """Return which component takes what from which, with the status of each at one site."""
     return _success(_dag(_share(body.job_id, body.site)))
 

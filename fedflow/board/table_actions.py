@@ -17,7 +17,7 @@ from fedflow.domain.administration.accounts import AccountRole
 from fedflow.domain.data.table_names import NAME_LIMIT
 from fedflow.web import downloads
 from fedflow.web.context import built, services
-from fedflow.web.spool import Spool
+from fedflow.web.spool import UploadSpool
 
 board_table_actions = board_blueprint("board_table_actions", "/tables")
 
@@ -45,7 +45,7 @@ def upload() -> Response:
     if not viewer().is_known:
         raise NotSignedIn
     need(AccountRole.OPERATOR)
-    spool = Spool(services().data.uploads.spool_dir, max_bytes=built().settings.upload_bytes)
+    spool = UploadSpool(services().data.uploads.spool_dir, max_bytes=built().settings.upload_bytes)
     try:
         fields = spool.receive()
         check_form(str(fields.get(CSRF_FIELD, "")))

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fedflow.app.administration.info import Info, Place
+from fedflow.app.administration.info import Info, ServerIdentity
 from fedflow.app.administration.keys import Keys
 from fedflow.app.administration.leadership import Leadership
 from fedflow.app.administration.modules import Modules
@@ -112,7 +112,7 @@ class FedflowServer:
         self._reread = reread
         shared = settings.shared_home
         self.folders = Folders(home, Path(shared) if shared is not None else None)
-        self.place: Place | None = None
+        self.place: ServerIdentity | None = None
         self._wall = SystemClock()
         self._clock = SteadyClock(self._wall)
         self._timing = timing_of(settings)
@@ -262,7 +262,7 @@ class FedflowServer:
 
     def _open_doors(self) -> None:
         settings = self.settings
-        place = Place(
+        place = ServerIdentity(
             host=settings.fateflow.host,
             http_port=settings.fateflow.http_port,
             grpc_host=settings.fateflow.parties_host,
@@ -307,7 +307,7 @@ class FedflowServer:
         self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to])
         built = built_of(app)
         web = HttpSettings(
-            upload_bytes=settings.upload.max_mib * MIB, looks=built.mounts.look_paths
+            upload_bytes=settings.upload.max_mib * MIB, read_only=built.mounts.read_only_paths
         )
         self._unix = HttpServer(app, HttpSettings(), name="fedflow-worker-http")
         self._unix.listen_unix(self._sockets / "server.sock")
@@ -322,7 +322,7 @@ class FedflowServer:
             place, http_port=self._http.port, grpc_port=self._rpc.port
         )
 
-    def _services(self, place: Place) -> Services:
+    def _services(self, place: ServerIdentity) -> Services:
         core = self._core
         settings = self.settings
         info = Info(

@@ -15,7 +15,7 @@ from flask import Blueprint, Flask
 from fedflow.app.services import Services
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.web import context, errors
-from fedflow.web.auth import ClientAuthentication
+from fedflow.web.auth import ClientSignatures
 from fedflow.web.context import Built
 from fedflow.web.health import health
 from fedflow.web.mounts import Mounts
@@ -40,7 +40,7 @@ def create_app(
     """
     keys = settings.client_keys
     clients = (
-        ClientAuthentication(keys, clock=clock or SystemClock(), skew_s=settings.clock_skew_s)
+        ClientSignatures(keys, clock=clock or SystemClock(), skew_s=settings.clock_skew_s)
         if keys is not None
         else None
     )

@@ -109,7 +109,7 @@ def signed_request() -> SignedRequest:
     )
 
 
-class ClientAuthentication:
+class ClientSignatures:
     """Checks signatures with one key pair, and that no nonce comes twice."""
 
     def __init__(self, keys: ClientKeys, *, clock: Clock, skew_s: float) -> None:

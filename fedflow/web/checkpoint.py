@@ -13,7 +13,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.models.model import StepChoice
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.model_requests import ShareBody
+from fedflow.web.model_requests import SiteModelBody
 from fedflow.web.requests import Text, Whole
 from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
@@ -24,13 +24,13 @@ checkpoint = Blueprint("checkpoint", __name__, url_prefix="/checkpoint")
 checkpoint.before_request(require_client)
 
 
-class StepsBody(ShareBody, frozen=True):
+class StepsBody(SiteModelBody, frozen=True):
     """Whose checkpoints: a component of one site's share of a version, also of a running job."""
 
     component_name: Text
 
 
-class StepBody(StepsBody, frozen=True):
+class CheckpointStepBody(StepsBody, frozen=True):
     """Which checkpoint: one of the two is needed."""
 
     step_index: Whole | None = None
@@ -44,8 +44,8 @@ def checkpoint_list(body: StepsBody) -> Response:
     return success([with_digests(step) for step in found])
 
 
-@route(checkpoint, "/get", body=StepBody, data=Checkpoint, style=Style.STATUS)
-def checkpoint_get(body: StepBody) -> Response:
+@route(checkpoint, "/get", body=CheckpointStepBody, data=Checkpoint, style=Style.STATUS)
+def checkpoint_get(body: CheckpointStepBody) -> Response:
     """Return one checkpoint with its contents; HTTP 404 if there is none."""
     if (body.step_index is None) == (body.step_name is None):
         raise BadRequest(reason="give either step_index or step_name")

@@ -11,7 +11,7 @@ from flask import Blueprint, Response
 
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.model_requests import ShareBody
+from fedflow.web.model_requests import SiteModelBody
 from fedflow.web.requests import NoBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
@@ -35,7 +35,7 @@ class WoeArray(TypedDict):
     woeArray: list[float]
 
 
-class ExtractWoeBody(ShareBody, frozen=True):
+class ExtractWoeBody(SiteModelBody, frozen=True):
     """A guest's share, and the component that binned."""
 
     component_name: Text
@@ -57,7 +57,7 @@ def extract_woe_array(body: ExtractWoeBody) -> Response:
     return success(found)
 
 
-class MergeWoeBody(ShareBody, frozen=True):
+class MergeWoeBody(SiteModelBody, frozen=True):
     """A host's share, the component that binned, and what was extracted at the guest."""
 
     component_name: Text

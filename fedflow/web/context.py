@@ -11,7 +11,7 @@ from fedflow.base.values import dataclass
 from fedflow.web.settings import WebSettings
 
 if TYPE_CHECKING:
-    from fedflow.web.auth import ClientAuthentication
+    from fedflow.web.auth import ClientSignatures
     from fedflow.web.mounts import Mounts
 
 _NAME = "fedflow"
@@ -23,7 +23,7 @@ class Built:
 
     services: Services
     settings: WebSettings
-    clients: ClientAuthentication | None
+    clients: ClientSignatures | None
     mounts: Mounts
 
 

@@ -19,7 +19,7 @@ from fedflow.web.records import Submission
 from fedflow.web.requests import Body, Flag, Text, Whole, read_body
 from fedflow.web.responses import submitted, success
 from fedflow.web.routes import json_object, route
-from fedflow.web.spool import Spool
+from fedflow.web.spool import UploadSpool
 from fedflow.wire import fields
 from fedflow.wire.json_text import decode_json
 
@@ -160,7 +160,7 @@ def _answer(job: Submitted, parameters: Given) -> Response:
 
 def _received() -> tuple[Submitted, Given]:
     """Receive the file and hand it on; it is deleted if the upload is refused."""
-    spool = Spool(services().data.uploads.spool_dir, max_bytes=built().settings.upload_bytes)
+    spool = UploadSpool(services().data.uploads.spool_dir, max_bytes=built().settings.upload_bytes)
     try:
         parameters = _parameters(spool.receive())
         if spool.path is None:

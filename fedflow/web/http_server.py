@@ -49,7 +49,7 @@ class HttpSettings:
     """Limits of one listener."""
 
     threads: int = 16  #: views that run at once
-    looks: Container[str] | None = None  #: paths whose views only look; None = no such threads
+    read_only: Container[str] | None = None  #: paths whose views only look; None = no such threads
     pages: str = "/board/"  #: GETs of what is below it only look, too
     look_threads: int = 2  #: such views that run at once, in threads of their own
     connections: int = 1000  #: open connections
@@ -185,22 +185,22 @@ class _Dispatcher:
     """
 
     def __init__(self, settings: HttpSettings, *, name: str) -> None:
-        self._paths = settings.looks
+        self._paths = settings.read_only
         self._pages = settings.pages
         self._views = _Threads(name)
         self._views.set_thread_count(settings.threads)
-        self._looks = _Threads(f"{name}-look")
+        self._read_only = _Threads(f"{name}-look")
         if self._paths is not None:
-            self._looks.set_thread_count(settings.look_threads)
+            self._read_only.set_thread_count(settings.look_threads)
 
     def add_task(self, channel: Any) -> None:
         """Queue the first request of a connection."""
         request = channel.requests[0]
-        looks = self._only_looks(request)
-        threads = self._looks if looks else self._views
+        looks = self._is_read_only(request)
+        threads = self._read_only if looks else self._views
         threads.add_task(channel)
 
-    def _only_looks(self, request: Any) -> bool:
+    def _is_read_only(self, request: Any) -> bool:
         if self._paths is None:
             return False
         path = getattr(request, "path", "")
@@ -210,7 +210,7 @@ class _Dispatcher:
 
     def shutdown(self, *, cancel_pending: bool, timeout: float) -> None:
         """End the threads; at most `timeout` seconds are waited for each kind."""
-        for threads in (self._views, self._looks):
+        for threads in (self._views, self._read_only):
             threads.shutdown(cancel_pending=cancel_pending, timeout=timeout)
 
 

@@ -60,7 +60,7 @@ class StopBody(Body, frozen=True):
     stop_status: Text = Text(JobStatus.CANCELED.value)
 
 
-class ShareBody(Body, frozen=True):
+class PartyJobBody(Body, frozen=True):
     """One site's share of a job."""
 
     job_id: Text
@@ -73,7 +73,7 @@ class ShareBody(Body, frozen=True):
         return site_of(self.role, self.party_id)
 
 
-class NotesBody(ShareBody, frozen=True):
+class NotesBody(PartyJobBody, frozen=True):
     """People's notes about a job."""
 
     notes: Text = Text()
@@ -122,8 +122,8 @@ def update(body: NotesBody) -> Response:
     return success()
 
 
-@route(job, "/config", body=ShareBody, data=JobConfig)
-def config(body: ShareBody) -> Response:
+@route(job, "/config", body=PartyJobBody, data=JobConfig)
+def config(body: PartyJobBody) -> Response:
     """Return what a job was submitted with; of the conf, the part that this site may see."""
     found = _share(body)
     if found is None:
@@ -174,7 +174,7 @@ def status_of(_body: NoBody, job_id: str) -> Response:
     return success(services().jobs.status_view(job_id))
 
 
-def _share(body: ShareBody) -> JobRecord | None:
+def _share(body: PartyJobBody) -> JobRecord | None:
     where = body.site
     which = JobFilter(job_id=body.job_id, roles=(where.role,), party_id=where.party_id, limit=1)
     return next(iter(services().jobs.find(which)), None)

@@ -18,7 +18,7 @@ from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Role
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.requests import Body, Flag, NoBody, Text, Whole, Words, site_of
+from fedflow.web.requests import Alternatives, Body, Flag, NoBody, Text, Whole, site_of
 from fedflow.web.responses import answer, board_url, refusal, success
 from fedflow.web.routes import route
 from fedflow.wire import envelope
@@ -32,7 +32,7 @@ class RerunBody(Body, frozen=True):
     """Which job, and which of its components: all that did not succeed, if none is named."""
 
     job_id: Text
-    component_name: Words | None = None
+    component_name: Alternatives | None = None
     force: Flag = Flag(0)  #: also what succeeded
     failed_only: Flag = Flag(0)  #: only what failed or timed out, not what never ran
     job_parameters: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -81,7 +81,7 @@ class ReportBody(Body, frozen=True):
     component_name: Text | None = None
 
 
-class PageBody(Body, frozen=True):
+class SitePageBody(Body, frozen=True):
     """One site's share of a job."""
 
     job_id: Text
@@ -169,8 +169,8 @@ def report(body: ReportBody) -> Response:
     return success(rows)
 
 
-@route(job_control, "/url/get", body=PageBody, data=JobPages)
-def url_get(body: PageBody) -> Response:
+@route(job_control, "/url/get", body=SitePageBody, data=JobPages)
+def url_get(body: SitePageBody) -> Response:
     """Return the address of a job's page."""
     site = site_of(body.role, body.party_id)
     which = JobFilter(

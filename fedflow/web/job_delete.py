@@ -16,15 +16,15 @@ job_delete = Blueprint("job_delete", __name__, url_prefix="/job")
 job_delete.before_request(require_client)
 
 
-class DeleteBody(Body, frozen=True):
+class DeleteJobBody(Body, frozen=True):
     """Which job; a preview deletes nothing."""
 
     job_id: Text
     preview: Flag = Flag(0)
 
 
-@route(job_delete, "/delete", body=DeleteBody, data=DeletedJob, own=True)
-def delete(body: DeleteBody) -> Response:
+@route(job_delete, "/delete", body=DeleteJobBody, data=DeletedJob, own=True)
+def delete(body: DeleteJobBody) -> Response:
     """Delete an ended job at this server, and return what went; other parties keep theirs.
 
     A delete that broke off is finished by another one.

@@ -32,7 +32,7 @@ class ExplainBody(Body, frozen=True):
     job_id: Text
 
 
-@route(job_history, "/events", body=EventsBody, data=HistoryPage, own=True, looks=True)
+@route(job_history, "/events", body=EventsBody, data=HistoryPage, own=True, read_only=True)
 def events(body: EventsBody) -> Response:
     """Return what happened to a job, oldest first, in pages."""
     return _events(body)
@@ -44,7 +44,7 @@ def events_of(_body: NoBody, job_id: str) -> Response:
     return _events(read_body(EventsBody, {**request.args.to_dict(), "job_id": job_id}))
 
 
-@route(job_history, "/explain", body=ExplainBody, data=Explanation, own=True, looks=True)
+@route(job_history, "/explain", body=ExplainBody, data=Explanation, own=True, read_only=True)
 def explain(body: ExplainBody) -> Response:
     """Return what a job waits for, where, since when, until when, and what helps."""
     return success(services().explanations.explain(body.job_id))

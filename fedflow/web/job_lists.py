@@ -15,7 +15,7 @@ from fedflow.web import queries
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.records import JobPage, JobRow, TaskPage, TaskRow
-from fedflow.web.requests import Body, OpenBody, Text, Whole, Words
+from fedflow.web.requests import Alternatives, Body, OpenBody, Text, Whole
 from fedflow.web.responses import refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
@@ -50,8 +50,8 @@ class PageBody(Body, frozen=True):
     page: Whole = Whole(1)
     order_by: Text = Text("create_time")
     order: Text = Text("desc")
-    role: Words | None = None
-    status: Words | None = None
+    role: Alternatives | None = None
+    status: Alternatives | None = None
 
     @property
     def page_wanted(self) -> queries.Page:
@@ -80,7 +80,7 @@ class TaskPageBody(PageBody, frozen=True):
     party_id: Text | None = None
 
 
-@route(job_lists, "/query", body=JobQuery, data=list[JobRow], looks=True)
+@route(job_lists, "/query", body=JobQuery, data=list[JobRow], read_only=True)
 def query(body: JobQuery) -> Response:
     """Return the shares of jobs that fit; an empty list if none does."""
     given = body.given
@@ -89,7 +89,7 @@ def query(body: JobQuery) -> Response:
     return success([row for row in rows if queries.matches(row, given)])
 
 
-@route(job_lists, "/list/job", body=JobPageBody, data=JobPage, style=Style.STATUS, looks=True)
+@route(job_lists, "/list/job", body=JobPageBody, data=JobPage, style=Style.STATUS, read_only=True)
 def list_job(body: JobPageBody) -> Response:
     """Return one page of all jobs, and how many fit."""
     page = body.page_wanted
@@ -109,7 +109,7 @@ def list_job(body: JobPageBody) -> Response:
     return success({"jobs": [fields.job_list_row(j) for j in found], "count": count})
 
 
-@route(job_lists, "/task/query", body=TaskQuery, data=list[TaskRow], looks=True)
+@route(job_lists, "/task/query", body=TaskQuery, data=list[TaskRow], read_only=True)
 def task_query(body: TaskQuery) -> Response:
     """Return the latest attempts that fit; retcode 101 if none does."""
     given = body.given
@@ -121,7 +121,9 @@ def task_query(body: TaskQuery) -> Response:
     return success(rows)
 
 
-@route(job_lists, "/list/task", body=TaskPageBody, data=TaskPage, style=Style.STATUS, looks=True)
+@route(
+    job_lists, "/list/task", body=TaskPageBody, data=TaskPage, style=Style.STATUS, read_only=True
+)
 def list_task(body: TaskPageBody) -> Response:
     """Return one page of tasks, and how many fit."""
     page = body.page_wanted

@@ -39,13 +39,13 @@ def remove(body: JobTagBody) -> Response:
     return success(TagsOfJob(tags=tuple(services().job_tags.remove(body.job_id, body.tag_name))))
 
 
-@route(job_tag, "/query", body=JobBody, data=TagsOfJob, own=True, looks=True)
+@route(job_tag, "/query", body=JobBody, data=TagsOfJob, own=True, read_only=True)
 def query(body: JobBody) -> Response:
     """Return the tags of a job."""
     return success(TagsOfJob(tags=tuple(services().job_tags.of(body.job_id))))
 
 
-@route(job_tag, "/list", data=JobTags, own=True, looks=True)
+@route(job_tag, "/list", data=JobTags, own=True, read_only=True)
 def list_tags(_: NoBody) -> Response:
     """Return the tags of this server's jobs."""
     found = services().job_tags.all()

@@ -14,14 +14,14 @@ key = Blueprint("key", __name__, url_prefix="/key")
 key.before_request(require_client)
 
 
-class SaveBody(Body, frozen=True):
+class SaveKeyBody(Body, frozen=True):
     """Another party and its RSA public key, PEM."""
 
     party_id: Text
     key: Text
 
 
-class QueryBody(Body, frozen=True):
+class KeyQueryBody(Body, frozen=True):
     """A party; `key_name` is `public`."""
 
     party_id: Text
@@ -34,15 +34,15 @@ class PartyBody(Body, frozen=True):
     party_id: Text
 
 
-@route(key, "/public/save", body=SaveBody, data=str)
-def save(body: SaveBody) -> Response:
+@route(key, "/public/save", body=SaveKeyBody, data=str)
+def save(body: SaveKeyBody) -> Response:
     """Store the public key of another party."""
     known = services().administration.keys.save(body.party_id, body.key)
     return success("update success" if known else "save success")
 
 
-@route(key, "/query", body=QueryBody, data=str)
-def query(body: QueryBody) -> Response:
+@route(key, "/query", body=KeyQueryBody, data=str)
+def query(body: KeyQueryBody) -> Response:
     """Return a party's public key, this server's own too; no data if it is not known."""
     return success(services().administration.keys.query(body.party_id, body.key_name))
 

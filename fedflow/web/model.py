@@ -17,11 +17,11 @@ from fedflow.domain.site import Role
 from fedflow.web import queries
 from fedflow.web.auth import require_client
 from fedflow.web.context import built, services
-from fedflow.web.model_requests import PartyModelBody, ShareBody, named_share
+from fedflow.web.model_requests import PartyModelBody, SiteModelBody, named_share
 from fedflow.web.requests import Body, Flag, OpenBody, Text, read_body
 from fedflow.web.responses import answer, submitted, success
 from fedflow.web.routes import Style, route
-from fedflow.web.spool import Spool
+from fedflow.web.spool import UploadSpool
 from fedflow.wire import envelope
 from fedflow.wire.api.models import ModelDetail
 from fedflow.wire.model_fields import dag_components, model_row, seen_conf
@@ -155,10 +155,10 @@ def query_detail(body: VersionBody) -> Response:
 
 
 @route(
-    model, "/export", body=ShareBody, methods=("GET", "POST"), style=Style.STATUS,
+    model, "/export", body=SiteModelBody, methods=("GET", "POST"), style=Style.STATUS,
     produces="application/zip",
 )  # fmt: skip
-def export(body: ShareBody) -> Response:
+def export(body: SiteModelBody) -> Response:
     """Return a share as a zip, as `model/import` takes it; HTTP 404 if there is none."""
     key = body.key
     content = services().models.exchange.export(key)
@@ -169,7 +169,7 @@ def export(body: ShareBody) -> Response:
     return response
 
 
-class ImportBody(ShareBody, frozen=True):
+class ImportBody(SiteModelBody, frozen=True):
     """Which share the archive must hold; these are text fields beside the part `file`."""
 
     force_update: Flag = Flag(0)  #: replace the share if it is here
@@ -184,7 +184,7 @@ def import_() -> Response:
     """
     if request.mimetype != "multipart/form-data":
         raise BadRequest(reason="send a multipart form with the archive in the part `file`")
-    spool = Spool(services().data.uploads.spool_dir, max_bytes=built().settings.upload_bytes)
+    spool = UploadSpool(services().data.uploads.spool_dir, max_bytes=built().settings.upload_bytes)
     try:
         form = spool.receive()
         body = read_body(ImportBody, {**request.args.to_dict(), **form})
@@ -226,7 +226,7 @@ def archive_packaging(body: PartyModelBody) -> Response:
 # --- the external store ---------------------------------------------------------------------------
 
 
-class StoreBody(ShareBody, frozen=True):
+class StoreBody(SiteModelBody, frozen=True):
     """Which share."""
 
     force_update: Flag = Flag(0)  #: replace another copy in the external store
@@ -239,7 +239,7 @@ def store(body: StoreBody) -> Response:
     return submitted(storing.submit_store(body.key, force=bool(body.force_update)))
 
 
-class RestoreBody(ShareBody, frozen=True):
+class RestoreBody(SiteModelBody, frozen=True):
     """Which share."""
 
     sha256: Text | None = None  #: refuse a copy with another digest
@@ -284,7 +284,7 @@ def service_register(body: PartyModelBody) -> Response:
 # --- homogeneous models ---------------------------------------------------------------------------
 
 
-class HomoConvertBody(ShareBody, frozen=True):
+class HomoConvertBody(SiteModelBody, frozen=True):
     """Which share, and the format to convert it to."""
 
     framework_name: Text | None = None
@@ -296,7 +296,7 @@ def homo_convert(body: HomoConvertBody) -> Response:
     _refuse_homo(body.key)
 
 
-class HomoDeployBody(ShareBody, frozen=True):
+class HomoDeployBody(SiteModelBody, frozen=True):
     """Which share, and where it shall serve."""
 
     service_id: Text

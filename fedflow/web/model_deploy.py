@@ -25,7 +25,7 @@ from fedflow.domain.job.predict_conf import predict_conf_template
 from fedflow.domain.models.model import ModelFilter, ModelKey, ModelVersion
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.requests import Body, Text, Words, site_of
+from fedflow.web.requests import Alternatives, Body, Text, site_of
 from fedflow.web.responses import answer, document, refusal, status_error, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope
@@ -63,7 +63,7 @@ class DeployBody(Body, frozen=True):
 
     model_id: Text
     model_version: Text
-    cpn_list: Words | None = None  #: components that stay; without it and a DSL, all
+    cpn_list: Alternatives | None = None  #: components that stay; without it and a DSL, all
     predict_dsl: dict[str, Any] | str | None = None  #: the whole predict DSL, also as JSON text
     dsl: dict[str, Any] | str | None = None  #: the same under another name
     components_checkpoint: dict[str, Any] | None = None
@@ -183,7 +183,7 @@ def _deployed(body: DeployedBody) -> tuple[ModelVersion, JsonObject]:
 # --- migrate --------------------------------------------------------------------------------------
 
 
-class MigrateBody(Body, frozen=True):
+class MigrateModelBody(Body, frozen=True):
     """Old and new parties of a model; lists of one role correspond by position."""
 
     migrate_initiator: dict[str, Any]  #: `role` and `party_id`, one of `migrate_role`
@@ -196,8 +196,8 @@ class MigrateBody(Body, frozen=True):
     unify_model_version: Text | None = None  #: name of the new version; a new id without it
 
 
-@route(model_deploy, "/migrate", body=MigrateBody, data=Changed)
-def migrate(body: MigrateBody) -> Response:
+@route(model_deploy, "/migrate", body=MigrateModelBody, data=Changed)
+def migrate(body: MigrateModelBody) -> Response:
     """Make a version of a model with other party ids, ready for `model/export`."""
     try:
         done = services().models.migrations.migrate(_migrate_request(body))
@@ -206,7 +206,7 @@ def migrate(body: MigrateBody) -> Response:
     return _changed(done.outcome, done.model_id, done.model_version, job_id=done.model_version)
 
 
-def _migrate_request(body: MigrateBody) -> MigrateRequest:
+def _migrate_request(body: MigrateModelBody) -> MigrateRequest:
     initiator = body.migrate_initiator
     role, party_id = initiator.get("role"), initiator.get("party_id")
     if not isinstance(role, str) or not isinstance(party_id, str | int):
@@ -235,7 +235,7 @@ class LoadBody(Body, frozen=True):
     servings: list[Any] | None = None
 
 
-class BindBody(LoadBody, frozen=True):
+class BindModelBody(LoadBody, frozen=True):
     """A service id for a deployed version."""
 
     service_id: Text | None = None
@@ -247,8 +247,8 @@ def load(body: LoadBody) -> Response:
     return _serve(body)
 
 
-@route(model_deploy, "/bind", body=BindBody)
-def bind(body: BindBody) -> Response:
+@route(model_deploy, "/bind", body=BindModelBody)
+def bind(body: BindModelBody) -> Response:
     """Name a service for a deployed version: not supported yet, after FATE's checks."""
     if not body.service_id:
         return refusal(envelope.ARGUMENT_ERROR, "no service id")

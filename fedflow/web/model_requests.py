@@ -7,7 +7,7 @@ from fedflow.domain.models.model import ModelKey
 from fedflow.web.requests import Body, Text, site_of
 
 
-class ShareBody(Body, frozen=True):
+class SiteModelBody(Body, frozen=True):
     """One site's share of one version."""
 
     model_id: Text

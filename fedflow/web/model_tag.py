@@ -58,13 +58,13 @@ class Retrieved(TypedDict, total=False):
 # --- tags of a version ----------------------------------------------------------------------------
 
 
-class VersionBody(Body, frozen=True):
+class TaggedVersionBody(Body, frozen=True):
     """Which version: the job that trained it, or the id that a deploy gave."""
 
     job_id: Text
 
 
-class VersionTagBody(VersionBody, frozen=True):
+class VersionTagBody(TaggedVersionBody, frozen=True):
     """A version and a tag."""
 
     tag_name: Text
@@ -84,8 +84,8 @@ def model_tag_remove(body: VersionTagBody) -> Response:
     return success()
 
 
-@route(model_tag, "/model_tag/retrieve", body=VersionBody, data=VersionTags)
-def model_tag_retrieve(body: VersionBody) -> Response:
+@route(model_tag, "/model_tag/retrieve", body=TaggedVersionBody, data=VersionTags)
+def model_tag_retrieve(body: TaggedVersionBody) -> Response:
     """Return the tags of a model version."""
     tags = [tag_row(tag) for tag in services().models.tags.of_version(body.job_id)]
     return success({"tags": tags, "count": len(tags)})
@@ -108,14 +108,14 @@ def tag_create(body: CreateBody) -> Response:
     return success()
 
 
-class ListBody(Body, frozen=True):
+class TagListBody(Body, frozen=True):
     """How many."""
 
     limit: Whole
 
 
-@route(model_tag, "/tag/list", body=ListBody, data=TagList)
-def tag_list(body: ListBody) -> Response:
+@route(model_tag, "/tag/list", body=TagListBody, data=TagList)
+def tag_list(body: TagListBody) -> Response:
     """Return tags, newest first."""
     found = services().models.tags.newest(max(0, min(body.limit, 10_000)))
     return success({"tags": [{**tag_row(t), "model_count": t.model_count} for t in found]})

@@ -14,7 +14,7 @@ from werkzeug.routing import Rule
 
 from fedflow.base.lazy import Lazy
 from fedflow.web.context import built_of
-from fedflow.web.routes import look_paths
+from fedflow.web.routes import read_only_paths
 from fedflow.wire.paths import PREFIX
 
 
@@ -30,7 +30,7 @@ class Mounts:
         self.main = self._lazy(main)
         self.mounted = {prefixes: self._lazy(build) for prefixes, build in mounted.items()}
         self._by_prefix = {p: app for prefixes, app in self.mounted.items() for p in prefixes}
-        self.look_paths: set[str] = set()
+        self.read_only_paths: set[str] = set()
         """Paths of the routes that only look, of the applications built so far; they have no
         parameters in them."""
 
@@ -52,7 +52,7 @@ class Mounts:
     def _lazy(self, build: Callable[[], Flask]) -> Lazy[Flask]:
         def built() -> Flask:
             app = build()
-            self.look_paths.update(look_paths(app))
+            self.read_only_paths.update(read_only_paths(app))
             return app
 
         return Lazy(built)

@@ -11,7 +11,7 @@ from flask import Blueprint, Response
 
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.job import ShareBody
+from fedflow.web.job import PartyJobBody
 from fedflow.web.requests import Body, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
@@ -42,9 +42,9 @@ def load(body: PathBody) -> Response:
 
 
 @route(
-    operation, "/operation/job_config/get", body=ShareBody, data=JobConfigRow, style=Style.STATUS
+    operation, "/operation/job_config/get", body=PartyJobBody, data=JobConfigRow, style=Style.STATUS
 )  # fmt: skip
-def job_config(body: ShareBody) -> Response:
+def job_config(body: PartyJobBody) -> Response:
     """Return DSL and configuration of one site's share of a job."""
     site = body.site
     row = job_row(services().administration.job_files.job(body.job_id, site))

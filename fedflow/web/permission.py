@@ -13,7 +13,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.administration.records import ANY, GrantKind
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.requests import Body, Text, Words
+from fedflow.web.requests import Alternatives, Body, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
 
@@ -34,7 +34,7 @@ class GrantBody(Body, frozen=True):
     """A party, and what it may use: components `a,b` or `*`, tables; `*` for all in `delete`."""
 
     party_id: Text
-    component: Words | None = None
+    component: Alternatives | None = None
     dataset: Dataset | list[Dataset] | str | None = None
 
 
@@ -49,9 +49,9 @@ class PrivilegeBody(Body, frozen=True):
 
     src_party_id: Text
     src_role: Text
-    privilege_role: Words | None = None
-    privilege_command: Words | None = None
-    privilege_component: Words | None = None
+    privilege_role: Alternatives | None = None
+    privilege_command: Alternatives | None = None
+    privilege_component: Alternatives | None = None
 
 
 class DatasetRow(TypedDict):
@@ -145,7 +145,7 @@ def _permissions() -> Permissions:
     return services().administration.permissions
 
 
-def _names(given: Words | None) -> list[str]:
+def _names(given: Alternatives | None) -> list[str]:
     """Return the names of `a,b` or of a list."""
     parts = (part.strip() for word in given or () for part in word.split(","))
     return [part for part in parts if part]

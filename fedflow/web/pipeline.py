@@ -16,7 +16,7 @@ from fedflow.domain.job.dependencies import DependencyInfo
 from fedflow.domain.job.document import shown
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.requests import Body, Text, Words, site_of
+from fedflow.web.requests import Alternatives, Body, Text, site_of
 from fedflow.web.responses import document, refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope
@@ -64,7 +64,7 @@ class GenerateBody(Body, frozen=True):
     """A training DSL, and which of its components stay."""
 
     train_dsl: dict[str, Any] | str  #: also as JSON text
-    cpn_str: Words  #: names as list, or as one text: `a,b` or `[a, b]`
+    cpn_str: Alternatives  #: names as list, or as one text: `a,b` or `[a, b]`
     version: Text = Text("2")  #: of the DSL
     filename: Text | None = None  #: answer with a file of this name
 
@@ -88,7 +88,7 @@ def dsl_generate(body: GenerateBody) -> Response:
     return document(made, body.filename)
 
 
-def _names(given: Words) -> list[str]:
+def _names(given: Alternatives) -> list[str]:
     """Return the names of a list, or of one text that is written like one."""
     if len(given) != 1:
         return list(given)

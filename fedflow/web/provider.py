@@ -19,7 +19,7 @@ provider = Blueprint("provider", __name__)
 provider.before_request(require_client)
 
 
-class RegisterBody(Body, frozen=True):
+class RegisterProviderBody(Body, frozen=True):
     """A provider in a folder of the server; name and version are those of its manifest, if given.
 
     FATE's `class_path` describes packages of FATE, which cannot be run.
@@ -31,7 +31,7 @@ class RegisterBody(Body, frozen=True):
     class_path: dict[str, Any] | None = None
 
 
-class DeleteBody(Body, frozen=True):
+class DeleteProviderBody(Body, frozen=True):
     """A version of a provider."""
 
     name: Text
@@ -69,8 +69,14 @@ def registry(_body: NoBody) -> Response:
     return success(_providers().registry())
 
 
-@route(provider, "/provider/register", body=RegisterBody, data=dict[str, Any], style=Style.STATUS)
-def register(body: RegisterBody) -> Response:
+@route(
+    provider,
+    "/provider/register",
+    body=RegisterProviderBody,
+    data=dict[str, Any],
+    style=Style.STATUS,
+)
+def register(body: RegisterProviderBody) -> Response:
     """Add the provider in a folder of the server's machine, with the components that it has."""
     if body.class_path:
         raise NotSupportedYet(what="A provider with a `class_path`, a package of FATE itself,")
@@ -78,8 +84,8 @@ def register(body: RegisterBody) -> Response:
     return success(added)
 
 
-@route(provider, "/provider/delete", body=DeleteBody, style=Style.STATUS, own=True)
-def delete(body: DeleteBody) -> Response:
+@route(provider, "/provider/delete", body=DeleteProviderBody, style=Style.STATUS, own=True)
+def delete(body: DeleteProviderBody) -> Response:
     """Forget a version of a provider; its folder stays, and tasks that run go on."""
     _providers().delete(body.name, body.version)
     return success()

@@ -27,7 +27,7 @@ class QueueBody(Body, frozen=True):
     offset: Whole = Whole(0)
 
 
-@route(queue, "/queue", body=QueueBody, data=Queue, looks=True)
+@route(queue, "/queue", body=QueueBody, data=Queue, read_only=True)
 def list_queue(body: QueueBody) -> Response:
     """Return the jobs that wait, in the order in which they go, and what each waits for."""
     if not 1 <= body.limit <= _MOST:

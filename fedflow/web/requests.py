@@ -2,7 +2,7 @@
 
 A route declares its body as a subclass of `Body` (see `web/routes.py`); the same declaration checks
 requests and becomes the OpenAPI schema. FATE's clients are loose with types: a party id is a number
-or a text, a switch is true, 1 or "1". `Text`, `Whole`, `Flag` and `Words` take all of these.
+or a text, a switch is true, 1 or "1". `Text`, `Whole`, `Flag` and `Alternatives` take all of these.
 Members that a route does not know are ignored, a null counts as absent.
 Source: `docs/reference/rest.md#bodies-and-queries` and `docs/reference/rest.md#return-codes`.
 """
@@ -41,7 +41,7 @@ class Flag(int):
     __slots__ = ()
 
 
-class Words(tuple[str, ...]):
+class Alternatives(tuple[str, ...]):
     """One text or a list of texts, of which any may fit."""
 
     __slots__ = ()
@@ -105,7 +105,7 @@ def schema_of_member(kind: type[Any]) -> dict[str, Any]:
         }
     if kind is Flag:
         return {"enum": [True, False, 0, 1, *_FLAGS]}
-    if kind is Words:
+    if kind is Alternatives:
         return {"anyOf": [_WORD_SCHEMA, {"type": "array", "items": _WORD_SCHEMA}]}
     raise NotImplementedError(kind)
 
@@ -125,7 +125,7 @@ _MOST: Final = 10**18 - 1
 _WORD_SCHEMA: Final = {"type": ["string", "integer"], "minimum": -_MOST, "maximum": _MOST}
 _SHOWN: Final = {
     Text: "a text", Whole: "a whole number", Flag: "true or false",
-    Words: "a text or a list of texts",
+    Alternatives: "a text or a list of texts",
 }  # fmt: skip
 
 
@@ -144,10 +144,10 @@ def _member(kind: type[Any], value: Any) -> Any:
             return Flag(bool(value))
         if isinstance(value, str) and value.lower() in _FLAGS:
             return Flag(_FLAGS[value.lower()])
-    if kind is Words:
+    if kind is Alternatives:
         words = value if isinstance(value, list) else [value]
         if all(_is_word(word) for word in words):
-            return Words(_checked(word) for word in words)
+            return Alternatives(_checked(word) for word in words)
     wanted = _SHOWN.get(kind, kind.__name__)
     raise ValueError(f"Expected {wanted}, got {type(value).__name__}")
 
@@ -173,7 +173,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Whole | Flag):
         return int(value)
-    if isinstance(value, Words):
+    if isinstance(value, Alternatives):
         return tuple(value)
     if isinstance(value, list):
         return [_plain(one) for one in value]

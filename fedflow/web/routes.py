@@ -62,7 +62,7 @@ class Route:
     access: Access
     bare: bool  #: the answer is `data` itself, without an envelope
     needed: bool  #: a request without a body is refused
-    looks: bool  #: it only looks, so few of its requests are answered at once
+    read_only: bool  #: it only looks, so few of its requests are answered at once
 
 
 def route(
@@ -81,19 +81,19 @@ def route(
     bare: bool = False,
     strict: bool = False,
     needed: bool = False,
-    looks: bool = False,
+    read_only: bool = False,
 ) -> Callable[[View], View]:
     """Serve `rule` with the decorated view; may be given several times for several rules.
 
     With `form` the view gets no body and reads the request itself. With both `data` and `produces`
     the answer may be either. A body is `needed` where a member is required. Elsewhere one that
     cannot be read counts as absent, as in FATE, unless the route is `strict`. Requests of routes
-    that `looks` have few threads (`http_server.HttpSettings`), so that they leave time for others.
+    that are `read_only` have few threads (`http_server.HttpSettings`): they leave time for others.
     """
     needed = needed or any(field.required for field in msgspec.structs.fields(body))
     declared = Route(
         body=body, data=data, meta=meta, style=style, produces=produces, form=form, own=own,
-        access=access, bare=bare, needed=needed, looks=looks,
+        access=access, bare=bare, needed=needed, read_only=read_only,
     )  # fmt: skip
 
     def mark(view: View) -> View:
@@ -113,12 +113,12 @@ def route(
     return mark
 
 
-def look_paths(app: Flask) -> frozenset[str]:
+def read_only_paths(app: Flask) -> frozenset[str]:
     """Return the paths of the routes that only look; they have no parameters in them."""
     return frozenset(
         rule.rule
         for rule in app.url_map.iter_rules()
-        if (declared := declaration(app.view_functions[rule.endpoint])) and declared.looks
+        if (declared := declaration(app.view_functions[rule.endpoint])) and declared.read_only
     )
 
 

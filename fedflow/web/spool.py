@@ -20,7 +20,7 @@ _NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 MAX_FORM_BYTES: Final = 1024 * 1024  #: of the text fields beside a file
 
 
-class Spool:
+class UploadSpool:
     """Writes the parts of a multipart body: the part `file` to disk, small texts to memory."""
 
     def __init__(self, folder: Path, *, max_bytes: int) -> None:

@@ -18,8 +18,8 @@ from fedflow.domain.records import TableRecord
 from fedflow.web import downloads
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.job import ShareBody
-from fedflow.web.requests import Body, Flag, NoBody, Text, Whole, Words, site_of
+from fedflow.web.job import PartyJobBody
+from fedflow.web.requests import Alternatives, Body, Flag, NoBody, Text, Whole, site_of
 from fedflow.web.responses import refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
@@ -78,7 +78,7 @@ class ListBody(Body, frozen=True):
 
     part: Text | None = None
     namespace: Text | None = None
-    origin: Words | None = None
+    origin: Alternatives | None = None
     disabled: Flag | None = None
     order: Text = Text(TableOrder.CREATED.value)
     descending: Flag = Flag(1)
@@ -164,8 +164,8 @@ def _delete_outputs(body: DeleteBody, job_id: str) -> Response:
     return success({**_name_row(dropped[0]), "tables": [_name_row(t) for t in dropped]})
 
 
-@route(table, "/list", body=ShareBody, data=dict[str, ComponentTables])
-def list_tables(body: ShareBody) -> Response:
+@route(table, "/list", body=PartyJobBody, data=dict[str, ComponentTables])
+def list_tables(body: PartyJobBody) -> Response:
     """Return what each component of a job reads at one site, and the tables that it made."""
     site = body.site  # an unknown role is a bad request, not a job without tables
     try:

@@ -98,7 +98,7 @@ class SummaryBody(SiteBody, frozen=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class ComponentSelector:
     """One component of one job at one site."""
 
     job_id: str
@@ -111,8 +111,8 @@ class Share:
         return f"job_{self.job_id}_{self.component}_{role}_{party}_output_data.tar.gz"
 
 
-def _share(body: ComponentBody | SiteBody) -> Share:
-    return Share(job_id=body.job_id, component=body.component_name, site=body.site)
+def _share(body: ComponentBody | SiteBody) -> ComponentSelector:
+    return ComponentSelector(job_id=body.job_id, component=body.component_name, site=body.site)
 
 
 # --- jobs -----------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def metric_delete(body: JobBody) -> Response:
     return success("delete status: True")
 
 
-def _metrics(share: Share) -> list[Metric]:
+def _metrics(share: ComponentSelector) -> list[Metric]:
     return services().tracking.metrics(share.job_id, share.component, share.site)
 
 

@@ -382,7 +382,7 @@ def test_many_who_only_look_are_served_few_at_once_and_hold_up_nobody_else(
     stack: ExitStack,
 ) -> None:
     looker = Looker()
-    settings = HttpSettings(threads=1, looks=frozenset({"/look"}), look_threads=2)
+    settings = HttpSettings(threads=1, read_only=frozenset({"/look"}), look_threads=2)
     server = start(stack, looker, settings)
     looker.gate.clear()
     stack.callback(looker.gate.set)

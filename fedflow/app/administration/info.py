@@ -18,7 +18,7 @@ API_VERSION = "v1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class ServerIdentity:
     """Where this server listens and who it is."""
 
     host: str
@@ -38,7 +38,7 @@ class Info:
         store: Store,
         engines: OwnEngines,
         executor_ready: Callable[[], bool],
-        place: Place,
+        place: ServerIdentity,
         clock: Clock,
         unreachable: Callable[[], list[str]] = list,
     ) -> None:

@@ -192,14 +192,14 @@ def test_a_server_that_checks_signatures_accepts_them(server):
     from flask import Flask
 
     from fedflow.base.clock import SystemClock
-    from fedflow.web.auth import ClientAuthentication, signed_request
+    from fedflow.web.auth import ClientSignatures, signed_request
     from fedflow.web.settings import ClientKeys
 
     server.answers["/v1/server/version/get"] = Answer(data={})
     with Client(server.url, app_key="k", secret="s3cret") as client:
         client.versions()
     got = server.received[0]
-    checker = ClientAuthentication(
+    checker = ClientSignatures(
         ClientKeys(app_key="k", secret="s3cret"), clock=SystemClock(), skew_s=60
     )
     app = Flask("test")

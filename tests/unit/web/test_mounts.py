@@ -61,10 +61,10 @@ def test_without_a_board_its_paths_are_unknown() -> None:
 
 def test_routes_that_only_look_are_known_once_their_application_is_built() -> None:
     mounts = built_of(whole_app(NOTHING, WebSettings())).mounts
-    before = set(mounts.look_paths)
+    before = set(mounts.read_only_paths)
     mounts.applications()
     assert "/v1/job/query" not in before
-    assert {"/v1/job/query", "/fateboard/job/query/status"} <= mounts.look_paths
+    assert {"/v1/job/query", "/fateboard/job/query/status"} <= mounts.read_only_paths
 
 
 def test_requests_that_come_at_once_share_one_application() -> None:

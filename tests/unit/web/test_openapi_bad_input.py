@@ -19,7 +19,7 @@ from werkzeug.test import TestResponse
 
 from fedflow.web.context import built_of
 from fedflow.web.openapi import Operation, operations
-from fedflow.web.requests import Flag, Text, Whole, Words
+from fedflow.web.requests import Alternatives, Flag, Text, Whole
 from fedflow.web.routes import Access, Style
 from fedflow.web.settings import WebSettings
 from tests.unit.web.applications import whole_app
@@ -74,7 +74,7 @@ def choices(kind: Any) -> list[Any]:
 def good(kind: Any) -> Any:
     """Return a value that a member of this type takes."""
     kind = bare(kind)
-    if kind in (Text, str, Words, Any):
+    if kind in (Text, str, Alternatives, Any):
         return "1"
     if kind in (Whole, int, Flag, bool, float):
         return 1
@@ -101,7 +101,7 @@ def bad(kind: Any) -> list[Any]:
         return ["x", 1.5, True, {}, 10**30, "1" * 30, "1_0", "\u0661"]
     if kind is Flag:
         return ["maybe", {}, [], 1.5]
-    if kind is Words:
+    if kind is Alternatives:
         return [{}, [[]], [True], 1.5]
     if kind in (str, bool, int, float):
         return [{}, []]

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 
 from fedflow import __version__
 from fedflow.app.administration.accounts import Accounts
-from fedflow.app.administration.info import Info, Place
+from fedflow.app.administration.info import Info, ServerIdentity
 from fedflow.app.administration.keys import Keys
 from fedflow.app.administration.leadership import Leadership
 from fedflow.app.administration.permissions import PermissionRules, Permissions
@@ -50,7 +50,7 @@ from tests.unit.web.applications import app_over
 from tests.unit.web.conftest import JOB_ID, FixedClock, make_job
 
 BOARD = RegisteredServer(name="FATEBOARD", host="127.0.0.1", port=8080)
-PLACE = Place(
+PLACE = ServerIdentity(
     host="127.0.0.1", http_port=9380, grpc_host="127.0.0.1", grpc_port=9360, party_id="9999",
     insecure=False,
 )  # fmt: skip

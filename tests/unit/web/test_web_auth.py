@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.web.auth import ClientAuthentication, SignedRequest
+from fedflow.web.auth import ClientSignatures, SignedRequest
 from fedflow.web.settings import ClientKeys, WebSettings
 from tests.unit.web.applications import whole_app
 
@@ -148,7 +148,7 @@ def test_a_multipart_upload_is_covered_by_its_query(
 
 
 def test_a_form_is_signed_with_its_sorted_fields(services: Any, fixed_clock: Any) -> None:
-    guard = ClientAuthentication(KEYS, clock=fixed_clock, skew_s=60)
+    guard = ClientSignatures(KEYS, clock=fixed_clock, skew_s=60)
     headers = sign("/v1/x", b"", now_ms=fixed_clock.ms, form="a=%C3%A4%20~&b=1")
     guard.check(
         SignedRequest(
