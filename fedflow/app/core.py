@@ -15,14 +15,14 @@ from fedflow.app.initiator.delivery import Delivery
 from fedflow.app.initiator.heartbeats import Heartbeats
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.initiator.parameter_updates import ParameterUpdates
-from fedflow.app.initiator.preflight import Preflight, PreflightHere
+from fedflow.app.initiator.preflight import LocalPreflight, Preflight
 from fedflow.app.initiator.reruns import Reruns
 from fedflow.app.initiator.reuse import Reuse
 from fedflow.app.initiator.scheduler import Scheduler
 from fedflow.app.initiator.submissions import Submissions
-from fedflow.app.initiator.validation import Examination
-from fedflow.app.models.deployment import DeployHere, Deployment
-from fedflow.app.models.migration import MigrateHere, Migrations
+from fedflow.app.initiator.validation import Validation
+from fedflow.app.models.deployment import Deployment, LocalDeployment
+from fedflow.app.models.migration import LocalMigration, Migrations
 from fedflow.app.models.model_changes import ModelChanges, PreparedModels
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
@@ -49,7 +49,7 @@ from fedflow.app.protocol.kernel import Kernel
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.protocol.party_commands import PartyCommands
 from fedflow.app.protocol.party_leases import PartyLeases
-from fedflow.app.protocol.queue import Queue
+from fedflow.app.protocol.queue import JobQueue
 from fedflow.app.protocol.status_pull import StatusPull
 from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.documents import Documents
@@ -195,7 +195,7 @@ class _PartyHalf:
             workers=self.workers,
             launcher=launcher,
         )
-        self.preflight = PreflightHere(kernel, permissions=permissions)
+        self.preflight = LocalPreflight(kernel, permissions=permissions)
         ports.processes.connect(workers=self.workers, executor=ports.executor)
 
 
@@ -212,7 +212,7 @@ class _InitiatorHalf:
         self.submissions = Submissions(
             kernel,
             preflight=preflight,
-            examination=Examination(
+            validation=Validation(
                 kernel,
                 preflight=preflight,
                 predictions=predictions,
@@ -232,8 +232,8 @@ class _ModelHalf:
         self.deployment = Deployment(kernel, model_changes=self.changes)
         self.migrations = Migrations(kernel, model_changes=self.changes)
         self.prepared = PreparedModels(clock=kernel.clock)
-        self.deploy_here = DeployHere(kernel, repository=repository, prepared=self.prepared)
-        self.migrate_here = MigrateHere(kernel, repository=repository, prepared=self.prepared)
+        self.deploy_here = LocalDeployment(kernel, repository=repository, prepared=self.prepared)
+        self.migrate_here = LocalMigration(kernel, repository=repository, prepared=self.prepared)
 
 
 def build_core(
@@ -278,7 +278,7 @@ def kernel_over(
         catalog=ports.catalog,
         specs=specs,
         engines=engines,
-        queue=Queue(store=store, parties=parties, clock=clock, timing=timing, engines=engines),
+        queue=JobQueue(store=store, parties=parties, clock=clock, timing=timing, engines=engines),
         wakeup=ports.wakeup,
         notifier=notifier,
         servers=ports.servers,

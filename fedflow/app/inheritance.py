@@ -40,7 +40,7 @@ from fedflow.domain.states import JOB_FINAL, TASK_SUCCEEDED, TaskStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class InheritancePlan:
     """What a new job takes over."""
 
     job_id: str  #: of the earlier job
@@ -58,7 +58,7 @@ class Inheritance(UseCase):
 
     # --- at the initiator -----------------------------------------------------------------------
 
-    def plan(self, spec: JobSpec) -> Plan | None:
+    def plan(self, spec: JobSpec) -> InheritancePlan | None:
         """Return what a submitted job takes over, None if it asks for nothing.
 
         A component that did not succeed in the earlier job runs, and so does what depends on it.
@@ -87,7 +87,7 @@ class Inheritance(UseCase):
             else:
                 path = "$.conf.job_parameters.common.inheritance_info.component_list"
                 notes.append(f"{path}: {name} did not succeed in job {wish.job_id}, so it runs")
-        return Plan(job_id=wish.job_id, tasks=tuple(taken.values()), notes=tuple(notes))
+        return InheritancePlan(job_id=wish.job_id, tasks=tuple(taken.values()), notes=tuple(notes))
 
     def _check(
         self, job_id: str, old: ScheduledJob | JobRecord, spec: JobSpec, components: Sequence[str]

@@ -11,7 +11,7 @@ from fedflow.app.queries.cleaning import Cleaning
 from fedflow.app.queries.deleting import Deletions
 from fedflow.app.queries.history import Histories
 from fedflow.app.queries.job_lists import JobLists
-from fedflow.app.queries.resources import Resources
+from fedflow.app.queries.resources import ResourceQueries
 from fedflow.app.queries.tracking import Tracking
 from fedflow.base.clock import Clock
 from fedflow.base.lazy import Lazy
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fedflow.app.models.woe_arrays import WoeArrays
     from fedflow.app.participant.worker_models import WorkerModels
     from fedflow.app.participant.worker_storages import WorkerStorages
-    from fedflow.app.queries.job_tags import JobTags
+    from fedflow.app.queries.job_tags import JobTagging
 
 U = TypeVar("U")
 U_co = TypeVar("U_co", covariant=True)
@@ -113,7 +113,7 @@ class Services:
         self.deletions = Deletions(store=store, folders=folders)
         self.histories = Histories(store=store)
         self.job_lists = JobLists(store=store, queue=core.queue, clock=clock)
-        self.resources = Resources(
+        self.resources = ResourceQueries(
             store=store, wakeup=kernel.wakeup, clock=clock, engines=kernel.engines
         )
         self.tracking = Tracking(store=store, archives=archives, modules=modules)
@@ -123,11 +123,11 @@ class Services:
         return use_case(store=self._store, clock=self._clock)
 
     @property
-    def job_tags(self) -> JobTags:
+    def job_tags(self) -> JobTagging:
         """Return the use cases of the tags of jobs."""
-        from fedflow.app.queries.job_tags import JobTags
+        from fedflow.app.queries.job_tags import JobTagging
 
-        return self.of(JobTags)
+        return self.of(JobTagging)
 
     @property
     def administration(self) -> Administration:

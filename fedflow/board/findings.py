@@ -95,7 +95,7 @@ def look(draft: Draft, *, ask: bool = False) -> Findings:
     if any(not one.is_json for one in read.values()):
         return Findings(mistakes=unread)
     dsl, conf = read["dsl"].value, read["conf"].value
-    examined = services().submissions.examination.look(dsl, conf)
+    examined = services().submissions.validation.validate(dsl, conf)
     found = Findings(
         mistakes=in_order((*unread, *mistakes(examined.problems, read))),
         notes=examined.notes,
@@ -183,7 +183,7 @@ def _asked(spec: JobSpec, own: frozenset[str]) -> tuple[TriedRoute, ...]:
     """Return how the parties of a job answered: each that is well, and every broken hop."""
     others = dict.fromkeys(s.party_id for s in spec.sites if s.party_id not in own)
     try:
-        services().submissions.examination.ask(spec)
+        services().submissions.validation.ask(spec)
         broken: list[TriedRoute] = []
     except PartiesNotReady as exc:
         broken = _hops(exc)

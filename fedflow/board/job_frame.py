@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedflow.app.queries.site_jobs import Share
+from fedflow.app.queries.site_jobs import SiteJobSummary
 from fedflow.base.values import dataclass
 from fedflow.board.language import t
 from fedflow.board.urls import component_url, site_named, site_url
@@ -21,7 +21,7 @@ class JobFrame:
 
     job_id: str
     site: Site
-    share: Share
+    share: SiteJobSummary
 
     @property
     def job(self) -> JobRecord:

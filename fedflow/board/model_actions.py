@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Response, request, send_file
 
-from fedflow.app.models.deployment import Deployed, DeployRequest
+from fedflow.app.models.deployment import ChangedModel, DeployRequest
 from fedflow.base.errors.requests import BadRequest
 from fedflow.board.forms import act
 from fedflow.board.language import t
@@ -79,7 +79,7 @@ def _steps(components: list[str]) -> dict[str, StepChoice]:
     return steps
 
 
-def _told(done: Deployed, sentence: str) -> str:
+def _told(done: ChangedModel, sentence: str) -> str:
     """Return a sentence and what each site said."""
     sites = [
         f"{site}: {t('done') if not reply.retcode else reply.retmsg[:300]}"

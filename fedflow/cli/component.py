@@ -8,7 +8,7 @@ import click
 
 from fedflow.base.errors.components import UnknownComponent
 from fedflow.cli.component_trial import TrialOptions, try_component
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import Output, json_text
 from fedflow.cli.session import Session, as_json, asks_server
@@ -102,4 +102,4 @@ def test(
         label=label, raw=raw, rows=rows, cores=cores, timeout_s=timeout,
     )  # fmt: skip
     if not try_component(options, Output(as_json=as_json)):
-        raise click.exceptions.Exit(ExitCode.JOB_FAILED)
+        raise click.exceptions.Exit(CliExitCode.JOB_FAILED)

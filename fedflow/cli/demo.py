@@ -33,7 +33,7 @@ from fedflow.cli.demo_comparison import (
     compare,
 )
 from fedflow.cli.demo_servers import GUEST, HOST, DemoServers, demo_servers
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.job_view import show_job
 from fedflow.cli.output import Output, duration, number, place
 from fedflow.cli.progress import JobProgress
@@ -121,7 +121,7 @@ def command(
             watch.lap("job")
             if not view.succeeded:
                 out.result(view, lambda: show_job(out, view))
-                raise click.exceptions.Exit(ExitCode.JOB_FAILED)
+                raise click.exceptions.Exit(CliExitCode.JOB_FAILED)
             comparison = compare(servers, view.job_id, data=data, learner=learner)
             watch.lap("comparison")
             sites = tuple(_site_result(servers, view, site, comparison) for site in view.sites)
@@ -180,7 +180,7 @@ def _upload(servers: DemoServers, data: Path, out: Output) -> None:
         view = client.wait(one.job_id, timeout_s=60)
         if not view.succeeded:
             show_job(out, view)
-            raise click.exceptions.Exit(ExitCode.JOB_FAILED)
+            raise click.exceptions.Exit(CliExitCode.JOB_FAILED)
         table = client.table_info(one.namespace, one.table_name)
         out.note(f"  party {party} uploaded {table.namespace}.{table.name}: {table.count} rows")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class ExitCode(IntEnum):
+class CliExitCode(IntEnum):
     """An exit status of `fedflow`."""
 
     OK = 0

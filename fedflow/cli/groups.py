@@ -15,7 +15,7 @@ from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadClientConf, BadDocument
 from fedflow.base.errors.start import ServerNotReachable
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.output import clean
 
 _FATES_WORDS: Final = {
@@ -63,23 +63,23 @@ def run_program(run: Callable[[], Any]) -> int:
     try:
         ended = run()
         sys.stdout.flush()
-        return ended if isinstance(ended, int) else ExitCode.OK
+        return ended if isinstance(ended, int) else CliExitCode.OK
     except click.ClickException as exc:
         exc.show()
         return exc.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
-        return ExitCode.INTERRUPTED
+        return CliExitCode.INTERRUPTED
     except FedflowError as exc:
         show_error(exc)
         return exit_code_of(exc)
     except BrokenPipeError:  # the reader, for example `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
-        return ExitCode.ERROR
+        return CliExitCode.ERROR
     except OSError as exc:  # a file of this machine
         where = f"{exc.filename}: " if exc.filename else ""
         click.echo(f"Error: {clean(f'{where}{exc.strerror or exc}')}", err=True)
-        return ExitCode.ERROR
+        return CliExitCode.ERROR
     except Exception as exc:  # noqa: BLE001  the door of the command line
         if os.environ.get("FEDFLOW_DEBUG"):
             traceback.print_exc()
@@ -87,15 +87,15 @@ def run_program(run: Callable[[], Any]) -> int:
         click.echo(
             "Hint: this is a defect of fedflow; with FEDFLOW_DEBUG=1 it shows where.", err=True
         )
-        return ExitCode.ERROR
+        return CliExitCode.ERROR
 
 
-def exit_code_of(error: FedflowError) -> ExitCode:
+def exit_code_of(error: FedflowError) -> CliExitCode:
     """Return the exit code that an error of a call ends a command with."""
     if isinstance(error, ServerNotReachable):
-        return ExitCode.NOT_REACHABLE
+        return CliExitCode.NOT_REACHABLE
     usage = isinstance(error, BadDocument | BadClientConf)
-    return ExitCode.USAGE if usage else ExitCode.ERROR
+    return CliExitCode.USAGE if usage else CliExitCode.ERROR
 
 
 def show_error(error: FedflowError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.output import Output, clean, console, duration, moment, place
 from fedflow.cli.progress import JobProgress, progress_table
 from fedflow.client.client import Client
@@ -22,7 +22,7 @@ def wait_for(
         view = client.wait(job_id, timeout_s=timeout_s, on_change=progress)
     out.result(view, lambda: _show_end(view))
     if not view.succeeded:
-        raise click.exceptions.Exit(ExitCode.JOB_FAILED)
+        raise click.exceptions.Exit(CliExitCode.JOB_FAILED)
     return view
 
 

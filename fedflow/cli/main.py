@@ -37,7 +37,7 @@ def _commands() -> dict[str, str]:
     return {name: text for name in names if (text := _summary(name)) is not None}
 
 
-class Commands(Nouns):
+class CommandGroup(Nouns):
     """A group that imports its commands late and turns errors into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -57,10 +57,10 @@ class Commands(Nouns):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command and end the process with an `ExitCode`."""
         options = {"prog_name": "fedflow", **extra, "standalone_mode": False}
-        sys.exit(run_program(lambda: super(Commands, self).main(*args, **options)))
+        sys.exit(run_program(lambda: super(CommandGroup, self).main(*args, **options)))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fedflow")
 def cli() -> None:
     """Machine learning across organisations whose data stay where they are.

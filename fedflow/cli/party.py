@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment
 from fedflow.cli.session import Session, asks_server
@@ -60,7 +60,7 @@ def ping(at: Session, party_id: str) -> None:
         at.out.result(found, text)
         return
     at.out.result(found, lambda: at.out.note("\n".join(found.broken)))
-    raise SystemExit(ExitCode.ERROR)
+    raise SystemExit(CliExitCode.ERROR)
 
 
 @command.command()

@@ -11,7 +11,7 @@ import click
 
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.cli import session
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.output import Output, duration
 from fedflow.cli.server import ServerOptions, home_option, server_options
 from fedflow.cli.server_process import (
@@ -87,7 +87,7 @@ def status(home: Path, as_json: bool) -> None:
     state = find_server(home)
     if state is None:
         out.result({"running": False, "home": str(home)}, lambda: out.note("No server runs here."))
-        raise click.exceptions.Exit(ExitCode.NOT_REACHABLE)
+        raise click.exceptions.Exit(CliExitCode.NOT_REACHABLE)
     try:
         with session.connect(state.url) as client:
             ready = client.readiness()
@@ -149,7 +149,7 @@ def drain(at: Session, timeout: float) -> None:
     )
     at.out.done({"drained": idle, "executors": own.executors}, text)
     if not idle:
-        raise click.exceptions.Exit(ExitCode.ERROR)
+        raise click.exceptions.Exit(CliExitCode.ERROR)
 
 
 def _own(servers: list[PartyServer]) -> PartyServer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.flow.toy import run_toy
 from fedflow.cli.groups import Nouns
 from fedflow.cli.session import Session, asks_server
@@ -32,4 +32,4 @@ def toy(at: Session, guest: str, host: str, timeout: float, cores: int) -> None:
     done = run_toy(at.client, guest, host, timeout_s=timeout, cores=cores, say=say)
     at.out.result({"success": done, "lines": said}, lambda: None)
     if not done:
-        raise click.exceptions.Exit(ExitCode.JOB_FAILED)
+        raise click.exceptions.Exit(CliExitCode.JOB_FAILED)

@@ -20,7 +20,7 @@ class Policy(StrEnum):
     ALL_DONE = "all_done"
 
 
-class End(StrEnum):
+class UpstreamEnd(StrEnum):
     """How an upstream component stands, as far as those behind it care."""
 
     OPEN = "open"  #: it may still succeed
@@ -38,21 +38,21 @@ class Verdict(StrEnum):
 
 
 _STOPS: Final = {
-    Policy.ALL_SUCCESS: frozenset({End.FAILED, End.SKIPPED}),
-    Policy.NONE_FAILED: frozenset({End.FAILED}),
+    Policy.ALL_SUCCESS: frozenset({UpstreamEnd.FAILED, UpstreamEnd.SKIPPED}),
+    Policy.NONE_FAILED: frozenset({UpstreamEnd.FAILED}),
 }
 """Ends of a single upstream component after which nothing else matters."""
 
 
-def verdict(policy: Policy, ends: Iterable[End]) -> Verdict:
+def verdict(policy: Policy, ends: Iterable[UpstreamEnd]) -> Verdict:
     """Return what a component does whose upstream components stand so; without any it starts."""
     seen = frozenset(ends)
     if not seen:
         return Verdict.START
     if seen & _STOPS.get(policy, frozenset()):
         return Verdict.SKIP
-    if End.OPEN in seen:
+    if UpstreamEnd.OPEN in seen:
         return Verdict.WAIT
-    if policy is Policy.ONE_SUCCESS and End.SUCCEEDED not in seen:
+    if policy is Policy.ONE_SUCCESS and UpstreamEnd.SUCCEEDED not in seen:
         return Verdict.SKIP
     return Verdict.START

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from fedflow.app.protocol.queue import Place
+from fedflow.app.protocol.queue import RankedJob
 from fedflow.base.errors.requests import BadRequest
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
@@ -38,7 +38,7 @@ def list_queue(body: QueueBody) -> Response:
     return success(Queue(jobs=tuple(_queued(place) for place in places), count=count))
 
 
-def _queued(place: Place) -> QueuedJob:
+def _queued(place: RankedJob) -> QueuedJob:
     job = place.job
     return QueuedJob(
         position=place.position,

@@ -1,7 +1,7 @@
 """Before a job is stored: can all its parties be reached, both ways, and do they have what it runs?
 
 The initiator asks each remote party at the same time (`Preflight`), and each of them calls back
-(`PreflightHere`). A refusal names every broken hop. A party that had no objection is not asked
+(`LocalPreflight`). A refusal names every broken hop. A party that had no objection is not asked
 again for `KEEP_S` seconds, so a burst of submits makes one call per party.
 """
 
@@ -271,7 +271,7 @@ class Preflight:
         return [_hop(one) for one in told[:_MAX_HOPS]]
 
 
-class PreflightHere(UseCase):
+class LocalPreflight(UseCase):
     """The handler at the other parties: it stores nothing."""
 
     def __init__(self, kernel: Kernel, *, permissions: Permissions) -> None:

@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from fedflow import __version__
-from fedflow.app.inheritance import Plan, ended_task
+from fedflow.app.inheritance import InheritancePlan, ended_task
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import new_request_id
@@ -35,18 +35,18 @@ _TRIES: Final = 3  #: of them, those that the sites are asked about
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class ReuseResult:
     """The cache keys of a job's components, and what it takes over."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
-    plan: Plan | None = None
+    plan: InheritancePlan | None = None
     notes: tuple[str, ...] = ()
 
 
 class Reuse(UseCase):
     """The initiator's side of reuse; the sites' is `app/participant/party_reuse.py`."""
 
-    def find(self, job_id: str, spec: JobSpec, *, model: str | None) -> Found:
+    def find(self, job_id: str, spec: JobSpec, *, model: str | None) -> ReuseResult:
         """Return what a submitted job may take over, nothing if it does not want to.
 
         `model` is the digest of a predict job's model.
@@ -54,9 +54,9 @@ class Reuse(UseCase):
         parameters = spec.job_parameters_at(spec.initiator)
         path = "$.conf.job_parameters.common.reuse"
         if not parameters.reuse:
-            return Found()
+            return ReuseResult()
         if parameters.inherits is not None:
-            return Found(notes=(f"{path}: inheritance_info says what is taken over",))
+            return ReuseResult(notes=(f"{path}: inheritance_info says what is taken over",))
         asked = _Asked(self, job_id, spec)
         tables = {
             (component, site): identity
@@ -74,9 +74,11 @@ class Reuse(UseCase):
         notes = tuple(
             f"{path}: {silent}, so that what it read or made runs" for silent in asked.silent
         )
-        return Found(keys=keys, plan=plan, notes=notes)
+        return ReuseResult(keys=keys, plan=plan, notes=notes)
 
-    def _best(self, spec: JobSpec, wanted: Mapping[str, str], asked: _Asked) -> Plan | None:
+    def _best(
+        self, spec: JobSpec, wanted: Mapping[str, str], asked: _Asked
+    ) -> InheritancePlan | None:
         """Return what the earlier job has that gives most, None if none gives anything."""
         best: tuple[ScheduledJob, frozenset[str]] | None = None
         for old, names in self._candidates(spec, wanted)[:_TRIES]:
@@ -89,7 +91,7 @@ class Reuse(UseCase):
             return None
         old, left = best
         done = {t.component: t for t in old.tasks}
-        return Plan(
+        return InheritancePlan(
             job_id=old.job_id,
             tasks=tuple(
                 ended_task(done[name], spec.sites_of(name), earlier_job=old.job_id)

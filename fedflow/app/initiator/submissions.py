@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from fedflow.app.inheritance import Inheritance, Plan
+from fedflow.app.inheritance import Inheritance, InheritancePlan
 from fedflow.app.initiator.idempotency import claim, find_repeated, was_refused
 from fedflow.app.initiator.preflight import Preflight
 from fedflow.app.initiator.reuse import Reuse
 from fedflow.app.initiator.submitted_files import SubmittedFiles, files_of, write_files
-from fedflow.app.initiator.validation import Examination
+from fedflow.app.initiator.validation import Validation
 from fedflow.app.models.model_loading import loaded_digests
 from fedflow.app.models.predict import Predictions, model_of
 from fedflow.app.protocol.job_notifier import await_sites
@@ -81,14 +81,14 @@ class Submissions(UseCase):
         kernel: Kernel,
         *,
         preflight: Preflight,
-        examination: Examination,
+        validation: Validation,
         predictions: Predictions,
         inheritance: Inheritance,
         reuse: Reuse,
     ) -> None:
         super().__init__(kernel)
         self._preflight = preflight
-        self.examination = examination
+        self.validation = validation
         self._predictions = predictions
         self._inheritance = inheritance
         self._reuse = reuse
@@ -229,7 +229,7 @@ class Submissions(UseCase):
         form = read_job(dsl, conf)
         spec = self._specs.get(job_id, form.dsl, form.conf, notes=(*read_notes, *form.notes))
         try:
-            self.examination.check(spec, internal=internal)
+            self.validation.check(spec, internal=internal)
             preflight(spec)
         except FedflowError as exc:
             self._keep_refused(job_id, spec, exc, now_ms=now_ms)
@@ -303,7 +303,7 @@ def _used(asked: _Claim, job_id: str, warnings: tuple[str, ...], now_ms: int) ->
 
 
 def _scheduled(
-    job_id: str, spec: JobSpec, now_ms: int, plan: Plan | None, keys: Mapping[str, str]
+    job_id: str, spec: JobSpec, now_ms: int, plan: InheritancePlan | None, keys: Mapping[str, str]
 ) -> ScheduledJob:
     """Return a new job; `keys` are the cache keys of its components, as far as they have one."""
     plans = plan.tasks if plan is not None else ()

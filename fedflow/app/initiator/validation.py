@@ -1,7 +1,7 @@
 """What is wrong with a job, as far as this server can see before anything is stored or sent.
 
 A submit checks its job here and stops at the first step that fails. Somebody who writes a job gets
-all that can be known at once: `Examination.look` goes on as far as each step lets the next one.
+all that can be known at once: `Validation.validate` goes on as far as each step lets the next one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GUARDED: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Examined:
+class ValidationReport:
     """What was seen. Without a `spec` the job could not be read at all."""
 
     spec: JobSpec | None
@@ -47,7 +47,7 @@ class Examined:
     here: frozenset[str] = frozenset()  #: its parties that this server hosts
 
 
-class Examination(UseCase):
+class Validation(UseCase):
     """Checks jobs and stores nothing."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Examination(UseCase):
         self._predictions = predictions
         self._inheritance = inheritance
 
-    def look(self, dsl: Any, conf: Any) -> Examined:
+    def validate(self, dsl: Any, conf: Any) -> ValidationReport:
         """Return a job as submitted with everything that is wrong with it."""
         try:
             prediction = self._predictions.begin(conf)
@@ -72,11 +72,11 @@ class Examination(UseCase):
             form = read_job(dsl, conf)
             spec = parse_job(form.dsl, form.conf, modules=self._catalog.modules(), notes=form.notes)
         except InvalidJobSpec as exc:
-            return Examined(spec=None, problems=exc.problems)
+            return ValidationReport(spec=None, problems=exc.problems)
         except FedflowError as exc:  # the model of a predict job
-            return Examined(spec=None, problems=(_problem("$.conf.job_parameters", exc),))
+            return ValidationReport(spec=None, problems=(_problem("$.conf.job_parameters", exc),))
         read_notes = prediction.notes if prediction is not None else ()
-        return Examined(
+        return ValidationReport(
             spec=spec,
             problems=tuple(self._problems(spec)),
             notes=(*read_notes, *spec.warnings, *provider_notes(spec)),

@@ -26,7 +26,7 @@ _SEVERE: Final = ("ERROR", "CRITICAL")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
+class FailedAttempt:
     """An attempt that failed, and why."""
 
     component: str
@@ -45,7 +45,7 @@ class ErrorRecord:
     lines: tuple[str, ...]
 
 
-def first_failure(tasks: Iterable[TaskRecord]) -> Failure | None:
+def first_failure(tasks: Iterable[TaskRecord]) -> FailedAttempt | None:
     """Return what failed first by itself among all attempts of one site's tasks; failures that
     later attempts made good come last. None: nothing has failed.
     """
@@ -61,11 +61,11 @@ def first_failure(tasks: Iterable[TaskRecord]) -> Failure | None:
     return min(failures, key=_rank, default=None)
 
 
-def _failure(task: TaskRecord, *, is_past: bool) -> Failure:
+def _failure(task: TaskRecord, *, is_past: bool) -> FailedAttempt:
     reason = task.reason or Reason(
         code="ComponentFailed", message=f"{task.key.component} did not succeed"
     )
-    return Failure(
+    return FailedAttempt(
         component=task.key.component,
         attempt=task.key.version,
         reason=reason,
@@ -75,7 +75,7 @@ def _failure(task: TaskRecord, *, is_past: bool) -> Failure:
     )
 
 
-def _rank(failure: Failure) -> tuple[bool, bool, float, str, int]:
+def _rank(failure: FailedAttempt) -> tuple[bool, bool, float, str, int]:
     ended_ms = float("inf") if failure.ended_ms is None else failure.ended_ms
     return (
         failure.is_past, failure.is_followed, ended_ms, failure.component, failure.attempt,

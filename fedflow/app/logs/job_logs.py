@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import IO, Final
 
-from fedflow.app.logs.first_error import ErrorRecord, Failure, first_failure, first_record
+from fedflow.app.logs.first_error import ErrorRecord, FailedAttempt, first_failure, first_record
 from fedflow.app.logs.log_index import LogFile, LogIndexes, RawLine
 from fedflow.app.logs.log_levels import NAMES, START
 from fedflow.app.logs.log_opening import names_below, open_below
@@ -104,7 +104,7 @@ class LogFolder:
 class FirstError:
     """Why a share failed, and the record of its log that says so, if one does."""
 
-    failure: Failure
+    failure: FailedAttempt
     place: LogPlace
     record: ErrorRecord | None
 

@@ -1,8 +1,8 @@
 """Deploying a trained model: a child version that predict jobs and serving may use.
 
 The server of the initiator coordinates (`Deployment`); every site of the model's roles makes its
-own child (`DeployHere`) from the share that it has: the same component models, or checkpoints in
-their place, and the predict DSL. Both halves go by `app/models/model_changes.py`.
+own child (`LocalDeployment`) from the share that it has: the same component models, or
+checkpoints in their place, and the predict DSL. Both halves go by `app/models/model_changes.py`.
 Source: `docs/reference/jobs.md#predict-dsl` and `docs/reference/models.md#deploy`.
 """
 
@@ -70,7 +70,7 @@ class DeployRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Deployed:
+class ChangedModel:
     """The version that was asked for, and what each site said."""
 
     model_id: str
@@ -85,7 +85,7 @@ class Deployment(UseCase):
         super().__init__(kernel)
         self._model_changes = model_changes
 
-    def deploy(self, asked: DeployRequest) -> Deployed:
+    def deploy(self, asked: DeployRequest) -> ChangedModel:
         """Make a child version at all sites of a model, or at none.
 
         Raises: ModelNotFound, ModelNotReady, NotModelInitiator, ModelIsDeployed. InvalidJobSpec: of
@@ -113,7 +113,7 @@ class Deployment(UseCase):
                 digest=common_digest(child_of(parent, version, predict_dsl, now_ms=0)),
             )
         )
-        return Deployed(model_id=asked.model_id, model_version=version, outcome=outcome)
+        return ChangedModel(model_id=asked.model_id, model_version=version, outcome=outcome)
 
     def _predict_dsl(self, parent: ModelVersion, asked: DeployRequest) -> JsonObject:
         if asked.predict_dsl is not None and asked.components is not None:
@@ -129,7 +129,7 @@ class Deployment(UseCase):
         return copy_object(predict_dsl)
 
 
-class DeployHere(UseCase):
+class LocalDeployment(UseCase):
     """A site's half: makes the child share when the initiator's server says so."""
 
     def __init__(

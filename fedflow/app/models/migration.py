@@ -1,8 +1,8 @@
 """Migrating a model to other parties: a version with their ids, at the sites that have it now.
 
-Each executing site makes a share under the new ids (`MigrateHere`), which can then be exported and
-given to the new party. It goes by `app/models/model_changes.py`, as deploying does; a site does it
-for the model's initiator, or for its own server. Source: `docs/reference/rest.md#models`.
+Each executing site makes a share under the new ids (`LocalMigration`), which can then be exported
+and given to the new party. It goes by `app/models/model_changes.py`, as deploying does; a site
+does it for the model's initiator, or for its own server. Source: `docs/reference/rest.md#models`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MigrateRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Migrated:
+class ChangedModel:
     """The version that was asked for, and what each executing site said."""
 
     model_id: str
@@ -75,7 +75,7 @@ class Migrations(UseCase):
         super().__init__(kernel)
         self._model_changes = model_changes
 
-    def migrate(self, asked: MigrateRequest) -> Migrated:
+    def migrate(self, asked: MigrateRequest) -> ChangedModel:
         """Make a version with other party ids at all executing sites, or at none.
 
         Raises: ModelNotFound, SameParties, ModelChangeRefused.
@@ -107,7 +107,7 @@ class Migrations(UseCase):
                 digest=common_digest(migration.version(share, now_ms=0)),
             )
         )
-        return Migrated(
+        return ChangedModel(
             model_id=migration.model_id, model_version=migration.model_version, outcome=outcome
         )
 
@@ -136,7 +136,7 @@ class Migrations(UseCase):
         )
 
 
-class MigrateHere(UseCase):
+class LocalMigration(UseCase):
     """An executing site's half."""
 
     def __init__(

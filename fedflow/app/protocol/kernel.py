@@ -14,7 +14,7 @@ from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.protocol.party_commands import PartyCommands
 from fedflow.app.protocol.party_leases import PartyLeases
-from fedflow.app.protocol.queue import Queue
+from fedflow.app.protocol.queue import JobQueue
 from fedflow.app.protocol.status_pull import StatusPull
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
@@ -35,7 +35,7 @@ class Kernel:
     catalog: Catalog
     specs: ParsedJobs
     engines: OwnEngines
-    queue: Queue
+    queue: JobQueue
     wakeup: Wakeup
     notifier: JobNotifier
     servers: PartyServers  #: of this party

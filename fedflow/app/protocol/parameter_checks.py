@@ -22,7 +22,7 @@ _MEMBER = re.compile(r"\.(\w+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class ComponentParameters:
     """The parameters of one component at one site; without a `run` only they are checked."""
 
     component: str
@@ -33,13 +33,13 @@ class Asked:
     provider: str | None = None  #: that the job asks for
 
 
-def asked_of(spec: JobSpec, sites: Iterable[Site]) -> Iterator[Asked]:
+def asked_of(spec: JobSpec, sites: Iterable[Site]) -> Iterator[ComponentParameters]:
     """Yield what a job would run at some of its sites, component by component."""
     wanted = tuple(sites)
     for component in spec.components:
         for site in spec.sites_of(component.name):
             if site in wanted:
-                yield Asked(
+                yield ComponentParameters(
                     component=component.name,
                     module=component.module,
                     site=site,
@@ -49,7 +49,9 @@ def asked_of(spec: JobSpec, sites: Iterable[Site]) -> Iterator[Asked]:
                 )
 
 
-def parameter_problems(catalog: Catalog, conf: Conf, asked: Iterable[Asked]) -> list[Problem]:
+def parameter_problems(
+    catalog: Catalog, conf: Conf, asked: Iterable[ComponentParameters]
+) -> list[Problem]:
     """Return everything that is wrong, each mistake once with all the sites that it is made at.
 
     Paths are those of the values in the conf of version 2, such as
@@ -71,7 +73,7 @@ def parameter_problems(catalog: Catalog, conf: Conf, asked: Iterable[Asked]) -> 
     ]
 
 
-def _place(conf: Conf, one: Asked, where: str, reason: str) -> tuple[str, str]:
+def _place(conf: Conf, one: ComponentParameters, where: str, reason: str) -> tuple[str, str]:
     """Return the path in the submitted documents of a mistake at `where` below `$`, and the rest
     of its sentence.
     """

@@ -29,7 +29,7 @@ _ASKING: Final = 8  #: who was denied at a party and keeps asking; others ask wh
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class RankedJob:
     """One waiting job in the queue."""
 
     position: int  #: 1 goes first
@@ -38,7 +38,7 @@ class Place:
     reason: Reason
 
 
-class Queue:
+class JobQueue:
     """Who waits for this server's engines."""
 
     def __init__(
@@ -129,7 +129,7 @@ class Queue:
                 break
         return found[:_BATCH]
 
-    def page(self, *, limit: int, offset: int = 0) -> tuple[list[Place], int]:
+    def page(self, *, limit: int, offset: int = 0) -> tuple[list[RankedJob], int]:
         """Return a part of the queue in its order, and how many jobs wait in all."""
         now_ms = self._clock.now_ms()
         before_ms = now_ms - self._timing.starving_after_ms
@@ -138,7 +138,7 @@ class Queue:
             count = tx.queue.count()
             engines, turn = self._all(tx), self.turn(tx)
         places = [
-            Place(
+            RankedJob(
                 position=offset + i + 1,
                 job=job,
                 starves=job.queued_ms < before_ms,

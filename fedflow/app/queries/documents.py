@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedflow.app.protocol.kernel import UseCase
-from fedflow.app.protocol.parameter_checks import Asked, parameter_problems
+from fedflow.app.protocol.parameter_checks import ComponentParameters, parameter_problems
 from fedflow.base.errors.documents import InvalidJobSpec, NotASite, PredictDslNotMade, Problem
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.domain.job.conf import mode_of, parse_conf
@@ -78,7 +78,7 @@ class Documents(UseCase):
         if settings is None or report.found:
             raise InvalidJobSpec(report.problems)
         asked = [
-            Asked(
+            ComponentParameters(
                 component=name,
                 module=info.module,
                 site=site,

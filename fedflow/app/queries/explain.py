@@ -22,7 +22,7 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.scheduling import explain
-from fedflow.domain.scheduling.explain import Around, End, Place, Wait
+from fedflow.domain.scheduling.explain import JobEnd, QueueContext, QueuePosition, Wait
 from fedflow.domain.scheduling.history import EventFilter, Subject
 from fedflow.domain.scheduling.views import JobView
 from fedflow.domain.site import Site
@@ -70,7 +70,7 @@ class Explanations(UseCase):
             return self._share_waits(tx, own), None
         view = self._view(tx, job)
         waiting = job.status is JobStatus.WAITING
-        around = Around(place=self._place(tx, job, look=False) if waiting else None)
+        around = QueueContext(place=self._place(tx, job, look=False) if waiting else None)
         return explain.waits_of(view, self._clock.now_ms(), around), explain.deadline_ms(view)
 
     def _view(self, tx: Tx, job: ScheduledJob) -> JobView:
@@ -106,7 +106,7 @@ class Explanations(UseCase):
             end=end,
         )
 
-    def _around(self, tx: Tx, job: ScheduledJob) -> Around:
+    def _around(self, tx: Tx, job: ScheduledJob) -> QueueContext:
         parties = {s.site.party_id for s in job.sites}
         asked = job.status is JobStatus.WAITING
         moves = (
@@ -120,27 +120,27 @@ class Explanations(UseCase):
             phase: {e.site: e.at_ms for e in moves if e.new == phase.value and e.site is not None}
             for phase in (SitePhase.DENIED, SitePhase.APPLYING)
         }
-        return Around(
+        return QueueContext(
             place=self._place(tx, job, look=True) if asked else None,
             undelivered=self._stuck(tx, job.job_id, parties),
             denied_ms=since[SitePhase.DENIED],
             applied_ms=since[SitePhase.APPLYING],
         )
 
-    def _place(self, tx: Tx, job: ScheduledJob, *, look: bool) -> Place | None:
+    def _place(self, tx: Tx, job: ScheduledJob, *, look: bool) -> QueuePosition | None:
         """Return why the job waits in the queue; with `look` its place there, too."""
         reason = self._queue.reason(tx, job.job_id)
         if reason is None:
             return None
         if not look:
-            return Place(reason=reason)
+            return QueuePosition(reason=reason)
         before_ms = self._clock.now_ms() - self._timing.starving_after_ms
         page = tx.queue.page(starving_before_ms=before_ms, limit=_QUEUE)
         ids = [waiting.job_id for waiting in page]
         if job.job_id not in ids:
-            return Place(reason=reason)
+            return QueuePosition(reason=reason)
         index = ids.index(job.job_id)
-        return Place(
+        return QueuePosition(
             reason=reason,
             position=index + 1,
             waiting=tx.queue.count(),
@@ -223,7 +223,7 @@ class Explanations(UseCase):
 
     def _shown(
         self, job_id: str, initiator: Site, status: JobStatus, *, epoch: int, is_initiator: bool,
-        deadline_ms: int | None, waits: Sequence[Wait], end: End | None,
+        deadline_ms: int | None, waits: Sequence[Wait], end: JobEnd | None,
     ) -> Explanation:  # fmt: skip
         shown = JobStatus.WAITING if status is JobStatus.READY else status
         return Explanation(
@@ -237,7 +237,7 @@ class Explanations(UseCase):
             end=None if end is None else self._end_view(job_id, end),
         )
 
-    def _end_view(self, job_id: str, end: End) -> ShownEnd:
+    def _end_view(self, job_id: str, end: JobEnd) -> ShownEnd:
         return ShownEnd(
             code=end.code,
             message=end.message,
@@ -248,7 +248,7 @@ class Explanations(UseCase):
             log=self._log(job_id, end),
         )
 
-    def _log(self, job_id: str, end: End) -> str | None:
+    def _log(self, job_id: str, end: JobEnd) -> str | None:
         """Return the folder with the log of what failed, if it failed at this server."""
         if not end.component or end.version is None:
             return str(self._folders.job_logs(job_id)) if end.code else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from fedflow.app.ports.store import Store, Tx
-from fedflow.app.protocol.queue import Queue
+from fedflow.app.protocol.queue import JobQueue
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
 from fedflow.domain.job_lines import JobLine, StatusCount
@@ -56,7 +56,7 @@ class _Counted:
 class JobLists:
     """The use cases of job lists."""
 
-    def __init__(self, *, store: Store, queue: Queue, clock: Clock) -> None:
+    def __init__(self, *, store: Store, queue: JobQueue, clock: Clock) -> None:
         self._store = store
         self._queue = queue
         self._clock = clock

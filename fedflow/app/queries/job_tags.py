@@ -14,7 +14,7 @@ from fedflow.domain.records import JobFilter
 _SHOWN: Final = 1_000  #: tags that are listed
 
 
-class JobTags:
+class JobTagging:
     """The use cases of the tag routes. Other parties do not see the tags."""
 
     def __init__(self, *, store: Store, clock: Clock) -> None:

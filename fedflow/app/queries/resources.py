@@ -35,7 +35,7 @@ class ResourceUse:
     jobs: tuple[JobRecord, ...]
 
 
-class Resources:
+class ResourceQueries:
     """The use cases of the resource routes."""
 
     def __init__(self, *, store: Store, wakeup: Wakeup, clock: Clock, engines: OwnEngines) -> None:

@@ -55,7 +55,7 @@ class SiteJob:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class SiteJobSummary:
     """One site's share of a job, and whose pages there are beside it on this server."""
 
     job: JobRecord
@@ -85,7 +85,7 @@ class SiteJobs(UseCase):
         slot = self._clock.now_ms() // _SLOT_MS
         return "|".join((str(number), tasks, schedule, shares, str(slot)))
 
-    def share(self, job_id: str, site: Site) -> Share:
+    def share(self, job_id: str, site: Site) -> SiteJobSummary:
         """Return one site's share of a job. Raises: JobNotFound: it has no such site here.
 
         Of a job that its initiator itself did not accept, it is what the initiator knows.
@@ -95,10 +95,12 @@ class SiteJobs(UseCase):
             scheduled = None if site in own else tx.schedules.get(job_id)
         if site in own:
             sites = tuple(sorted(own, key=lambda s: s.order))
-            return Share(job=own[site], is_accepted=True, own_sites=sites)
+            return SiteJobSummary(job=own[site], is_accepted=True, own_sites=sites)
         if scheduled is None or scheduled.initiator != site:
             raise JobNotFound(job_id=job_id[:100])
-        return Share(job=refused_share(scheduled), is_accepted=False, own_sites=(site, *own))
+        return SiteJobSummary(
+            job=refused_share(scheduled), is_accepted=False, own_sites=(site, *own)
+        )
 
     def order(self, job: JobRecord) -> tuple[str, ...]:
         """Return the components of a job, each after those that it depends on; as declared if a

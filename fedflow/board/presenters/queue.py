@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fedflow.app.protocol.queue import Place
+from fedflow.app.protocol.queue import RankedJob
 from fedflow.base.values import dataclass
 from fedflow.domain.records import Engine, JobRecord
 from fedflow.domain.site import Site
@@ -110,7 +110,7 @@ def holders(jobs: Iterable[JobRecord]) -> list[Holder]:
     return sorted(found, key=lambda one: (one.since_ms or 0, one.job_id, one.site.order))
 
 
-def waiters(places: Iterable[Place]) -> list[Waiter]:
+def waiters(places: Iterable[RankedJob]) -> list[Waiter]:
     """Return who waits, in the given order."""
     return [
         Waiter(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedflow.cli.flow.commands import Command
 from fedflow.cli.flow.requests import Request, Values
-from fedflow.cli.flow.responses import Envelope, Received
+from fedflow.cli.flow.responses import CliResponse, Envelope
 from fedflow.client.connection import Connection, RawAnswer, json_query
 from fedflow.client.multipart import MultipartFile
 
@@ -28,7 +28,7 @@ def call(connection: Connection, command: Command, values: Values) -> Envelope:
                 answer = connection.raw(
                     f"/v1/{request.path}", request.body, method=request.method, target=file
                 )
-        got = Received(
+        got = CliResponse(
             request=request,
             values=values,
             answer=answer,

@@ -18,7 +18,7 @@ import click
 from fedflow import __version__
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadDocument, NotSupportedYet
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.flow.commands import COMMANDS, NOUNS, Command
 from fedflow.cli.flow.options import parameters, text, whole
 from fedflow.cli.flow.toy import run_toy
@@ -36,7 +36,7 @@ class Flow(Nouns):
     def main(self, *args: Any, **extra: Any) -> Any:
         options = {"prog_name": "flow", **extra, "standalone_mode": False}
         code = run_program(lambda: super(Flow, self).main(*args, **options))
-        sys.exit(ExitCode.OK if os.environ.get(EXIT_ZERO) == "1" else code)
+        sys.exit(CliExitCode.OK if os.environ.get(EXIT_ZERO) == "1" else code)
 
 
 @click.group(cls=Flow, context_settings={"help_option_names": ["-h", "--help"]})
@@ -112,9 +112,9 @@ def _answer(do: Callable[[], Mapping[str, Any]]) -> None:
         raise
     except OSError as exc:  # a file of this machine
         where = f"{exc.filename}: " if exc.filename else ""
-        _print({"retcode": 100, "retmsg": f"{where}{exc.strerror or exc}"}, ExitCode.ERROR)
+        _print({"retcode": 100, "retmsg": f"{where}{exc.strerror or exc}"}, CliExitCode.ERROR)
     else:
-        _print(answer, ExitCode.OK if answer.get("retcode") == 0 else ExitCode.ERROR)
+        _print(answer, CliExitCode.OK if answer.get("retcode") == 0 else CliExitCode.ERROR)
 
 
 def _refuse(error: FedflowError) -> NoReturn:
@@ -128,9 +128,9 @@ def _refuse(error: FedflowError) -> NoReturn:
     raise AssertionError("an error ends with an exit code that is not 0")
 
 
-def _print(answer: Mapping[str, Any], code: ExitCode) -> None:
+def _print(answer: Mapping[str, Any], code: CliExitCode) -> None:
     click.echo(clean(json.dumps(answer, indent=4, ensure_ascii=False)))
-    if code is not ExitCode.OK:
+    if code is not CliExitCode.OK:
         raise click.exceptions.Exit(code)
 
 
@@ -147,7 +147,7 @@ def _toy(guest_party_id: str, host_party_id: str, timeout: int, task_cores: int)
     except FedflowError as exc:
         _refuse(exc)
     if not done:
-        raise click.exceptions.Exit(ExitCode.JOB_FAILED)
+        raise click.exceptions.Exit(CliExitCode.JOB_FAILED)
 
 
 def _min(**_: Any) -> None:

@@ -20,7 +20,7 @@ Envelope = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Received:
+class CliResponse:
     """An answer: an envelope, or a file of this machine that holds a download."""
 
     request: Request
@@ -29,10 +29,10 @@ class Received:
     file: Path | None = None
 
 
-Keep = Callable[[Received], Envelope]
+Keep = Callable[[CliResponse], Envelope]
 
 
-def envelope(got: Received) -> Envelope:
+def envelope(got: CliResponse) -> Envelope:
     """Return the JSON of an answer; anything else becomes the message of a failure."""
     try:
         found = json.loads(got.answer.text)
@@ -43,7 +43,7 @@ def envelope(got: Received) -> Envelope:
     return {"retcode": 100, "retmsg": got.answer.text or f"HTTP {got.answer.status}"}
 
 
-def without_documents(got: Received) -> Envelope:
+def without_documents(got: CliResponse) -> Envelope:
     """Return an answer without the DSL and conf of each job, which are long."""
     found = envelope(got)
     for row in found.get("data") or () if found.get("retcode") == 0 else ():
@@ -53,7 +53,7 @@ def without_documents(got: Received) -> Envelope:
     return found
 
 
-def config_files(got: Received) -> Envelope:
+def config_files(got: CliResponse) -> Envelope:
     """Write each part of a job's configuration to a file of its own."""
     found = envelope(got)
     parts = found.get("data")
@@ -72,7 +72,7 @@ def config_files(got: Received) -> Envelope:
 def unpacked(*naming: str) -> Keep:
     """Unpack an archive into a folder of the output path, named after these words and options."""
 
-    def keep(got: Received) -> Envelope:
+    def keep(got: CliResponse) -> Envelope:
         if got.file is None:
             return envelope(got)
         words = [str(got.values.get(word, word)) for word in naming]
@@ -83,7 +83,7 @@ def unpacked(*naming: str) -> Keep:
     return keep
 
 
-def saved_file(got: Received) -> Envelope:
+def saved_file(got: CliResponse) -> Envelope:
     """Keep a file under the name that was asked for, or that the server gave it."""
     if got.file is None:
         return envelope(got)
@@ -92,7 +92,7 @@ def saved_file(got: Received) -> Envelope:
         return _saved_file(keep(content, _folder(got), str(name)))
 
 
-def data_file(got: Received) -> Envelope:
+def data_file(got: CliResponse) -> Envelope:
     """Write the answer's data to the output path: a text as it is, anything else as JSON."""
     found = envelope(got)
     data = found.pop("data", None)
@@ -105,7 +105,7 @@ def data_file(got: Received) -> Envelope:
     return _saved_file(path)
 
 
-def _folder(got: Received) -> Path:
+def _folder(got: CliResponse) -> Path:
     given = got.values.get("output_path") or got.request.body.get("output_path") or "."
     return Path(given).expanduser().absolute()
 

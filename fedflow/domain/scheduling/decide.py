@@ -23,7 +23,7 @@ from fedflow.base.errors.jobs import HeldTooLong, TaskTimedOut
 from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
-from fedflow.domain.policies import End, Policy, Verdict, verdict
+from fedflow.domain.policies import Policy, UpstreamEnd, Verdict, verdict
 from fedflow.domain.reason import AWAITS_STEP, NOT_SELECTED, SKIPPED, Reason
 from fedflow.domain.scheduling.actions import (
     Action,
@@ -152,7 +152,7 @@ def _run(view: JobView, now_ms: int) -> list[Action]:
     A task that waits for its retry does not stop the others. Any other failure does, unless some
     component of the job has a policy that can live with failures.
     """
-    look = _Look(view, now_ms)
+    look = _TaskScan(view, now_ms)
     actions = look.actions
     if look.stopped and not look.goes_on:
         return actions if look.running else [*actions, *_end(view, look)]
@@ -167,7 +167,7 @@ def _run(view: JobView, now_ms: int) -> list[Action]:
     return [*actions, *_end(view, look)]
 
 
-class _Look:
+class _TaskScan:
     """What one pass over a running job's tasks found, in the order of the DAG."""
 
     def __init__(self, view: JobView, now_ms: int) -> None:
@@ -181,7 +181,7 @@ class _Look:
         self.stopped = False  #: a failure of this epoch that nothing makes up for
         self.pending = False  #: some task waits for its retry
         self.goes_on = any(t.rule.policy is not Policy.ALL_SUCCESS for t in view.tasks.values())
-        self._ends: dict[str, End] = {}
+        self._ends: dict[str, UpstreamEnd] = {}
         for component in view.dag.order:
             task = view.tasks[component]
             if task.status is TaskStatus.WAITING:
@@ -193,11 +193,11 @@ class _Look:
     def _waiting(self, view: JobView, component: str, task: TaskView) -> TaskStatus:
         if view.selected is not None and component not in view.selected:
             self.unselected.append(component)
-            self._ends[component] = End.SKIPPED
+            self._ends[component] = UpstreamEnd.SKIPPED
             return task.status
         upstream = view.dag.upstream(component)
         found = verdict(task.rule.policy, [self._ends[up] for up in upstream])
-        self._ends[component] = End.OPEN
+        self._ends[component] = UpstreamEnd.OPEN
         if found is Verdict.START:
             self.ready.append(component)
         if found is not Verdict.SKIP or not self.goes_on:
@@ -205,12 +205,18 @@ class _Look:
         reason = self._why_skipped(upstream, task.rule.policy)
         self.actions.append(SkipTask(component=component, version=task.version, reason=reason))
         self.reasons[component] = reason
-        self._ends[component] = End.SKIPPED
+        self._ends[component] = UpstreamEnd.SKIPPED
         return TaskStatus.CANCELED
 
     def _why_skipped(self, upstream: Iterable[str], policy: Policy) -> Reason:
-        bad = next(up for up in upstream if self._ends[up] in (End.FAILED, End.SKIPPED))
-        how = "was skipped" if self._ends[bad] is End.SKIPPED else f"is {self.statuses[bad].value}"
+        bad = next(
+            up for up in upstream if self._ends[up] in (UpstreamEnd.FAILED, UpstreamEnd.SKIPPED)
+        )
+        how = (
+            "was skipped"
+            if self._ends[bad] is UpstreamEnd.SKIPPED
+            else f"is {self.statuses[bad].value}"
+        )
         message = f"skipped by its policy {policy.value}, because {bad} {how}"
         return Reason(code=SKIPPED, message=message)
 
@@ -220,19 +226,19 @@ class _Look:
             settled = _settled(component, task, now_ms)
             if settled is None:
                 self.running.append(component)
-                self._ends[component] = End.OPEN
+                self._ends[component] = UpstreamEnd.OPEN
                 return status
             self.actions.append(settled)
             status, reason = settled.status, settled.reason
         if status in TASK_SUCCEEDED:
-            self._ends[component] = End.SUCCEEDED
+            self._ends[component] = UpstreamEnd.SUCCEEDED
             return status
         reason = reason or first_reason(task.parties.items())
         self.reasons[component] = reason
         if was_skipped(status, reason):
-            self._ends[component] = End.SKIPPED
+            self._ends[component] = UpstreamEnd.SKIPPED
         elif may_retry(task, status, reason):
-            self._ends[component] = End.OPEN
+            self._ends[component] = UpstreamEnd.OPEN
             self.pending = True
             if task.status in TASK_FINAL and now_ms >= retry_at_ms(task):
                 infrastructure = is_infrastructure(task, reason)
@@ -242,12 +248,12 @@ class _Look:
                     )
                 )
         else:
-            self._ends[component] = End.FAILED
+            self._ends[component] = UpstreamEnd.FAILED
             self.stopped = self.stopped or not task.kept
         return status
 
 
-def _starts(view: JobView, look: _Look) -> list[str]:
+def _starts(view: JobView, look: _TaskScan) -> list[str]:
     """Return which of the ready components start now: in order, as many as may and fit."""
     if view.paused is not None:
         return []
@@ -343,7 +349,7 @@ def first_reason(parties: Iterable[tuple[Site, PartyTaskView]]) -> Reason | None
     return min(with_reason, key=lambda item: (item[0].code in FOLLOW_ON, item[1]))[0]
 
 
-def _end(view: JobView, look: _Look) -> Iterator[Action]:
+def _end(view: JobView, look: _TaskScan) -> Iterator[Action]:
     """Yield the end of the job, and before it that of the components that nobody asked for.
 
     The worst of what counts names the end. What did not succeed does not count if everything
@@ -368,7 +374,7 @@ def _not_selected() -> Reason:
     return Reason(code=NOT_SELECTED, message="the job's parameter run_to leaves it out")
 
 
-def _counts(view: JobView, look: _Look, component: str) -> bool:
+def _counts(view: JobView, look: _TaskScan, component: str) -> bool:
     reason = look.reasons.get(component)
     if reason is not None and reason.code == NOT_SELECTED:
         return False

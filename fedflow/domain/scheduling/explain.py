@@ -13,8 +13,8 @@ from typing import Final
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.values import dataclass
 from fedflow.domain.phases import SitePhase
-from fedflow.domain.policies import End as Kind
 from fedflow.domain.policies import Policy, Verdict, verdict
+from fedflow.domain.policies import UpstreamEnd as Kind
 from fedflow.domain.reason import AWAITS_STEP, NOT_SELECTED, PAUSED, Reason
 from fedflow.domain.records import Command, CommandKind, JobRecord, TaskRecord
 from fedflow.domain.scheduling.decide import first_reason
@@ -69,7 +69,7 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class QueuePosition:
     """Why a job in the queue of its initiator does not ask for cores, and its place there."""
 
     reason: Reason
@@ -79,7 +79,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class End:
+class JobEnd:
     """Why a job ended as it did: the first component that failed, where, and what helps."""
 
     status: JobStatus
@@ -92,22 +92,22 @@ class End:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Around:
+class QueueContext:
     """What is known of a job's surroundings. `denied_ms`: since when sites deny their cores."""
 
-    place: Place | None = None
+    place: QueuePosition | None = None
     undelivered: Sequence[Command] = ()
     denied_ms: Mapping[Site, int] = field(default_factory=dict)
     applied_ms: Mapping[Site, int] = field(default_factory=dict)
 
 
-ALONE: Final = Around()
+ALONE: Final = QueueContext()
 
 
 # --- at the initiator -----------------------------------------------------------------------------
 
 
-def waits_of(view: JobView, now_ms: int, around: Around = ALONE) -> list[Wait]:
+def waits_of(view: JobView, now_ms: int, around: QueueContext = ALONE) -> list[Wait]:
     """Return what a job waits for, as its initiator sees it; what holds it most comes first.
 
     An ended job waits only for commands that did not arrive, such as its end.
@@ -188,7 +188,7 @@ def _hold_end_ms(view: JobView) -> int | None:
     return None if view.held_ms is None else view.held_ms + view.hold_limit_ms
 
 
-def _acquiring(view: JobView, around: Around) -> Iterator[Wait]:
+def _acquiring(view: JobView, around: QueueContext) -> Iterator[Wait]:
     """Yield which sites have not granted their cores; the queue, if none was asked."""
     sites = sorted(view.sites, key=lambda s: s.site.order)
     asked = False
@@ -218,7 +218,7 @@ def _acquiring(view: JobView, around: Around) -> Iterator[Wait]:
         yield _queued(view, around.place)
 
 
-def _denied(view: JobView, site: SiteView, around: Around) -> Wait:
+def _denied(view: JobView, site: SiteView, around: QueueContext) -> Wait:
     reason = site.reason
     remedy = f"other jobs at {site.site} must end, or this one must need less"
     if reason is not None and reason.code == "Reserved":
@@ -234,7 +234,7 @@ def _denied(view: JobView, site: SiteView, around: Around) -> Wait:
     )
 
 
-def _queued(view: JobView, place: Place | None) -> Wait:
+def _queued(view: JobView, place: QueuePosition | None) -> Wait:
     """Return what a job waits for that no site was asked about."""
     reason = place.reason if place else Reason(code=QUEUED, message="waits for its turn")
     message = reason.message
@@ -505,7 +505,7 @@ Ended = tuple[str, int, TaskStatus, Reason | None]
 
 def end_of(
     job_id: str, status: JobStatus, reason: Reason | None, tasks: Sequence[Ended]
-) -> End:  # fmt: skip
+) -> JobEnd:  # fmt: skip
     """Return why an ended job ended so; `tasks` in the order of the DAG."""
     if status is JobStatus.SUCCESS:
         left = [c for c, _, s, r in tasks if r is not None and r.code == NOT_SELECTED]
@@ -516,11 +516,11 @@ def end_of(
             message = (
                 f"everything that counts succeeded; {', '.join(bad)} did not, and does not count"
             )
-        return End(status=status, message=f"{message}{more}", remedy="nothing needs to be done")
+        return JobEnd(status=status, message=f"{message}{more}", remedy="nothing needs to be done")
     component, version, why = _first_failed(status, tasks, reason)
     told = reason or why or Reason(code="", message=f"the job is {status.value}")
     why = why or told
-    return End(
+    return JobEnd(
         status=status,
         code=why.code,
         message=told.message,

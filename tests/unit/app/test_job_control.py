@@ -13,7 +13,7 @@ from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.tables import Tables
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.queries.cleaning import Cleaning
-from fedflow.app.queries.resources import Resources
+from fedflow.app.queries.resources import ResourceQueries
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import (
@@ -254,8 +254,8 @@ def test_cleaning_the_queue_cancels_what_waits_and_nothing_else(alone: OneServer
 # --- cores, report --------------------------------------------------------------------------------
 
 
-def resources(server: OneServer) -> Resources:
-    return Resources(
+def resources(server: OneServer) -> ResourceQueries:
+    return ResourceQueries(
         store=server.store, wakeup=server.wakeup, clock=server.clock, engines=server.engines
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.models.migration import Migrated, MigrateRequest
+from fedflow.app.models.migration import ChangedModel, MigrateRequest
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.models import ModelChangeRefused, ModelNotFound, SameParties
 from fedflow.base.ids import PartyId
@@ -28,7 +28,7 @@ def pair(tmp_path: Path) -> Pair:
     return pair
 
 
-def migrate(pair: Pair, at: Site = GUEST, **changes: Any) -> Migrated:
+def migrate(pair: Pair, at: Site = GUEST, **changes: Any) -> ChangedModel:
     asked: dict[str, Any] = {
         "model_id": MODEL_ID,
         "model_version": TRAINED,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fedflow.cli.exit_codes import ExitCode
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.main import cli
 from fedflow.sdk import Context, Outputs, Table, component
 
@@ -74,14 +74,14 @@ def test_a_failure_is_told_per_site_with_its_exit_code(
     words: tuple[str, ...], message: str
 ) -> None:
     result = run("ClipValues", "--provider", EXAMPLE, *words)
-    assert result.exit_code == ExitCode.JOB_FAILED
+    assert result.exit_code == CliExitCode.JOB_FAILED
     assert "guest 9999: failed" in result.output
     assert message in result.output
 
 
 def test_a_crash_shows_its_traceback() -> None:
     result = run("tests.unit.cli.test_component_trial:look", "--site", "guest")
-    assert result.exit_code == ExitCode.JOB_FAILED
+    assert result.exit_code == CliExitCode.JOB_FAILED
     assert "Traceback" in result.output
     assert "no raw table" in result.output
 
@@ -100,7 +100,7 @@ def test_a_crash_shows_its_traceback() -> None:
 )
 def test_a_wrong_command_line_is_a_usage_error(words: tuple[str, ...], message: str) -> None:
     result = run("ClipValues", "--provider", EXAMPLE, *words)
-    assert result.exit_code == ExitCode.USAGE
+    assert result.exit_code == CliExitCode.USAGE
     assert message in result.output
 
 
@@ -115,7 +115,7 @@ def test_a_wrong_command_line_is_a_usage_error(words: tuple[str, ...], message: 
 )
 def test_what_is_no_component_is_told(name: str, words: str) -> None:
     result = run(name)
-    assert result.exit_code == ExitCode.ERROR
+    assert result.exit_code == CliExitCode.ERROR
     assert words in result.output
 
 
@@ -136,7 +136,7 @@ def test_a_folder_that_cannot_be_imported_is_told(
     manifest = {"name": "lab", "version": "1", "components": "broken_lab:COMPONENTS"}
     (tmp_path / "provider.json").write_text(json.dumps(manifest), encoding="utf-8")
     result = run("Lab", "--provider", tmp_path)
-    assert result.exit_code == ExitCode.ERROR
+    assert result.exit_code == CliExitCode.ERROR
     assert words in result.output
     assert "defect" not in result.output
 
@@ -145,7 +145,7 @@ def test_a_file_that_is_no_table_is_told(tmp_path: Path) -> None:
     for text in ("", "id,x0\na,b\n"):
         path = file(tmp_path, text)
         result = run("ClipValues", "--provider", EXAMPLE, "--data", f"guest={path}")
-        assert result.exit_code == ExitCode.ERROR, result.output
+        assert result.exit_code == CliExitCode.ERROR, result.output
 
 
 @component("Look", roles=("guest",))

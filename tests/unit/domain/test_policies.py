@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.domain.policies import End, Policy, Verdict, verdict
+from fedflow.domain.policies import Policy, UpstreamEnd, Verdict, verdict
 
-O, S, F, K = End.OPEN, End.SUCCEEDED, End.FAILED, End.SKIPPED  # noqa: E741
+O, S, F, K = UpstreamEnd.OPEN, UpstreamEnd.SUCCEEDED, UpstreamEnd.FAILED, UpstreamEnd.SKIPPED  # noqa: E741
 START, WAIT, SKIP = Verdict.START, Verdict.WAIT, Verdict.SKIP
 TABLE = {
     #            all_success none_failed one_success all_done
@@ -27,7 +27,7 @@ COLUMNS = (Policy.ALL_SUCCESS, Policy.NONE_FAILED, Policy.ONE_SUCCESS, Policy.AL
 
 @pytest.mark.parametrize("ends", TABLE)
 def test_a_policy_gives_the_same_verdict_in_any_order_of_the_upstream_components(
-    ends: tuple[End, ...],
+    ends: tuple[UpstreamEnd, ...],
 ) -> None:
     for policy, expected in zip(COLUMNS, TABLE[ends], strict=True):
         assert verdict(policy, ends) is expected

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.app.queries.job_tags import JobTags
+from fedflow.app.queries.job_tags import JobTagging
 from fedflow.domain.states import JobStatus
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import FakeClock
@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture
 def client(world: World) -> FlaskClient:
-    tags = JobTags(store=world.store, clock=FakeClock())
+    tags = JobTagging(store=world.store, clock=FakeClock())
     return app_over(SimpleNamespace(deletions=world.deletions, job_tags=tags)).test_client()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from fedflow.app.protocol.queue import Place
+from fedflow.app.protocol.queue import RankedJob
 from fedflow.base.ids import PartyId
 from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.reason import Reason
@@ -21,14 +21,14 @@ class FakeQueue:
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
 
-    def page(self, *, limit: int, offset: int) -> tuple[list[Place], int]:
+    def page(self, *, limit: int, offset: int) -> tuple[list[RankedJob], int]:
         self.asked.append((limit, offset))
         job = WaitingJob(
             job_id="j", priority=3, created_ms=1, initiator=GUEST, reason=None, queued_ms=2,
             need=ComputeResources(cores=4, memory=5),
         )  # fmt: skip
         reason = Reason(code="NotEnoughResources", message="waits", site=GUEST)
-        return [Place(position=1, job=job, starves=True, reason=reason)], 7
+        return [RankedJob(position=1, job=job, starves=True, reason=reason)], 7
 
 
 @pytest.fixture

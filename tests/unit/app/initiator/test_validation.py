@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.initiator.validation import Examined
+from fedflow.app.initiator.validation import ValidationReport
 from fedflow.base.errors.parties import PartiesNotReady, PartyUnreachable
 from fedflow.domain.records import JobFilter, Reply
 from tests.unit.app.fakes import OneServer, conf, dsl
 
 
-def look(guest: OneServer, dsl_: Any = None, conf_: Any = None) -> Examined:
-    return guest.core.submissions.examination.look(
+def look(guest: OneServer, dsl_: Any = None, conf_: Any = None) -> ValidationReport:
+    return guest.core.submissions.validation.validate(
         dsl() if dsl_ is None else dsl_, conf() if conf_ is None else conf_
     )
 
 
-def rules(found: Examined) -> list[tuple[str, str]]:
+def rules(found: ValidationReport) -> list[tuple[str, str]]:
     return [(p.path, p.rule) for p in found.problems]
 
 
@@ -90,7 +90,7 @@ def test_a_predict_job_of_an_unknown_model_is_told(guest: OneServer) -> None:
 
 @pytest.mark.parametrize("conf_", [None, 1, [], "x", {}])
 def test_what_is_no_conf_is_a_problem_and_no_crash(guest: OneServer, conf_: Any) -> None:
-    found = guest.core.submissions.examination.look(dsl(), conf_)
+    found = guest.core.submissions.validation.validate(dsl(), conf_)
     assert found.spec is None
     assert found.problems
 
@@ -98,7 +98,7 @@ def test_what_is_no_conf_is_a_problem_and_no_crash(guest: OneServer, conf_: Any)
 def test_asking_calls_the_parties_each_time_and_names_what_is_broken(guest: OneServer) -> None:
     spec = look(guest).spec
     assert spec is not None
-    guest.core.submissions.examination.ask(spec)
+    guest.core.submissions.validation.ask(spec)
     calls = len(guest.parties.calls)
     assert calls == 1
 
@@ -107,6 +107,6 @@ def test_asking_calls_the_parties_each_time_and_names_what_is_broken(guest: OneS
 
     guest.parties.answer = lost
     with pytest.raises(PartiesNotReady) as caught:
-        guest.core.submissions.examination.ask(spec)
+        guest.core.submissions.validation.ask(spec)
     assert caught.value.fields["hops"][0]["to"] == "10000"
     assert nothing_is_stored(guest)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.models.deployment import Deployed, DeployRequest
+from fedflow.app.models.deployment import ChangedModel, DeployRequest
 from fedflow.app.models.model_changes import COMMIT_ALLOW_MS, STALE_MS
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.models import (
@@ -47,7 +47,7 @@ def pair(tmp_path: Path) -> Pair:
     return pair
 
 
-def ask(pair: Pair, **changes: Any) -> Deployed:
+def ask(pair: Pair, **changes: Any) -> ChangedModel:
     asked: dict[str, Any] = {"model_id": MODEL_ID, "model_version": TRAINED, **changes}
     return pair.guest.core.deployment.deploy(DeployRequest(**asked))
 
@@ -202,7 +202,7 @@ def test_a_model_whose_training_goes_on_is_not_ready(pair: Pair) -> None:
         pair.host.core.deployment.deploy(asked)
 
 
-def refused(pair: Pair, done: Deployed, site: Site, word: str) -> None:
+def refused(pair: Pair, done: ChangedModel, site: Site, word: str) -> None:
     """The deploy failed because of one site, and nothing of it is left."""
     assert not done.outcome.done
     reply = done.outcome.replies[site]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedflow.app.queries.job_lists import DAY_MS, JobLists
-from fedflow.app.queries.job_tags import JobTags
+from fedflow.app.queries.job_tags import JobTagging
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.job_lines import MAX_TAG, MAX_TAGS
@@ -101,7 +101,7 @@ def test_many_who_look_at_once_cost_one_look(world: World) -> None:
 
 
 def test_tags_are_added_and_removed(world: World) -> None:
-    tags = JobTags(store=world.store, clock=FakeClock())
+    tags = JobTagging(store=world.store, clock=FakeClock())
     world.job("j")
     assert tags.add("j", "b") == ("b",)
     assert tags.add("j", "b") == ("b",)
@@ -116,11 +116,11 @@ def test_tags_are_added_and_removed(world: World) -> None:
 def test_what_is_no_tag_is_refused(world: World, name: str) -> None:
     world.job("j")
     with pytest.raises(BadRequest):
-        JobTags(store=world.store, clock=FakeClock()).add("j", name)
+        JobTagging(store=world.store, clock=FakeClock()).add("j", name)
 
 
 def test_a_job_has_a_bounded_number_of_tags(world: World) -> None:
-    tags = JobTags(store=world.store, clock=FakeClock())
+    tags = JobTagging(store=world.store, clock=FakeClock())
     world.job("j")
     for n in range(MAX_TAGS):
         tags.add("j", str(n))
@@ -130,7 +130,7 @@ def test_a_job_has_a_bounded_number_of_tags(world: World) -> None:
 
 
 def test_tags_are_of_jobs_that_exist(world: World) -> None:
-    tags = JobTags(store=world.store, clock=FakeClock())
+    tags = JobTagging(store=world.store, clock=FakeClock())
     for call in (lambda: tags.add("x", "a"), lambda: tags.remove("x", "a"), lambda: tags.of("x")):
         with pytest.raises(JobNotFound):
             call()

@@ -16,9 +16,9 @@ from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import Command, CommandKind, Handle, JobKey, JobRecord, TaskKey
 from fedflow.domain.records import TaskRecord as Task
 from fedflow.domain.scheduling.explain import (
-    Around,
-    End,
-    Place,
+    JobEnd,
+    QueueContext,
+    QueuePosition,
     Wait,
     deadline_ms,
     end_of,
@@ -81,8 +81,8 @@ LACK = Reason(
 
 
 def test_a_queued_job_says_what_it_needs_what_there_is_and_who_goes_first() -> None:
-    place = Place(reason=LACK, position=3, waiting=7, ahead=("j7", "j8"))
-    wait = only(waits_of(view(JobStatus.WAITING), NOW, Around(place=place)))
+    place = QueuePosition(reason=LACK, position=3, waiting=7, ahead=("j7", "j8"))
+    wait = only(waits_of(view(JobStatus.WAITING), NOW, QueueContext(place=place)))
     assert wait.code == "NotEnoughResources"
     assert wait.message == (
         "waits for 4 cores at guest 9999: 2 of 8 free; it is number 3 of 7 in the queue, "
@@ -92,7 +92,9 @@ def test_a_queued_job_says_what_it_needs_what_there_is_and_who_goes_first() -> N
 
 
 def test_a_queued_job_whose_place_nobody_looked_for_says_why_it_waits() -> None:
-    wait = only(waits_of(view(JobStatus.WAITING), NOW, Around(place=Place(reason=LACK))))
+    wait = only(
+        waits_of(view(JobStatus.WAITING), NOW, QueueContext(place=QueuePosition(reason=LACK)))
+    )
     assert (wait.code, wait.message) == (LACK.code, LACK.message)
     assert only(waits_of(view(JobStatus.WAITING), NOW)).code == "Queued"
 
@@ -101,7 +103,7 @@ def test_a_queued_job_whose_place_nobody_looked_for_says_why_it_waits() -> None:
 def test_a_denial_says_where_why_and_when_it_is_asked_again(code: str) -> None:
     reason = Reason(code=code, message="waits for 4 cores at host 10000", site=HOST)
     shown = at_host(view(JobStatus.WAITING), SitePhase.DENIED, retry_ms=NOW + 50, reason=reason)
-    wait = only(waits_of(shown, NOW, Around(denied_ms={HOST: NOW - 70})))
+    wait = only(waits_of(shown, NOW, QueueContext(denied_ms={HOST: NOW - 70})))
     assert (wait.code, wait.message, wait.site) == (code, reason.message, HOST)
     assert (wait.since_ms, wait.next_ms, wait.deadline_ms) == (NOW - 70, NOW + 50, END)
     assert "host 10000" in wait.remedy
@@ -109,7 +111,7 @@ def test_a_denial_says_where_why_and_when_it_is_asked_again(code: str) -> None:
 
 def test_a_site_that_was_asked_for_cores_and_has_not_answered_is_named() -> None:
     shown = at_host(view(JobStatus.WAITING, phase=SitePhase.GRANTED), SitePhase.APPLYING)
-    wait = only(waits_of(shown, NOW, Around(applied_ms={HOST: NOW - 5})))
+    wait = only(waits_of(shown, NOW, QueueContext(applied_ms={HOST: NOW - 5})))
     assert (wait.code, wait.site, wait.since_ms) == ("Applying", HOST, NOW - 5)
 
 
@@ -243,7 +245,7 @@ def command(**more: Any) -> Command:
 
 
 def test_a_command_that_does_not_arrive_says_how_often_it_was_tried_and_why_not() -> None:
-    around = Around(undelivered=[command(), command(attempts=0)])
+    around = QueueContext(undelivered=[command(), command(attempts=0)])
     wait = waits_of(running(), NOW, around)[-1]
     assert (wait.code, wait.site, wait.since_ms, wait.next_ms, wait.deadline_ms) == (
         "Undelivered", HOST, NOW - 90, NOW + 30, NOW + 900
@@ -270,7 +272,7 @@ def test_an_ended_job_waits_for_nothing(status: JobStatus) -> None:
 
 
 def test_an_ended_job_names_what_a_party_has_not_got_yet() -> None:
-    around = Around(undelivered=[command(kind=CommandKind.END_JOB)])
+    around = QueueContext(undelivered=[command(kind=CommandKind.END_JOB)])
     wait = only(waits_of(view(JobStatus.CANCELED), NOW, around))
     assert wait.code == "Undelivered"
     assert wait.message.startswith("the end of the job could not be sent to")
@@ -373,7 +375,7 @@ def test_a_success_does_not_hide_a_failure_that_does_not_count() -> None:
 
 def test_an_end_without_any_reason_is_still_explained() -> None:
     end = end_of("j1", JobStatus.FAILED, None, [])
-    assert end == End(
+    assert end == JobEnd(
         status=JobStatus.FAILED, code="", message="the job is failed",
         remedy="`fedflow job rerun -j j1` runs again what did not succeed.",
     )  # fmt: skip
