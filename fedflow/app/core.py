@@ -225,7 +225,7 @@ class _InitiatorHalf:
 
 
 class _ModelHalf:
-    """What changes models at all their sites, and the share of it that is done here."""
+    """What changes models at all their sites, and this server's part of it."""
 
     def __init__(self, kernel: Kernel, *, repository: ModelRepository) -> None:
         self.changes = ModelChanges(kernel)

@@ -49,7 +49,7 @@ class InheritancePlan:
 
     @property
     def told(self) -> dict[str, Any]:
-        """Return what the sites are told."""
+        """Return what is sent to the sites."""
         return {"job_id": self.job_id, "components": [t.component for t in self.tasks]}
 
 

@@ -31,7 +31,7 @@ class SystemClock:
         return time.monotonic()
 
 
-HOLD_S: Final = 5.0  #: a server whose heart is silent for longer stands still
+HOLD_S: Final = 5.0  #: a server whose clock thread is silent for longer stands still
 _RATE: Final = 0.25  #: how much faster or slower than real time a steady clock may run
 
 

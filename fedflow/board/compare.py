@@ -131,7 +131,7 @@ def _chart() -> Chart:
 
 
 def _find(asked: Sequence[str]) -> tuple[list[Compared], list[str]]:
-    """Return the jobs that are here, and what was asked for in vain."""
+    """Return the jobs of this server, and the requested ones that it does not have."""
     found: list[Compared] = []
     missing: list[str] = []
     for text in asked:
@@ -155,7 +155,7 @@ def _find(asked: Sequence[str]) -> tuple[list[Compared], list[str]]:
 
 
 def _share(text: str) -> JobRecord:
-    """Return the share that `ID` or `ID:role:party_id` names. Raises: JobNotFound."""
+    """Return the party job that `ID` or `ID:role:party_id` names. Raises: JobNotFound."""
     job_id, _, where = text.partition(":")
     if not where:
         return share_at(job_id, services().tracking.default_site(job_id))

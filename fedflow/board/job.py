@@ -40,7 +40,7 @@ _TABLES: Final = RecentOfApp[tuple[str, str, str, str], Markup](name="job_tables
 
 @board_job.get("/<job_id>")
 def job(job_id: str) -> Response:
-    """Lead to the page of the initiator's share, else of any that is here."""
+    """Redirect to the page of the initiator's party job, else of any at this server."""
     return redirect_to(site_url(job_id, services().jobs.job(job_id).key.site))
 
 
@@ -114,7 +114,7 @@ def _modules(seen: SiteJob) -> dict[str, str]:
 
 
 def _table(frame: JobFrame, rows: list[dag.ComponentRow]) -> Markup:
-    """Return the graph and the table of components: the dear part, the same for all viewers."""
+    """Return graph and table of components: the expensive part, the same for all viewers."""
     states = envelope.encode(dag.states(rows, told)).decode()
     text = render_template("board/job_components.html", frame=frame, rows=rows, states=states)
     return Markup(text)  # noqa: S704  # the template escapes

@@ -1,4 +1,4 @@
-"""What all pages of one job share: whose view it is, the tabs, the way to its other sites."""
+"""What all pages of one job have: whose view it is, the tabs, the way to its other sites."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ board_jobs = board_blueprint("board_jobs", "/jobs")
 
 @board_jobs.get("")
 def jobs() -> Response:
-    """Show a page of this server's shares of jobs."""
+    """Show a page of this server's party jobs."""
     query = _query()
     found = _find(query)
     if not found.lines and found.count:  # the list is shorter than the address thinks

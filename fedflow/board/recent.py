@@ -1,4 +1,4 @@
-"""What many people look at is made once for all of them, and kept for the next look."""
+"""What many people look at is computed once for all of them, and kept for a while."""
 
 from __future__ import annotations
 

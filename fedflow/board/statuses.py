@@ -1,4 +1,4 @@
-"""How statuses are told apart without colour: each has a kind with a shape of its own."""
+"""How statuses differ without colour: each has a kind with a shape of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which share of which job a page shows, and the addresses of its pages."""
+"""Which party job a page shows, and the addresses of its pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedflow.web.context import services
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartyJobAddress:
-    """One site's share of a job, as an address names it."""
+    """One party job, as an address names it."""
 
     job_id: str
     site: Site
@@ -28,7 +28,7 @@ class PartyJobAddress:
 
 
 def job_place(job_id: str, role: str, party_id: str) -> PartyJobAddress:
-    """Return the share that an address names. Raises: JobNotFound: it is not here."""
+    """Return the party job that an address names. Raises: JobNotFound: it is not here."""
     site = site_named(job_id, role, party_id)
     return PartyJobAddress(job_id=job_id, site=site, record=share_at(job_id, site))
 
@@ -42,7 +42,7 @@ def site_named(job_id: str, role: str, party_id: str) -> Site:
 
 
 def share_at(job_id: str, site: Site) -> JobRecord:
-    """Return a site's share of a job. Raises: JobNotFound: it is not here."""
+    """Return a site's party job. Raises: JobNotFound: it is not here."""
     which = JobFilter(job_id=job_id, roles=(site.role,), party_id=site.party_id, limit=1)
     found = services().jobs.find(which)
     if not found:
@@ -58,7 +58,7 @@ def site_url(job_id: str, site: Site, tab: str = "", /, **query: object) -> str:
 
 
 def job_url(place: PartyJobAddress, tab: str = "", **query: object) -> str:
-    """Return the address of a page of this share."""
+    """Return the address of a page of this party job."""
     return site_url(place.job_id, place.site, tab, **query)
 
 

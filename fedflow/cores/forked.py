@@ -123,7 +123,7 @@ def _run_forked(
 
 
 def _raise_told(state: memoryview, codes: list[int | None]) -> None:
-    """Do nothing if a child is done. Raises: what went wrong in it."""
+    """Do nothing if a child is done. Raises: the error of the child."""
     if state[0] == _REFUSED:
         error = pickle.loads(state[1:])  # noqa: S301  from a fork of this very process
         raise error
@@ -163,7 +163,7 @@ def _child(share: _Share, start: int, stop: int, *, state: memoryview, parent: i
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What the parent has is never collected here: the end of a Java object or of a connection
-    # would be told to its other side, through the parent's own socket.
+    # would be sent to its other side, through the parent's own socket.
     gc.freeze()
 
     def beat(_: float) -> None:

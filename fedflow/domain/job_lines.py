@@ -19,7 +19,7 @@ MAX_TAGS: Final = 20  #: tags of a job
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobLine:
-    """One site's share of a job, as a list shows it."""
+    """One party job, as a list shows it."""
 
     key: JobKey
     initiator: Site
@@ -34,7 +34,7 @@ class JobLine:
     reason: Reason | None = None
     description: str = ""  #: notes of people
     user: str = ""
-    refused: bool = False  #: it was submitted in vain
+    refused: bool = False  #: it was refused at the submit
     tags: tuple[str, ...] = ()
 
     @property
@@ -44,7 +44,7 @@ class JobLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusCount:
-    """How many jobs, not shares, have a status."""
+    """How many jobs, not party jobs, have a status."""
 
     status: JobStatus
     count: int

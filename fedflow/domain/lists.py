@@ -26,7 +26,7 @@ R = TypeVar("R", JobRecord, TaskRecord)
 
 
 def fits_job(which: JobFilter, job: JobRecord, tags: Collection[str] = ()) -> bool:
-    """Tell whether a share of a job is one of those asked for, whatever the page.
+    """Tell whether a party job is one of those asked for, whatever the page.
 
     `tags` are those that people gave the job.
     """
@@ -60,7 +60,7 @@ def fits_task(which: TaskFilter, task: TaskRecord) -> bool:
 
 
 def main_share(shares: Sequence[JobRecord]) -> JobRecord:
-    """Return the share of a job that is meant if nobody names one: the initiator's, else one of a
+    """Return the party job that is meant if nobody names one: the initiator's, else one of a
     role that has data, else any. `shares` are those of one job at one server, at least one.
     """
     roles = (Role.GUEST, Role.HOST, Role.LOCAL, Role.ARBITER)

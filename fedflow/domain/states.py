@@ -48,7 +48,7 @@ class JobEvent(StrEnum):
 
 
 class TaskStatus(StrEnum):
-    """Where a task, or one party's share of it, stands."""
+    """The status of a task, or of one party task."""
 
     WAITING = "waiting"
     RUNNING = "running"

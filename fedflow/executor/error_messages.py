@@ -13,7 +13,7 @@ _KINDS: tuple[type[FedflowError], ...] = (BadParameter, UnknownComponent, NotSup
 
 
 def raise_told(error: Mapping[str, Any] | None) -> None:
-    """Raise the error that was told, if there is one.
+    """Raise the error that was sent, if there is one.
 
     Raises: BadParameter: with all mistakes. UnknownComponent, NotSupportedYet, ComponentFailed.
     """

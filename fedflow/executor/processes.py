@@ -82,7 +82,7 @@ def group_is_alive(handle: Handle) -> bool:
 
 
 def _has_group(number: int) -> bool:
-    """Tell whether a group has members, ended ones included; spares a look at every process."""
+    """Return whether a group has members, ended ones included, without reading every process."""
     try:
         os.killpg(number, 0)
     except ProcessLookupError:

@@ -31,7 +31,7 @@ from fedflow.executor.limits import child_environment
 
 TIMEOUT_S: Final = 60.0  #: for importing the components and answering, seconds
 ANSWER_BYTES: Final = 16 * 2**20
-_TAIL_BYTES: Final = 2000  #: of what the process printed, that are told
+_TAIL_BYTES: Final = 2000  #: of the output of the process, for the message
 _PRINTED_BYTES: Final = 64 * 2**20  #: printed more, it is ended
 _LOOK_S: Final = 0.1  #: so often the size of what it printed is looked at
 _SHOWN: Final = 2000  #: characters of a reason

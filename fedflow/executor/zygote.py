@@ -111,7 +111,7 @@ class ZygoteExecutor:
         """End the zygote and the threads; afterwards no callback comes any more.
 
         Running processes live on, for the next server to adopt; with `kill` they are ended within
-        `grace_s` seconds, and their ends are still told. Stops under way are finished either way.
+        `grace_s` seconds, and their ends are still sent. Stops under way are finished either way.
         """
         if kill:
             self._end_all(grace_s)
@@ -190,7 +190,7 @@ class ZygoteExecutor:
     def adopt(self, launch_id: str, handle: Handle) -> bool:
         """Watch a process that an earlier server started; False if it is gone.
 
-        Its end is told with neither exit code nor signal.
+        Its end is sent with neither exit code nor signal.
         """
         with self._changed:
             if launch_id in self._running:
@@ -371,7 +371,7 @@ class ZygoteExecutor:
                 self._running[launch_id] = handle
         if wanted:
             self._events.started(launch_id, handle)
-        else:  # it was given up, and that was told
+        else:  # it was given up, and that was sent
             self._termination.stop(handle, grace_s=0.0)
 
     def _launch_failed(self, launch_id: str, reason: str) -> None:
@@ -463,7 +463,7 @@ class ZygoteExecutor:
             self._changed.notify_all()
 
     def _send(self, zygote: ZygoteProcess, line: bytes) -> None:
-        """Send; a failure means that the zygote is lost, which the thread notices and mends."""
+        """Send; a failure means that the zygote is lost, which the thread notices and repairs."""
         try:
             zygote.send(line)
         except ZygoteLost as exc:

@@ -1,7 +1,7 @@
 """The data plane of one server, put together; and the few calls that the rest of the server makes.
 
 Everything runs on one event loop, except the methods that say "any thread". Opening and closing a
-session is a write to a dict: the loop hears of a session only when a value, an executor or a
+session is a write to a dict: the loop learns of a session only when a value, an executor or a
 failure does.
 """
 
@@ -42,7 +42,7 @@ ENDED = "it has ended without sending this value"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataPlaneStats:
-    """A look at the data plane; approximate, as it is read without a lock."""
+    """The state of the data plane; approximate, as it is read without a lock."""
 
     open_sessions: int
     active_sessions: int  #: sessions in which something has happened
@@ -156,7 +156,7 @@ class DataPlane:
         return self._book.find((session, site)) is not None
 
     def close_session(self, session: str, site: Site) -> None:
-        """End the session of `site` in order: unread values go, peers that wait for it are told."""
+        """End the session of `site` in order: delete unread values, notify waiting peers."""
         self._end(session, site, None)
 
     def fail_site(self, session: str, site: Site, reason: str) -> None:

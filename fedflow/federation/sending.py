@@ -142,7 +142,7 @@ class ValueSender:
             self._wake_next()
 
     async def _deliver(self, session: Session, key: ValueKey, blob: Blob) -> FedflowError | None:
-        """Deliver to one site and return what went wrong. Cancellation is judged in `_settle`."""
+        """Deliver to one site and return the error. Cancellation is judged in `_settle`."""
         if key.destination in session.ended_peers:
             return None
         try:

@@ -89,7 +89,7 @@ class SessionRegistry:
             return self._open.get(key) or self._ended.get(key)
 
     def activate(self, key: SessionKey) -> Opening | Ending | None:
-        """Return what is known of a session; from now on the loop is told of its end."""
+        """Return what is known of a session; from now on the loop is notified of its end."""
         with self._lock:
             known = self._open.get(key)
             if known is not None:
@@ -98,7 +98,7 @@ class SessionRegistry:
             return self._ended.get(key)
 
     def expect(self, key: SessionKey) -> bool:
-        """Ask to be told when a session opens; False: it is open or ended already."""
+        """Request a call when a session opens; False: it is open or ended already."""
         with self._lock:
             if key in self._open or key in self._ended:
                 return False

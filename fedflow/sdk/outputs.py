@@ -36,7 +36,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
-    """Something dear to compute that is kept at its own site, for later jobs.
+    """Something expensive to compute that is stored at its own site, for later jobs.
 
     No other party and no person gets `private`: it may hold the secrets that the rest needs.
     """

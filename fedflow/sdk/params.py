@@ -14,7 +14,7 @@ from fedflow.domain.job.planned_run import PlannedRun as PlannedRun  # noqa: PLC
 
 P = TypeVar("P", bound="Params")
 
-MAX_MISTAKES: Final = 100  #: of one parameter set that are told
+MAX_MISTAKES: Final = 100  #: of one parameter set that are listed
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _MEMBER = re.compile(r"\.(\w+)")

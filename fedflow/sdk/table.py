@@ -105,7 +105,7 @@ class Table(Protocol):
     ) -> Table:
         """Return a new table of `function` applied to every batch; the result has `schema`.
 
-        `progress` is told how far that is, 1.0 at the end; an engine may tell only that.
+        `progress` gets how far that is, 1.0 at the end; an engine may call it only then.
         `function` keeps to the rules of `fedflow.sdk.workers`: it may run elsewhere, and twice.
         """
 

@@ -138,7 +138,7 @@ def federation_settings(settings: Settings) -> FederationSettings:
 
 
 def worker_settings(settings: Settings, folders: Folders, sockets: Path) -> WorkerSettings:
-    """Return what every executor process is told."""
+    """Return what every worker process gets."""
     memory_mib = settings.executor.memory_mib
     return WorkerSettings(
         server_socket=sockets / "server.sock",

@@ -78,7 +78,7 @@ class _Holder:
 
     connection: socket.socket
     group: str | None = None
-    waits: bool = True  #: it was not told yet that it may begin
+    waits: bool = True  #: it does not know yet that it may begin
     received: bytearray = field(default_factory=bytearray)
 
 
@@ -369,7 +369,7 @@ def _why_silent(driver: Driver | None, error: Exception) -> str:
 
 
 def _end_driver(driver: Driver | None) -> None:
-    """End the driver: it exits when its standard input closes, after it has told the cluster."""
+    """End the driver: it exits when its standard input closes, and notifies the cluster."""
     if driver is None:  # one that just begins is among our group, as everything that we started
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGTERM)

@@ -1,9 +1,9 @@
-"""Starts, finds again and ends the processes of Spark applications, one per share of a job.
+"""Starts, finds again and ends the processes of Spark applications, one per party job.
 
 Each has a folder below a root that belongs to this server alone, since applications and tasks meet
 on one machine. The folder says which process it is (pid and start time), so a restarted server
 adopts what runs. An application that has ended by itself leaves its folder with the reason until
-the share ends or gets another one. What the files say is in `wire/spark_application.py`.
+the party job ends or gets another one. What the files say is in `wire/spark_application.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fedflow.wire.spark_application import (
 
 logger = logging.getLogger(__name__)
 
-LOG: Final = "spark.log"  #: what applications of a share print, in its log folder
+LOG: Final = "spark.log"  #: what applications of a party job print, in its log folder
 
 _MODULE: Final = "fedflow.spark.application"
 _PASSED: Final = (
@@ -89,7 +89,7 @@ class SparkApplications:
     def __init__(
         self, root: Path, *, settings: ApplicationSettings, logs: Callable[[JobKey], Path]
     ) -> None:
-        """`logs` returns the log folder of a share."""
+        """`logs` returns the log folder of a party job."""
         self._root = root
         self._settings = settings
         self._logs = logs
@@ -112,7 +112,7 @@ class SparkApplications:
         self._termination.close(grace_s=self._settings.stop_grace_s)
 
     def ensure(self, job: JobKey, plan: SparkPlan) -> Path:
-        """Return the folder of a share's application, started if it does not run."""
+        """Return the folder of a party job's application, started if it does not run."""
         with self._lock:
             found = self._running.get(job)
             if found is not None and _serves(found):
@@ -132,7 +132,7 @@ class SparkApplications:
         return running.folder
 
     def end(self, job: JobKey) -> None:
-        """End a share's application, if there is one, and forget what earlier ones left."""
+        """End a party job's application, if there is one, and forget what earlier ones left."""
         with self._lock:  # one that starts meanwhile has a folder that is not to be removed
             found = self._running.pop(job, None)
             ended = [folder for folder in self._folders(job) if not self._lives(folder)]
@@ -148,7 +148,7 @@ class SparkApplications:
             shutil.rmtree(folder, ignore_errors=True)
 
     def running(self) -> list[JobKey]:
-        """Return the shares that have an application, also one that an earlier server started."""
+        """Return the party jobs that have an application, also from an earlier server."""
         with self._lock:
             return list(self._running)
 
@@ -225,7 +225,7 @@ class SparkApplications:
         return folder
 
     def _folders(self, job: JobKey) -> list[Path]:
-        """Return the folders of all applications that a share had."""
+        """Return the folders of all applications that a party job had."""
         begin = f"{_name(job)}."
         found = [path for path in self._root.glob("*.*") if path.name.startswith(begin)]
         return [path for path in found if path.name.removeprefix(begin).isdigit()]
@@ -251,7 +251,7 @@ class SparkApplications:
         logger.info("Spark application of %s at %s was found again", job.job_id, job.site)
 
     def _exited(self, name: str, handle: Handle) -> None:
-        """Reap a process; what it says stays as long as its share may want to read it."""
+        """Reap a process; what it says stays as long as its party job may want to read it."""
         with contextlib.suppress(ChildProcessError):  # it was started by an earlier server
             os.waitpid(handle.pid, os.WNOHANG)
         if not any(name.startswith(f"{_name(job)}.") for job in self.running()):

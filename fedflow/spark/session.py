@@ -58,7 +58,7 @@ _at_fork = threading.Lock()  #: held once, for ever: the hook is registered
 
 
 class Wanted(Protocol):
-    """What a task is told of its application; see `wire.task_spec.SparkSpec`."""
+    """What a task gets about its application; see `wire.task_spec.SparkSpec`."""
 
     @property
     def application(self) -> str:

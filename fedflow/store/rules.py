@@ -11,7 +11,7 @@ _EVENTS: Final = {TaskStatus.RUNNING: TaskEvent.STARTED, **TASK_END_EVENT}
 
 
 def moves(current: TaskStatus, told: TaskStatus) -> bool:
-    """Tell whether a share moves from `current` to `told`; late and repeated reports do not."""
+    """Return whether a party task moves from `current` to `told`; late reports do not move it."""
     event = _EVENTS.get(told)
     return event is not None and TASK_MOVES.get((current, event)) is told
 
@@ -19,7 +19,7 @@ def moves(current: TaskStatus, told: TaskStatus) -> bool:
 def advances(
     current: TaskStatus, told: TaskStatus, *, stored: float, progress: float | None
 ) -> bool:
-    """Tell whether a report about a running share brings nothing but greater progress."""
+    """Tell whether a report about a running party task brings nothing but greater progress."""
     return (
         current is told
         and told is TaskStatus.RUNNING

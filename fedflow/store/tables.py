@@ -124,7 +124,7 @@ JOB: Final = Table(
         "f_description_short": text_null(150),  #: null if it is longer
         "f_memory": BIG_0,  #: MiB
         "f_queue_time": TIME_0,  #: when it began to wait here
-        "f_denied_time": TIME_NULL,  #: when it last asked for cores in vain
+        "f_denied_time": TIME_NULL,  #: when it was last denied cores
     },
     key=("f_job_id", "f_role", "f_party_id"),
     indexes=(
@@ -137,7 +137,7 @@ JOB: Final = Table(
         "f_status, f_resource_in_use, f_job_id",
     ),
 )
-"""One site's share of a job."""
+"""One party job."""
 
 TASK: Final = Table(
     "t_task",
@@ -189,7 +189,7 @@ TASK: Final = Table(
         "f_latest, f_task_version, f_number",
     ),
 )
-"""One site's share of one attempt of a task."""
+"""One attempt of a party task."""
 
 TASK_COUNT: Final = Table(
     "t_task_count",
@@ -364,7 +364,7 @@ SCHEDULED_PARTY_TASK: Final = Table(
     key=("f_job_id", "f_component_name", "f_task_version", "f_role", "f_party_id"),
     clustered=True,
 )
-"""One site's share of an attempt, as reported to the initiator."""
+"""One party task, as reported to the initiator."""
 
 SUBMIT_KEY: Final = Table(
     "t_submit_key",
@@ -471,7 +471,7 @@ SUMMARY: Final = Table(
     },
     key=("f_job_id", "f_task_id", "f_task_version", "f_role", "f_party_id"),
 )
-"""The summary that an attempt told."""
+"""The summary that an attempt reported."""
 
 MODEL_SHARE: Final = Table(
     "t_model_share",
@@ -485,7 +485,7 @@ MODEL_SHARE: Final = Table(
     },
     key=("f_job_id", "f_task_id", "f_task_version", "f_role", "f_party_id"),
 )
-"""The share of a model that an attempt trained at one site."""
+"""The model that an attempt trained at one site."""
 
 PERMISSION: Final = Table(
     "t_permission",
@@ -574,7 +574,7 @@ MODEL_VERSION: Final = Table(
         "f_ready, f_create_time",
     ),
 )
-"""One site's share of a version of a model; `f_size` in bytes (FATE: KiB)."""
+"""One site's part of a version of a model; `f_size` in bytes (FATE: KiB)."""
 
 MODEL_COMPONENT: Final = Table(
     "t_pipeline_component_meta",

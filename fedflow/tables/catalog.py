@@ -68,13 +68,13 @@ class TableCatalog(Protocol):
     def connection(self, entry: TableRecord) -> Connection:
         """Return how the rows of a bound table are reached, with credentials.
 
-        Raises: NotAuthenticated: the table is not what the task was told to read.
+        Raises: NotAuthenticated: the task's inputs do not name the table.
             BoundTableRefused: the server may not reach the storage any more.
         """
 
     def target(self) -> Connection:
-        """Return how the place is reached that the task was told to write to, with credentials.
+        """Return how the place is reached that the task writes to, with credentials.
 
-        Raises: NotAuthenticated: it was not told so. StorageNotAllowed, PlaceNotAllowed and others:
+        Raises: NotAuthenticated: it does not. StorageNotAllowed, PlaceNotAllowed and others:
             the server may not write there any more.
         """

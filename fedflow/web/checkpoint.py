@@ -25,7 +25,7 @@ checkpoint.before_request(require_client)
 
 
 class StepsBody(SiteModelBody, frozen=True):
-    """Whose checkpoints: a component of one site's share of a version, also of a running job."""
+    """Whose checkpoints: a component of a version at one site, also of a running job."""
 
     component_name: Text
 

@@ -32,7 +32,7 @@ class ForwardBody(OpenBody, frozen=True):
 @route(forward, "/<role>", body=ForwardBody, data=Any)
 @route(forward, "/<role>/do", body=ForwardBody, data=Any)
 def pass_on(body: ForwardBody, role: str) -> Response:
-    """Pass a request on to the server of this name in the conf, and return its answer."""
+    """Forward a request to the server of this name in the conf, and return its answer."""
     wrapped = body.header is not None
     head = body.header or {
         n: request.headers.get(n) for n in ("METHOD", "ENDPOINT", "DEST-PARTY-ID")

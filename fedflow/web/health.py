@@ -1,4 +1,4 @@
-"""`/healthz` and `/readyz`, for supervisors and load balancers: open to all, telling little."""
+"""`/healthz` and `/readyz`, for supervisors and load balancers: open to all, with few details."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def healthz(_body: NoBody) -> Response:
     access=Access.OPEN,
 )  # fmt: skip
 def readyz(_body: NoBody) -> Response:
-    """Answer 200 if the server can take jobs, else 503; the body says what each part says."""
+    """Answer 200 if the server can take jobs, else 503; the body has the state of each part."""
     ready, parts = services().info.ready()
     return answer({"ready": ready, **parts}, status=200 if ready else 503)

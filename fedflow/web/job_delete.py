@@ -25,9 +25,9 @@ class DeleteJobBody(Body, frozen=True):
 
 @route(job_delete, "/delete", body=DeleteJobBody, data=DeletedJob, own=True)
 def delete(body: DeleteJobBody) -> Response:
-    """Delete an ended job at this server, and return what went; other parties keep theirs.
+    """Delete an ended job at this server, and return what was deleted; other parties keep theirs.
 
-    A delete that broke off is finished by another one.
+    A delete that was interrupted is finished by another one.
     """
     deletions = services().deletions
     found = deletions.preview(body.job_id) if body.preview else deletions.delete(body.job_id)

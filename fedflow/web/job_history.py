@@ -46,13 +46,13 @@ def events_of(_body: NoBody, job_id: str) -> Response:
 
 @route(job_history, "/explain", body=ExplainBody, data=Explanation, own=True, read_only=True)
 def explain(body: ExplainBody) -> Response:
-    """Return what a job waits for, where, since when, until when, and what helps."""
+    """Return what a job waits for, at which site, since and until when, and what helps."""
     return success(services().explanations.explain(body.job_id))
 
 
 @route(job_history, "/<job_id>/explain", data=Explanation, methods=("GET",), own=True)
 def explain_of(_body: NoBody, job_id: str) -> Response:
-    """Return what a job waits for, where, since when, until when, and what helps."""
+    """Return what a job waits for, at which site, since and until when, and what helps."""
     return success(services().explanations.explain(job_id))
 
 

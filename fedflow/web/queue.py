@@ -29,7 +29,7 @@ class QueueBody(Body, frozen=True):
 
 @route(queue, "/queue", body=QueueBody, data=Queue, read_only=True)
 def list_queue(body: QueueBody) -> Response:
-    """Return the jobs that wait, in the order in which they go, and what each waits for."""
+    """Return the jobs that wait, in their order, and what each waits for."""
     if not 1 <= body.limit <= _MOST:
         raise BadRequest(reason=f"`limit` must be from 1 to {_MOST}, not {body.limit}")
     if body.offset < 0:

@@ -1,6 +1,6 @@
 """Calls of other parties, dispatched to the application in process: no socket, no second hop.
 
-The gRPC door and the loopback client call a `Relay`. It serves the party routes of `wire/paths.py`
+The gRPC door calls a `Relay`. It serves the party routes of `wire/paths.py`
 and nothing else. The views find in the WSGI environment from whom a call is, its parsed path and
 its decoded body, so that none of these is read twice.
 """

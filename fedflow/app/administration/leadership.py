@@ -1,10 +1,11 @@
 """Which of the servers of one party schedules: a lease with a fencing token.
 
-The leader alone runs the scheduler, the couriers, the pulses and the watch over other servers. Its
-writes go through `guarded(store)`: each such transaction makes sure, before anything else, that the
-lease still is this server's, and keeps others from taking it until the transaction has ended. A
-leader that stood still finds its token gone and writes nothing. As long as no other server of the
-party is alive the database is not asked: nobody can have taken the lease within its time.
+The leader alone runs the scheduler, the outbox senders, the heartbeat threads and the watch over
+other servers. Its writes go through `guarded(store)`: each such transaction makes sure, before
+anything else, that the lease still is this server's, and keeps others from taking it until the
+transaction has ended. A leader that stood still finds its token gone and writes nothing. As long
+as no other server of the party is alive the database is not asked: nobody can have taken the
+lease within its time.
 
 The lease is timed by the database's clock, what this server believes by its own monotonic one.
 """
@@ -28,7 +29,7 @@ _MARGIN_S: Final = 1.0  #: this server gives its lease up so much earlier than t
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """The lease as this server holds it; it needs no look at the database before `trusted_s`."""
+    """The lease as this server holds it; it does not read the database before `trusted_s`."""
 
     token: int
     trusted_s: float  #: monotonic; 0 if other servers are alive

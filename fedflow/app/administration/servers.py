@@ -1,7 +1,7 @@
 """The servers of this party, as one of them sees them: who is alive, who leads, whose executors.
 
 A server beats: it writes its row with the database's time, takes or renews the lease, and reads the
-rows of the others. What it saw last answers every question here without a look at the database. A
+rows of the others. What it read last answers every question here without the database. A
 server whose store no other can use is alone: it leads, and beats need no database.
 """
 
@@ -231,7 +231,7 @@ class Servers:
         return next((i for i in self.others() if i.instance_id == instance_id), None)
 
     def runs_at(self, session: str, site: Site) -> Instance | None:
-        """Return the other server that runs a site's share of a session; may ask the store.
+        """Return the other server that runs a site's party task of a session; may ask the store.
 
         None: none does, or none yet, or it is not there any more. Raises: StoreUnavailable.
         """

@@ -58,7 +58,7 @@ class WritingTargets:
 
     def _on_this_machine(self, address: Any) -> LocalFiles:
         _check_new(address)
-        with suppress(FileNotAllowed):  # that it is outside is told below
+        with suppress(FileNotAllowed):  # the error below says that it is outside
             if self._folders.place(address.path).exists():
                 reason = "there is something of that name already; nothing is replaced"
                 raise BadStorage(path="$.address.path", reason=reason)

@@ -1,6 +1,6 @@
 """Heartbeats: what keeps the initiator's jobs alive at other parties, and repairs lost reports.
 
-A party hears each time of every job that does more than wait, and of a part of those that wait, in
+Each heartbeat names every job that does more than wait, and a part of those that wait, in
 turn: a message stays small however many wait. That the message came at all is what keeps the
 waiting ones alive.
 
@@ -121,7 +121,7 @@ class Heartbeats(UseCase):
 
 
 def _told(job: ScheduledJob, party_id: str) -> JobHeartbeat:
-    """Return what a party hears of one job."""
+    """Return what a party gets about one job."""
     return JobHeartbeat(
         epoch=job.epoch,
         sites={s.site.key: s.phase.value for s in job.sites if s.site.party_id == party_id},

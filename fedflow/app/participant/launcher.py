@@ -69,7 +69,7 @@ class TaskLaunch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerSettings:
-    """What every worker process is told: where its server listens, and its bounds."""
+    """What every worker process gets: where its server listens, and its bounds."""
 
     server_socket: Path
     federation_socket: Path
@@ -312,7 +312,7 @@ def _provider_spec(provider: ProviderManifest) -> ProviderSpec:
 
 
 def _cores(spec: JobSpec, key: TaskKey) -> int:
-    """Return how many cores the process of a share may use."""
+    """Return how many cores the process of a party task may use."""
     parameters = spec.job_parameters_at(key.site)
     return demand_at(key.site, parameters, component=key.component).usable_cores
 

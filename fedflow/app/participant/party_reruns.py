@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartyReruns(UseCase):
-    """What the initiator may do with this site's share of a job that has ended."""
+    """What the initiator may do with this site's party job that has ended."""
 
     def __init__(self, kernel: Kernel, *, acceptance: Admission, jobs: PartyJobs) -> None:
         super().__init__(kernel)

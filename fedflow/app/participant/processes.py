@@ -24,7 +24,7 @@ class Processes:
         self._executor: Executor | None = None
 
     def connect(self, *, workers: Workers, executor: Executor) -> None:
-        """Name who is told, and who stops processes that are not wanted."""
+        """Name who is notified, and who stops processes that are not wanted."""
         self._workers = workers
         self._executor = executor
 

@@ -47,8 +47,8 @@ class WorkerStorages:
     def connection(self, key: TaskKey, token: str, namespace: str, name: str) -> Connection:
         """Return how a bound table is reached; only for a running task whose parameters name it.
 
-        Raises: TaskNotFound. NotAuthenticated: the task has another token, has ended, or was not
-            told to read the table, or nobody else keeps its rows. TableNotFound, TableDisabled.
+        Raises: TaskNotFound. NotAuthenticated: the task has another token, has ended, or does not
+            read the table, or nobody else keeps its rows. TableNotFound, TableDisabled.
             BoundTableRefused: settings, links or the connector changed since the table was bound.
         """
         with self._store.read() as tx:

@@ -17,7 +17,7 @@ from fedflow.domain.site import Site
 class Executor(Protocol):
     """Starts and stops the processes that run party tasks.
 
-    The end of a process is told to the callback that the composition root set: once for every
+    The end of a process is passed to the callback that the composition root set: once for every
     handle.
     """
 
@@ -32,22 +32,22 @@ class Executor(Protocol):
 
 
 class Applications(Protocol):
-    """The Spark applications of this server, one per share of a job that computes on Spark.
+    """The Spark applications of this server, one per party job that computes on Spark.
 
     They are processes of this machine, which outlive the server.
     """
 
     def ensure(self, job: JobKey, plan: SparkPlan) -> Path:
-        """Return the folder of a share's application, which is started if it does not run.
+        """Return the folder of a party job's application, which is started if it does not run.
 
         It does not wait until it is ready. Raises: OSError: it cannot be started now.
         """
 
     def end(self, job: JobKey) -> None:
-        """End a share's application, if there is one. Returns at once; safe to do twice."""
+        """End a party job's application, if there is one. Returns at once; safe to do twice."""
 
     def running(self) -> list[JobKey]:
-        """Return the shares with an application, also those of an earlier server of this home."""
+        """Return the party jobs with an application, also of an earlier server of this home."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

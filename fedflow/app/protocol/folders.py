@@ -34,7 +34,7 @@ class Folders:
     """The layout of one home folder. Ids in paths were checked when they were parsed."""
 
     home: Path
-    common: Path | None = None  #: folder that servers of one party share; None: the home
+    common: Path | None = None  #: folder of all servers of one party; None: the home
 
     @property
     def shared(self) -> Path:
@@ -113,7 +113,7 @@ class Folders:
         return self.shared / "logs" / job_id
 
     def party_logs(self, key: JobKey) -> Path:
-        """Return the log folder of one site's share of a job."""
+        """Return the log folder of one party job."""
         return self.job_logs(key.job_id) / key.site.role.value / key.site.party_id
 
     def logs(self, key: TaskKey) -> Path:
@@ -125,7 +125,7 @@ class Folders:
         return self.shared / "jobs" / job_id
 
     def work(self, key: TaskKey) -> Path:
-        """Return the work folder of one attempt; one level, since making folders is dear."""
+        """Return the work folder of one attempt; one level, since creating folders is expensive."""
         name = f"{key.site.key}-{key.component}-{key.version}"
         return self.shared / "jobs" / key.job_id / name
 

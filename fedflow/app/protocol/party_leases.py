@@ -1,4 +1,4 @@
-"""When each party was last heard from, as leases in the store.
+"""When each party last renewed its lease, which is a row of the store.
 
 A party that answered is known to live until its lease ends. A server that was itself down gives
 every party a full lease from its own start, because the silence was its own. One that stood still,
@@ -45,7 +45,7 @@ class PartyLeases:
         return self._last_ms(tx, f"party/{party_id}")
 
     def initiator_ms(self, tx: Tx, job_id: str) -> int:
-        """Return when the initiator of a job was last heard from."""
+        """Return when the initiator of a job last renewed."""
         return self._last_ms(tx, f"initiator/{job_id}")
 
     def initiators_ms(self, tx: Tx, party_id: str) -> int:

@@ -80,7 +80,7 @@ def _has_begun(job: ScheduledJob, task: ScheduledTask) -> bool:
 
 @lru_cache(maxsize=4096)
 def _share(status: TaskStatus, reason: Reason | None, since_ms: int) -> PartyTaskView:
-    """Return the view of a share; all that still wait are the same."""
+    """Return the view of a party job; all that still wait are the same."""
     return PartyTaskView(status=status, reason=reason, since_ms=since_ms)
 
 

@@ -23,7 +23,7 @@ class Timing:
     starving_after_ms: int = 300_000  #: a job that waits for longer goes before all others
     final_deadline_ms: int = (
         7 * 86_400_000
-    )  #: how long the end of a job is told to a party that is away
+    )  #: how long the end of a job is sent to a party that is away
     launch_grace_ms: int = 5_000  #: a launch without a process is repeated after this time
     stop_grace_s: float = 3.0  #: pause between SIGTERM and SIGKILL
     received_keep_ms: int = 86_400_000  #: how long replies to requests are kept

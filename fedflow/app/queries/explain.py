@@ -148,7 +148,7 @@ class Explanations(UseCase):
         )
 
     def _stuck(self, tx: Tx, job_id: str, parties: Iterable[str]) -> list[Command]:
-        """Return the commands of a job that were tried in vain, or wait for an open circuit."""
+        """Return the commands of a job that failed so far, or wait for an open circuit breaker."""
         return [
             self._with_circuit(command)
             for command in tx.outbox.of_job(job_id, sorted(parties))
@@ -208,7 +208,7 @@ class Explanations(UseCase):
         return waits
 
     def _heard_ms(self, tx: Tx, share: JobRecord) -> int:
-        """Return when the initiator last said something that keeps a share alive."""
+        """Return when the initiator last said something that keeps a party job alive."""
         heard_ms = self._party_leases.initiator_ms(tx, share.key.job_id)
         if share.status is JobStatus.WAITING and not share.in_use:
             heard_ms = max(heard_ms, self._party_leases.initiators_ms(tx, share.initiator.party_id))

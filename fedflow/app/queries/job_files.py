@@ -58,7 +58,7 @@ class JobFiles:
         return decode_json(content)
 
     def job(self, job_id: str, site: Site) -> JobRecord:
-        """Return this server's share of a job. Raises: JobNotFound."""
+        """Return this server's party job. Raises: JobNotFound."""
         with self._store.read() as tx:
             found = tx.jobs.get(JobKey(job_id=job_id, site=site))
         if found is None:

@@ -26,7 +26,7 @@ _MOST_SHARES: Final = 4  #: of a job at one server, as a rule
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobPage:
-    """Shares of jobs, and how many fit in all."""
+    """Party jobs, and how many fit in all."""
 
     lines: tuple[JobLine, ...]
     count: int
@@ -34,7 +34,7 @@ class JobPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overview:
-    """How the jobs of this server stand. Of each job one share is shown."""
+    """How the jobs of this server stand. Of each job one party job is shown."""
 
     now_ms: int
     day: Mapping[JobStatus, int]  #: jobs created within it
@@ -64,7 +64,7 @@ class JobLists:
         self._seen: Overview | None = None
 
     def page(self, which: JobFilter) -> JobPage:
-        """Return a page of this server's shares of jobs, and how many there are in all."""
+        """Return a page of this server's party jobs, and how many there are in all."""
         with self._store.read() as tx:
             lines = self._fresh(tx, tx.job_lists.page(which))
             is_last = len(lines) < which.limit and (lines or which.offset == 0)
@@ -72,7 +72,7 @@ class JobLists:
         return JobPage(lines=tuple(lines), count=count)
 
     def lines(self, which: JobFilter) -> list[JobLine]:
-        """Return a page of this server's shares of jobs; how many there are is not counted."""
+        """Return a page of this server's party jobs; how many there are is not counted."""
         with self._store.read() as tx:
             return self._fresh(tx, tx.job_lists.page(which))
 
@@ -127,7 +127,7 @@ class JobLists:
 def _jobs(
     tx: Tx, statuses: tuple[JobStatus, ...], order: Order, *between: Between
 ) -> list[JobLine]:
-    """Return one share, that of the initiator if it is here, of each of the first jobs."""
+    """Return one party job, that of the initiator if it is here, of each of the first jobs."""
     which = JobFilter(
         statuses=statuses, refused=False, order=order, between=between, limit=_SHOWN * _MOST_SHARES
     )

@@ -15,12 +15,12 @@ from fedflow.domain.job.engines import OwnEngines
 from fedflow.domain.records import Engine, JobFilter, JobRecord
 from fedflow.domain.states import JOB_FINAL
 
-_SHOWN: Final = 1_000  #: waiting shares that are shown
+_SHOWN: Final = 1_000  #: waiting party jobs that are shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Returned:
-    """What became of the cores of one share of a job."""
+    """What became of the cores of one party job."""
 
     job: JobRecord  #: as it was before
     returned: bool
@@ -68,7 +68,7 @@ class ResourceQueries:
         return ResourceUse(engine=asked, engines=every, jobs=tuple(jobs))
 
     def asked_for(self, *, limit: int) -> list[JobRecord]:
-        """Return waiting shares of jobs that no site of this server initiated, as far as they can
+        """Return waiting party jobs that no site of this server initiated, as far as they can
         be shown.
         """
         with self._store.read() as tx:

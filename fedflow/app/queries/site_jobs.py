@@ -1,6 +1,6 @@
 """A job as one of its sites may see it: what the board's page of a job shows.
 
-The initiator sees how its job goes at all sites; another site sees its own share, also where both
+The initiator sees how its job goes at all sites; another site sees its own part, also where both
 are sites of one server.
 """
 
@@ -32,9 +32,9 @@ _SLOT_MS: Final = 10_000
 class SiteJob:
     """A job as one of its sites may see it."""
 
-    job: JobRecord  #: the share of this site, with what the initiator knows if that is here
+    job: JobRecord  #: the party job of this site, with what the initiator knows if that is here
     site: Site
-    is_accepted: bool  #: this server has a share; else the initiator itself did not accept its job
+    is_accepted: bool  #: this server has a party job; else the initiator did not accept its job
     own_sites: tuple[Site, ...]  #: those of this server
     order: tuple[str, ...]  #: components, each after those that it depends on
     tasks: tuple[TaskRecord, ...]  #: latest attempts: at the initiator of all sites
@@ -56,7 +56,7 @@ class SiteJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SiteJobSummary:
-    """One site's share of a job, and whose pages there are beside it on this server."""
+    """One party job, and whose pages there are beside it on this server."""
 
     job: JobRecord
     is_accepted: bool
@@ -86,7 +86,7 @@ class SiteJobs(UseCase):
         return "|".join((str(number), tasks, schedule, shares, str(slot)))
 
     def share(self, job_id: str, site: Site) -> SiteJobSummary:
-        """Return one site's share of a job. Raises: JobNotFound: it has no such site here.
+        """Return one party job. Raises: JobNotFound: it has no such site here.
 
         Of a job that its initiator itself did not accept, it is what the initiator knows.
         """
@@ -140,7 +140,7 @@ class SiteJobs(UseCase):
         )
 
     def own_tasks(self, job_id: str, site: Site) -> list[TaskRecord]:
-        """Return the latest attempts of one site's own share."""
+        """Return the latest attempts of one site's own party job."""
         which = TaskFilter(job_id=job_id, roles=(site.role,), party_id=site.party_id)
         with self._store.read() as tx:
             return tx.tasks.find(which)

@@ -88,7 +88,7 @@ class Tracking:
 
     def marks(self, key: TaskKey) -> tuple[int, str]:
         """Return a number that grows with every metric point of an attempt that is added, and a
-        text that is another one once a share of its job changed.
+        text that is another one once a party job changed.
         """
         with self._store.read() as tx:
             return tx.tracking.metrics_etag(key), tx.jobs.etag(key.job_id)
@@ -134,14 +134,14 @@ class Tracking:
     def model(
         self, job_id: str, component: str, site: Site, *, version: int | None = None
     ) -> StoredModel | None:
-        """Return the model share of an attempt, by default the latest that has one; None: there is
+        """Return the model of an attempt, by default the latest that has one; None: there is
         none.
         """
         with self._store.read() as tx:
             return tx.tracking.model(job_id, component, site, version=version)
 
     def model_versions(self, job_id: str, component: str, site: Site) -> list[int]:
-        """Return the attempts that have a model share, the latest one last."""
+        """Return the attempts that have a model, the latest one last."""
         with self._store.read() as tx:
             return tx.tracking.model_versions(job_id, component, site)
 

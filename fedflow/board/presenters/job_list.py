@@ -167,7 +167,7 @@ def _moment(text: str) -> int | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobListRow:
-    """A share of a job, as the list shows it."""
+    """A party job, as the list shows it."""
 
     line: JobLine
     key: str  #: names the row within the page

@@ -1,4 +1,4 @@
-"""What the submit page shows of a job before it is sent: mistakes with their places, and shares."""
+"""What the submit page shows of a job before it is sent: mistakes, and what each site gets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mistake:
-    """One thing to mend."""
+    """One thing to fix."""
 
     message: str
     spot: Spot | None
@@ -170,7 +170,7 @@ class Step:
 
 
 def shares(spec: JobSpec, *, own: Collection[str]) -> list[SitePlan]:
-    """Return the shares of all sites; `own` are the parties of this server."""
+    """Return the parts of all sites; `own` are the parties of this server."""
     found = []
     for site in spec.sites:
         parameters = spec.job_parameters_at(site)

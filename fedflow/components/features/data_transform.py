@@ -69,7 +69,7 @@ class DataTransform:
 
     Each party transforms its own table; nothing is exchanged. With a model input the columns, their
     order and the values to fill with are those of the earlier run. A missing column is an error, an
-    additional one is left out. A cell that is no number is told with its column, the first row and
+    additional one is left out. A cell that is no number is an error with its column, first row and
     the count. Empty cells, `NULL`, `null` and `NA` are missing: null in integer and text columns,
     NaN in others, which HeteroLR refuses unless `missing_fill` fills them.
 

@@ -39,7 +39,7 @@ class Cells:
     typed: bool  #: the features are what they shall become
 
 
-Told = Callable[[int], None]  #: is told how many rows were looked at
+Told = Callable[[int], None]  #: gets how many rows were read
 
 
 class BlockRows(Protocol):

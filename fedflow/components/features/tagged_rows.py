@@ -86,7 +86,7 @@ class TaggedRows:
         self._where = f"table {table.name}"
 
     def header(self, *, told: Callable[[int], None]) -> tuple[str, ...]:
-        """Return the columns, from a pass over the rows; `told` how many rows were read.
+        """Return the columns, from a pass over the rows; `told` gets how many rows were read.
 
         Raises: BadData: an item is wrong, there are too many columns or none.
         """

@@ -49,7 +49,7 @@ def align_at_guest(ctx: Context, keys: RowKeys, places: Positions) -> Aligned:
     hosts = ctx.sites_of(Role.HOST)
     if _host_decides(ctx, keys):
         return _follow(ctx, keys, places=places, common=np.flatnonzero(common))
-    everything = _is_left(ctx) and count > 0  # else all hosts are told that there is nothing
+    everything = _is_left(ctx) and count > 0  # else all hosts learn that there is nothing
     rows = np.arange(len(keys.of_row)) if everything else np.flatnonzero(common[keys.of_row])
     if ctx.params.sync_intersect_ids:
         for i, host in enumerate(hosts):
@@ -66,7 +66,7 @@ def align_at_guest(ctx: Context, keys: RowKeys, places: Positions) -> Aligned:
 def align_at_host(ctx: Context, keys: RowKeys, offered: Offered) -> Aligned:
     """Return a host's rows as the guest tells them.
 
-    Raises: CodecError: the guest told no rows, or more than it has.
+    Raises: CodecError: the guest sent no rows, or more than it has.
     """
     guest, order = ctx.only(Role.GUEST), offered.order
     told = wait_for(ctx, "intersect_ids", guest)
@@ -163,7 +163,7 @@ def _receive_ids(ctx: Context, source: Site, *, count: int) -> pa.Array:
 
 
 def _agree(own: pa.Array, rows: Positions, ids: pa.Array) -> bool:
-    """Tell whether the ids told are the own ones where the own table has the row."""
+    """Return whether received ids equal the own ones, where the own table has the row."""
     expected = own.take(pa.array(rows, mask=rows < 0))
     return not pc.any(pc.not_equal(expected, ids)).as_py()
 

@@ -35,7 +35,7 @@ RING = "cardinality_ring"
 
 
 def cardinality(ctx: Context, keys: RowKeys) -> int | None:
-    """Return how many ids all parties have; None at a host that is not told.
+    """Return how many ids all parties have; None at a host that does not get it.
 
     Raises: BadParameter, CodecError.
     """

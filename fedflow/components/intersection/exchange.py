@@ -16,7 +16,7 @@
       guest_pubkey_ids             -->  H1(id) r^e for every own id, sorted
       host_sign_guest_ids          <--  their signatures, in the order received
 
-  what is told (`alignment`):
+  what is revealed (`alignment`):
       intersect_ids                -->  places in the host's offer of what all parties have
       sample_ids                   -->  with match ids or a left join: the rows' sample ids
 
@@ -25,7 +25,7 @@
       cardinality                  -->  with sync_cardinality: the number
 
 The guest compares. Every pair has its own secrets and its own hash domain; only the ids that all
-hosts have are told. The common rows stand in the guest's order at every party.
+hosts have are revealed. The common rows are in the guest's order at every party.
 
 With `run_cache` only hello and the host's offer are sent, and both sides keep what that gave
 (`caching`). With such a cache as input, a host sends it no more: its secret, its domain and its

@@ -70,7 +70,7 @@ class Intersection:
         """Return this party's rows of the intersection, in the guest's row order.
 
         With `run_cache` return a cache instead, with `cardinality_only` a summary. A host that is
-        not told the result has no output. Raises:
+        not sent the result has no output. Raises:
         NoCommonIds, BadData, BadParameter, CodecError, PeerFailed.
         """
         params: IntersectionParams = ctx.params
@@ -101,7 +101,7 @@ class Intersection:
 
 
 def _match(ctx: Context, keys: RowKeys) -> Aligned | None:
-    """Return the rows of the output, None if this host is not told."""
+    """Return the rows of the output, None if this host does not get them."""
     cache = next(iter(ctx.inputs.cache.values()), None)
     if cache is not None:
         ctx.log.info("the hosts' blinded ids come from a cache")

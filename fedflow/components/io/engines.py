@@ -76,7 +76,7 @@ class ReadsBound(Protocol):
     def open_watched(
         self, namespace: str, name: str, watch: Callable[[int, float | None], None]
     ) -> Table:
-        """Return a table as `open` does; `watch` is told while rows of a bound one are read: how
+        """Return a table as `open` does; `watch` is called while rows of a bound one are read: how
         many, and their share of all, 0 to 1, None where that is not known.
         """
 

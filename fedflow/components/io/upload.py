@@ -44,7 +44,7 @@ class UploadParams(Params, frozen=True, kw_only=True):
     storage_address: dict[str, Any] | None = None  #: without effect: of another storage
     #: names of the columns of a file without a head: `sid`, and `header` (a list, or a text)
     schema: dict[str, Any] | None = None
-    with_meta: Switch = 0  #: 1: `meta` says what DataTransform would be told otherwise
+    with_meta: Switch = 0  #: 1: `meta` has what parameters of DataTransform say otherwise
     meta: UploadMeta | None = None  #: what the columns mean
 
     def check(self) -> None:
@@ -78,7 +78,7 @@ class Upload:
     the same table as the CSV file of their rows. The first column is the sample id, which no two
     rows may share. Cells stay text until DataTransform. Rows of a text without a head may differ in
     length: each is kept as its id and one text then, which DataTransform parts (`delimitor`). A
-    mistake is told with its row, never with the cell, and nothing of the file is kept. The summary
+    mistake is reported with its row, never with the cell, and nothing is stored. The summary
     and the metric `upload` / `data_access` hold the number of rows.
 
     With `with_meta` the table keeps `meta`, and DataTransform goes by it instead of by its own

@@ -1,4 +1,4 @@
-"""What an upload with `with_meta` says of its rows, so that DataTransform need not be told.
+"""What an upload with `with_meta` says of its rows, so that DataTransform needs no parameters.
 
 Source: docs/reference/data-formats.md#upload.
 """

@@ -1,6 +1,6 @@
 """What a job's parameters say about how its tasks are run, in the form in which `decide` reads it.
 
-The parameters of the initiator count, except for what a task takes of a site's share. They are the
+The parameters of the initiator count, except for what a task takes of a party job. They are the
 same in every pass, so they are made once per parsed job.
 """
 

@@ -38,7 +38,7 @@ DRIVER_MEMORY_KEY: Final = "driver-memory"
 
 WITHOUT_SPARK: Final = frozenset({"cacheloader", "modelloader"})
 """Modules, in lower case, that read no rows: their tasks need no Spark application. Those of local
-jobs do not either (a local share never computes on Spark), nor arbiters, nor the modules of
+jobs do not either (a local party job never computes on Spark), nor arbiters, nor the modules of
 providers, whose interpreters have other libraries."""
 
 RULE: Final = "SparkOptionError"
@@ -134,7 +134,7 @@ class SparkSite:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SparkPlan:
-    """The application of a share of a job."""
+    """The application of a party job."""
 
     options: Mapping[str, str]  #: of spark-submit, without the dashes
     properties: Mapping[str, str]
@@ -144,7 +144,7 @@ class SparkPlan:
 
 
 def plan_application(parameters: JobParameters, site: SparkSite, *, cores: int) -> SparkPlan:
-    """Return the application of a share that holds `cores` of the cluster.
+    """Return the application of a party job that holds `cores` of the cluster.
 
     The party's conf wins over what is set here, and the job's `spark_run` over the party's conf:
     it was checked. How many cores and executors there are nobody overrules.

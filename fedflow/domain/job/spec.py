@@ -140,7 +140,7 @@ class JobSpec:
 
     def job_parameters_at(self, site: Site) -> JobParameters:
         """Return the job parameters of one site. Raises: KeyError: it is not a site of this job."""
-        known = self._parameters.get(site)  # every pass of the scheduler asks, and merging is dear
+        known = self._parameters.get(site)  # each pass of the scheduler needs it; merging is slow
         if known is None:
             index = self.settings.index_of(site)
             layers = self.settings.job_parameters.at(site.role, index)

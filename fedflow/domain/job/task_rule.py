@@ -21,7 +21,7 @@ class Rule:
     retries: int = 0  #: in each epoch
     retry_delay_ms: int = 0  #: pause before a failed task is tried again
     retry_on: frozenset[str] | None = None  #: errors; None: all but `PERMANENT` ones
-    takes: Mapping[Site, ComputeResources] = field(default_factory=dict)  #: of the job's shares
+    takes: Mapping[Site, ComputeResources] = field(default_factory=dict)  #: of the party jobs
 
 
 PLAIN: Final = Rule()

@@ -31,8 +31,8 @@ from fedflow.wire.servers import SECRET
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S: Final = 0.2  #: pause between two looks for where a session is
-_TRY_S: Final = 5.0  #: after this time it is looked for again
+_LOOK_S: Final = 0.2  #: pause between two searches for a session
+_TRY_S: Final = 5.0  #: after this time it is searched again
 
 RunsAt = Callable[[str, Site], Instance | None]
 """Return the other server that runs a session's site, None if it is none; may ask the database."""

@@ -22,7 +22,7 @@ class MemoryEvents:
         self._journal.tell(*events)
 
     def write(self, recent: Recent) -> list[Event]:
-        """Write what the transaction told, and return it."""
+        """Write the transaction's events, and return them."""
         events = recent.news(self._journal.events)
         for event in events:
             self._last_number += 1

@@ -166,7 +166,7 @@ class MemoryQueue:
         found = sorted(j.job_id for j in self._with(party_id) if j.job_id > after)
         return found[:limit]
 
-    # --- shares at this site ----------------------------------------------------------------------
+    # --- party jobs at this site ------------------------------------------------------------------
 
     def deny(self, key: JobKey, *, now_ms: int) -> None:
         if self._jobs.get(key) is not None:

@@ -39,7 +39,7 @@ from fedflow.tables.row_source import RowSource
 
 BATCH_ROWS: Final = 16_384
 BATCH_BYTES: Final = 16 << 20  #: of text in them
-FETCH_ROWS: Final = 128  #: between two looks at the size of what came
+FETCH_ROWS: Final = 128  #: between two checks of the size of what came
 COLUMN_LIMIT: Final = 10_000  #: a query may have more than a table, but a row is one packet
 LOCK_S: Final = 30  #: longest wait for a table that somebody locked
 

@@ -51,7 +51,7 @@ Watch = Callable[[float], None]
 
 
 def write_rows(table: Table, connection: Connection, *, where: str, watch: Watch) -> int:
-    """Write a table to a new place and return how many rows it has; `watch` is told the done share.
+    """Write a table to a new place and return its number of rows; `watch` gets the part done.
 
     Raises: TableExists: something is there. StorageMissing: the database or bucket is not.
     StorageRefused, StorageUnreachable, DiskFull. BadData: the rows do not fit there.

@@ -1,4 +1,4 @@
-"""What a site may see of its own stored share, and what nobody is shown.
+"""What a site may see of its own stored model, and what nobody is shown.
 
 The components already store at each party only what it may know (`docs/components.md`); this is the
 second lock. It is applied before anything is drawn, searched or downloaded.
