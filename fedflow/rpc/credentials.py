@@ -7,18 +7,15 @@ server).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
-from cryptography.x509.oid import NameOID
 
 from fedflow.base.errors.start import BadSetting
 from fedflow.base.ids import PartyId
@@ -63,19 +60,26 @@ def load_credentials(
     cert_pem = _read(certificate, "tls.certificate")
     key_pem = _read(key, "tls.key")
     ca_pem = _read(authorities, "tls.authorities")
-    own = _certificates(cert_pem, "tls.certificate", certificate)
-    trusted = _certificates(ca_pem, "tls.authorities", authorities)
-    leaf = own[0]
-    _check_dates(leaf, "tls.certificate", now_ms)
-    _check_names(leaf, party_id)
-    _check_key(leaf, key_pem, key)
-    _check_issuer(own, trusted)
+    shown = _shown_to_client(certificate, key, authorities=authorities, party_id=party_id)
+    expires_ms = _expires_ms(shown, party_id, now_ms) if shown is not None else None
+    if expires_ms is None:
+        from fedflow.rpc.certificate_check import check_certificate  # with `cryptography`
+
+        expires_ms = check_certificate(
+            cert_pem,
+            key_pem,
+            ca_pem=ca_pem,
+            files=(certificate, key, authorities),
+            name=server_name(party_id),
+            party_id=party_id,
+            now_ms=now_ms,
+        )
     return Credentials(
         party_id=PartyId(party_id),
         certificate=cert_pem,
         key=key_pem,
         authorities=ca_pem,
-        expires_ms=int(leaf.not_valid_after_utc.timestamp() * 1000),
+        expires_ms=expires_ms,
     )
 
 
@@ -106,74 +110,35 @@ def _read(path: Path, setting: str) -> bytes:
         raise BadSetting(path=setting, reason=f"{path} cannot be read: {exc.strerror}") from exc
 
 
-def _certificates(pem: bytes, setting: str, path: Path) -> list[x509.Certificate]:
-    try:
-        return x509.load_pem_x509_certificates(pem)
-    except ValueError as exc:
-        raise BadSetting(path=setting, reason=f"{path} holds no PEM certificate") from exc
+def _shown_to_client(
+    certificate: Path, key: Path, *, authorities: Path, party_id: str
+) -> Mapping[str, Any] | None:
+    """Return a certificate as a client that trusts `authorities` sees it; None: it refuses it.
 
-
-def _check_dates(leaf: x509.Certificate, setting: str, now_ms: int) -> None:
-    now = datetime.fromtimestamp(now_ms / 1000, UTC)
-    start, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
-    if now < start:
-        raise BadSetting(
-            path=setting, reason=f"it is valid only from {start:%Y-%m-%d %H:%M} UTC on"
-        )
-    if now > end:
-        raise BadSetting(path=setting, reason=f"it expired on {end:%Y-%m-%d %H:%M} UTC")
-
-
-def _check_names(leaf: x509.Certificate, party_id: str) -> None:
-    common = [str(a.value) for a in leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    if common != [party_id]:
-        raise BadSetting(
-            path="tls.certificate",
-            reason=f"its common name is {', '.join(common) or 'missing'}, not party {party_id}",
-        )
-    try:
-        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        dns = names.get_values_for_type(x509.DNSName)
-    except x509.ExtensionNotFound:
-        dns = []
-    if server_name(party_id) not in dns:
-        raise BadSetting(
-            path="tls.certificate",
-            reason=f"the DNS name {server_name(party_id)} is not among its alternative names",
-        )
-
-
-def _check_key(leaf: x509.Certificate, key_pem: bytes, path: Path) -> None:
-    try:
-        key = serialization.load_pem_private_key(key_pem, password=None)
-    except (ValueError, TypeError) as exc:
-        raise BadSetting(path="tls.key", reason=f"{path} holds no plain PEM key") from exc
-    if _public(key.public_key()) != _public(leaf.public_key()):
-        raise BadSetting(path="tls.key", reason=f"{path} is not the key of the certificate")
-
-
-def _public(key: Any) -> bytes:
-    data: bytes = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    Both ends of the handshake are here, in memory.
+    """
+    server, client = (
+        ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
     )
-    return data
-
-
-def _check_issuer(own: Sequence[x509.Certificate], trusted: Sequence[x509.Certificate]) -> None:
-    """Follow the chain in the certificate's file until an authority has signed a link."""
-    for index, link in enumerate(own):
-        if link in trusted or any(_signed(link, by=authority) for authority in trusted):
-            return
-        if index + 1 < len(own) and not _signed(link, by=own[index + 1]):
-            break
-    raise BadSetting(
-        path="tls.certificate", reason="none of the authorities in tls.authorities has signed it"
-    )
-
-
-def _signed(link: x509.Certificate, *, by: x509.Certificate) -> bool:
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:
-        link.verify_directly_issued_by(by)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
+        server.load_cert_chain(certificate, key, password="")  # an encrypted key does not ask
+        client.load_verify_locations(authorities)
+        sees = client.wrap_bio(down, up, server_hostname=server_name(party_id))
+        shows = server.wrap_bio(up, down, server_side=True)
+        for end in (sees, shows, sees):
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        return sees.getpeercert()
+    except (OSError, ValueError):
+        return None
+
+
+def _expires_ms(shown: Mapping[str, Any], party_id: str, now_ms: int) -> int | None:
+    """Return when a certificate ends; None: it is not valid now, or not of this party."""
+    common = [value for part in shown["subject"] for key, value in part if key == "commonName"]
+    own = common == [party_id] and ("DNS", server_name(party_id)) in shown.get("subjectAltName", ())
+    start_ms, end_ms = (
+        ssl.cert_time_to_seconds(shown[name]) * 1000 for name in ("notBefore", "notAfter")
+    )
+    return end_ms if own and start_ms <= now_ms <= end_ms else None
