@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fedflow.base.errors.store import StoreUnavailable
-from fedflow.store.mysql import MySqlServer
 from fedflow.store.sql.store import SqlStore
 from fedflow.store.sqlite import SqliteFile
 
@@ -29,6 +28,8 @@ def open_mysql(
     A connection is given up when it is older than `stale_timeout_s`; every one is tried before use.
     Raises: StoreUnavailable, SchemaTooNew.
     """
+    from fedflow.store.mysql import MySqlServer  # its driver takes memory
+
     return SqlStore(
         MySqlServer(
             host=host,

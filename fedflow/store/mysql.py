@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+import peewee
 import pymysql
 from playhouse.pool import PooledMySQLDatabase
 from pymysql.constants import CLIENT
 
 from fedflow.base.errors.store import StoreUnavailable
-from fedflow.store.failures import DRIVER_ERRORS, as_fedflow_error, mysql_code
+from fedflow.store.mysql_failures import DRIVER_ERRORS, as_fedflow_error, mysql_code
 from fedflow.store.schema import MySqlSchema
 from fedflow.store.session import MYSQL, Found, Session, Value
 
@@ -30,6 +31,8 @@ LOCK_TIMEOUT_S: Final = 10  #: how long a statement waits for a row that another
 SCHEMA_TIMEOUT_S: Final = 30  #: how long a start waits for another server's migration
 IDLE_S: Final = 8  #: a transaction whose server stands still for longer is undone by the database
 POOL_TIMEOUT_S: Final = 10  #: how long a thread waits for a free connection
+
+peewee.mysql = pymysql  # type: ignore[attr-defined]  # see `fedflow.store`
 
 _DUPLICATE: Final = 1062
 _NO_DATABASE: Final = 1049

@@ -1,4 +1,7 @@
-"""A SQLite file: write-ahead log, one connection per thread, one writer at a time.
+"""A SQLite file: write-ahead log, one connection per transaction, one writer at a time.
+
+The connection that was used last is lent first: it has the pages and the prepared statements. So
+there are as many as there were transactions at once, not as many as there are threads.
 
 Writers of this process queue at a lock, because SQLite's own waiting is a sleep; other processes
 are waited for by `busy_timeout`. `BEGIN IMMEDIATE` takes SQLite's write lock at once, so that a
@@ -10,11 +13,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import peewee
 
@@ -32,16 +34,13 @@ _DUPLICATE: Final = frozenset(
 )
 
 
-class _Held:
-    """A thread's connection, closed when the thread is gone and this with it."""
+class _Connections(peewee.SqliteDatabase):
+    """Opens connections, as peewee's pools do; who lends them keeps them."""
 
-    __slots__ = ("__weakref__", "connection")
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-
-    def __del__(self) -> None:
-        self.connection.close()
+    def open(self) -> sqlite3.Connection:
+        """Return a new connection; it begins a transaction only when it is told to."""
+        connection: sqlite3.Connection = self._connect()  # type: ignore[attr-defined]
+        return connection
 
 
 class SqliteFile:
@@ -52,10 +51,10 @@ class SqliteFile:
             raise ValueError(f"synchronous must be NORMAL or FULL, not {synchronous!r}")
         self._path = path
         self._write_lock = threading.Lock()
-        self._held: weakref.WeakSet[_Held] = weakref.WeakSet()
-        self._held_lock = threading.Lock()
-        self._local = threading.local()
-        self._peewee: Any = peewee.SqliteDatabase(
+        self._idle: list[sqlite3.Connection] = []
+        self._idle_lock = threading.Lock()
+        self._closed = False
+        self._connections = _Connections(
             str(path),
             timeout=BUSY_TIMEOUT_S,
             pragmas={
@@ -81,23 +80,23 @@ class SqliteFile:
         if write and not self._write_lock.acquire(timeout=BUSY_TIMEOUT_S):
             raise StoreUnavailable(reason=f"{self.where}: another thread keeps a transaction open")
         try:
-            connection = self._connection()
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            session = Session(
-                connection.cursor(),
-                dialect=SQLITE,
-                writes=write,
-                is_duplicate=is_duplicate,
-            )
-            try:
-                yield session
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            finally:
-                session.end()
+            with self._lent() as connection:
+                connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                session = Session(
+                    connection.cursor(),
+                    dialect=SQLITE,
+                    writes=write,
+                    is_duplicate=is_duplicate,
+                )
+                try:
+                    yield session
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+                finally:
+                    session.end()
         except DRIVER_ERRORS as exc:
             raise as_fedflow_error(exc, where=self.where) from exc
         finally:
@@ -108,27 +107,40 @@ class SqliteFile:
     def schema(self) -> Iterator[SqliteSchema]:
         """Return access to the schema."""
         try:
-            yield SqliteSchema(self._run)
+            with self._lent() as connection:
+
+                def run(sql: str, params: Sequence[Value]) -> Sequence[Found]:
+                    return connection.execute(sql, params).fetchall()
+
+                yield SqliteSchema(run)
         except DRIVER_ERRORS as exc:
             raise as_fedflow_error(exc, where=self.where) from exc
 
     def close(self) -> None:
-        """Close the connections of all threads."""
-        with self._held_lock:
-            for held in self._held:
-                held.connection.close()
+        """Close the connections; one that is in use is closed at the end of its transaction."""
+        with self._idle_lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
-    def _run(self, sql: str, params: Sequence[Value]) -> Sequence[Found]:
-        return self._connection().execute(sql, params).fetchall()
-
-    def _connection(self) -> sqlite3.Connection:
-        held: _Held | None = getattr(self._local, "held", None)
-        if held is None:
-            held = _Held(self._peewee.connection())
-            with self._held_lock:
-                self._held.add(held)
-            self._local.held = held
-        return held.connection
+    @contextmanager
+    def _lent(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection that nobody uses. Raises: StoreUnavailable: the store is closed."""
+        with self._idle_lock:
+            if self._closed:
+                raise StoreUnavailable(reason=f"{self.where}: it is closed")
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self._connections.open()
+        try:
+            yield connection
+        finally:
+            with self._idle_lock:
+                fit = not self._closed and not connection.in_transaction
+                if fit:
+                    self._idle.append(connection)
+            if not fit:
+                connection.close()
 
     def _make_private(self) -> None:
         """Make a new file readable by its owner only: tokens are in it."""

@@ -250,8 +250,9 @@ def test_a_full_disk_undoes_the_transaction_and_says_so(tmp_path, make):
     from fedflow.store.sql.store import SqlStore
 
     store = SqlStore(database)
-    pages = database._connection().execute("PRAGMA page_count").fetchone()[0]
-    database._connection().execute(f"PRAGMA max_page_count = {pages + 5}")
+    with database.schema() as schema:  # the same connection, since it is the only one
+        pages = schema.run("PRAGMA page_count", ())[0][0]
+        schema.run(f"PRAGMA max_page_count = {pages + 5}", ())
     with pytest.raises(StoreUnavailable, match="disk is full"), store.transaction() as tx:
         tx.engines.put(ENGINE, 1, now_ms=1)
         tx.jobs.add(make.job(dsl="x" * 1_000_000))
@@ -266,12 +267,44 @@ def test_a_database_that_may_not_be_written_says_so_and_can_still_be_read(tmp_pa
     from fedflow.store.sql.store import SqlStore
 
     store = SqlStore(database)
-    database._connection().execute("PRAGMA query_only = 1")
+    with database.schema() as schema:
+        schema.run("PRAGMA query_only = 1", ())
     with pytest.raises(StoreUnavailable, match="may not be written"), store.transaction() as tx:
         tx.jobs.add(make.job())
     with store.read() as tx:
         assert tx.jobs.find(JobFilter()) == []
     store.close()
+
+
+def test_there_are_as_many_connections_as_transactions_at_once(tmp_path, monkeypatch):
+    made = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: made.append(1) or connect(*a, **k))
+    store = open_sqlite(tmp_path / "x.db")
+
+    def read():
+        with store.read() as tx:
+            tx.jobs.find(JobFilter())
+
+    def read_in_a_thread():
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+
+    for _ in range(3):
+        read_in_a_thread()
+    assert len(made) == 1
+    with store.read():
+        read_in_a_thread()
+    assert len(made) == 2
+    store.close()
+
+
+def test_a_closed_store_says_so(tmp_path):
+    store = open_sqlite(tmp_path / "x.db")
+    store.close()
+    with pytest.raises(StoreUnavailable, match="closed"), store.read():
+        raise AssertionError("not reached")
 
 
 def test_damaged_json_is_told_as_such(tmp_path, make):
@@ -353,7 +386,8 @@ def test_a_schedule_of_a_thousand_tasks_takes_four_statements(tmp_path, make):
     with store.transaction() as tx:
         tx.schedules.add(make.schedule(components=tuple(f"c_{i}" for i in range(1000))))
     statements = []
-    database._connection().set_trace_callback(statements.append)
+    with database._lent() as connection:  # the one that is lent first afterwards, too
+        connection.set_trace_callback(statements.append)
     with store.read() as tx:
         tx.schedules.get("j1")
         tx.schedules.get("j1")
