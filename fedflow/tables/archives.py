@@ -32,7 +32,7 @@ class LocalArchives:
         Raises: NoData: no table has rows. BadData: the files of a table are damaged.
         """
         # Arrow costs 50 MiB; a server that serves no download does without.
-        from fedflow.tables.export import write_archive
+        from fedflow.tables.archive_file import write_archive
         from fedflow.tables.local import LocalTables
 
         store = LocalTables(self._root)

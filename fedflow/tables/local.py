@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from fedflow.tables.storages.bound import Opener
 
 Watch = Callable[[int, float | None], None]
-"""Is told of rows that are read: how many, and their share of all (None: not known)."""
+"""Is called with rows that are read: how many, and what part of all (None: not known)."""
 
 _ADDRESS = re.compile(r"[0-9a-f]{32}")
 
@@ -77,7 +77,8 @@ class LocalTables:
         self._cores = cores
         self._output_namespace = output_namespace
         self._clock = clock or SystemClock()
-        root.mkdir(parents=True, exist_ok=True)
+        if not root.is_dir():  # as a rule it is there, and each task comes by
+            root.mkdir(parents=True, exist_ok=True)
 
     def table_of(self, entry: TableRecord) -> StoredTable:
         """Return the table of a catalog entry. Raises: BadData: its address is wrong."""
@@ -240,7 +241,7 @@ class LocalTables:
         differ in length: each becomes its id and one text then, in the column `x0`; `whole` asks
         for that at once. `names` are those of all columns of a file without a head; what `describe`
         returns for its columns is kept with the table as members of FATE's schema. `progress` is
-        told the share of the file that was read, 0 to 1. Memory stays bounded for a file of any
+        called with the part of the file that was read, 0 to 1. Memory is bounded for a file of any
         size (`tables.row_source`, `tables.unique`). An error leaves all as it was.
 
         Raises: BadData: the file is wrong, with its row. TableExists, BadTableName, DiskFull.
@@ -414,7 +415,7 @@ class LocalTableStore(LocalTables):
         return self._opened(found, f"job {job_id}", f"{component}.{data_name}")
 
     def open_watched(self, namespace: str, name: str, watch: Watch) -> StoredTable:
-        """Return a table as `open` does; `watch` is told while rows of a bound one are read: how
+        """Return a table as `open` does; `watch` is called while rows of a bound one are read: how
         many, and their share of all, 0 to 1, None where that is not known.
         """
         return self._opened(self._catalog.find(namespace, name), namespace, name, watch=watch)
@@ -434,9 +435,9 @@ class LocalTableStore(LocalTables):
         return self.table_of(entry)
 
     def write_elsewhere(self, table: Table, watch: Callable[[float], None]) -> int:
-        """Write the rows to the place that the task was told, and return how many they are.
+        """Write the rows to the place of the task's target, and return how many they are.
 
-        Raises: NotAuthenticated: it was told none. What `write_rows` does, and what the server says
+        Raises: NotAuthenticated: it has no target. What `write_rows` does, and what the server says
         if it may not write there.
         """
         from fedflow.tables.storages.writing import write_rows  # databases, file systems

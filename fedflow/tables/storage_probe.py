@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe is to do."""
+    """What a probe has to do."""
 
     connection: Connection
     options: CsvOptions
@@ -103,7 +103,7 @@ class StorageProbes:
 
 
 def _hurried(connection: Connection, limit_s: float) -> Connection:
-    """Return a connection whose database ends what a look that was ended left behind."""
+    """Return a connection whose database ends what an interrupted probe left behind."""
     limits = connection.limits
     statement_s = min(limits.statement_s, math.ceil(limit_s) + SPARE_S)
     limits = msgspec.structs.replace(limits, statement_s=statement_s)
@@ -184,7 +184,7 @@ def _look(asked: ProbeRequest) -> None:
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    return value if isinstance(value, int | float | bool | None) else str(value)
 
 
 def _print(found: Found) -> None:

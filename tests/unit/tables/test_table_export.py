@@ -14,7 +14,8 @@ import pytest
 
 from fedflow.base.errors.data import BadTableName, NoData
 from fedflow.sdk import Table, TableKind, TableSchema
-from fedflow.tables.export import write_archive, write_csv
+from fedflow.tables.archive_file import write_archive
+from fedflow.tables.export import write_csv
 from fedflow.tables.text import text_rows
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.tables import local_store
