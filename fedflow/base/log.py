@@ -7,7 +7,9 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
@@ -17,6 +19,7 @@ _JOB_LOGS: Final = {
     "fate_flow_schedule.log": logging.INFO,
     "fate_flow_schedule_error.log": logging.ERROR,
 }
+_JOBS: Final = 256  #: whose folders are remembered
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -44,8 +47,20 @@ class OneLine(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
-        record.message = _CONTROL.sub(_shown, record.message)
+        if not record.message.isprintable():
+            record.message = _CONTROL.sub(_shown, record.message)
         return super().formatMessage(record)
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        if datefmt is not None:
+            return super().formatTime(record, datefmt)
+        return f"{_second(int(record.created))},{int(record.msecs):03d}"
+
+
+@lru_cache(maxsize=4)
+def _second(time_s: int) -> str:
+    """Return a second as `asctime` shows it; many lines, in two files each, are of the same one."""
+    return time.strftime(logging.Formatter.default_time_format, time.localtime(time_s))
 
 
 def _shown(control: re.Match[str]) -> str:
@@ -62,7 +77,7 @@ class JobLogFiles(logging.Handler):
     def __init__(self, folder_of: Callable[[str], Path]) -> None:
         super().__init__(logging.INFO)
         self.setFormatter(OneLine("[%(levelname)s] [%(asctime)s] - %(message)s"))
-        self._folder_of = folder_of
+        self._folder_of = lru_cache(maxsize=_JOBS)(lambda job_id: str(folder_of(job_id)))
 
     def emit(self, record: logging.LogRecord) -> None:
         job_id = getattr(record, "job_id", None)
@@ -73,20 +88,20 @@ class JobLogFiles(logging.Handler):
             folder = self._folder_of(job_id)
             for name, level in _JOB_LOGS.items():
                 if record.levelno >= level:
-                    _append(folder / name, line)
+                    _append(f"{folder}/{name}", line)
         except OSError:
             return  # a full disk, say: the server's own log has the line
         except Exception:  # noqa: BLE001  logging's own way to handle it
             self.handleError(record)
 
 
-def _append(path: Path, line: bytes) -> None:
+def _append(path: str, line: bytes) -> None:
     """Append a line to a file; its folder is made if need be. Raises: OSError."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
         file = os.open(path, flags, 0o600)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         file = os.open(path, flags, 0o600)
     try:
         os.write(file, line)
@@ -107,4 +122,4 @@ def set_up_logging(
     root.handlers[:] = [handler]
     root.setLevel(level)
     logging.getLogger("waitress").setLevel(logging.WARNING)
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # requests that wait are no news
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # waiting requests are normal

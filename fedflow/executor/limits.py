@@ -11,18 +11,11 @@ from fedflow.base.values import dataclass
 
 OUTPUT_FILE: Final = "stdout.log"  #: what a worker and its children print, in its log folder
 
-PRELOAD: Final[tuple[str, ...]] = (
-    "numpy",
-    "pyarrow",
-    "pyarrow.compute",
-    "pyarrow.csv",
-    "pyarrow.ipc",
-    "gmpy2",
-    "cryptography.hazmat.primitives.asymmetric.x25519",
-    "msgspec",
-    "fedflow.worker.run",
-)
-"""What a zygote imports before it forks; components come on top (`fedflow.components.registry`)."""
+PRELOAD: Final[tuple[str, ...]] = ("fedflow.worker.run",)
+"""What a zygote imports before it is ready, numpy and pyarrow with it.
+
+A component, and what it needs besides, comes when a job first names it.
+"""
 
 _KEPT: Final = frozenset(
     {
@@ -46,6 +39,7 @@ _FIXED: Final[Mapping[str, str]] = {
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
     "ARROW_IO_THREADS": "1",
+    "MIMALLOC_ARENA_EAGER_COMMIT": "0",  # Arrow's first array would take 4 MiB of huge pages
     "PYTHONUTF8": "1",
     "PYTHONUNBUFFERED": "1",
 }

@@ -16,7 +16,6 @@ import os
 import re
 import stat
 import threading
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -71,7 +70,7 @@ class ProviderFolders:
         raise ProviderRefused(provider=path[:_SHOWN], reason=reason)
 
     def _folder(self, path: str) -> Path:
-        """Return the folder itself; of one elsewhere it is not told whether it exists."""
+        """Return the folder itself; whether one elsewhere exists is not said."""
         try:
             folder = Path(path).resolve()
             inside = any(folder.is_relative_to(allowed.resolve()) for allowed in self._allowed)
@@ -106,7 +105,7 @@ class ProviderFile:
 
     def all(self) -> Sequence[RegisteredProvider]:
         """Return the registered ones in the order of their registration; a file that cannot be
-        read counts as empty, and is told in the log.
+        read counts as empty, and is named in the log.
         """
         with self._lock:
             return self._read()
@@ -164,8 +163,7 @@ def _manifest(folder: Path, file: Path) -> ProviderManifest:
             text = opened.read(_MANIFEST_BYTES + 1)
         if len(text) > _MANIFEST_BYTES:
             raise refused(f"it is longer than {_MANIFEST_BYTES} bytes")
-        parsed = tomllib.loads(text.decode()) if file.suffix == ".toml" else json.loads(text)
-        written = read_as(parsed, _Written)
+        written = read_as(_parsed(text.decode(), file.suffix), _Written)
     except (OSError, ValueError, RecursionError) as exc:
         raise refused(str(exc)) from exc
     if not _NAME.fullmatch(written.name) or written.name in (*PROVIDERS, "fate_sql"):
@@ -188,3 +186,12 @@ def _manifest(folder: Path, file: Path) -> ProviderManifest:
         python=python,
         components=written.components,
     )
+
+
+def _parsed(text: str, suffix: str) -> object:
+    """Return what TOML or JSON says. Raises: ValueError, RecursionError."""
+    if suffix != ".toml":
+        return json.loads(text)
+    import tomllib  # few servers read a manifest
+
+    return tomllib.loads(text)

@@ -13,7 +13,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedflow.app.administration.info import Info, ServerIdentity
-from fedflow.app.administration.keys import Keys
+from fedflow.app.administration.keys import Keys, SiteSigner
 from fedflow.app.administration.leadership import Leadership
 from fedflow.app.administration.modules import Modules
 from fedflow.app.administration.servers import Servers
@@ -49,7 +49,6 @@ from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.signed import SignatureCheck
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
-from fedflow.rpc.site_keys import RsaSiteKeys
 from fedflow.server.adapters import (
     allowed_sources,
     applications_of,
@@ -189,7 +188,7 @@ class FedflowServer:
         )  # fmt: skip
         self._keys = Keys(
             store=self._store,
-            signer=RsaSiteKeys(self.folders.site_key),
+            signer=Lazy(self._site_keys),
             parties=self._parties,
             own_party=settings.party_id,
             clock=self._clock,
@@ -366,6 +365,11 @@ class FedflowServer:
             tables=self._tables,
             archives=archives,
         )
+
+    def _site_keys(self) -> SiteSigner:
+        from fedflow.rpc.site_keys import RsaSiteKeys  # with `cryptography`
+
+        return RsaSiteKeys(self.folders.site_key)
 
     def _administration(self, neighbours: Neighbours) -> Administration:
         from fedflow.server.administration import Neighbourhood, build_administration

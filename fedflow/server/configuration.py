@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fedflow.base.errors.start import BadSetting, ListenerNotSafe
 from fedflow.base.settings import LOOPBACK, Settings, parse_settings
 
@@ -60,16 +58,28 @@ def check_listeners(settings: Settings) -> None:
 
 def _read(conf: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(conf.read_text(encoding="utf-8"))
+        text = conf.read_text(encoding="utf-8")
     except OSError as exc:
         raise BadSetting(path=str(conf), reason=exc.strerror or str(exc)) from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+    except UnicodeDecodeError as exc:
         raise BadSetting(path=str(conf), reason=f"not YAML: {exc}") from exc
+    values = _parsed(text, path=str(conf))
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise BadSetting(path=str(conf), reason="the top level must be keys and values")
     return values
+
+
+def _parsed(text: str, *, path: str) -> object:
+    """Return what a YAML text says; `path` is named in errors. Raises: BadSetting."""
+    import yaml  # a server that is given options alone does without
+
+    try:
+        parsed: object = yaml.safe_load(text)
+    except yaml.YAMLError as exc:
+        raise BadSetting(path=path, reason=f"not YAML: {exc}") from exc
+    return parsed
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -78,10 +88,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if not name.startswith(_PREFIX):
             continue
         keys = [key.lower() for key in name.removeprefix(_PREFIX).split("__")]
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as exc:
-            raise BadSetting(path=name, reason=f"not YAML: {exc}") from exc
+        value = _parsed(text, path=name)
         level = values
         for key in keys[:-1]:
             level = level.setdefault(key, {})

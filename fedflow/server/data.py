@@ -8,7 +8,7 @@ from fedflow.app.core import Core
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.data.allowed_storages import AllowedStorages
 from fedflow.app.data.bindings import Bindings
-from fedflow.app.data.connectors import Connectors
+from fedflow.app.data.connectors import Connectors, Sealer
 from fedflow.app.data.provenance import Provenance
 from fedflow.app.data.table_details import TableDetails
 from fedflow.app.data.table_pages import TablePages
@@ -18,13 +18,14 @@ from fedflow.app.data.writing_targets import WritingTargets
 from fedflow.app.local_jobs.transfers import Transfers
 from fedflow.app.local_jobs.uploads import Uploads
 from fedflow.app.participant.worker_storages import WorkerStorages
+from fedflow.app.protocol.folders import Folders
 from fedflow.app.services import DataServices
 from fedflow.base.ids import new_request_id
+from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings
 from fedflow.domain.data.storage_places import Places
 from fedflow.domain.data.storages import Limits
 from fedflow.server.adapters import allowed_sources
-from fedflow.store.connector_key import KeyFile
 from fedflow.tables.binding import LocalBoundFiles
 from fedflow.tables.row_ranges import LocalWindows
 from fedflow.tables.statistics_file import LocalColumnFacts
@@ -42,7 +43,10 @@ def build_data(settings: Settings, core: Core, *, tables: Tables) -> DataService
     sources = allowed_sources(settings)
     allowed = _allowed_storages(settings, sources)
     connectors = Connectors(
-        store=store, sealer=KeyFile(folders.connector_key), allowed=allowed, clock=kernel.clock
+        store=store,
+        sealer=Lazy(lambda: _sealer(folders)),
+        allowed=allowed,
+        clock=kernel.clock,
     )
     writing = WritingTargets(
         connectors=connectors, allowed=allowed, folders=AllowedFolders(writable)
@@ -98,3 +102,9 @@ def _allowed_storages(settings: Settings, folders: AllowedFolders) -> AllowedSto
         ),
         may_write=given.may_write,
     )
+
+
+def _sealer(folders: Folders) -> Sealer:
+    from fedflow.store.connector_key import KeyFile  # with `cryptography`
+
+    return KeyFile(folders.connector_key)

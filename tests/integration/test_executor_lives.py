@@ -334,7 +334,7 @@ def test_the_watch_tells_the_end_of_a_foreign_process_once(use_pidfd: bool) -> N
     assert seen == [("a", handle)]
 
 
-def test_the_ladder_asks_again_a_process_that_missed_the_first_sigterm() -> None:
+def test_termination_asks_again_a_process_that_missed_the_first_sigterm() -> None:
     code = (
         "import signal, sys\n"
         "seen = []\n"
@@ -358,7 +358,7 @@ def test_the_ladder_asks_again_a_process_that_missed_the_first_sigterm() -> None
             termination.close(grace_s=0.0)
 
 
-def test_the_ladder_finishes_its_stops_when_it_is_closed() -> None:
+def test_termination_finishes_its_stops_when_it_is_closed() -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
@@ -376,7 +376,7 @@ def test_the_ladder_finishes_its_stops_when_it_is_closed() -> None:
         assert process.wait(5) == -signal.SIGKILL
 
 
-def test_the_ladder_takes_the_steps_that_are_due_and_no_others() -> None:
+def test_termination_takes_the_steps_that_are_due_and_no_others() -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True

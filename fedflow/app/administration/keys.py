@@ -8,6 +8,7 @@ Source: `docs/reference/rest.md#site-signature` and `docs/reference/rest.md#admi
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from fedflow.app.ports.parties import PartyClient
@@ -41,8 +42,8 @@ class Keys:
     """The use cases of `/v1/key`, and the signatures of calls between parties."""
 
     def __init__(
-        self, *, store: Store, signer: SiteSigner, parties: PartyClient, own_party: str | None,
-        clock: Clock,
+        self, *, store: Store, signer: Callable[[], SiteSigner], parties: PartyClient,
+        own_party: str | None, clock: Clock,
     ) -> None:  # fmt: skip
         self._store = store
         self._signer = signer
@@ -61,7 +62,7 @@ class Keys:
             raise BadKey(reason=f"it is longer than {MAX_PEM} characters")
         key = SiteKey(
             party_id=party_id,
-            pem=self._signer.read_public(pem),
+            pem=self._signer().read_public(pem),
             updated_ms=self._clock.now_ms(),
         )
         with self._store.transaction() as tx:
@@ -82,7 +83,7 @@ class Keys:
             stored = tx.site_keys.get(_party(party_id))
         if stored is not None:
             return stored.pem
-        return self._signer.public_pem() if self._parties.is_local(party_id) else None
+        return self._signer().public_pem() if self._parties.is_local(party_id) else None
 
     def delete(self, party_id: str) -> bool:
         """Forget another party's key; False if there is none. Raises: BadRequest."""
@@ -93,7 +94,7 @@ class Keys:
 
     def sign(self, body: bytes) -> str:
         """Return the signature of the JSON body of a call to another party."""
-        return self._signer.sign(_signed_text(body))
+        return self._signer().sign(_signed_text(body))
 
     def check(self, party_id: str, body: bytes, signature: str) -> None:
         """Check the signature of another party's call.
@@ -106,7 +107,7 @@ class Keys:
             stored = tx.site_keys.get(party_id)
         if stored is None:
             raise NotSigned(party_id=party_id[:100], reason="its public key is not stored here")
-        if not self._signer.verify(stored.pem, _signed_text(body), signature):
+        if not self._signer().verify(stored.pem, _signed_text(body), signature):
             raise NotSigned(party_id=party_id[:100], reason="the signature is not its own")
 
 

@@ -9,7 +9,7 @@ the members in clear until the server starts (`seal_old`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -67,7 +67,7 @@ class Connectors:
     """The use cases of `table/connector`, and the credentials of bound tables."""
 
     def __init__(
-        self, *, store: Store, sealer: Sealer, allowed: AllowedStorages, clock: Clock
+        self, *, store: Store, sealer: Callable[[], Sealer], allowed: AllowedStorages, clock: Clock
     ) -> None:
         self._store = store
         self._sealer = sealer
@@ -194,7 +194,7 @@ class Connectors:
         return found
 
     def _sealed(self, name: str, engine: str, info: Mapping[str, Any]) -> Connector:
-        text = self._sealer.seal(msgspec.json.encode(dict(info)).decode())
+        text = self._sealer().seal(msgspec.json.encode(dict(info)).decode())
         now_ms = self._clock.now_ms()
         return Connector(name=name, engine=engine, info={_SEALED: text}, created_ms=now_ms)
 
@@ -202,13 +202,13 @@ class Connectors:
         """Return a connector with its members in clear. Raises: SecretUnreadable."""
         if not _is_sealed(connector):
             return connector
-        text = self._sealer.unseal(connector.info[_SEALED])
+        text = self._sealer().unseal(connector.info[_SEALED])
         if text is None:
             raise SecretUnreadable(name=connector.name)
         return replace(connector, info=decode_as(text, dict[str, Any]))
 
     def _is_fresh(self, connector: Connector) -> bool:
-        return _is_sealed(connector) and self._sealer.is_fresh(connector.info[_SEALED])
+        return _is_sealed(connector) and self._sealer().is_fresh(connector.info[_SEALED])
 
 
 def _is_hidden(name: str) -> bool:

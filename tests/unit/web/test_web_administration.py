@@ -149,7 +149,7 @@ class OnePlace:
             ),
             permissions=self.permissions,
             keys=Keys(
-                store=self.store, signer=RsaSiteKeys(folders.site_key), parties=parties,
+                store=self.store, signer=lambda: RsaSiteKeys(folders.site_key), parties=parties,
                 own_party="9999", clock=clock,
             ),
             logs=LogFiles(store=self.store, folders=folders, indexes=LogIndexes()),

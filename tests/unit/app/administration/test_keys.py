@@ -35,7 +35,7 @@ class Signer:
 
 def keys_of(server: OneServer, name: str = "key-own") -> Keys:
     return Keys(
-        store=server.store, signer=Signer(name), parties=server.parties,
+        store=server.store, signer=lambda: Signer(name), parties=server.parties,
         own_party=server.party_id, clock=server.clock,
     )  # fmt: skip
 

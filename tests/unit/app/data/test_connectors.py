@@ -111,7 +111,9 @@ def world(alone: OneServer, tmp_path: Path) -> World:
 
     def connectors_of(places: Places) -> Connectors:
         allowed = AllowedStorages(folders=sources, places=places)
-        return Connectors(store=alone.store, sealer=sealer, allowed=allowed, clock=alone.clock)
+        return Connectors(
+            store=alone.store, sealer=lambda: sealer, allowed=allowed, clock=alone.clock
+        )
 
     connectors, looks = connectors_of(PLACES), Looks()
     addresses = (f"{i:032x}" for i in range(1, 100))
@@ -201,7 +203,7 @@ def test_another_key_file_opens_nothing_and_breaks_no_start(world: World) -> Non
     key = Folders(world.alone.home).connector_key
     key.unlink()
     other = Connectors(
-        store=world.alone.store, sealer=KeyFile(key), clock=world.alone.clock,
+        store=world.alone.store, sealer=lambda: KeyFile(key), clock=world.alone.clock,
         allowed=AllowedStorages(folders=AllowedFolders(()), places=PLACES),
     )  # fmt: skip
     assert other.seal_old() == 0

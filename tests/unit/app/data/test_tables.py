@@ -558,7 +558,7 @@ def bindings(
         probes=NoStorages(),
         connectors=Connectors(
             store=alone.store,
-            sealer=KeyFile(folders.connector_key),
+            sealer=lambda: KeyFile(folders.connector_key),
             allowed=AllowedStorages(folders=AllowedFolders((csv.parent,)), places=Places()),
             clock=alone.clock,
         ),

@@ -61,7 +61,10 @@ def world_of(alone: OneServer, *, may_write: bool) -> World:
     folders = AllowedFolders((out,))
     allowed = AllowedStorages(folders=folders, places=PLACES, may_write=may_write)
     connectors = Connectors(
-        store=alone.store, sealer=KeyFile(home.connector_key), allowed=allowed, clock=alone.clock
+        store=alone.store,
+        sealer=lambda: KeyFile(home.connector_key),
+        allowed=allowed,
+        clock=alone.clock,
     )
     connectors.put("c", "MYSQL", {"host": "db", "user": "u", "passwd": "pw"})
     targets = WritingTargets(connectors=connectors, allowed=allowed, folders=folders)
