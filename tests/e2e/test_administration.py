@@ -99,7 +99,7 @@ def _other_key(pem: str) -> str:
 def test_a_job_is_refused_until_its_components_are_granted(pair: Pair) -> None:
     data(pair.host, "permission/delete", party_id=GUEST_ID, component="*", dataset="*")
     refused = refusal_of(lambda: pair.guest.client.submit(*empty_job({})))
-    assert "Party 9999 may not use the component Empty here" in refused.message
+    assert "Party 9999 may not use the component Empty at this site" in refused.message
     data(pair.host, "permission/grant", party_id=GUEST_ID, component="empty")
     run(pair)
 

@@ -1,4 +1,4 @@
-"""Every thing that can go wrong, one class each.
+"""Every error of fedflow, one class each.
 
 A class has a number in its area's block (never reused), the FATE return code and HTTP status that
 the doors answer with, and a hint that says what to do next. The first line of the docstring is the

@@ -37,7 +37,7 @@ class ComponentFailed(FedflowError):
 
 
 class NoCommonIds(FedflowError):
-    """The parties have no sample id in common ({own} own ids)."""
+    """The parties have no sample id in common ({own} ids at this party)."""
 
     code, retcode, http = 1704, 100, 409
     hint = "Check that all parties use the same kind of id in the same spelling."
@@ -54,14 +54,14 @@ class NotEncodable(FedflowError):
     """A number cannot be encrypted exactly: {reason}."""
 
     code, retcode, http = 1706, 100, 409
-    hint = "Scale the data: encrypted arithmetic has a fixed range, so that nothing wraps around."
+    hint = "Scale the data: numbers under encryption have a fixed range."
 
 
 class CacheNotFound(FedflowError):
-    """{found} caches at {site} fit {what}, exactly one is needed."""
+    """{found} caches at {site} match {what}; exactly one is needed."""
 
     code, retcode, http = 1707, 101, 404
-    hint = "Name the job and component that made it (Intersection with run_cache), or its key."
+    hint = "Name the job and component that created it (Intersection with run_cache), or its key."
 
 
 class ProviderRefused(FedflowError):

@@ -30,7 +30,7 @@ class BadData(FedflowError):
     """{where}: {reason}."""
 
     code, retcode, http = 1404, 100, 400
-    hint = "Correct the data, or what the parameters say of them; nothing was kept of it."
+    hint = "Correct the data, or the parameters that describe them. Nothing was stored."
 
 
 class FileNotAllowed(FedflowError):
@@ -38,8 +38,8 @@ class FileNotAllowed(FedflowError):
 
     code, retcode, http = 1405, 101, 403
     hint = (
-        "Send the file itself, or add its folder to `upload.allowed_folders` in the conf (of files"
-        " that are bound also `storage.allowed_folders`)."
+        "Send the file itself, or add its folder to `upload.allowed_folders` in the conf. Bound"
+        " files need `storage.allowed_folders`, too."
     )
 
 
@@ -54,7 +54,7 @@ class DiskFull(FedflowError):
     """There is no space left to write tables below {path}."""
 
     code, retcode, http = 1407, 100, 507
-    hint = "Free space or raise the quota; nothing of the table was kept."
+    hint = "Free space or raise the quota. Nothing of the table was stored."
 
 
 class TableDisabled(FedflowError):
@@ -68,7 +68,7 @@ class ConnectorNotFound(FedflowError):
     """No connector {name!r} at this server."""
 
     code, retcode, http = 1409, 101, 404
-    hint = "Make it with `/v1/table/connector/create`."
+    hint = "Create it with `/v1/table/connector/create`."
 
 
 class PlaceNotAllowed(FedflowError):
@@ -76,27 +76,27 @@ class PlaceNotAllowed(FedflowError):
 
     code, retcode, http = 1410, 101, 403
     hint = (
-        "Give a plain file name, which is put into the folder `downloads` of the server's home, or"
-        " add the folder to `download.allowed_folders` in the conf."
+        "Give a file name without a folder: it is put into `downloads` of the server's home. Or add"
+        " the folder to `download.allowed_folders` in the conf."
     )
 
 
 class TableNotTracked(FedflowError):
-    """No job is known here that made or read table {namespace}.{name}."""
+    """No job at this server created or read table {namespace}.{name}."""
 
     code, retcode, http = 1411, 100, 404
-    hint = "Provenance is known of tables that jobs of this server made or read."
+    hint = "Provenance is known for tables that jobs of this server created or read."
 
 
 class ColumnsFixed(FedflowError):
     """The columns of table {namespace}.{name} cannot be changed: {reason}."""
 
     code, retcode, http = 1412, 101, 409
-    hint = "Upload the rows again under the new names, or change members beside the column names."
+    hint = "Upload the rows again under the new names, or change only other members."
 
 
 class TablesNotShared(FedflowError):
-    """The files that Spark's workers wrote below {uri} are not seen by this server."""
+    """This server does not see the files that Spark's workers wrote below {uri}."""
 
     code, retcode, http = 1413, 100, 500
     hint = "fate_on_spark.spark.tables_uri must name a folder that server and workers both reach."
@@ -113,28 +113,28 @@ class StorageNotAllowed(FedflowError):
     """This server may not reach {place}: `{setting}` in its conf does not name it."""
 
     code, retcode, http = 1417, 101, 403
-    hint = "The administrator of this server can allow the place in its conf; see docs/storages.md."
+    hint = "The administrator of this server can allow it in the conf; see docs/storages.md."
 
 
 class QueryNotAllowed(FedflowError):
     """{path}: the query is not allowed: {reason}."""
 
     code, retcode, http = 1418, 100, 400
-    hint = "A bound table is one SELECT without comments; make a view of what needs more than that."
+    hint = "A bound table is one SELECT without comments. For more than that, create a view."
 
 
 class ConnectorMismatch(FedflowError):
     """{path}: the address and connector {name!r} do not go together: {reason}."""
 
     code, retcode, http = 1419, 100, 400
-    hint = "A connector says host and credentials, the address what is read there."
+    hint = "A connector has host and credentials; the address says what is read from that host."
 
 
 class ConnectorInUse(FedflowError):
-    """Connector {name!r} is used by {count} tables, {namespace}.{table} is one of them."""
+    """Connector {name!r} is used by {count} tables, for example by {namespace}.{table}."""
 
     code, retcode, http = 1420, 100, 409
-    hint = "Delete these tables first; to change a connector, create it anew under its name."
+    hint = "Delete these tables first. To change a connector, create it again under its name."
 
 
 class SecretUnreadable(FedflowError):
@@ -148,14 +148,14 @@ class BoundTableRefused(FedflowError):
     """Table {namespace}.{name} cannot be read: {reason}."""
 
     code, retcode, http = 1422, 101, 409
-    hint = "The log of its party's server says more; other parties are not told where it lies."
+    hint = "The log at its party's server says more. Other parties do not learn where it lies."
 
 
 class StorageUnreachable(FedflowError):
     """{where} cannot be reached: {reason}."""
 
     code, retcode, http = 1430, 100, 502
-    hint = "Check its address and that it runs; nothing was kept of what was read before."
+    hint = "Check its address and that it runs. Rows that were read before are not stored."
 
 
 class StorageRefused(FedflowError):
@@ -166,14 +166,14 @@ class StorageRefused(FedflowError):
 
 
 class StorageMissing(FedflowError):
-    """{where} is not there: {reason}."""
+    """{where} does not exist: {reason}."""
 
     code, retcode, http = 1432, 101, 404
-    hint = "Correct the address with `fedflow table bind --drop`, or restore what was there."
+    hint = "Correct the address with `fedflow table bind --drop`, or restore the data."
 
 
 class BoundTableChanged(FedflowError):
-    """{where} is not what was bound: {reason}."""
+    """{where} has changed since it was bound: {reason}."""
 
     code, retcode, http = 1433, 101, 409
     hint = "Bind it again with `fedflow table bind --drop`, so that jobs see its columns."

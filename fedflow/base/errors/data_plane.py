@@ -9,14 +9,14 @@ class PeerFailed(FedflowError):
     """{site} stopped taking part: {reason}."""
 
     code, retcode, http = 1601, 104, 502
-    hint = "Look at the first error of that party: `fedflow job query -j JOB` at its server."
+    hint = "See the first error of that party: `fedflow job query -j JOB` at its server."
 
 
 class ValueTooLate(FedflowError):
     """Waited {seconds} s for {name!r} (tag {tag!r}) from {site}."""
 
     code, retcode, http = 1602, 104, 504
-    hint = "See the other party's log: it may be stuck. Or raise federation.receive_timeout_s."
+    hint = "See the other party's log: it may be blocked. Or raise federation.receive_timeout_s."
 
 
 class CodecError(FedflowError):
@@ -27,7 +27,7 @@ class CodecError(FedflowError):
 
 
 class SessionUnknown(FedflowError):
-    """No data-plane session {session} here."""
+    """No data-plane session {session} at this server."""
 
     code, retcode, http = 1604, 10, 410
     hint = "The task attempt has ended or has not started at this party."
@@ -37,7 +37,7 @@ class DuplicateValue(FedflowError):
     """The value {name!r} (tag {tag!r}) for {site} was sent or read twice."""
 
     code, retcode, http = 1605, 100, 409
-    hint = "Give each value of a component an own tag, for example the iteration number."
+    hint = "Give each value of a component its own tag, for example the iteration number."
 
 
 class SpoolFull(FedflowError):

@@ -38,7 +38,7 @@ class InvalidJobSpec(FedflowError):
 
 
 class PredictDslNotMade(InvalidJobSpec):
-    """The predict DSL cannot be made: {summary}"""
+    """The predict DSL cannot be created: {summary}"""
 
     code, retcode, http = 1202, 210, 210  # FATE's status for what it cannot send
     hint = "Correct the training DSL, and name components that it has."

@@ -32,7 +32,7 @@ class ServerRefused(FedflowError):
     """The server refused {command} with return code {retcode}: {reason}"""
 
     code, retcode, http = 1504, 100, 502
-    hint = "The sentence is the server's own; its log has the details."
+    hint = "The reason comes from the server; its log has the details."
 
 
 class OutOfMemory(FedflowError):
@@ -43,14 +43,14 @@ class OutOfMemory(FedflowError):
 
 
 class ServerLost(FedflowError):
-    """The server that ran {task} is not there any more: {reason}."""
+    """The server that ran {task} is lost: {reason}."""
 
     code, retcode, http = 1506, 100, 502
     hint = "`fedflow server list` shows this party's servers; the task is tried again at another."
 
 
 class JavaMissing(FedflowError):
-    """Spark cannot run here, since there is no Java for it: {reason}."""
+    """Spark cannot run at this server, because it finds no Java: {reason}."""
 
     code, retcode, http = 1507, 100, 500
     hint = "Install Java 17 or newer at the server, or set JAVA_HOME where the server is started."
@@ -74,21 +74,21 @@ class SparkNotStarted(FedflowError):
     """The Spark application could not be started: {reason}."""
 
     code, retcode, http = 1510, 100, 500
-    hint = "spark.log among the job's logs has all that Spark said; options come from `spark_run`."
+    hint = "spark.log among the job's logs has Spark's output. Options come from `spark_run`."
 
 
 class SparkExecutorsMissing(FedflowError):
     """Spark gave {there} of {wanted} executors within {seconds} s."""
 
     code, retcode, http = 1511, 100, 503
-    hint = "Ask for less in `spark_run`, free the cluster, or raise fate_on_spark.spark.wait_s."
+    hint = "Request less in `spark_run`, free the cluster, or raise fate_on_spark.spark.wait_s."
 
 
 class SparkLost(FedflowError):
-    """The Spark application of job {job_id} is gone: {reason}."""
+    """The Spark application of job {job_id} died: {reason}."""
 
     code, retcode, http = 1512, 100, 502
-    hint = "spark.log among the job's logs says why; a driver out of memory needs `driver-memory`."
+    hint = "spark.log among the job's logs says why. A driver without memory needs `driver-memory`."
 
 
 class SparkFailed(FedflowError):
@@ -110,7 +110,7 @@ class EngineMissing(FedflowError):
 
     code, retcode, http = 1521, 103, 409
     hint = (
-        "Leave it out or say STANDALONE for that party; its administrator names a Spark cluster "
+        "Leave it out or set STANDALONE for that party. Its administrator sets a Spark cluster "
         "with fate_on_spark.spark.master."
     )
 

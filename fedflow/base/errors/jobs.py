@@ -29,7 +29,7 @@ class IllegalMove(FedflowError):
 
 
 class StaleCommand(FedflowError):
-    """The command is for {given}, but {current} is current here."""
+    """The command is for {given}, but {current} is current at this server."""
 
     code, retcode, http = 1104, 10, 409
     hint = "Nothing was changed; a newer attempt or epoch has replaced this one."
@@ -50,21 +50,21 @@ class JobEnded(FedflowError):
 
 
 class NotEnoughResources(FedflowError):
-    """{what} = {need}; {where} has {total}: lower one, or raise {key} there."""
+    """{what} = {need}; {where} has {total}. Request less, or raise {key} at that party."""
 
     code, retcode, http = 1107, 103, 409
     hint = "`fedflow resource query` at that party shows what its engine has."
 
 
 class Reserved(FedflowError):
-    """{need} at {where} are kept for job {job_id}, which has waited for {seconds} seconds."""
+    """{need} at {where} are reserved for job {job_id}, which has waited for {seconds} seconds."""
 
     code, retcode, http = 1119, 103, 409
-    hint = "The job asks again by itself. `fedflow queue list` shows who goes first."
+    hint = "The job requests them again by itself. `fedflow queue list` shows the order of jobs."
 
 
 class InitiatorLost(FedflowError):
-    """The initiator {site} was not heard from for {seconds} seconds."""
+    """The initiator {site} has been silent for {seconds} seconds."""
 
     code, retcode, http = 1108, 104, 504
     hint = "Check the initiator's server and the route between the parties."
@@ -106,14 +106,14 @@ class StillEnding(FedflowError):
 
 
 class OutputGone(FedflowError):
-    """The output of {component} in job {job_id} is gone at {site}."""
+    """The output of {component} in job {job_id} no longer exists at {site}."""
 
     code, retcode, http = 1114, 103, 409
-    hint = "Run that component again too: name it, with force."
+    hint = "Run that component again, too: name it in the rerun, with force."
 
 
 class InheritanceRefused(FedflowError):
-    """Results of job {earlier_job} cannot be taken over: {reason}."""
+    """Results of job {earlier_job} cannot be inherited: {reason}."""
 
     code, retcode, http = 1115, 103, 409
     hint = "Leave the component out of inheritance_info.component_list, so that it runs."
@@ -127,7 +127,7 @@ class ParametersRefused(FedflowError):
 
     @property
     def data(self) -> Any:
-        """Return the retcode of every site, if it came to asking them."""
+        """Return the retcode of every site, if the sites were called."""
         return self.fields.get("parties")
 
 
@@ -135,7 +135,7 @@ class JobFilesNotWritten(FedflowError):
     """The files of a job cannot be written below {path}: {reason}."""
 
     code, retcode, http = 1117, 103, 507
-    hint = "Free space below the server's home folder, and see that the server may write there."
+    hint = "Free space in the server's home folder, and check that the server may write to it."
 
 
 class TaskTimedOut(FedflowError):
@@ -146,10 +146,10 @@ class TaskTimedOut(FedflowError):
 
 
 class HeldTooLong(FedflowError):
-    """The job was held for more than {hours} hours, and nobody let it go on."""
+    """The job was paused, or waited for its next step, for more than {hours} hours."""
 
     code, retcode, http = 1131, 103, 409
-    hint = "Run it again; scheduling.hold_limit_s in the conf says how long a job may be held."
+    hint = "Run it again. scheduling.hold_limit_s in the conf limits how long a job may be paused."
 
 
 class PauseRefused(FedflowError):
@@ -167,10 +167,10 @@ class ContinueRefused(FedflowError):
 
 
 class BadSteps(FedflowError):
-    """{given} is no number of steps: {reason}."""
+    """{given} is not a valid number of steps: {reason}."""
 
     code, retcode, http = 1134, 101, 400
-    hint = "Give a whole number from 1 to 1000000, or let all go on (`all`)."
+    hint = "Give a whole number from 1 to 1000000, or `all` to run everything that is left."
 
 
 class CleaningRefused(FedflowError):
@@ -195,7 +195,7 @@ class JobFilesNotDeleted(FedflowError):
 
 
 class IdempotencyKeyReused(FedflowError):
-    """The idempotency key {key!r} stands for job {earlier_job}, which was submitted otherwise."""
+    """The idempotency key {key!r} belongs to job {earlier_job}, whose DSL or conf differs."""
 
     code, retcode, http = 1130, 103, 409
-    hint = "Give another job another key; a repeated submit must be the same DSL and conf."
+    hint = "Use another key for another job. A repeated submit must have the same DSL and conf."

@@ -6,17 +6,17 @@ from fedflow.base.errors.error import FedflowError
 
 
 class ModelNotFound(FedflowError):
-    """There is no {model} here."""
+    """There is no {model} at this server."""
 
     code, retcode, http = 2001, 100, 404
-    hint = "`model/query` shows the models of this server; each party's share is at its own server."
+    hint = "`model/query` shows the models of this server. Each party has a server of its own."
 
 
 class ModelDamaged(FedflowError):
     """{model} is damaged: {reason}."""
 
     code, retcode, http = 2002, 100, 500
-    hint = "Do not use it. Import an export, restore it from the model store, or train again."
+    hint = "Do not use it. Import an archive, restore it from the model store, or train again."
 
 
 class BlobDamaged(FedflowError):
@@ -37,7 +37,7 @@ class BadModelArchive(FedflowError):
     """The model archive is refused: {reason}."""
 
     code, retcode, http = 2005, 101, 400
-    hint = "Send a zip that `model/export` made, with the ids that it was exported under."
+    hint = "Send a zip from `model/export`, with the ids under which it was exported."
 
 
 class ModelComponentNotFound(FedflowError):
@@ -51,14 +51,14 @@ class CheckpointNotFound(FedflowError):
     """{component} has no checkpoint {step} in {model}."""
 
     code, retcode, http = 2007, 100, 404
-    hint = "`checkpoint/list` shows the steps that there are."
+    hint = "`checkpoint/list` shows the existing steps."
 
 
 class CheckpointRefused(FedflowError):
     """{component} cannot store a checkpoint: {reason}."""
 
     code, retcode, http = 2008, 100, 409
-    hint = "Checkpoints are of training jobs, one per step, within the limits of the SDK."
+    hint = "Only training jobs store checkpoints, one per step, within the limits of the SDK."
 
 
 class TagNotFound(FedflowError):
@@ -72,7 +72,7 @@ class TagExists(FedflowError):
     """The tag {tag_name} exists already, or the model has it already."""
 
     code, retcode, http = 2010, 100, 409
-    hint = "Choose another name, or use the tag that there is."
+    hint = "Choose another name, or use the existing tag."
 
 
 class ModelStoreNotSet(FedflowError):
@@ -93,14 +93,14 @@ class WrongWoeArrays(FedflowError):
     """The weights of evidence of {component} cannot be used: {reason}."""
 
     code, retcode, http = 2013, 101, 400
-    hint = "Extract them from the guest's share of a binning and merge them into its host's share."
+    hint = "Extract them from the guest's model of a binning and merge them into its host's model."
 
 
 class ModelNotDeployed(FedflowError):
     """The {model} was trained, but not deployed."""
 
     code, retcode, http = 2030, 100, 409
-    hint = "Deploy it with `model/deploy` and use the model_version that its answer names."
+    hint = "Deploy it with `model/deploy` and use the model_version in the response."
 
 
 class ModelIsDeployed(FedflowError):
@@ -111,49 +111,49 @@ class ModelIsDeployed(FedflowError):
 
 
 class ModelChangeRefused(FedflowError):
-    """The version was not made: {reason}."""
+    """The version was not created: {reason}."""
 
     code, retcode, http = 2032, 101, 409
-    hint = "No party has the new version. Fix the cause named above and ask again."
+    hint = "No party has the new version. Fix the cause named above and repeat the request."
 
 
 class ModelsDiffer(FedflowError):
     """{site} has another model under this name: {what} differs."""
 
     code, retcode, http = 2033, 100, 409
-    hint = "Compare `model/query` at both parties; import or restore the right share."
+    hint = "Compare `model/query` at both parties; import or restore the right model."
 
 
 class WrongModelSource(FedflowError):
     """Party {party_id} may not {what}."""
 
     code, retcode, http = 2034, 108, 403
-    hint = "Only the server of the model's initiator does that; ask there."
+    hint = "Only the server of the model's initiator may do this; send the request to that server."
 
 
 class NotModelInitiator(FedflowError):
-    """This server does not hold the initiator's share of {model}."""
+    """This server does not store the initiator's part of {model}."""
 
     code, retcode, http = 2035, 101, 409
-    hint = "Ask the server of the party that trained the model: `model/query` names it."
+    hint = "Use the server of the party that trained the model: `model/query` names the party."
 
 
 class NoPredictDsl(FedflowError):
     """There is no predict DSL: {reason}."""
 
     code, retcode, http = 2036, 210, 210
-    hint = "Deploy the model, and ask with the model_version that the answer of the deploy names."
+    hint = "Deploy the model, and use the model_version in the response of the deploy."
 
 
 class ModelNotReady(FedflowError):
     """The job that trains {model} has not ended yet."""
 
     code, retcode, http = 2039, 106, 409
-    hint = "Ask again when `job/query` shows the job's end at all parties."
+    hint = "Repeat the request when `job/query` shows the job's end at all parties."
 
 
 class SameParties(FedflowError):
-    """The new parties are those that the model has."""
+    """The new parties are the same as the model's parties."""
 
     code, retcode, http = 2038, 100, 409
     hint = "Give other party ids in `migrate_role`, one for each of `role`."

@@ -27,7 +27,7 @@ class PartyRefused(FedflowError):
     """Party {party_id} refused {command}: {reason}"""
 
     code, retcode, http = 1303, 103, 409
-    hint = "The reason is the other party's own sentence; ask its administrator."
+    hint = "The reason comes from the other party; ask its administrator."
 
 
 class ForbiddenRoute(FedflowError):
@@ -38,7 +38,7 @@ class ForbiddenRoute(FedflowError):
 
 
 class BadPacket(FedflowError):
-    """The packet is not acceptable: {reason}."""
+    """The packet is not valid: {reason}."""
 
     code, retcode, http = 1305, 101, 400
     hint = "The sender's version or settings do not match; compare `fedflow server status` of both."
@@ -55,14 +55,14 @@ class PartyTooOld(FedflowError):
     """Party {party_id} speaks {theirs}, which has no `{command}`; protocol {needed} has it."""
 
     code, retcode, http = 1307, 107, 409
-    hint = "Upgrade that party's server, or ask its administrator to do it there."
+    hint = "Upgrade that party's server, or ask its administrator to upgrade it."
 
 
 class PartiesNotReady(FedflowError):
     """The job was not accepted: {reason}."""
 
     code, retcode, http = 1308, 103, 409
-    hint = "Nothing was started at any party. `fedflow party ping PARTY` tries one party both ways."
+    hint = "Nothing was started at any party. `fedflow party ping PARTY` tests one party."
 
     @property
     def data(self) -> Any:

@@ -46,14 +46,14 @@ class ClientError(FedflowError):
     """{command} failed at {address}: {reason}"""
 
     code, retcode, http = 1006, 100, 502
-    hint = "The sentence is the server's own; `fedflow server status` tells whether it is well."
+    hint = "The reason comes from the server. `fedflow server status` shows whether it works."
 
 
 class PermissionDenied(FedflowError):
-    """Party {party_id} may not use {what} here."""
+    """Party {party_id} may not use {what} at this site."""
 
     code, retcode, http = 1020, 108, 403
-    hint = "The party that refused grants it with `permission/grant`, if it wants to."
+    hint = "The party that refused can grant it with `permission/grant`."
 
     @property
     def data(self) -> Any:
@@ -62,24 +62,24 @@ class PermissionDenied(FedflowError):
 
 
 class PermissionsOff(FedflowError):
-    """This server checks no permissions."""
+    """This server does not check permissions."""
 
     code, retcode, http = 1021, 100, 409
     hint = "Set permission.switch in the conf, and permission.component or permission.dataset."
 
 
 class BadKey(FedflowError):
-    """That is no public key which can be used: {reason}."""
+    """The public key cannot be used: {reason}."""
 
     code, retcode, http = 1022, 101, 400
     hint = "Send the RSA public key of the other party as PEM text, at least 2048 bits."
 
 
 class PrivateKeyKept(FedflowError):
-    """The private key of this party is not given away."""
+    """The private key of this party is never sent."""
 
     code, retcode, http = 1023, 108, 403
-    hint = "Other parties need the public key only: ask with key_name `public`."
+    hint = "Other parties need only the public key: request it with key_name `public`."
 
 
 class BadAddress(FedflowError):
@@ -93,14 +93,14 @@ class ServerNotListed(FedflowError):
     """No server {name} is listed in this server's conf."""
 
     code, retcode, http = 1025, 404, 404
-    hint = "Requests are passed on only to addresses below `servers` in conf/service_conf.yaml."
+    hint = "Requests are forwarded only to addresses below `servers` in conf/service_conf.yaml."
 
 
 class ServerCallFailed(FedflowError):
     """The server {name} did not answer: {reason}."""
 
     code, retcode, http = 1026, 105, 502
-    hint = "Check that it runs where `servers` in the conf says."
+    hint = "Check that it runs at the address below `servers` in the conf."
 
 
 class NotSigned(FedflowError):
@@ -111,7 +111,7 @@ class NotSigned(FedflowError):
 
 
 class UnknownGrant(FedflowError):
-    """No {what} {name} to grant."""
+    """There is no {what} {name} to grant."""
 
     code, retcode, http = 1028, 100, 404
     hint = "`component/get` lists the components; roles are guest, host, arbiter."
@@ -121,14 +121,14 @@ class ReloadRefused(FedflowError):
     """The settings were not reloaded: {reason}."""
 
     code, retcode, http = 1027, 100, 409
-    hint = "The server goes on with the settings that it has."
+    hint = "The server keeps its present settings."
 
 
 class BadDocument(FedflowError):
     """{where}: {reason}."""
 
     code, retcode, http = 1040, 101, 400
-    hint = "Nothing was sent; correct the file or the command, and repeat it."
+    hint = "Nothing was sent. Correct the file or the command, then repeat it."
 
 
 class BadClientConf(FedflowError):
@@ -149,18 +149,18 @@ class SignInLater(FedflowError):
     """Too many attempts to sign in."""
 
     code, retcode, http = 1051, 109, 429
-    hint = "Wait a few minutes. Who is signed in already is not concerned."
+    hint = "Wait a few minutes. Users who are signed in are not affected."
 
 
 class NotSignedIn(FedflowError):
-    """Nobody is signed in here, or the session has ended."""
+    """You are not signed in, or your session has ended."""
 
     code, retcode, http = 1052, 109, 401
     hint = "Sign in again."
 
 
 class RoleNeeded(FedflowError):
-    """That needs the role {needed}; yours is {role}."""
+    """This needs the role {needed}; your role is {role}."""
 
     code, retcode, http = 1053, 108, 403
     hint = "An admin of this server can give you another role."
@@ -174,7 +174,7 @@ class AccountNotFound(FedflowError):
 
 
 class AccountExists(FedflowError):
-    """There is an account {name} already."""
+    """An account {name} exists already."""
 
     code, retcode, http = 1055, 101, 409
     hint = "`fedflow board user role` and `user password` change it."
@@ -198,4 +198,4 @@ class HostRefused(FedflowError):
     """The board does not answer under the name {host}."""
 
     code, retcode, http = 1058, 108, 403
-    hint = "Call it by its address, or name it in `board.host_names` of the conf."
+    hint = "Use the server's address, or add the name to `board.host_names` in the conf."

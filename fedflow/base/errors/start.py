@@ -9,7 +9,7 @@ class BadSetting(FedflowError):
     """Setting {path}: {reason}."""
 
     code, retcode, http = 1801, 101, 400
-    hint = "conf/service_conf.yaml explains every key; docs/migration.md, what becomes of FATE's."
+    hint = "conf/service_conf.yaml explains every key, docs/migration.md what happens to FATE's."
 
 
 class PortInUse(FedflowError):
@@ -30,7 +30,7 @@ class ListenerNotSafe(FedflowError):
     """{listener} would listen on {address} without {missing}."""
 
     code, retcode, http = 1804, 109, 500
-    hint = "Configure it, bind to 127.0.0.1, or say `--insecure` if the network is trusted."
+    hint = "Configure it, bind to 127.0.0.1, or use `--insecure` if the network is trusted."
 
 
 class ServerNotReachable(FedflowError):
@@ -44,7 +44,7 @@ class ServerNotStarted(FedflowError):
     """The server did not start: {reason}"""
 
     code, retcode, http = 1806, 100, 500
-    hint = "`fedflow server run` with the same options shows in the foreground what is wrong."
+    hint = "`fedflow server run` with the same options shows the cause."
 
 
 class NotLeading(FedflowError):
@@ -59,7 +59,7 @@ class SharedHomeDiffers(FedflowError):
 
     code, retcode, http = 1808, 100, 500
     hint = (
-        "Let `shared_home` be one common folder, for example on NFS, in the conf of every server."
+        "Set `shared_home` to one common folder, for example on NFS, in the conf of every server."
     )
 
 
@@ -68,6 +68,6 @@ class NoOtherServer(FedflowError):
 
     code, retcode, http = 1809, 103, 409
     hint = (
-        "Start another one with the same database and `shared_home`; or just stop this one, "
-        "its executors live on until it is started again."
+        "Start another one with the same database and `shared_home`. Or stop this one: "
+        "its tasks go on until it is started again."
     )

@@ -13,7 +13,7 @@ class StoreUnavailable(FedflowError):
 
 
 class SchemaTooNew(FedflowError):
-    """The store has schema {found}, this fedflow knows up to {known}."""
+    """The store has schema {found}, but this fedflow knows schemas only up to {known}."""
 
     code, retcode, http = 1902, 100, 500
     hint = "A newer fedflow has used this store; upgrade this server."

@@ -73,7 +73,7 @@ def test_a_refusal_is_one_sentence(shell):
     shell.refuse("/v1/board/account/role", AccountExists(name="ann"))
     result = shell("board", "user", "role", "ann", "--role", "viewer")
     assert result.exit_code == 1
-    assert "There is an account ann already." in result.output
+    assert "An account ann exists already." in result.output
 
 
 def test_sessions_are_ended(shell):

@@ -44,7 +44,7 @@ def test_a_component_that_was_not_granted_is_refused_with_fates_code(
     permissions.grant("9999", components=["reader"], datasets=[("exp", "t")])
     refused = refusal(host)
     assert refused.data == {
-        "code": 2, "message": "Party 9999 may not use the component Step here.",
+        "code": 2, "message": "Party 9999 may not use the component Step at this site.",
     }  # fmt: skip
     shown = envelope.failure(refused)
     assert (shown["retcode"], shown["data"]["code"]) == (108, 2)
@@ -145,7 +145,7 @@ def test_a_role_privilege_restricts_from_the_first_one_on(
     permissions.grant("9999", components=["*"], datasets=[("exp", "t")])
     permissions.grant_privileges("9999", "guest", [(GrantKind.ROLE, "arbiter")])
     assert refusal(host).data == {
-        "code": 1, "message": "Party 9999 may not use the role host here.",
+        "code": 1, "message": "Party 9999 may not use the role host at this site.",
     }  # fmt: skip
     permissions.grant_privileges("9999", "guest", [(GrantKind.ROLE, "host")])
     assert host.ask("job_create", KEY, body=READING).retcode == 0

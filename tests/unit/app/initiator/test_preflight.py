@@ -278,7 +278,7 @@ def test_modules_that_are_absent_or_not_granted_are_told(host: OneServer) -> Non
     hops = ask(host, uses=[["host", "Step"], ["host", "Reader"], ["host", "FutureLR"]])
     reasons = [hop["reason"] for hop in hops]
     assert len(reasons) == 2
-    assert "10000: Party 9999 may not use the component Reader here" in reasons[0]
+    assert "10000: Party 9999 may not use the component Reader at this site" in reasons[0]
     assert "10000 has no module FutureLR" in reasons[1]
 
 
