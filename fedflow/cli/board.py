@@ -19,7 +19,7 @@ _LONGEST = 4_000  #: characters of a password file
 name_argument = click.argument("name")
 password_file = click.option(
     "--password-file", metavar="FILE", help="File whose first line is the password; `-`: the"
-    " standard input. Without it a random password is made, and printed this once.",
+    " standard input. Without it a random password is created, and printed only now.",
 )  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def role_option(*, required: bool) -> Callable[[Callable[..., None]], Callable[.
         required=required,
         default=None if required else "viewer",
         show_default=not required,
-        help="viewer: looks; operator: also runs jobs; admin: also settings and accounts.",
+        help="viewer: reads; operator: also runs jobs; admin: also settings and accounts.",
     )
 
 
@@ -54,7 +54,7 @@ def user() -> None:
 @password_file
 @asks_server
 def add(at: Session, name: str, role: str, password_file: str | None) -> None:
-    """Make an account."""
+    """Create an account."""
     given = _password(password_file)
     chosen = given or random_password()
     at.client.accounts.add(name, role, chosen)
@@ -78,7 +78,7 @@ def list_(at: Session) -> None:
 @role_option(required=True)
 @asks_server
 def role(at: Session, name: str, role: str) -> None:
-    """Give an account another role; it holds in open sessions at once."""
+    """Give an account another role; open sessions have it at once."""
     at.client.accounts.set_role(name, role)
     at.out.done({"name": name, "role": role}, f"{name} has the role {role} now.")
 
@@ -135,5 +135,5 @@ def _tell(at: Session, done: dict[str, Any], sentence: str, made: str | None) ->
     """Say what was done, and the password if it was made here."""
     if made is not None:
         done["password"] = made
-        sentence += f" Password, shown this once: {made}"
+        sentence += f" Password, shown only now: {made}"
     at.out.done(done, sentence)

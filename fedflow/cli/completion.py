@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.option("--program", type=click.Choice(["fedflow", "flow"]), default="fedflow",
-              show_default=True, help="For which of the two commands.")  # fmt: skip
+              show_default=True, help="The command that is completed.")  # fmt: skip
 def command(shell: str, program: str) -> None:
     """Print a shell's script that completes commands and options.
 

@@ -82,8 +82,8 @@ def describe(at: Session, module: str) -> None:
 )
 @click.option("--port", default="data", show_default=True, help="Input port that the files go to.")
 @click.option("--label", default="y", show_default=True, help="Column with the label, if any.")
-@click.option("--raw", is_flag=True, help="Tables hold text, as an upload makes them.")
-@click.option("--rows", default=5, show_default=True, help="So many rows of outputs are shown.")
+@click.option("--raw", is_flag=True, help="Tables hold text, as after an upload.")
+@click.option("--rows", default=5, show_default=True, help="Number of output rows to show.")
 @click.option("--cores", default=1, show_default=True, type=click.IntRange(1))
 @click.option("--timeout", default=60.0, show_default=True, help="For the run, seconds.")
 @as_json
@@ -94,7 +94,7 @@ def test(
 ) -> None:  # fmt: skip
     """Run MODULE at all its sites in this process, and show what comes out.
 
-    MODULE is a name, or `module:attribute` of Python. No server is asked. Exit code 3 if a site
+    MODULE is a name, or `module:attribute` of Python. No server is called. Exit code 3 if a site
     failed.
     """
     options = TrialOptions(

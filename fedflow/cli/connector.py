@@ -66,7 +66,7 @@ def show(at: Session, name: str) -> None:
 )
 @asks_server
 def test(at: Session, name: str, conf: dict[str, Any] | None) -> None:
-    """Reach the storage of a connector; nothing is stored.
+    """Test whether the storage of a connector answers; nothing is stored.
 
     A connector of MYSQL needs no address; others need one, of a table or data set.
     """
@@ -80,7 +80,7 @@ def test(at: Session, name: str, conf: dict[str, Any] | None) -> None:
 @session.yes
 @asks_server
 def delete(at: Session, name: str, yes: bool) -> None:
-    """Forget a connector that no table needs."""
-    session.confirm(at, f"Forget connector {name} and its credentials?", yes=yes)
+    """Delete a connector that no table uses."""
+    session.confirm(at, f"Delete connector {name} and its credentials?", yes=yes)
     at.client.tables.delete_connector(name)
     at.out.done({"connector": name, "deleted": True}, f"Connector {name} was deleted.")

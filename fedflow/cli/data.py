@@ -60,12 +60,12 @@ class UploadSpec:
 @click.option("--no-wait", is_flag=True, help="Return when the file is sent.")
 @asks_server
 def upload(at: Session, /, conf: dict[str, Any] | None, no_wait: bool, **options: Any) -> None:
-    """Send a file (CSV, Parquet, Arrow) and make a table of it."""
+    """Send a file (CSV, Parquet, Arrow) and create a table from it."""
     spec = upload_spec(conf or {}, options)
     sent = send(at.client, at.out, spec)
     if no_wait:
         at.out.result(
-            sent, lambda: click.echo(f"The file was sent; job {sent.job_id} makes the table.")
+            sent, lambda: click.echo(f"The file was sent; job {sent.job_id} creates the table.")
         )
         return
     finish(at.client, at.out, sent)
@@ -100,7 +100,7 @@ def history(at: Session, limit: int) -> None:
 def download(
     at: Session, *, namespace: str, name: str, to: str, delimiter: str | None, wait_: bool
 ) -> None:
-    """Write a table to a CSV file of the server; `table download` saves it here instead."""
+    """Write a table to a CSV file of the server; `table download` saves it on this machine."""
     made = at.client.download(namespace, name, to, delimiter=delimiter)
     _show_job(at, made, wait_)
 
@@ -128,7 +128,7 @@ def _show_job(at: Session, made: Submitted, wait_: bool) -> None:
     if wait_:
         wait_for(at.client, at.out, made.job_id)
     else:
-        at.out.done(made, f"Job {made.job_id} does it.")
+        at.out.done(made, f"Job {made.job_id} was submitted for it.")
 
 
 def upload_spec(conf: dict[str, Any], options: dict[str, Any]) -> UploadSpec:

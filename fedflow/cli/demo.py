@@ -91,7 +91,7 @@ class DemoResult:
 @click.option(
     "--board",
     is_flag=True,
-    help="Keep the servers until Enter, to look at the job in a browser.",
+    help="Keep the servers until Enter, to see the job in a browser.",
 )
 @session.as_json
 def command(
@@ -265,7 +265,7 @@ def _show(out: Output, result: DemoResult) -> None:
     laps = ", ".join(f"{name} {duration(seconds)}" for name, seconds in result.seconds.items())
     out.note(f"\nAll together: {laps}.")
     if result.home is None:
-        out.note("The servers were stopped and their data deleted; --keep would keep them.")
+        out.note("The servers were stopped, and their data were deleted; --keep keeps them.")
         return
     out.note(f"The servers were stopped. Their data are in {result.home}:")
     for folder in dict.fromkeys(s.data for s in result.sites):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import traceback
@@ -51,6 +50,8 @@ class Nouns(click.Group):
         known = self.list_commands(ctx)
         if name in known or name.startswith("-"):
             return super().resolve_command(ctx, args)
+        import difflib  # every server imports this module
+
         near = [word for word in (_FATES_WORDS.get(name),) if word in known]
         near = near or difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         asked = " or ".join(repr(one) for one in near)
@@ -59,7 +60,7 @@ class Nouns(click.Group):
 
 
 def run_program(run: Callable[[], Any]) -> int:
-    """Run a command; return its exit code after telling on stderr what went wrong."""
+    """Run a command; return its exit code, after printing an error to stderr."""
     try:
         ended = run()
         sys.stdout.flush()

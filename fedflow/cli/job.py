@@ -43,7 +43,7 @@ for _one in (*COMMANDS, *job_history.COMMANDS):
 @click.option(
     "--idempotency-key",
     metavar="KEY",
-    help="Names this submit for a week: made again, it gives the same job.",
+    help="Key of this submit, for a week: a repeat with the same key gives the same job.",
 )
 @click.option("--wait", "wait_", is_flag=True, help="Wait for its end; exit code 3 if it fails.")
 @asks_server
@@ -73,7 +73,7 @@ def submit(
 @session.job_id
 @asks_server
 def query(at: Session, job_id: str) -> None:
-    """Show how a job stands, with every task and the first real error."""
+    """Show a job's status, with every task and the first real error."""
     view = at.client.job(job_id)
     at.out.result(view, lambda: show_job(at.out, view))
 
@@ -147,12 +147,12 @@ def wait(at: Session, job_id: str, timeout: float | None) -> None:
 @click.option("-c", "--component", metavar="NAME", help="Component; default: the first error's.")
 @session.site_options
 @click.option("--level", type=click.Choice(_LEVELS), default="info", help="Which log to print.")
-@click.option("-f", "--follow", is_flag=True, help="Print lines as they come, until the job ends.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until the job ends.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Save all logs of the job here instead of printing.",
+    help="Save all logs of the job in this folder instead of printing.",
 )
 @asks_server
 def log(

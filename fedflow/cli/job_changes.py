@@ -58,18 +58,18 @@ def rerun(
 @session.job_id
 @asks_server
 def pause(at: Session, job_id: str) -> None:
-    """Let nothing new of a job start; what runs goes on, then the job gives its cores back."""
+    """Start no further task of a job; what runs ends, then the job returns its cores."""
     at.client.pause(job_id)
     at.out.done({"job_id": job_id, "paused": True}, f"Job {job_id} is paused.")
 
 
 @click.command("continue")
 @session.job_id
-@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Begin N components.")
-@click.option("--all", "all_", is_flag=True, help="Begin all; wait for no further step.")
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Start N components.")
+@click.option("--all", "all_", is_flag=True, help="Start all; wait for no further step.")
 @asks_server
 def proceed(at: Session, job_id: str, steps: int | None, all_: bool) -> None:
-    """Let a job go on that is paused, or that waits for its next step."""
+    """Continue a job that is paused, or that waits for its next step."""
     if steps is not None and all_:
         raise click.UsageError("give `--steps` or `--all`")
     at.client.proceed(job_id, steps=steps, all_=all_)
@@ -98,7 +98,7 @@ def update(
 @click.command()
 @session.job_id
 @session.site_options
-@click.option("-o", "--output", type=folder, help="Save each part as a file here.")
+@click.option("-o", "--output", type=folder, help="Save each part as a file in this folder.")
 @asks_server
 def config(at: Session, job_id: str, site: Site | None, output: Path | None) -> None:
     """Print or save DSL and confs of a job, as JSON."""
@@ -121,7 +121,7 @@ def config(at: Session, job_id: str, site: Site | None, output: Path | None) -> 
 @session.site_options
 @asks_server
 def view(at: Session, job_id: str, component: str | None, site: Site | None) -> None:
-    """List the tables that the components of a job made at this server."""
+    """List the tables that the components of a job created at this server."""
     found = at.client.outputs(job_id, component=component, site=site)
     rows = [
         (t.component_name, f"{t.role} {t.party_id}", t.data_name, t.table_namespace, t.table_name)
@@ -177,10 +177,10 @@ def clean(at: Session, job_id: str, yes: bool) -> None:
 @click.command()
 @session.job_id
 @session.yes
-@click.option("--preview", is_flag=True, help="Only say what would go.")
+@click.option("--preview", is_flag=True, help="Only show what would be deleted.")
 @asks_server
 def delete(at: Session, job_id: str, yes: bool, preview: bool) -> None:
-    """Delete an ended job at this server, with all that it made here."""
+    """Delete an ended job at this server, with everything that it created there."""
     if preview or not (yes or at.out.as_json):
         found = at.client.delete(job_id, preview=True)
         if preview:
@@ -197,7 +197,7 @@ def _say_what_goes(found: DeletedJob) -> None:
     if found.left_over:
         click.echo(f"Job {found.job_id} was deleted; {found.file_bytes} bytes of it are left.")
         return
-    click.echo(f"Of job {found.job_id} at {', '.join(found.sites) or 'this server'} go:")
+    click.echo(f"Of job {found.job_id} at {', '.join(found.sites) or 'this server'} delete:")
     click.echo(f"  {found.tasks} tasks, {found.metrics} metrics, {found.caches} caches")
     for table in found.tables:
         click.echo(f"  table {clean_text(f'{table.namespace}.{table.name}')}, {table.rows} rows")
@@ -213,13 +213,13 @@ def _say_what_goes(found: DeletedJob) -> None:
         if model.kept:
             click.echo(f"Kept: the model of {model.role} {model.party_id}, {model.kept}")
     if found.partners:
-        click.echo(f"Parties {', '.join(found.partners)} keep their shares.")
+        click.echo(f"Parties {', '.join(found.partners)} keep their parts.")
 
 
 @click.command()
 @session.job_id
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--remove", is_flag=True, help="Take the tags away.")
+@click.option("--remove", is_flag=True, help="Remove the tags.")
 @asks_server
 def tag(at: Session, job_id: str, names: tuple[str, ...], remove: bool) -> None:
     """Give a job tags, by which it is found, or show those that it has."""

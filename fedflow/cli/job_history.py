@@ -58,7 +58,7 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
     yield f"Job {found.job_id} is {found.status}{rerun}."
     if not found.is_initiator:
         where = place(found.initiator)
-        yield f"This server knows its own share; {where} started the job and knows more."
+        yield f"This server knows only its own part; {where} started the job and knows more."
     if found.end is not None:
         yield from _end_lines(found.end)
     for number, wait in enumerate(found.waits, start=1):
@@ -74,7 +74,7 @@ def _wait_lines(number: int, wait: Wait) -> Iterator[str]:
     times = [
         f"{word} {moment(at_ms)}"
         for word, at_ms in (
-            ("since", wait.since_ms), ("last heard", wait.heard_ms), ("next try", wait.next_ms),
+            ("since", wait.since_ms), ("last contact", wait.heard_ms), ("next try", wait.next_ms),
             ("at the latest until", wait.deadline_ms),
         )
         if at_ms is not None

@@ -27,7 +27,7 @@ def save(at: Session, party_id: str, file: Path) -> None:
     try:
         text = file.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as exc:
-        raise BadDocument(where=str(file), reason="it is no PEM file") from exc
+        raise BadDocument(where=str(file), reason="it is not a PEM file") from exc
     at.client.keys.save(party_id, text)
     at.out.done({"party_id": party_id, "saved": True}, f"The key of party {party_id} was stored.")
 
@@ -46,7 +46,7 @@ def show(at: Session, party_id: str) -> None:
 @session.yes
 @asks_server
 def delete(at: Session, party_id: str, yes: bool) -> None:
-    """Forget another party's public key."""
-    session.confirm(at, f"Forget the key of party {party_id}?", yes=yes)
+    """Delete another party's public key."""
+    session.confirm(at, f"Delete the key of party {party_id}?", yes=yes)
     at.client.keys.delete(party_id)
-    at.out.done({"party_id": party_id, "deleted": True}, f"The key of party {party_id} is gone.")
+    at.out.done({"party_id": party_id, "deleted": True}, f"Deleted the key of party {party_id}.")

@@ -17,7 +17,7 @@ from fedflow.client.model_results import NewVersion
 from fedflow.client.results import Submitted
 from fedflow.domain.site import Site
 
-replace_option = click.option("--replace", is_flag=True, help="Replace what is there already.")
+replace_option = click.option("--replace", is_flag=True, help="Replace what exists already.")
 wait_option = click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end.")
 
 
@@ -35,7 +35,7 @@ def command() -> None:
 @session.site_options
 @asks_server
 def list_(at: Session, model_id: str | None, version: str | None, site: Site | None) -> None:
-    """List the shares of models at this server, newest first."""
+    """List the models of the sites at this server, newest first."""
     found = at.client.models.find(model_id=model_id, version=version, site=site)
     rows = [
         (m.model_id, m.model_version, f"{m.role} {m.party_id}", "yes" if m.is_deployed else "",
@@ -89,7 +89,7 @@ def predict_conf(at: Session, model_id: str, version: str) -> None:
     metavar="NAME",
     help="Component that predicts; may be given several times; default: all.",
 )
-@click.option("-d", "--dsl", type=JsonFile(), help="The predict DSL instead.")
+@click.option("-d", "--dsl", type=JsonFile(), help="A predict DSL of your own.")
 @click.option(
     "--checkpoint",
     "checkpoints",
@@ -102,7 +102,7 @@ def deploy(
     at: Session, *, model_id: str, version: str, components: tuple[str, ...],
     dsl: dict[str, Any] | None, checkpoints: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Make a version that predict jobs can use, at all its sites or at none."""
+    """Create a version that predict jobs can use, at all its sites or at none."""
     if components and dsl is not None:
         raise click.UsageError("give either `--component` or `--dsl`")
     made = at.client.models.deploy(
@@ -151,7 +151,7 @@ def predict(
 @click.option("-o", "--output", type=folder, required=True, help="Folder for the archive.")
 @asks_server
 def export(at: Session, model_id: str, version: str, site: Site, output: Path) -> None:
-    """Save a site's share as an archive."""
+    """Save a site's model as an archive."""
     path = at.client.models.export(model_id, version, site, output)
     at.out.done({"file": str(path)}, f"The model was saved: {path}")
 
@@ -167,11 +167,11 @@ def import_(
     at: Session, *, model_id: str, version: str, site: Site, file: Path, sha256: str | None,
     replace: bool,
 ) -> None:  # fmt: skip
-    """Store the share that an archive holds."""
+    """Store the model that an archive holds."""
     at.client.models.import_(model_id, version, site, file, replace=replace, sha256=sha256)
     at.out.done(
         {"model_id": model_id, "model_version": version, "site": site.key, "imported": True},
-        f"The model {version} of {site} is here now.",
+        f"The model {version} of {site} was stored.",
     )
 
 
@@ -179,7 +179,7 @@ def import_(
 @session.json_file
 @asks_server
 def migrate(at: Session, conf: dict[str, Any]) -> None:
-    """Make a version with other party ids, ready to be exported; the conf is FATE's."""
+    """Create a version with other party ids, ready to be exported; the conf is FATE's."""
     _show_new(at, at.client.models.migrate(conf))
 
 
@@ -192,7 +192,7 @@ def migrate(at: Session, conf: dict[str, Any]) -> None:
 def store(
     at: Session, *, model_id: str, version: str, site: Site, replace: bool, wait_: bool
 ) -> None:
-    """Copy a share to the external model store."""
+    """Copy a site's model to the external model store."""
     _show_job(at, at.client.models.store(model_id, version, site, replace=replace), wait_)
 
 
@@ -205,7 +205,7 @@ def store(
 def restore(
     at: Session, *, model_id: str, version: str, site: Site, sha256: str | None, wait_: bool
 ) -> None:
-    """Bring a share back from the external model store."""
+    """Restore a site's model from the external model store."""
     _show_job(at, at.client.models.restore(model_id, version, site, sha256=sha256), wait_)
 
 
@@ -239,12 +239,19 @@ def woe_extract(
 @session.model_version
 @session.one_site
 @session.component
-@click.option("-i", "--input", "arrays", type=JsonFile(), required=True, help="What was saved.")
+@click.option(
+    "-i",
+    "--input",
+    "arrays",
+    type=JsonFile(),
+    required=True,
+    help="File that `model woe-extract` saved.",
+)
 @asks_server
 def woe_merge(
     at: Session, *, model_id: str, version: str, site: Site, component: str, arrays: dict[str, Any]
 ) -> None:
-    """Put what `model woe-extract` saved at the guest into a host's share."""
+    """Merge what `model woe-extract` saved at the guest into a host's model."""
     at.client.models.merge_woe_arrays(model_id, version, site, component, arrays)
     at.out.done(
         {"model_id": model_id, "model_version": version, "site": site.key, "columns": len(arrays)},
@@ -298,7 +305,7 @@ def homo_deploy(at: Session, conf: dict[str, Any]) -> None:
 @command.command()
 @click.option("-v", "--version", required=True, metavar="ID", help="Version of a model.")
 @click.argument("name", required=False)
-@click.option("--remove", is_flag=True, help="Take the tag away.")
+@click.option("--remove", is_flag=True, help="Remove the tag.")
 @asks_server
 def tag(at: Session, version: str, name: str | None, remove: bool) -> None:
     """Give a version the tag NAME; without a name list its tags."""
@@ -311,10 +318,10 @@ def tag(at: Session, version: str, name: str | None, remove: bool) -> None:
     elif remove:
         at.client.tags.detach(name, version)
         at.out.done({"tag": name, "model_version": version, "removed": True},
-                    f"Version {version} is not {name} any more.")  # fmt: skip
+                    f"Version {version} no longer has tag {name}.")  # fmt: skip
     else:
         at.client.tags.attach(name, version)
-        at.out.done({"tag": name, "model_version": version}, f"Version {version} is {name}.")
+        at.out.done({"tag": name, "model_version": version}, f"Version {version} has tag {name}.")
 
 
 def _step(text: str) -> tuple[str, int | str]:

@@ -12,7 +12,7 @@ from fedflow.cli.session import Session, asks_server
 
 
 @click.command()
-@click.option("-o", "--output", type=new_file, help="Save it here instead of printing it.")
+@click.option("-o", "--output", type=new_file, help="Save it in this file instead of printing it.")
 @asks_server
 def command(at: Session, output: Path | None) -> None:
     """Print the OpenAPI 3.1 document of a server."""

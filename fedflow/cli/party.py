@@ -29,7 +29,7 @@ def list_(at: Session) -> None:
     ]  # fmt: skip
     at.out.listing(
         found,
-        ("party", "state", "since", "last heard", "waiting", "next try", "round trip", "version",
+        ("party", "state", "since", "last contact", "waiting", "next try", "round trip", "version",
          "last error"),
         rows,
         none="This server knows no other party.",
@@ -40,7 +40,7 @@ def list_(at: Session) -> None:
 @click.argument("party_id")
 @asks_server
 def show(at: Session, party_id: str) -> None:
-    """Show how the calls to one party go."""
+    """Show whether calls to one party succeed."""
     found = at.client.parties.get(party_id)
     at.out.result(found, lambda: _facts(at, found))
 
@@ -49,7 +49,7 @@ def show(at: Session, party_id: str) -> None:
 @click.argument("party_id")
 @asks_server
 def ping(at: Session, party_id: str) -> None:
-    """Call a party now and let it call back: tests both ways."""
+    """Call a party now and let it call back: tests both directions."""
     found = at.client.parties.ping(party_id)
 
     def text() -> None:
@@ -67,7 +67,7 @@ def ping(at: Session, party_id: str) -> None:
 @click.argument("party_id")
 @asks_server
 def check(at: Session, party_id: str) -> None:
-    """Ask another party's server what it says about itself, through this one."""
+    """Show what another party's server says about itself, called by this server."""
     found = at.client.parties.check(party_id)
     at.out.result(found, lambda: _show(at, found, f"Party {party_id} answers."))
 
@@ -75,7 +75,7 @@ def check(at: Session, party_id: str) -> None:
 @command.command()
 @asks_server
 def own(at: Session) -> None:
-    """Show what this server tells others about itself."""
+    """Show what this server sends to other parties about itself."""
     found = at.client.parties.own()
     at.out.result(found, lambda: _show(at, found, ""))
 
@@ -83,7 +83,7 @@ def own(at: Session) -> None:
 def _facts(at: Session, n: Neighbour) -> None:
     at.out.facts(
         (("party", n.party_id), ("address", n.address), ("state", _state(n)),
-         ("since", moment(n.since)), ("last heard", moment(n.last_heard)),
+         ("since", moment(n.since)), ("last contact", moment(n.last_heard)),
          ("failures in a row", n.failures or None), ("last failure", moment(n.last_failure)),
          ("last error", n.last_error or None), ("next try", moment(n.next_try)),
          ("commands waiting", n.waiting), ("round trip", _round_trip(n)),

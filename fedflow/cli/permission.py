@@ -1,4 +1,4 @@
-"""`fedflow permission`: What jobs of other parties may use here."""
+"""`fedflow permission`: What jobs of other parties may use at this server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ tables_option = click.option(
 
 @click.group(cls=Nouns)
 def command() -> None:
-    """What jobs of other parties may use here."""
+    """What jobs of other parties may use at this server."""
 
 
 @command.command()
@@ -48,13 +48,13 @@ def revoke(
     at: Session, *, party_id: str, components: tuple[str, ...],
     tables: tuple[tuple[str, str], ...], all_tables: bool,
 ) -> None:  # fmt: skip
-    """Take back what was granted."""
+    """Revoke what was granted."""
     if not components and not tables and not all_tables:
         raise click.UsageError("name a `--component` or a `--table`, or `--all-tables`")
     at.client.permissions.revoke(
         party_id, components=components, tables=None if all_tables else tables
     )
-    at.out.done({"party_id": party_id, "revoked": True}, f"Taken back from party {party_id}.")
+    at.out.done({"party_id": party_id, "revoked": True}, f"Revoked from party {party_id}.")
 
 
 @command.command()

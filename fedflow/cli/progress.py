@@ -14,7 +14,7 @@ from fedflow.base.clock import Clock, SystemClock
 from fedflow.cli.output import Output, cell, clean, console, duration, place, table_of
 from fedflow.wire.api.jobs import JobStatusView, TaskView
 
-_STEP = 0.25  #: progress of a running task is told in steps of this size
+_STEP = 0.25  #: progress of a running task is printed in steps of this size
 
 
 class JobProgress:
@@ -51,7 +51,7 @@ class JobProgress:
     # --- lines ----------------------------------------------------------------------------------
 
     def _changes(self, view: JobStatusView) -> list[str]:
-        """Return a line for everything that differs from what was told before."""
+        """Return a line for everything that differs from what was printed before."""
         lines = []
         waits = f": {view.reason}" if view.reason and not view.succeeded else ""
         if self._is_news(("", ""), view.status + waits):

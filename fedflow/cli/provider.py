@@ -28,7 +28,7 @@ def list_(at: Session) -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @asks_server
 def register(at: Session, path: Path) -> None:
-    """Add the provider in the folder PATH of the server's machine, or look at it anew."""
+    """Add the provider in the folder PATH of the server's machine, or read it again."""
     added = at.client.providers.register(str(path.expanduser().absolute()))
     names = ", ".join(added.components)
     at.out.done(added, f"Provider {added.name}@{added.version} was added with {names}.")
@@ -39,6 +39,6 @@ def register(at: Session, path: Path) -> None:
 @click.argument("version")
 @asks_server
 def delete(at: Session, name: str, version: str) -> None:
-    """Forget a version of a provider; its folder stays."""
+    """Remove a version of a provider; its folder stays."""
     at.client.providers.delete(name, version)
     at.out.done({"deleted": f"{name}@{version}"}, f"Provider {name}@{version} was deleted.")

@@ -19,7 +19,7 @@ def command() -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, help="How many to show.")
 @asks_server
 def list_(at: Session, limit: int) -> None:
-    """List the jobs that wait, in the order in which they go, and what each waits for."""
+    """List the jobs that wait, in their order, and what each waits for."""
     found = at.client.queue(limit=limit)
     rows = [
         (

@@ -37,10 +37,10 @@ def query(at: Session) -> None:
 @session.job_id
 @asks_server
 def return_(at: Session, job_id: str) -> None:
-    """Give back the cores of an ended job that none of its processes uses."""
+    """Return the cores of an ended job that none of its processes uses."""
     found = at.client.resources.give_back(job_id)
     rows = [
         (f"{one.role} {one.party_id}", "yes" if one.resource_return_status else "no")
         for one in found
     ]
-    at.out.listing(found, ("site", "returned"), rows, none="The job holds no cores here.")
+    at.out.listing(found, ("site", "returned"), rows, none="The job holds no cores at this server.")

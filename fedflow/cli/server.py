@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import platformdirs
 
 from fedflow.base.values import dataclass
 from fedflow.cli.groups import Nouns
@@ -129,7 +128,9 @@ class ServerOptions:
 
 
 def default_home() -> Path:
-    """Return where a server keeps everything unless it is told: the user's data folder."""
+    """Return the default home of a server: the user's data folder."""
+    import platformdirs  # a server that was given its home does without
+
     return platformdirs.user_data_path("fedflow", appauthor=False)
 
 
@@ -150,12 +151,12 @@ def server_options(function: Callable[..., None]) -> Callable[..., None]:
         home_option,
         click.option("--http", type=Address(), help="REST API [127.0.0.1:9380]."),
         click.option("--grpc", type=Address(), help="For other parties [127.0.0.1:9360]."),
-        click.option("--party", metavar="ID", help="Own party id; without: standalone."),
+        click.option("--party", metavar="ID", help="This server's party id; without: standalone."),
         click.option("--route", multiple=True, metavar="ID=HOST:PORT", help="Another party."),
         click.option("--conf", type=file, help="service_conf.yaml; options override it."),
         click.option("--insecure", is_flag=True, help="Allow other addresses without TLS."),
         click.option("--tls-ca", type=file, help="PEM file of the parties' authority."),
-        click.option("--tls-cert", type=file, help="PEM file of the own certificate."),
+        click.option("--tls-cert", type=file, help="PEM file of this server's certificate."),
         click.option("--tls-key", type=file, help="PEM file of its private key."),
     )
     for option in reversed(options):

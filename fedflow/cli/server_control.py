@@ -61,14 +61,16 @@ def start(as_json: bool, **options: Any) -> None:
 
 @control.command()
 @home_option
-@click.option("--grace", default=STOP_GRACE_S, show_default=True, help="Seconds before force.")
+@click.option(
+    "--grace", default=STOP_GRACE_S, show_default=True, help="Seconds until it is killed."
+)
 @session.as_json
 def stop(home: Path, grace: float, as_json: bool) -> None:
     """Stop the server of a home folder; its running jobs go on when it is started again."""
     out = Output(as_json=as_json)
     state = find_server(home)
     if state is None:
-        out.result({"stopped": False}, lambda: out.note("No server runs here."))
+        out.result({"stopped": False}, lambda: out.note("No server runs in this folder."))
         return
     gentle = stop_server(state, grace_s=grace)
     how = "stopped" if gentle else f"did not stop within {grace:g} seconds and was killed"
@@ -86,7 +88,10 @@ def status(home: Path, as_json: bool) -> None:
     out = Output(as_json=as_json)
     state = find_server(home)
     if state is None:
-        out.result({"running": False, "home": str(home)}, lambda: out.note("No server runs here."))
+        out.result(
+            {"running": False, "home": str(home)},
+            lambda: out.note("No server runs in this folder."),
+        )
         raise click.exceptions.Exit(CliExitCode.NOT_REACHABLE)
     try:
         with session.connect(state.url) as client:
@@ -157,7 +162,17 @@ def _own(servers: list[PartyServer]) -> PartyServer:
 
 
 def _show_servers(at: Session, servers: list[PartyServer]) -> None:
-    columns = ("id", "REST", "parties", "state", "leads", "heard", "tasks", "version", "machine")
+    columns = (
+        "id",
+        "REST",
+        "parties",
+        "state",
+        "leads",
+        "last contact",
+        "tasks",
+        "version",
+        "machine",
+    )
     rows = [
         (
             one.instance_id,

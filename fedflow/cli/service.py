@@ -1,4 +1,4 @@
-"""`fedflow service`: Servers and services that are registered here."""
+"""`fedflow service`: Servers and services that are registered at this server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedflow.cli.session import Session, asks_server
 
 @click.group(cls=Nouns)
 def command() -> None:
-    """Servers and services that are registered here."""
+    """Servers and services that are registered at this server."""
 
 
 @command.command("list")

@@ -125,7 +125,7 @@ def site_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def confirm(at: Session, question: str, *, yes: bool) -> None:
-    """Ask before something is lost, unless told not to or a program asks.
+    """Ask before something is lost, unless `--yes` or `--json` is given.
 
     Raises: click.Abort: the answer is no.
     """

@@ -114,8 +114,8 @@ def delete(at: Session, namespace: str, name: str, yes: bool) -> None:
 @session.yes
 @asks_server
 def delete_outputs(at: Session, job_id: str, component: str | None, yes: bool) -> None:
-    """Delete the tables that a job made."""
-    session.confirm(at, f"Delete the tables that job {job_id} made?", yes=yes)
+    """Delete the tables that a job created."""
+    session.confirm(at, f"Delete the tables that job {job_id} created?", yes=yes)
     found = at.client.tables.delete_outputs(job_id, component=component)
     at.out.done({"job_id": job_id, "tables": found}, f"{len(found)} tables were deleted.")
 
@@ -126,7 +126,7 @@ def delete_outputs(at: Session, job_id: str, component: str | None, yes: bool) -
 @click.option("-o", "--output", type=folder, required=True, help="Folder for the files.")
 @asks_server
 def download(at: Session, namespace: str, name: str, output: Path) -> None:
-    """Save a table here: `table.csv` and `table.meta`."""
+    """Save a table on this machine: `table.csv` and `table.meta`."""
     files = [str(one) for one in at.client.tables.download(namespace, name, output)]
     at.out.done(files, "\n".join(files))
 
@@ -136,7 +136,7 @@ def download(at: Session, namespace: str, name: str, output: Path) -> None:
 @click.option("--drop", is_flag=True, help="Replace a table of this name.")
 @asks_server
 def bind(at: Session, conf: dict[str, Any], drop: bool) -> None:
-    """Give a name to data that lie elsewhere; nothing is copied until a job reads them.
+    """Bind data in another storage to a table name; nothing is copied until a job reads them.
 
     The conf is FATE's: `engine`, `address`, `namespace`, `name`. Engines and addresses:
 
@@ -163,7 +163,7 @@ def bind(at: Session, conf: dict[str, Any], drop: bool) -> None:
 @table_option
 @asks_server
 def disable(at: Session, namespace: str, name: str) -> None:
-    """Let no job read a table any more, until `enable`."""
+    """Disable a table: no job reads it until `enable`."""
     at.client.tables.disable(namespace, name)
     at.out.done({"namespace": namespace, "name": name, "enabled": False},
                 f"Table {namespace}.{name} is disabled.")  # fmt: skip
@@ -195,14 +195,14 @@ def delete_disabled(at: Session, yes: bool) -> None:
 @table_option
 @asks_server
 def source(at: Session, namespace: str, name: str) -> None:
-    """Show what a table was made from."""
+    """Show the tables from which a table was created."""
     found = at.client.tables.sources(namespace, name)
     rows = [
         (f"{t.parent_table_namespace}.{t.parent_table_name}",
          f"{t.source_table_namespace}.{t.source_table_name}")
         for t in found
     ]  # fmt: skip
-    at.out.listing(found, ("made from", "first"), rows, none="It was not made from a table.")
+    at.out.listing(found, ("made from", "first"), rows, none="It was not created from a table.")
 
 
 @command.command()
@@ -210,7 +210,7 @@ def source(at: Session, namespace: str, name: str) -> None:
 @table_option
 @asks_server
 def jobs(at: Session, namespace: str, name: str) -> None:
-    """List the jobs that made or read a table."""
+    """List the jobs that created or read a table."""
     found = at.client.tables.used_by(namespace, name)
     at.out.listing(found, ("job",), [(one,) for one in found], none="No job used it.")
 

@@ -8,7 +8,7 @@ from fedflow.cli import session
 from fedflow.cli.groups import Nouns
 from fedflow.cli.session import Session, asks_server
 
-description_option = click.option("-d", "--description", metavar="TEXT", help="What it means.")
+description_option = click.option("-d", "--description", metavar="TEXT", help="Description.")
 
 
 @click.group(cls=Nouns)
@@ -40,7 +40,7 @@ def query(at: Session, part: str) -> None:
 @click.argument("name")
 @asks_server
 def models(at: Session, name: str) -> None:
-    """List the shares of models that have a tag."""
+    """List the models that have a tag."""
     found = at.client.tags.models(name)
     rows = [(m.model_id, m.model_version, f"{m.role} {m.party_id}", m.model_size) for m in found]
     at.out.listing(found, ("model", "version", "site", "KiB"), rows, none="No model has it.")
@@ -51,9 +51,9 @@ def models(at: Session, name: str) -> None:
 @description_option
 @asks_server
 def create(at: Session, name: str, description: str | None) -> None:
-    """Make a tag."""
+    """Create a tag."""
     at.client.tags.create(name, description or "")
-    at.out.done({"tag": name, "created": True}, f"Tag {name} was made.")
+    at.out.done({"tag": name, "created": True}, f"Tag {name} was created.")
 
 
 @command.command()

@@ -17,7 +17,7 @@ def command() -> None:
 
 
 @command.command()
-@click.option("-o", "--output", type=folder, required=True, help="Where to.")
+@click.option("-o", "--output", type=folder, required=True, help="Folder for the files.")
 @asks_server
 def download(at: Session, output: Path) -> None:
     """Save example jobs with their data, and conf files of other commands."""

@@ -1,4 +1,4 @@
-"""`fedflow test`: Trials of whether two parties can work together."""
+"""`fedflow test`: Test whether two parties can work together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedflow.cli.session import Session, asks_server
 
 @click.group(cls=Nouns)
 def command() -> None:
-    """Trials of whether two parties can work together."""
+    """Test whether two parties can work together."""
 
 
 @command.command()

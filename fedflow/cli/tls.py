@@ -38,7 +38,7 @@ def command() -> None:
     "folder",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the files; an authority that is there is used again.",
+    help="Folder for the files; an existing authority is used again.",
 )
 @click.option(
     "--party", "parties", multiple=True, required=True, metavar="ID", help="Party id; repeat it."
@@ -49,7 +49,7 @@ def command() -> None:
 def create(
     folder: Path, *, parties: tuple[str, ...], hosts: tuple[str, ...], days: int, as_json: bool
 ) -> None:
-    """Make an authority and a certificate with its key for every party.
+    """Create an authority, and a certificate with its key for every party.
 
     Give each party ca.pem and its own two files, nothing else: whoever has ca.key can speak for
     any party.

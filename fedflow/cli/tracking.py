@@ -41,7 +41,7 @@ def metrics(at: Session, job_id: str, component: str, site: Site | None) -> None
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Save all rows here as CSV instead of showing the first ones.",
+    help="Save all rows in this folder as CSV instead of showing the first ones.",
 )
 @click.option("-l", "--limit", default=10, show_default=True, type=click.IntRange(1, 100))
 @asks_server
@@ -84,10 +84,10 @@ def summary(at: Session, job_id: str, component: str, site: Site | None) -> None
 @session.site_options
 @asks_server
 def model(at: Session, job_id: str, component: str, site: Site | None) -> None:
-    """Show a site's share of a model, as JSON."""
+    """Show a site's model of a component, as JSON."""
     share = at.client.model(job_id, component, site=site)
     if share is None:
-        raise NoData(reason="this site has no share of a model of the component")
+        raise NoData(reason="this site has no model of the component")
     click.echo(json_text(share))
 
 
@@ -118,7 +118,7 @@ def delete_metrics(at: Session, job_id: str, yes: bool) -> None:
     """Delete all metrics of an ended job at this server."""
     session.confirm(at, f"Delete all metrics of job {job_id}?", yes=yes)
     at.client.delete_metrics(job_id)
-    at.out.done({"job_id": job_id, "deleted": True}, f"The metrics of job {job_id} are gone.")
+    at.out.done({"job_id": job_id, "deleted": True}, f"The metrics of job {job_id} were deleted.")
 
 
 def show_metrics(out: Output, metrics: list[Metric]) -> None:

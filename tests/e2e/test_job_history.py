@@ -91,7 +91,7 @@ def test_a_job_that_waits_for_cores_is_explained_at_both_parties(pair: Pair) -> 
     assert "What helps: " in text
     there = fedflow(pair.host, "job", "explain", "-j", second)
     assert "guest 9999 has not started the job" in there
-    assert "last heard" in there
+    assert "last contact" in there
     view = pair.guest.client.job(second)
     assert view.reason is not None
     assert (view.reason.code, view.deadline_ms) == (

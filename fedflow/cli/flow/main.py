@@ -51,7 +51,7 @@ def cli() -> None:
 @click.option("--port", type=click.IntRange(1, 65535), help="Its HTTP port.")
 @click.option("--app-key", help="App key to sign with.")
 @click.option("--secret-key", help="Secret key to sign with.")
-@click.option("--reset", is_flag=True, help="Forget what was stored before.")
+@click.option("--reset", is_flag=True, help="Delete what was stored before.")
 def init(
     server_conf_path: Path | None, ip: str | None, port: int | None, app_key: str | None,
     secret_key: str | None, reset: bool,

@@ -26,7 +26,7 @@ def test_delete_says_what_goes_asks_and_then_deletes(shell):
     assert no.exit_code == 130
     assert "4 tasks, 2 metrics" in no.stdout
     assert "Kept: table out.k, used by 8" in no.stdout
-    assert "Parties 10000 keep their shares." in no.stdout
+    assert "Parties 10000 keep their parts." in no.stdout
     assert "\x1b" not in no.stdout
     assert sent(shell) == [{"job_id": "7", "preview": True}]
     yes = shell("job", "delete", "-j", "7", text="y\n")

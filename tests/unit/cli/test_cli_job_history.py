@@ -118,7 +118,7 @@ def test_an_explanation_of_an_end_names_component_site_hint_and_log(shell):
     lines = shell("job", "explain", "-j", "7").stdout.splitlines()
     assert lines == [
         "Job 7 is failed, rerun 2.",
-        "This server knows its own share; guest 9999 started the job and knows more.",
+        "This server knows only its own part; guest 9999 started the job and knows more.",
         "First failure: reader_0, attempt 1 at host 10000.",
         "TableNotFound: reader_0 at host 10000: there is no table a.b.",
         "What helps: Upload it. Then run it again.",

@@ -101,7 +101,7 @@ def test_an_open_listener_without_protection_is_refused(shell, tmp_path, listene
 
 def test_no_server_is_code_4_for_status_and_fine_for_stop(shell, tmp_path):
     result = shell("server", "status", "--home", tmp_path)
-    assert (result.exit_code, "No server runs here." in result.stdout) == (4, True)
+    assert (result.exit_code, "No server runs in this folder." in result.stdout) == (4, True)
     assert shell("server", "stop", "--home", tmp_path).exit_code == 0
 
 
