@@ -102,8 +102,8 @@ def of_job(job_id: str) -> Draft:
     if own is None:
         where = found[0].initiator
         why = t(
-            "Job {job_id} was initiated by {site}, at another server: this one has only its own "
-            "share of the configuration, so it cannot be copied here.",
+            "Job {job_id} was initiated by {site}, at another server. This server has only its own "
+            "part of the configuration, so it cannot copy the job.",
             job_id=job_id[:100],
             site=where,
         )
@@ -111,7 +111,7 @@ def of_job(job_id: str) -> Draft:
     dsl, conf, had_key = original(own)
     notes = [t("This is a copy of job {job_id}. Change it and submit.", job_id=job_id[:100])]
     if had_key:
-        notes.append(t("Its idempotency key was left out: it stands for the earlier job."))
+        notes.append(t("Its idempotency key was left out: it belongs to the earlier job."))
     return replace(
         fresh(),
         dsl="" if mode_of(conf) == "predict" else _pretty(dsl),
@@ -122,7 +122,7 @@ def of_job(job_id: str) -> Draft:
 
 
 def initiated(found: Iterable[JobRecord]) -> JobRecord | None:
-    """Return the initiator's share of a job, None if it is not at this server."""
+    """Return the initiator's party job, None if it is not at this server."""
     return next((job for job in found if job.is_initiator), None)
 
 
@@ -159,10 +159,10 @@ def with_files(draft: Draft, files: Iterable[FileStorage]) -> Draft:
             faults.append(t("{file} is no UTF-8 text of at most 2 MiB.", file=name))
             continue
         found = split(read_json(text))
-        if not found:  # show it where it may be mended: its mistakes are told with it
+        if not found:  # show it where it can be fixed, with its mistakes
             field = _guessed(name, text, texts)
             found = {field: text}
-            why = t("{file} is neither a DSL nor a conf; see what is wrong with it.", file=name)
+            why = t("{file} is neither a DSL nor a conf; see the message about it.", file=name)
             faults.append(why)
         texts.update(found)
     return replace(draft.with_texts(texts), faults=tuple(faults))

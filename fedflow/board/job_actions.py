@@ -45,7 +45,7 @@ def rerun(job_id: str) -> Response:
 def pause(job_id: str) -> Response:
     """Let nothing new of a job start."""
     services().control.pause(job_id)
-    return _back(job_id, t("The job is paused: what runs goes on, nothing new starts."))
+    return _back(job_id, t("The job is paused: running tasks go on, no further task starts."))
 
 
 @act(board_job_actions, "/<job_id>/continue", endpoint="proceed")
@@ -55,12 +55,12 @@ def proceed(job_id: str) -> Response:
     if steps and not (steps.isascii() and steps.isdigit() and len(steps) <= 9):
         raise BadRequest(reason=t("the number of steps is a whole number"))
     services().control.proceed(job_id, steps=int(steps) if steps else None, all_=_is_set("all"))
-    return _back(job_id, t("The job goes on."))
+    return _back(job_id, t("The job continues."))
 
 
 @act(board_job_actions, "/<job_id>/notes")
 def notes(job_id: str) -> Response:
-    """Store the notes of one share: fields `notes`, `role`, `party_id`."""
+    """Store the notes of one party job: fields `notes`, `role`, `party_id`."""
     text = request.form.get("notes", "").replace("\r\n", "\n").replace("\x00", "")
     if len(text) > MOST_NOTES:
         raise BadRequest(reason=t("notes have at most {n} characters", n=MOST_NOTES))

@@ -25,7 +25,7 @@ def sentence(fault: Fault) -> str:
         case FaultKind.NO_COLON:
             return t('A colon is missing after the name "{name}".', name=found)
         case FaultKind.NO_KEY:
-            return t("The name of a member must stand in double quotes, not {found}.", found=found)
+            return t("The name of a member must be in double quotes, not {found}.", found=found)
         case FaultKind.OPEN_TEXT:
             return t("This text has no closing double quote on its line.")
         case FaultKind.CONTROL:
@@ -41,7 +41,9 @@ def sentence(fault: Fault) -> str:
         case FaultKind.LONG_NUMBER:
             return t("The number has more than {n} characters.", n=MAX_DIGITS)
         case FaultKind.TWICE:
-            return t('The name "{name}" stands twice; all but the last would be lost.', name=found)
+            return t(
+                'The name "{name}" is used twice; all but the last value would be lost.', name=found
+            )
         case FaultKind.WORD:
             return t(
                 "{word} is no value; JSON knows texts, numbers, true, false, null.", word=found

@@ -245,7 +245,7 @@ def _component_compared(
     except ModelDamaged as exc:
         return ComponentComparison(**facts, same=False, trouble=exc.message)
     if contents[0] is None or contents[1] is None:
-        trouble = t("Too large to be compared here; export both versions.")
+        trouble = t("Too large to be compared on this page; export both versions.")
         return ComponentComparison(**facts, same=False, trouble=trouble)
     params = [_own_param(site, c) for c in contents if c is not None]
     metas = [own_meta(site.role, c.meta) for c in contents if c is not None]
@@ -351,7 +351,7 @@ def _columns(story: ModelStory) -> list[list[HistoryItem]]:
             )
         ]
     elif version is not None:
-        what = t("imported from an archive") if version.imported else t("its job is not here")
+        what = t("imported from an archive") if version.imported else t("job not at this server")
         source = [HistoryItem(name="elsewhere", title=what, detail=version.job_id, kind="job")]
     this = HistoryItem(
         name=own, title=t("this version"), detail=own, of=tuple(i.name for i in source),

@@ -21,7 +21,7 @@ board_parties = board_blueprint("board_parties", "/parties")
 
 PARTIES: Final = 500  #: that are listed
 JOBS: Final = 20  #: of one party that are listed
-_LOOKED: Final = 100  #: shares that are looked through for these
+_LOOKED: Final = 100  #: party jobs that are searched for these
 
 
 @board_parties.get("")
@@ -95,7 +95,7 @@ def _all() -> dict[str, Any]:
         "parties": found[:PARTIES],
         "count": len(found),
         "own": place.party_id or "",
-        "servers": shapes.server_rows(services().servers.listed()),
+        "servers": shapes.servers(services().servers.listed()),
     }
 
 

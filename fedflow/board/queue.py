@@ -19,9 +19,9 @@ from fedflow.web.context import services
 board_queue = board_blueprint("board_queue", "/queue")
 
 SIZE: Final = 50  #: waiting jobs of one page
-GUESTS: Final = 50  #: waiting shares of other parties' jobs that are listed
-HELD: Final = 200  #: shares with cores that are listed
-FRESH_S: Final = 1.5  #: less than the pause between two looks of one page, seconds
+GUESTS: Final = 50  #: waiting party jobs of other initiators that are listed
+HELD: Final = 200  #: party jobs with cores that are listed
+FRESH_S: Final = 1.5  #: less than the pause between two requests of one page, seconds
 
 _NOW: Final = RecentOfApp[int, tuple[str, dict[str, Any]]](name="queue", limit=32, fresh_s=FRESH_S)
 
@@ -54,7 +54,8 @@ def give_back(job_id: str) -> Response:
 
 def _tagged(number: int) -> tuple[str, dict[str, Any]]:
     values = _values(number)
-    return repr(sorted(values.items())), values
+    held = [(job.key, job.status, job.applied_ms) for job, _ in values["holders"]]
+    return repr(sorted({**values, "holders": held}.items())), values
 
 
 def _values(number: int | None = None) -> dict[str, Any]:

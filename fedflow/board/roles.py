@@ -19,8 +19,8 @@ def word(role: AccountRole) -> str:
 def text(role: AccountRole) -> str:
     """Return what a role may do."""
     texts = {
-        AccountRole.VIEWER: t("looks at everything of this party, changes nothing"),
+        AccountRole.VIEWER: t("reads everything of this party, changes nothing"),
         AccountRole.OPERATOR: t("as a viewer; also runs and stops jobs, changes models, tables"),
-        AccountRole.ADMIN: t("as an operator; also deletes jobs, sees settings, keeps accounts"),
+        AccountRole.ADMIN: t("as an operator; also deletes jobs, reads settings, manages accounts"),
     }
     return texts[role]

@@ -59,7 +59,7 @@ def health() -> Response:
 def reload() -> Response:
     """Read the conf again."""
     services().administration.reload()
-    message = t("The conf was read again. Routes, permissions and servers hold at once.")
+    message = t("The conf was read again. Routes, permissions and servers are in force.")
     return redirect_to(_HERE, message=message)
 
 

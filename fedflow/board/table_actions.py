@@ -60,7 +60,7 @@ def upload() -> Response:
     url = _job_url(job)
     if is_scripted():
         return json_answer({"url": url})
-    return redirect_to(url, message=t("The file was received. This job makes a table of it."))
+    return redirect_to(url, message=t("The file was received. This job creates a table from it."))
 
 
 def _parameters(fields: dict[str, Any]) -> dict[str, Any]:

@@ -564,7 +564,7 @@ def test_addresses_and_localhost_are_own_names(seeded: Place, host: str) -> None
 def test_without_sign_in_everybody_is_an_admin_and_forms_need_their_token(seeded: Place) -> None:
     somebody = Somebody(seeded.url)
     page = somebody.get("/board/settings").text
-    assert "Nobody needs to sign in" in page
+    assert "No sign-in is needed" in page
     assert somebody.get("/board/sign-in", allow_redirects=False).headers["Location"] == "/board/"
     assert somebody.get("/board/account").status_code == 404
     fields = {"name": "made-here", "role": "viewer", "new": GOOD, "again": GOOD}

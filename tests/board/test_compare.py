@@ -164,7 +164,7 @@ def test_a_share_of_another_site_is_compared_only_where_it_is_here(
     seeds.put(seeded.store, host_job, task)
     seeds.put_metrics(seeded.store, task, metric("LOSS", "loss", (0, 1), (1, 2)))
     text = get(seeded, address([guest], f"job={seeds.job_id(220)}:host:10000")).text
-    assert "shares of different roles" in text
+    assert "models of different roles" in text
     assert "9.5" in text
     asked = f"job={guest.key.job_id}:host:10000"
     other = get(seeded, address([three[1]], asked)).text

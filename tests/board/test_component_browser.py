@@ -218,7 +218,7 @@ def test_a_job_that_is_deleted_while_one_looks_is_told(visitor: Visitor, seeded:
     with seeded.store.transaction() as tx:
         tx.tasks.drop(job.key.job_id)
         tx.jobs.drop(job.key.job_id)
-    expect(page.locator("#ff-alert")).to_contain_text("This is not here any more")
+    expect(page.locator("#ff-alert")).to_contain_text("This no longer exists")
 
 
 def test_bars_are_hidden_and_shown_and_saved_as_a_picture(

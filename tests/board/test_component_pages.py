@@ -123,7 +123,7 @@ def test_parameters_of_a_module_that_is_gone_are_shown_as_they_were_given(seeded
     task = seeds.task(job, "old_0", "NoSuchModule", parameters={"given": 7, "api_key": "k"})
     seeds.put(seeded.store, job, task)
     text = get(seeded, address(task, "parameters")).text
-    assert "not installed here any more" in text
+    assert "no longer installed at this server" in text
     assert "given" in text
 
 

@@ -79,7 +79,7 @@ def test_a_job_is_paused_continued_stopped_run_again_and_deleted(seeded: Place) 
     answer = person.post(f"{actions}/pause", page=page)
     assert "The job is paused" in answer.text
     assert answer.url == seeded.url + page
-    assert "The job goes on." in person.post(f"{actions}/continue", page=page).text
+    assert "The job continues." in person.post(f"{actions}/continue", page=page).text
     refused = person.post(f"{actions}/continue", page=page, steps="1")
     assert 'class="message bad"' in refused.text
     assert "stop it first" in person.get(f"{actions}/delete").text

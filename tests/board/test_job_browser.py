@@ -111,7 +111,7 @@ def test_a_job_that_is_deleted_while_one_looks_says_so(visitor: Visitor, seeded:
     page = opened(visitor, job_id)
     deleted = f"{seeded.url}{address('none')}/live"
     page.route("**/live", lambda route: route.continue_(url=deleted))
-    expect(page.locator("#ff-alert")).to_contain_text("deleted while you looked")
+    expect(page.locator("#ff-alert")).to_contain_text("deleted while this page")
     seeded.services.jobs.stop(job_id)
 
 
@@ -243,9 +243,9 @@ def test_who_holds_up_a_component_is_framed_and_named(visitor: Visitor, seeded: 
     job_id = submit(seeded, {}, {}, host={"empty_0": {"sleep_s": 8.0}})
     page = opened(visitor, job_id)
     expect(box(page, "empty_0").locator(".part.held")).to_have_count(1, timeout=LONG_MS)
-    told = re.compile("held up by host 10000")
+    told = re.compile("blocked by host 10000")
     expect(box(page, "empty_0")).to_have_attribute("aria-label", told)
-    expect(row(page, "empty_0")).to_contain_text("held up by host 10000")
+    expect(row(page, "empty_0")).to_contain_text("blocked by host 10000")
     seeded.services.jobs.stop(job_id)
 
 
@@ -340,7 +340,7 @@ def test_a_component_that_does_not_run_here_leads_to_its_row(
     page = opened(visitor, of.key.job_id)
     expect(box(page, "keys_0")).to_have_class(re.compile("elsewhere"))
     expect(box(page, "keys_0")).to_have_attribute("href", re.compile("^#component-"))
-    expect(row(page, "keys_0")).to_contain_text("does not run here")
+    expect(row(page, "keys_0")).to_contain_text("does not run at this site")
 
 
 def test_a_job_of_one_component_is_drawn(visitor: Visitor, seeded: Place) -> None:

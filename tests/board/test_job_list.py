@@ -345,7 +345,7 @@ def test_a_job_that_is_deleted_while_its_page_is_open_is_told(
     with seeded.store.transaction() as tx:
         tx.jobs.move(key, JobEvent.FAILED, seen=JobStatus.RUNNING, now_ms=seeds.START_MS + 10)
         tx.jobs.drop(key.job_id)
-    expect(page.get_by_role("alert").filter(has_text="deleted while you looked")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="deleted while this page")).to_be_visible()
     page.get_by_role("link", name="To the list of jobs").click()
     expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
 

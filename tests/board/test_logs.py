@@ -254,7 +254,7 @@ def test_a_link_out_of_the_log_folder_is_no_log(seeded: Place) -> None:
 def test_a_job_without_logs_and_a_log_without_lines_say_so(seeded: Place) -> None:
     of = job(137)
     put(seeded.store, of)
-    assert "Nothing was logged here yet, or the log was deleted." in text(seeded, logs_path(of))
+    assert "Nothing was logged yet, or the log was deleted." in text(seeded, logs_path(of))
     assert get(seeded, logs_path(of, "/lines")).status_code == 404
     put_log(seeded, of, "")
     assert "The log is empty" in text(seeded, logs_path(of))

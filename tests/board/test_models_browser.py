@@ -293,6 +293,6 @@ def test_deleting_a_table_says_what_uses_it_first(
     put_output(seeded, 1, HOST, made, component="other_0")
     page = visitor.open("/board/tables/table?namespace=shown&name=goes")
     page.get_by_text("Delete", exact=True).click()
-    expect(page.get_by_text("1 tasks made or read it")).to_be_visible()
+    expect(page.get_by_text("1 tasks created or read it")).to_be_visible()
     page.get_by_role("button", name="Delete this table").click()
     expect(page.get_by_text("The table shown / goes was deleted.")).to_be_visible()

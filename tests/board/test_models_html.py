@@ -85,7 +85,7 @@ def test_a_guest_page_has_no_split_points_of_a_host(models: Place) -> None:
 
 def test_an_arbiter_gets_a_notice_and_no_file(models: Place) -> None:
     text = page(models, "logistic", ARBITER)
-    assert "An arbiter has no share" in text
+    assert "An arbiter has no part" in text
     number = NUMBERS["logistic"]
     assert "loss" not in get(models, model_path(number, ARBITER, "model.json")).text
     assert get(models, model_path(number, ARBITER, "model.json")).status_code == 404

@@ -193,6 +193,6 @@ def places_of(page: Page) -> list[str]:
 @pytest.mark.browser
 def test_an_empty_queue_says_so(visitor: Visitor, axe: Callable[[Page], None]) -> None:
     page = visitor.open("/board/queue")
-    expect(page.get_by_text("Nobody holds cores")).to_be_visible()
+    expect(page.get_by_text("No job holds cores")).to_be_visible()
     expect(page.get_by_text("No job waits")).to_be_visible()
     axe(page)

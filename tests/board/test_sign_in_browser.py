@@ -136,7 +136,7 @@ def test_a_job_that_somebody_writes_outlives_the_session(
     written.press("End")
     written.press("Space")
     alert = page.locator("#ff-alert")
-    expect(alert).to_contain_text("it is kept", timeout=30_000)
+    expect(alert).to_contain_text("nothing is lost", timeout=30_000)
     expect(alert.get_by_role("link")).to_have_count(0)
     page.get_by_role("button", name="Check", exact=True).click()
     enter(page, ann)
@@ -203,7 +203,7 @@ def test_a_viewer_has_no_buttons_and_a_forged_action_is_a_page_that_says_why(
         }"""
     )
     expect(page.get_by_role("heading", name="Not permitted")).to_be_visible()
-    expect(page.get_by_text("That needs the role admin; yours is viewer.")).to_be_visible()
+    expect(page.get_by_text("This needs the role admin; your role is viewer.")).to_be_visible()
     axe(page)
 
 

@@ -100,7 +100,7 @@ def test_wrong_parameters_are_told_with_the_sites_that_they_are_for(person: Pers
         ("", "There is no text yet"),
         ('{"components": {},}', "comma after the last member"),
         ('{"components": NaN}', "NaN is no number"),
-        ('{"components": {"a": 1, "a": 2}}', "stands twice"),
+        ('{"components": {"a": 1, "a": 2}}', "is used twice"),
         ("[" * 5_000, "deeper than"),
         ('{"components": ' + '{"a":' * 60 + "1" + "}" * 60 + "}", "nested deeper"),
         ('{"components": {"a": "' + "x" * 200_000 + '"}}', "longer than"),
@@ -260,7 +260,7 @@ def test_a_job_of_format_1_is_understood(person: Person) -> None:
 
 def test_the_parties_of_a_standalone_server_are_all_here(person: Person) -> None:
     page = person.send(empty_dsl(), empty_conf(), do="ask").text
-    assert "there is nobody to ask" in page
+    assert "no other party needs to be asked" in page
 
 
 def test_a_form_without_its_token_is_refused(person: Person, seeded: Place) -> None:

@@ -51,7 +51,7 @@ def token_of(page: str) -> str:
 def test_a_viewer_sees_no_form_and_cannot_act(asking: Place) -> None:
     vera, _ = signed_in(asking, "vera")
     page = vera.get("/board/submit?example=hetero_lr").text
-    assert "You may look, but not submit" in page
+    assert "You may read, but not submit" in page
     assert "submit-form" not in page
     assert "breast_hetero_guest" not in page
     token = token_of(vera.get("/board/account").text)

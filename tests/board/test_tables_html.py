@@ -112,7 +112,7 @@ def test_a_table_has_facts_columns_uses_and_rows(client: Client, table: TableRec
     text = client.page("/board/tables/table", **names(table))
     assert "exp/é?& / a b#1" in text
     assert re.search(r"Rows</dt><dd>\s*230", text)
-    assert "Tasks that made or read it" in text
+    assert "Tasks that created or read it" in text
     assert "row0000" in text
     assert "row0050" not in text
     assert re.search(r'<th scope="row">\s*a\s*</th>', text)
@@ -258,7 +258,7 @@ def test_a_table_that_is_gone_and_no_table_at_all_are_told(seeded: Place, client
     put_output(seeded, 3, GUEST, made)
     with seeded.store.transaction() as tx:
         tx.tables.drop("out", "gone")
-    assert "The table is gone" in client.page(model_path(3, GUEST, "data", "dataio_0"))
+    assert "The table no longer exists" in client.page(model_path(3, GUEST, "data", "dataio_0"))
     assert "no output tables" in client.page(model_path(3, GUEST, "data", "reader_0"))
     gone = client.get(model_path(3, GUEST, "data/download", "dataio_0"))
     assert gone.status_code == 404

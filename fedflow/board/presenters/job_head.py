@@ -11,12 +11,11 @@ from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import ALL, mode_of
 from fedflow.domain.job.spec import model_id_of
 from fedflow.domain.records import SUBMIT_FAILED, JobRecord
-from fedflow.domain.scheduling.explain import INITIATOR
+from fedflow.domain.scheduling.explain import INITIATOR, SILENT_MS
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus
 from fedflow.wire.api.job_history import End, Wait
 
-SILENT_MS: Final = 10_000  #: an initiator that was not heard for longer is worth a word
 WAITS: Final = 20  #: that are shown; the components' own stand in their table
 
 
@@ -44,21 +43,14 @@ class May:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Head:
-    """What the head of a job's page shows."""
+    """What the head of a job's page shows beside the job itself."""
 
-    status: str
     shown_status: str  #: `pause` if it is held
     progress: int
-    epoch: int
-    since_ms: int
-    created_ms: int
-    started_ms: int | None
-    ended_ms: int | None
     duration_ms: int | None  #: from the start to the end, or to now
     deadline_ms: int | None
     is_final: bool
     is_refused: bool  #: some site did not accept it
-    is_accepted: bool  #: this site accepted it
     members: tuple[Member, ...]
     waits: tuple[Wait, ...]
     waits_left: int  #: that are not shown
@@ -66,20 +58,17 @@ class Head:
     end: End | None  #: why it ended, if it did not succeed
     ended_well: str  #: a sentence about its success
     error_site: Site | None  #: where the first error was
-    warnings: tuple[str, ...]
     may: May
-    user: str
     model_id: str
     model_version: str
     is_predict: bool
     reused: tuple[tuple[str, str], ...]  #: component and the job that made its results
     cores: int | None  #: that it holds here, None: none
     memory: int  #: MiB that it holds here
-    steps: bool
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether nothing more is to come: it ended, its cores are back, all was told."""
+        """Return whether nothing will change: it ended, cores are back, all reports were sent."""
         return self.is_final and self.cores is None and not self.waits
 
 
@@ -90,22 +79,15 @@ def head(seen: SiteJob, now_ms: int) -> Head:
     waits = [w for w in explained.waits if not w.component and _is_told(job, w, now_ms)]
     end = explained.end
     good = end is not None and job.status is JobStatus.SUCCESS
-    started, ended = job.started_ms, job.ended_ms
+    started = job.started_ms
     model_id, model_version, is_predict = model_of(job)
     return Head(
-        status=job.status.value,
         shown_status="pause" if seen.is_stopped and not final else job.status.value,
         progress=100 if job.status is JobStatus.SUCCESS else job.progress,
-        epoch=job.epoch,
-        since_ms=job.since_ms,
-        created_ms=job.created_ms,
-        started_ms=started,
-        ended_ms=ended,
-        duration_ms=None if started is None else max(0, (ended or now_ms) - started),
+        duration_ms=None if started is None else max(0, (job.ended_ms or now_ms) - started),
         deadline_ms=explained.deadline_ms if not final else None,
         is_final=final,
         is_refused=job.tag == SUBMIT_FAILED,
-        is_accepted=seen.is_accepted,
         members=members(seen),
         waits=tuple(waits[:WAITS]),
         waits_left=max(0, len(waits) - WAITS),
@@ -113,16 +95,13 @@ def head(seen: SiteJob, now_ms: int) -> Head:
         end=end if not good else None,
         ended_well=end.message if good and end is not None else "",
         error_site=_site(end.site) if end is not None and end.site else None,
-        warnings=job.warnings,
         may=_may(seen, final=final),
-        user=job.user,
         model_id=model_id,
         model_version=model_version,
         is_predict=is_predict,
         reused=_reused(seen),
         cores=job.cores if job.in_use else None,
         memory=job.memory if job.in_use else 0,
-        steps=seen.step,
     )
 
 

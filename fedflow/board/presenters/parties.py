@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fedflow.app.administration.servers import ListedServer
 from fedflow.app.initiator.neighbours import Neighbour
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobRecord
 from fedflow.domain.scheduling.circuit import CircuitState
-from fedflow.domain.site import Site
 
 ERROR = 1000  #: characters of an error
 
@@ -56,64 +56,20 @@ def row(one: Neighbour) -> PartyRow:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServerRow:
-    """One server of this party."""
-
-    instance_id: str
-    http: str
-    grpc: str
-    version: str
-    state: str
-    leads: bool
-    is_this: bool
-    started_ms: int
-    executors: int
+def servers(found: Iterable[ListedServer]) -> list[ListedServer]:
+    """Return the servers of this party without what changes with every beat."""
+    return [replace(one, beat_age_ms=0) for one in found]
 
 
-def server_rows(found: Iterable[ListedServer]) -> list[ServerRow]:
-    """Return the servers of this party; what changes with every beat is left out."""
-    return [
-        ServerRow(
-            instance_id=one.instance_id,
-            http=one.http,
-            grpc=one.grpc,
-            version=one.version,
-            state=one.state,
-            leads=one.leads,
-            is_this=one.is_this,
-            started_ms=one.started_ms,
-            executors=one.executors,
-        )
-        for one in found
-    ]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartyJob:
-    """A job in which a party takes part, as one of the own sites has it."""
-
-    job_id: str
-    own: Site
-    theirs: tuple[str, ...]  #: roles of the party
-    status: str
-    created_ms: int
-    initiator: Site
-
-
-def jobs_with(found: Iterable[JobRecord], party_id: str, *, limit: int) -> list[PartyJob]:
-    """Return the jobs in which exactly this party takes part, one entry per job."""
-    kept: dict[str, PartyJob] = {}
+def jobs_with(
+    found: Iterable[JobRecord], party_id: str, *, limit: int
+) -> list[tuple[JobRecord, tuple[str, ...]]]:
+    """Return the jobs in which exactly this party takes part, as one of the own sites has each,
+    and the roles of the party.
+    """
+    kept: dict[str, tuple[JobRecord, tuple[str, ...]]] = {}
     for job in found:
         roles = tuple(role for role, ids in job.roles.items() if party_id in ids)
-        if not roles or job.key.job_id in kept:
-            continue
-        kept[job.key.job_id] = PartyJob(
-            job_id=job.key.job_id,
-            own=job.key.site,
-            theirs=roles,
-            status=job.status.value,
-            created_ms=job.created_ms,
-            initiator=job.initiator,
-        )
+        if roles:
+            kept.setdefault(job.key.job_id, (job, roles))
     return list(kept.values())[:limit]

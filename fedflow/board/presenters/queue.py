@@ -28,22 +28,6 @@ class EngineLoad:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
-    """A share of a job that holds cores."""
-
-    job_id: str
-    site: Site
-    initiator: Site
-    status: str
-    engine: str
-    cores: int
-    memory: int
-    since_ms: int | None
-    may_return: bool  #: it has ended, so its cores may be given back
-    may_stop: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Waiter:
     """A job that waits for its turn."""
 
@@ -61,7 +45,7 @@ class Waiter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guest:
-    """A share of another party's job that waits here."""
+    """A party job of another initiator that waits at this server."""
 
     job_id: str
     site: Site
@@ -90,24 +74,10 @@ def engine_rows(engines: Iterable[Engine]) -> list[EngineLoad]:
     ]
 
 
-def holders(jobs: Iterable[JobRecord]) -> list[Holder]:
-    """Return who holds cores, the oldest first."""
-    found = [
-        Holder(
-            job_id=job.key.job_id,
-            site=job.key.site,
-            initiator=job.initiator,
-            status=job.status.value,
-            engine=job.engine,
-            cores=job.cores,
-            memory=job.memory,
-            since_ms=job.applied_ms,
-            may_return=job.status in JOB_FINAL,
-            may_stop=job.status not in JOB_FINAL,
-        )
-        for job in jobs
-    ]
-    return sorted(found, key=lambda one: (one.since_ms or 0, one.job_id, one.site.order))
+def holders(jobs: Iterable[JobRecord]) -> list[tuple[JobRecord, bool]]:
+    """Return who holds cores, the oldest first, and whether the job has ended."""
+    found = sorted(jobs, key=lambda j: (j.applied_ms or 0, j.key.job_id, j.key.site.order))
+    return [(job, job.status in JOB_FINAL) for job in found]
 
 
 def waiters(places: Iterable[RankedJob]) -> list[Waiter]:
@@ -130,7 +100,7 @@ def waiters(places: Iterable[RankedJob]) -> list[Waiter]:
 
 
 def guests(jobs: Iterable[JobRecord]) -> list[Guest]:
-    """Return the waiting shares of other parties' jobs."""
+    """Return the waiting party jobs of other initiators."""
     return [
         Guest(
             job_id=job.key.job_id,

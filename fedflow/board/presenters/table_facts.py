@@ -29,7 +29,7 @@ def facts_of(table: TableRecord) -> Facts:
         (t("Storage"), table.engine),
     ]
     if is_bound(table.engine, table.storage):
-        pairs.append((t("Rows lie in"), _place(table)))
+        pairs.append((t("Rows are stored in"), _place(table)))
     return Facts(title=t("About this table"), pairs=[(n, v) for n, v in pairs if v is not None])
 
 

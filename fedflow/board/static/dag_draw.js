@@ -104,7 +104,7 @@ function share(state) {
 }
 
 function wordOf(state) {
-  if (!state.s) return state.word ?? t("does not run here");
+  if (!state.s) return state.word ?? t("does not run at this site");
   const word = t(state.s === "pass" ? "passed" : state.s);
   const attempt = state.v ? ` \u00b7 ${t("attempt {n}", { n: state.v })}` : "";
   return state.s === "running" && state.p ? `${word} ${Math.round(100 * state.p)} %${attempt}` : `${word}${attempt}`;
@@ -140,9 +140,9 @@ function kindOf(graph, status) {
 /** Return what a box says to those who do not see it. */
 function describe(node, state, sites, word, separator) {
   const lines = [node.name, node.module, word];
-  if (!node.here && state.s) lines.push(t("no part of it runs here"));
+  if (!node.here && state.s) lines.push(t("no part of it runs at this server"));
   for (const [site, status] of state.parts) lines.push(`${sites[site]}: ${t(status)}`);
-  if (state.held) lines.push(t("held up by {sites}", { sites: state.held.map((site) => sites[site]).join(", ") }));
+  if (state.held) lines.push(t("blocked by {sites}", { sites: state.held.map((site) => sites[site]).join(", ") }));
   if (state.why) lines.push(state.why);
   return lines.join(separator);
 }

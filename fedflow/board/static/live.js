@@ -54,7 +54,7 @@ export function watchLive() {
     if (xhr.status === 401) {
       alertSignedOut();
     } else if (xhr.status === 404) {
-      alertUser(t("This is not here any more: it was deleted while you looked at it."), { url: "/board/jobs", text: t("To the list of jobs") });
+      alertUser(t("This no longer exists: it was deleted while this page was open."), { url: "/board/jobs", text: t("To the list of jobs") });
       elt.dataset.gone = "yes";
     } else {
       alertUser(t("The server could not answer (HTTP {status}). What you see may be old.", { status: xhr.status }));

@@ -410,7 +410,7 @@ class FfLog extends HTMLElement {
   async replaced() {
     this.view.current = null;
     await this.view.showEnd(this.all);
-    this.say(t("The log was begun anew."));
+    this.say(t("The log was started again from its beginning."));
   }
 
   /** Wait for `work`; say what went wrong. */
@@ -431,7 +431,7 @@ class FfLog extends HTMLElement {
     this.failures = Math.min(this.failures + 1, 5);
     if (error.status === 404) {
       this.isFollowing = false;
-      this.say(t("This log is not there, or not any more: it may have been deleted while you looked at it."), true);
+      this.say(t("This log does not exist, or no longer exists: it may have been deleted while this page was open."), true);
       if (!this.viewer.hidden) this.stopped = true;
     } else if (error.status === 401) {
       alertSignedOut();

@@ -23,7 +23,7 @@ export function alertUser(text, link = null) {
  * here keeps it by sending it, as the sign-in page takes it along. */
 export function alertSignedOut() {
   if ([...document.querySelectorAll("main textarea")].some(isWritten)) {
-    alertUser(t("Your session has ended. Send what you have written all the same: you are asked to sign in, and it is kept."));
+    alertUser(t("Your session has ended. You can still send what you have written: you will sign in first, and nothing is lost."));
     return;
   }
   const next = encodeURIComponent(location.pathname + location.search);

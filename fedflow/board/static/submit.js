@@ -77,7 +77,7 @@ function begin() {
       signedOut = status === 401 || status === 403;
       if (signedOut) alertSignedOut();
       else if (status) alertUser(t("The server could not check the job (HTTP {status}).", { status }));
-      else alertUser(t("The server does not answer: the job was not checked. Your text is still here."));
+      else alertUser(t("The server does not answer: the job was not checked. Your text is not lost."));
     });
   }
 

@@ -45,7 +45,7 @@ SILENT: Final = "Silent"  #: a party has not been heard for a while
 STOPPING: Final = "Stopping"  #: somebody wants the job to end
 INITIATOR: Final = "Initiator"  #: the initiator decides what follows
 
-_SILENT_MS: Final = 10_000  #: a party that was not heard for longer is worth a word
+SILENT_MS: Final = 10_000  #: a party that was not heard for longer is worth a word
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -394,7 +394,7 @@ def _silent(view: JobView, now_ms: int) -> Iterator[Wait]:
     """Yield the parties that were not heard for a while."""
     seen: set[str] = set()
     for site in view.sites:
-        if site.phase is SitePhase.CREATING or now_ms - site.heard_ms <= _SILENT_MS:
+        if site.phase is SitePhase.CREATING or now_ms - site.heard_ms <= SILENT_MS:
             continue
         if site.site.party_id in seen:
             continue

@@ -198,8 +198,8 @@ def test_facts_of_a_bound_table_say_where_it_is_without_secrets() -> None:
     address = {"host": "h", "port": 3306, "user": "u", "passwd": "secret", "db": "d", "name": "t"}
     bound = replace(TABLE, engine="MYSQL", storage={"address": address})
     told = dict(facts_of(bound).pairs)
-    assert told["Rows lie in"] == "host=h port=3306 db=d name=t"
-    assert "Rows lie in" not in dict(facts_of(TABLE).pairs)
+    assert told["Rows are stored in"] == "host=h port=3306 db=d name=t"
+    assert "Rows are stored in" not in dict(facts_of(TABLE).pairs)
 
 
 def test_facts_of_columns_are_a_table() -> None:

@@ -1,6 +1,6 @@
 """HeteroFeatureBinning: features with their information values, the bins of one of them.
 
-A host's share has no statistics (they tell of labels) and the guest's has no split points of a
+A host's part has no statistics (they reveal labels) and the guest's has no split points of a
 host: what is not there is shown as "-".
 """
 
@@ -152,7 +152,7 @@ def _features(
     note = (
         ""
         if role is Role.GUEST
-        else t("Information values and WOE tell of the labels: only the guest has them.")
+        else t("Information values and WOE reveal the labels: only the guest has them.")
     )
     found: list[Section] = [
         Table(

@@ -69,7 +69,7 @@ def stability(role: Role, param: Json, meta: Json, choices: Choices) -> list[Sec
                 Column(title=t("Verdict")),
             ),
             rows=rows,
-            note=t("Below 0.1 a feature is held to be stable, above 0.25 not."),
+            note=t("Below 0.1 a feature counts as stable, above 0.25 as not stable."),
         ),
         *_greatest(t("PSI by feature"), {n: number(v) for n, v in total.items()}),
     ]

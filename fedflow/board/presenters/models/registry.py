@@ -49,12 +49,12 @@ SHAPES: Final[Mapping[str, Shape]] = {
 def sections_of(
     role: Role, param_name: str, param: Any, meta: Any, choices: Mapping[str, str]
 ) -> list[Section]:
-    """Return what a site's page shows of its stored share of a model, nothing that it may not see.
+    """Return what a site's page shows of its stored model, nothing that it may not see.
 
     `choices` are the parameters of the page's address.
     """
     if role is Role.ARBITER:
-        return [NoticeSection(text=t("An arbiter has no share of the model's data."))]
+        return [NoticeSection(text=t("An arbiter has no part of the model's data."))]
     seen, about = own_param(role, param_name, param, meta), own_meta(role, meta)
     shape = SHAPES.get(param_name, _unknown)
     return shape(role, seen, about, choices)

@@ -53,7 +53,7 @@ def selection(role: Role, param: Json, meta: Json, choices: Mapping[str, str]) -
         rows = [(name, *cells) for name, cells in theirs.items()]
         heads = (Column(title=t("Feature")),)
     titles = [_title(step, at(filters, i)) for i, step in enumerate(steps)]
-    note = t("Struck out: the filter removed the column. After that no filter looks at it.")
+    note = t("Struck out: the filter removed the column. Later filters do not see it.")
     found.append(
         Table(
             id="path",
