@@ -15,7 +15,6 @@ from fedflow.app.administration.registry import Registry
 from fedflow.app.administration.templates import Templates
 from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.app.logs.job_logs import JobLogs
-from fedflow.app.logs.log_files import LogFiles
 from fedflow.app.queries.job_files import JobFiles
 from fedflow.base.errors.requests import ReloadRefused
 from fedflow.base.public_settings import PublicSetting
@@ -30,7 +29,6 @@ class Administration:
     accounts: Accounts
     permissions: Permissions
     keys: Keys
-    logs: LogFiles
     job_logs: JobLogs
     providers: Providers
     registry: Registry

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request
 
-from fedflow.app.logs.log_files import LogName
+from fedflow.app.logs.addresses import LogName
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.jobs import JobNotFound, TaskNotFound
@@ -394,7 +394,7 @@ def log(body: LogMessage, job_id: str, role: str, party_id: str, component_id: s
     if body.instance_id not in (None, "", services().info.instance_id()):
         raise NoData(reason="the log of another server instance is at that server")
     component = None if component_id == NO_COMPONENT else component_id
-    logs = services().administration.logs
+    logs = services().administration.job_logs
 
     def named(log_type: str) -> LogName:
         return LogName(

@@ -1,6 +1,6 @@
-"""The pages of logs: of a job at a site, and of one component there; and what their script asks.
+"""The pages of logs: of a job at a site, of one of its components, and what their script requests.
 
-Addresses name a log with `component`, `attempt` and `file` (`app/logs/log_places.py`), a place in
+Addresses name a log with `component`, `attempt` and `file` (`app/logs/addresses.py`), a place in
 it with `line`, and a search with `q` and `level`. They are stable: logs are only appended to.
 """
 
@@ -11,13 +11,14 @@ from urllib.parse import urlencode
 
 from flask import Response, request
 
+from fedflow.app.logs.addresses import LogAddress, LogKind, log_address
 from fedflow.app.logs.first_error import MAX_LINES as ERROR_LINES
 from fedflow.app.logs.job_logs import FirstError, JobLogs, LogPage, LogSearch
-from fedflow.app.logs.log_places import LogKind, LogPlace, log_place
-from fedflow.app.logs.log_search import Query, parse_query
-from fedflow.app.logs.log_text import LEVELS, readable, visible
+from fedflow.app.logs.records import LEVELS, readable, visible
+from fedflow.app.logs.search import Query, parse_query
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.board.component_pages import ComponentAddress, component_page, component_place
 from fedflow.board.job_frame import PREFIX, job_frame
@@ -84,13 +85,14 @@ def _values(
     logs, key = _logs(), job.record.key
     tasks = logs.tasks(key)
     is_open = _may_see_schedule(job)
-    named = log_place(key, kind=LogKind.INFO, component=component, attempt=attempt)
+    named = log_address(key, kind=LogKind.INFO, component=component, attempt=attempt)
     if component and tab is None:
         logged = {**logs.attempts(key), component: logs.attempts_of(key, component)}
         known = attempts_of(component, tasks, logged)
         if not known:
-            raise NoData(reason=f"the job has no component {component[:100]!r} at this site")
-        named = log_place(
+            reason = Message("the job has no component {component!r} at this site", component[:100])
+            raise NoData(reason=reason)
+        named = log_address(
             key, kind=LogKind.INFO, component=component, attempt=attempt or str(known[-1][0])
         )
     elif tab is not None:
@@ -101,7 +103,7 @@ def _values(
     if tab is not None or not is_open:
         sizes = {kind: size for kind, size in sizes.items() if not kind.is_of_job}
     kind = request.args.get("file") or logs.folder(named).fullest
-    place = log_place(
+    place = log_address(
         key, kind=kind, component=named.component or "", attempt=str(named.attempt or "")
     )
     _check(job, place)
@@ -122,7 +124,7 @@ def _values(
     }
 
 
-def _shown(place: LogPlace, asked: LogRequest) -> LogPage | LogSearch | None:
+def _shown(place: LogAddress, asked: LogRequest) -> LogPage | LogSearch | None:
     """Return the lines of the page as it is without scripts."""
     if asked.is_search:
         return _logs().search(place, asked.query, asked.cursor)
@@ -134,7 +136,9 @@ def _shown(place: LogPlace, asked: LogRequest) -> LogPage | LogSearch | None:
     return _logs().page(place, begin, LINES)
 
 
-def _error(job: PartyJobAddress, tasks: list[TaskRecord], place: LogPlace) -> dict[str, Any] | None:
+def _error(
+    job: PartyJobAddress, tasks: list[TaskRecord], place: LogAddress
+) -> dict[str, Any] | None:
     """Return the first real error for `board/logs_error.html`."""
     if place.kind.is_of_job:
         return None
@@ -254,20 +258,20 @@ def _key(job_id: str, role: str, party_id: str) -> JobKey:
     return JobKey(job_id=job_id, site=site_named(job_id, role, party_id))
 
 
-def _place_asked(key: JobKey, *, kind: str = "", any_attempt: bool = False) -> LogPlace:
+def _place_asked(key: JobKey, *, kind: str = "", any_attempt: bool = False) -> LogAddress:
     """Return the log that the query names. Raises: BadRequest."""
     given = request.args
     component, attempt = given.get("component", ""), given.get("attempt", "")
-    place = log_place(
+    place = log_address(
         key, kind=kind or given.get("file") or LogKind.INFO, component=component, attempt=attempt
     )
     if any_attempt and not attempt:
-        return LogPlace(job=key, kind=place.kind, component=place.component)
+        return LogAddress(job=key, kind=place.kind, component=place.component)
     return place
 
 
-def _checked(job_id: str, role: str, party_id: str) -> tuple[PartyJobAddress, LogPlace]:
-    """Return the share and the log that an address names.
+def _checked(job_id: str, role: str, party_id: str) -> tuple[PartyJobAddress, LogAddress]:
+    """Return the party job and the log that an address names.
 
     Raises: JobNotFound, BadRequest, NoData.
     """
@@ -277,7 +281,7 @@ def _checked(job_id: str, role: str, party_id: str) -> tuple[PartyJobAddress, Lo
     return job, place
 
 
-def _check(job: PartyJobAddress, place: LogPlace) -> None:
+def _check(job: PartyJobAddress, place: LogAddress) -> None:
     """Raises: NoData: this site may not see that log."""
     if place.kind.is_of_job and not _may_see_schedule(job):
         raise NoData(reason="the server's log of a job is shown at its initiator only")
@@ -290,12 +294,12 @@ def _may_see_schedule(job: PartyJobAddress) -> bool:
     return job.record.is_initiator or job.own_sites == [job.site]
 
 
-def _tag(place: LogPlace) -> str | None:
+def _tag(place: LogAddress) -> str | None:
     found = _logs().tag(place)
     return None if found is None else _named(place, found)
 
 
-def _named(place: LogPlace, tag: str) -> str:
+def _named(place: LogAddress, tag: str) -> str:
     begin, count = request.args.get("begin", ""), request.args.get("count", "")
     return "|".join(("log", *place.parts, tag, begin[:20], count[:20]))
 
@@ -320,14 +324,14 @@ def _number(name: str, default: int = 1) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise BadRequest(reason=f"`{name}` must be a number")
+        raise BadRequest(reason=Message("`{name}` must be a number", name))
     return int(text)
 
 
 # --- addresses ------------------------------------------------------------------------------------
 
 
-def _query_of(place: LogPlace) -> str:
+def _query_of(place: LogAddress) -> str:
     """Return the query that names a log."""
     given = {"component": place.component, "attempt": place.attempt, "file": place.kind.value}
     return urlencode({name: value for name, value in given.items() if value is not None})

@@ -17,8 +17,7 @@ from fedflow.app.administration_services import Administration
 from fedflow.app.core import Core
 from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.app.logs.job_logs import JobLogs
-from fedflow.app.logs.log_files import LogFiles
-from fedflow.app.logs.log_index import LogIndexes
+from fedflow.app.logs.lines import LogIndexes
 from fedflow.app.ports.components import ProviderHost, ProviderRegistry
 from fedflow.app.queries.job_files import JobFiles
 from fedflow.base.errors.start import BadSetting
@@ -61,7 +60,6 @@ def build_administration(
         caller=HttpServers(),
         listed=listed_servers(settings),
     )
-    indexes = LogIndexes()
     in_force = [settings]
 
     def read_again() -> None:
@@ -78,8 +76,7 @@ def build_administration(
         ),
         permissions=core.permissions,
         keys=given.keys,
-        logs=LogFiles(store=store, folders=folders, indexes=indexes),
-        job_logs=JobLogs(store=store, folders=folders, indexes=indexes),
+        job_logs=JobLogs(store=store, folders=folders, indexes=LogIndexes()),
         providers=Providers(
             given.modules,
             folders=ProviderFolders(

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from flask import Blueprint, Response
 
-from fedflow.app.logs.log_files import LogName
+from fedflow.app.logs.addresses import LogName
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Text, Whole
@@ -59,7 +59,7 @@ def size(body: LogBody) -> Response:
     """Return how many lines a log has."""
     if body.is_elsewhere():
         return status_refusal(404)
-    return success({"size": services().administration.logs.size(body.name())})
+    return success({"size": services().administration.job_logs.size(body.name())})
 
 
 @route(log, "/cat", body=CatBody, data=list[LogLine])
@@ -67,4 +67,4 @@ def cat(body: CatBody) -> Response:
     """Return lines of a log, with addresses masked."""
     if body.is_elsewhere():
         return status_refusal(404)
-    return success(services().administration.logs.lines(body.name(), body.begin, body.end))
+    return success(services().administration.job_logs.lines(body.name(), body.begin, body.end))

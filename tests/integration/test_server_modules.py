@@ -48,12 +48,14 @@ ABSENT = (
     "fedflow.server.administration", "fedflow.server.data", "fedflow.server.models",
     "fedflow.app.administration.accounts", "fedflow.app.administration.registry",
     "fedflow.app.administration.providers", "fedflow.app.administration.templates",
-    "fedflow.app.data.connectors", "fedflow.app.logs.log_search",
+    "fedflow.app.data.connectors", "fedflow.app.logs.search",
     "fedflow.app.models.model_exchange", "fedflow.app.local_jobs.model_store",
     "fedflow.blobs.external", "fedflow.tables.storages", "fedflow.tables.storage_probe",
     # what other processes do
     "fedflow.sdk", "fedflow.components", "fedflow.cores", "fedflow.worker", "fedflow.client",
     "fedflow.testing", "numpy", "pyarrow", "pyspark", "requests", "rich",
+    # what only some servers use
+    "fedflow.store.mysql", "pymysql", "cryptography", "yaml", "tomllib", "platformdirs",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fedflow.app.logs.log_text import start_of
+from fedflow.app.logs.records import start_of
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.values import dataclass
 from fedflow.domain.reason import Reason

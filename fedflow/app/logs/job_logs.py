@@ -1,4 +1,4 @@
-"""What people read of a job's logs: pages of lines, searches, counts, and the first real error.
+"""What people and clients read of a job's logs: lines, searches, counts, the first real error.
 
 Logs grow while they are read. An answer tells with a `tag` which content it is from; who has that
 tag needs no other answer.
@@ -13,35 +13,51 @@ from dataclasses import replace
 from itertools import islice
 from typing import IO, Final
 
+from fedflow.app.logs.addresses import (
+    COMPONENT,
+    FILES,
+    LOG_TYPES,
+    LogAddress,
+    LogKind,
+    LogName,
+    names_below,
+    open_below,
+)
 from fedflow.app.logs.first_error import ErrorRecord, FailedAttempt, first_failure, first_record
-from fedflow.app.logs.log_index import LogFile, LogIndexes, RawLine
-from fedflow.app.logs.log_levels import NAMES, START
-from fedflow.app.logs.log_opening import names_below, open_below
-from fedflow.app.logs.log_places import FILES, LogKind, LogPlace
-from fedflow.app.logs.log_search import BUDGET, Cursor, Query, parse_cursor, search
-from fedflow.app.logs.log_text import readable, start_of
+from fedflow.app.logs.lines import LogFile, LogIndexes, RawLine
+from fedflow.app.logs.records import LEVELS, mask_addresses, readable, record_begin, start_of
+from fedflow.app.logs.search import BUDGET, Query, SearchCursor, parse_cursor, search
 from fedflow.app.ports.store import Store
 from fedflow.app.protocol.folders import Folders
+from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
-from fedflow.domain.records import JobKey, TaskFilter, TaskRecord
+from fedflow.domain.records import JobFilter, JobKey, TaskFilter, TaskRecord
+from fedflow.domain.site import Role, Site
+from fedflow.wire.api.administration import LogLine
 from fedflow.wire.paths import fits
 
 MAX_LINES: Final = 500  #: that one answer has
 SHOWN: Final = 4096  #: characters of a line that are shown
 SHOWN_SHORT: Final = 200  #: the same, once an answer has many characters
 MANY: Final = 256 * 1024  #: characters
+PRINTED_LINES: Final = 5_000  #: that FATE's route gives at once
+PRINTED: Final = 4 * 1024 * 1024  #: bytes of file that it gives at once
+PRINTED_LINE: Final = 16_384  #: bytes of one line that it gives
 COUNT_AT_ONCE: Final = 192 * 1024 * 1024  #: bytes whose lines are counted for one answer
 LEVELS_AT_ONCE: Final = 64 * 1024 * 1024  #: the same for levels
 ERRORS_READ: Final = 1024 * 1024  #: bytes of ERROR.log in which the first error is looked for
 LOCATE_READ: Final = 512 * 1024 * 1024  #: bytes of a log in which its line is looked for
 
 _ADDRESS: Final = 64  #: characters behind what is shown that an address in it may have
+_RECORD: Final = record_begin(LEVELS)
 _RAW: Final = 4 * SHOWN  #: bytes of a line that are read
 _BEFORE: Final = 256 * 1024  #: bytes before a line in which the begin of its record is looked for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogLine:
+class DisplayedLine:
     """A line for people: addresses masked, control characters shown as codes.
 
     `level` is that of its record, '' if unknown; `begins` tells whether the record begins here:
@@ -67,7 +83,7 @@ class LogPage:
     size: int
     total: int | None
     counted: int
-    lines: tuple[LogLine, ...]
+    lines: tuple[DisplayedLine, ...]
     levels: dict[str, int] | None
 
 
@@ -79,7 +95,7 @@ class LogSearch:
     """
 
     tag: str
-    lines: tuple[LogLine, ...]
+    lines: tuple[DisplayedLine, ...]
     cursor: str
     searched: int
     size: int
@@ -105,12 +121,12 @@ class FirstError:
     """Why a share failed, and the record of its log that says so, if one does."""
 
     failure: FailedAttempt
-    place: LogPlace
+    place: LogAddress
     record: ErrorRecord | None
 
 
 class JobLogs:
-    """The use cases of log pages. Places are checked (`log_places`); shares are the caller's."""
+    """The use cases of log pages and log routes. Who may read is checked by the caller."""
 
     def __init__(self, *, store: Store, folders: Folders, indexes: LogIndexes) -> None:
         self._store = store
@@ -119,7 +135,7 @@ class JobLogs:
 
     # --- what there is ---------------------------------------------------------------------------
 
-    def folder(self, place: LogPlace) -> LogFolder:
+    def folder(self, place: LogAddress) -> LogFolder:
         """Return the logs beside `place`: those of its site or attempt, and the server's."""
         own = replace(place, kind=LogKind.INFO).folder
         found = {**names_below(self._root, own), **self._of_job(place.job)}
@@ -133,7 +149,7 @@ class JobLogs:
 
     def attempts(self, job: JobKey) -> dict[str, list[int]]:
         """Return the components with logs at a site, and the numbers of their attempts."""
-        own = LogPlace(job=job, kind=LogKind.INFO).folder
+        own = LogAddress(job=job, kind=LogKind.INFO).folder
         found = {}
         for name, size in sorted(names_below(self._root, own).items()):
             if size is None and fits("component", name):
@@ -142,7 +158,7 @@ class JobLogs:
 
     def attempts_of(self, job: JobKey, component: str) -> list[int]:
         """Return the numbers of the attempts of a component that have logs, in order."""
-        own = LogPlace(job=job, kind=LogKind.INFO).folder
+        own = LogAddress(job=job, kind=LogKind.INFO).folder
         folders = names_below(self._root, (*own, component))
         return sorted(
             int(name)
@@ -161,12 +177,12 @@ class JobLogs:
 
     # --- lines -----------------------------------------------------------------------------------
 
-    def tag(self, place: LogPlace) -> str | None:
+    def tag(self, place: LogAddress) -> str | None:
         """Return the tag of a log as it is now, None if there is none. This is cheap."""
         with self._open(place) as log:
             return None if log is None else log.tag
 
-    def page(self, place: LogPlace, begin: int | None, count: int) -> LogPage | None:
+    def page(self, place: LogAddress, begin: int | None, count: int) -> LogPage | None:
         """Return up to `count` lines from number `begin`, or the last ones; None: no such log."""
         count = min(max(count, 0), MAX_LINES)
         with self._open(place) as log:
@@ -180,7 +196,7 @@ class JobLogs:
             else:
                 first = max(1, (total or 0) - count + 1) if begin is None else max(1, begin)
                 raw = list(islice(log.lines(first, longest=_RAW), count))
-            left = log.size - log.index.levels.done
+            left = log.size - log.index.leveled
             levels = log.count_levels(LEVELS_AT_ONCE) if left <= _BEFORE else None
             return LogPage(
                 tag=log.tag,
@@ -191,7 +207,7 @@ class JobLogs:
                 levels=None if levels is None else dict(levels),
             )
 
-    def levels(self, place: LogPlace) -> LogPage | None:
+    def levels(self, place: LogAddress) -> LogPage | None:
         """Count records by level, as far as one call may; as `page`, without lines."""
         with self._open(place) as log:
             if log is None:
@@ -201,13 +217,13 @@ class JobLogs:
                 tag=log.tag,
                 size=log.size,
                 total=None,
-                counted=min(log.index.levels.done, log.size),
+                counted=min(log.index.leveled, log.size),
                 lines=(),
                 levels=None if levels is None else dict(levels),
             )
 
     def search(
-        self, place: LogPlace, query: Query, cursor: str, *, budget: int = BUDGET
+        self, place: LogAddress, query: Query, cursor: str, *, budget: int = BUDGET
     ) -> LogSearch | None:
         """Return the next lines that a search finds, None if there is no such log.
 
@@ -219,33 +235,93 @@ class JobLogs:
             if log is None:
                 return None
             is_new = bool(name) and name != log.index.name
-            start = Cursor() if is_new else start
-            lines: list[LogLine] = []
-            is_done = False
-            if log.count(COUNT_AT_ONCE) or log.index.counted > start.offset + budget:
-                found = search(log, query, start, budget=budget)
-                start, is_done = found.cursor, found.is_done
-                for hit in found.hits:
-                    lines += _shown(log, list(islice(log.lines(hit, longest=_RAW), 1)))
+            start = SearchCursor() if is_new else start
+            log.count(COUNT_AT_ONCE)
+            found = search(log, query, start, budget=budget)
+            lines: list[DisplayedLine] = []
+            for hit in found.hits:
+                lines += _shown(log, list(islice(log.lines(hit, longest=_RAW), 1)))
             return LogSearch(
                 tag=log.tag,
                 lines=tuple(lines),
-                cursor=f"{log.index.name}:{start}",
-                searched=start.offset,
+                cursor=f"{log.index.name}:{found.cursor}",
+                searched=found.cursor.offset,
                 size=log.size,
-                is_done=is_done,
+                is_done=found.is_done,
                 is_new=is_new,
             )
 
-    def raw(self, place: LogPlace) -> IO[bytes] | None:
+    def raw(self, place: LogAddress) -> IO[bytes] | None:
         """Return a log as it is, None if there is none. The caller closes it."""
         with self._open(place) as log:
             return None if log is None else os.fdopen(os.dup(log.file), "rb")
 
+    # --- by FATE's names -------------------------------------------------------------------------
+
+    def size(self, which: LogName) -> int:
+        """Return how many lines a log has, 0 if there is none yet.
+
+        Raises: BadRequest: unknown log type, or what it needs is missing. JobNotFound.
+        """
+        with self._indexes.open(self._root, self._parts(which)) as log:
+            if log is None:
+                return 0
+            log.count()
+            return log.total or 0
+
+    def lines(self, which: LogName, begin: int = 1, end: int | None = None) -> list[LogLine]:
+        """Return the lines from `begin` to `end`, both included, with addresses masked.
+
+        At most `PRINTED_LINES` and `PRINTED` bytes: ask again from the next number for more.
+        Raises: as `size`; BadRequest: `begin` or `end` make no range.
+        """
+        if begin < 1 or (end is not None and end < begin):
+            raise BadRequest(reason="lines are numbered from 1, and `end` is not before `begin`")
+        last = begin + PRINTED_LINES - 1 if end is None else min(end, begin + PRINTED_LINES - 1)
+        found: list[LogLine] = []
+        given = 0
+        with self._indexes.open(self._root, self._parts(which)) as log:
+            if log is None:
+                return found
+            log.count(until=begin)
+            for number, line in enumerate(log.lines(begin, longest=PRINTED_LINE), begin):
+                if number > last or given > PRINTED:
+                    break
+                given += len(line.content)
+                text = line.content.decode("utf-8", errors="replace")
+                found.append(LogLine(line_num=number, content=mask_addresses(text)))
+        return found
+
+    def _parts(self, which: LogName) -> tuple[str, ...]:
+        """Return the names that lead to a log; each is checked before it is used."""
+        kind = LOG_TYPES.get(which.log_type)
+        if kind is None:
+            known = ", ".join(LOG_TYPES)
+            raise BadRequest(reason=f"{which.log_type[:100]!r} is no log type; known are {known}")
+        if kind.is_of_job:
+            self._check_job(which.job_id)
+            return (which.job_id, FILES[kind])
+        key = JobKey(job_id=which.job_id, site=_site(which))
+        self._check_job(which.job_id)
+        if which.log_type != COMPONENT:
+            return LogAddress(job=key, kind=kind).parts
+        if which.component is None or not fits("component", which.component):
+            raise BadRequest(reason="component_name must name a component of the job")
+        attempts = self.attempts_of(key, which.component)
+        attempt = attempts[-1] if attempts else 0
+        return LogAddress(job=key, kind=kind, component=which.component, attempt=attempt).parts
+
+    def _check_job(self, job_id: str) -> None:
+        """Raises: JobNotFound."""
+        with self._store.read() as tx:
+            known = tx.jobs.find(JobFilter(job_id=job_id, limit=1)) or tx.schedules.get(job_id)
+        if not known or not fits("job_id", job_id):
+            raise JobNotFound(job_id=job_id[:100])
+
     # --- the first error -------------------------------------------------------------------------
 
     def first_error(
-        self, job: JobKey, tasks: Sequence[TaskRecord], place: LogPlace
+        self, job: JobKey, tasks: Sequence[TaskRecord], place: LogAddress
     ) -> FirstError | None:
         """Return what failed first at this site by itself, if anything did: of all its `tasks`, of
         one component or of one attempt, as `place` says.
@@ -258,7 +334,7 @@ class JobLogs:
         )
         if failure is None:
             return None
-        where = LogPlace(
+        where = LogAddress(
             job=job, kind=LogKind.ERROR, component=failure.component, attempt=failure.attempt
         )
         with self._open(where) as log:
@@ -272,7 +348,7 @@ class JobLogs:
         """Yield the log files of a site, open, with their names below the job's folder; `of_job`:
         also what the server wrote about the job.
         """
-        own = LogPlace(job=job, kind=LogKind.INFO).folder
+        own = LogAddress(job=job, kind=LogKind.INFO).folder
         folders = [own, *((*own, c) for c, size in self._names(own) if size is None)]
         folders += [
             (*f, n) for f in folders[1:] for n, size in self._names(f) if size is None
@@ -289,7 +365,7 @@ class JobLogs:
     def _names(self, folder: tuple[str, ...]) -> list[tuple[str, int | None]]:
         return sorted(names_below(self._root, folder).items())
 
-    def locate(self, error: FirstError) -> tuple[LogPlace, int | None]:
+    def locate(self, error: FirstError) -> tuple[LogAddress, int | None]:
         """Return the log with everything that has the record of an error, and its line there."""
         kind = self.folder(error.place).fullest
         full = replace(error.place, kind=kind)
@@ -298,7 +374,7 @@ class JobLogs:
         wanted = error.record.lines[0]
         query = Query(text=max(wanted[:200].split("\ufffd"), key=len))
         with self._open(full) as log:
-            cursor = Cursor()
+            cursor = SearchCursor()
             if log is not None:
                 log.count(LOCATE_READ)
             while log is not None and cursor.offset < min(log.size, LOCATE_READ):
@@ -307,18 +383,28 @@ class JobLogs:
                     raw = next(log.lines(hit, longest=len(wanted) * 4))
                     if raw.content.decode(errors="replace") == wanted:
                         return full, hit
-                if found.is_done:
+                if found.is_done or found.cursor == cursor:
                     break
                 cursor = found.cursor
         return error.place, error.record.line
 
-    def _open(self, place: LogPlace) -> AbstractContextManager[LogFile | None]:
+    def _open(self, place: LogAddress) -> AbstractContextManager[LogFile | None]:
         return self._indexes.open(self._root, place.parts)
 
 
-def _shown(log: LogFile, raw: Sequence[RawLine]) -> list[LogLine]:
+def _site(which: LogName) -> Site:
+    """Raises: BadRequest: role or party id are missing or wrong."""
+    role, party_id = which.role or "", which.party_id or ""
+    if role not in {r.value for r in Role} or not fits("party_id", party_id):
+        raise BadRequest(
+            reason=f"{which.log_type} needs role and party_id of one of the job's sites"
+        )
+    return Site(Role(role), PartyId(party_id))
+
+
+def _shown(log: LogFile, raw: Sequence[RawLine]) -> list[DisplayedLine]:
     """Return lines for people."""
-    shown: list[LogLine] = []
+    shown: list[DisplayedLine] = []
     level: str | None = None
     given = 0
     for line in raw:
@@ -333,7 +419,7 @@ def _shown(log: LogFile, raw: Sequence[RawLine]) -> list[LogLine]:
         clear = readable(rest[: limit + _ADDRESS])
         given += min(len(clear), limit)
         shown.append(
-            LogLine(
+            DisplayedLine(
                 number=line.number,
                 level=level,
                 begins=start is not None,
@@ -354,7 +440,7 @@ def level_before(log: LogFile, offset: int) -> str:
         data = b"\n" + data
     at = len(data)
     while (at := data.rfind(b"\n[", 0, at)) >= 0:
-        found = START.match(data, at)
+        found = _RECORD.match(data, at)
         if found is not None:
-            return NAMES[found[1]]
+            return found[1].decode()
     return ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from fedflow.app.logs.job_logs import LogLine, LogPage, LogSearch
-from fedflow.app.logs.log_places import LogKind, LogPlace
+from fedflow.app.logs.addresses import LogAddress, LogKind
+from fedflow.app.logs.job_logs import DisplayedLine, LogPage, LogSearch
 from fedflow.base.values import dataclass
 from fedflow.domain.records import TaskRecord
 
@@ -35,7 +35,7 @@ class LogMenu:
 
 
 def menu(
-    place: LogPlace,
+    place: LogAddress,
     sizes: Mapping[LogKind, int],
     tasks: Sequence[TaskRecord],
     logged: Mapping[str, Sequence[int]],
@@ -80,7 +80,7 @@ def attempts_of(
 
 
 def _kinds(
-    place: LogPlace, sizes: Mapping[LogKind, int], kinds: Iterable[LogKind]
+    place: LogAddress, sizes: Mapping[LogKind, int], kinds: Iterable[LogKind]
 ) -> tuple[LogChoice, ...]:
     return tuple(
         LogChoice(value=kind.value, is_chosen=kind is place.kind, size=sizes.get(kind))
@@ -92,7 +92,7 @@ def _kinds(
 # --- for the script -------------------------------------------------------------------------------
 
 
-def row(line: LogLine) -> list[Any]:
+def row(line: DisplayedLine) -> list[Any]:
     """Return a line as `log_source.js` reads it: number, level, 1 if a record begins, time in ms,
     text, and its size in bytes if it is cut.
     """

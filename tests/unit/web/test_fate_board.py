@@ -310,7 +310,7 @@ class Logs:
 
 
 def test_messages_of_the_log_websocket_are_answered(client: FlaskClient, services: Any) -> None:
-    services.administration.logs = logs = Logs()
+    services.administration.job_logs = logs = Logs()
     services.instance_id = lambda: "me"
     path = f"/log/new/{JOB_ID}/guest/9999"
     assert ask(client, f"{path}/default", {"type": "logSize"})["data"] == {

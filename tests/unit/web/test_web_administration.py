@@ -27,8 +27,7 @@ from fedflow.app.administration_services import Administration
 from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.app.initiator.preflight import Preflight
 from fedflow.app.logs.job_logs import JobLogs
-from fedflow.app.logs.log_files import LogFiles
-from fedflow.app.logs.log_index import LogIndexes
+from fedflow.app.logs.lines import LogIndexes
 from fedflow.app.protocol.circuit_breakers import CheckedParties, CircuitBreakers
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.timing import Timing
@@ -152,7 +151,6 @@ class OnePlace:
                 store=self.store, signer=lambda: RsaSiteKeys(folders.site_key), parties=parties,
                 own_party="9999", clock=clock,
             ),
-            logs=LogFiles(store=self.store, folders=folders, indexes=LogIndexes()),
             job_logs=JobLogs(store=self.store, folders=folders, indexes=LogIndexes()),
             providers=Providers(
                 catalog, folders=MEMORY, book=MEMORY, host=MEMORY, clock=clock

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fedflow.app.logs import job_logs
+from fedflow.app.logs.addresses import LogAddress, LogKind, log_address
 from fedflow.app.logs.job_logs import SHOWN, JobLogs
-from fedflow.app.logs.log_index import LogIndexes
-from fedflow.app.logs.log_places import LogKind, LogPlace, log_place
-from fedflow.app.logs.log_search import Query
+from fedflow.app.logs.lines import LogIndexes
+from fedflow.app.logs.search import Query
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
@@ -37,7 +37,7 @@ def logs(tmp_path: Path) -> JobLogs:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    def write(place: LogPlace, text: str | bytes) -> Path:
+    def write(place: LogAddress, text: str | bytes) -> Path:
         path = tmp_path / "common" / "logs" / Path(*place.parts)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
@@ -47,8 +47,8 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def place(kind: LogKind = LogKind.INFO, component: str = "", attempt: str = "") -> LogPlace:
-    return log_place(OF.key, kind=kind, component=component, attempt=attempt)
+def place(kind: LogKind = LogKind.INFO, component: str = "", attempt: str = "") -> LogAddress:
+    return log_address(OF.key, kind=kind, component=component, attempt=attempt)
 
 
 def record(level: str, text: str) -> str:
@@ -156,7 +156,7 @@ def test_attempts_and_files_are_those_of_the_site(
         write(place(component="a", attempt=attempt), "x\n")
     write(place(), "all\n")
     write(place(LogKind.SCHEDULE), "of the server\n")
-    write(log_place(other, kind="info", component="secret"), "of the host\n")
+    write(log_address(other, kind="info", component="secret"), "of the host\n")
     secret = tmp_path / "secret"
     secret.write_text("no log")
     (tmp_path / "common/logs" / Path(*place().folder) / "link.log").symlink_to(secret)
@@ -217,9 +217,9 @@ def test_a_log_that_is_not_there_is_none(logs: JobLogs) -> None:
 )
 def test_nothing_but_logs_can_be_named(named: dict[str, str]) -> None:
     with pytest.raises(BadRequest):
-        log_place(OF.key, **named)
+        log_address(OF.key, **named)
     with pytest.raises(BadRequest):
-        log_place(JobKey(job_id="../1", site=GUEST), kind="info")
+        log_address(JobKey(job_id="../1", site=GUEST), kind="info")
 
 
 def test_an_answer_with_many_long_lines_has_the_beginnings_of_the_last_ones(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import ipaddress
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -17,9 +18,9 @@ from fedflow.base.values import dataclass
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MASK: Final = "xxx.xxx.xxx.xxx"
 
+_LEVEL: Final = r"\[({})\] "
 _START: Final = re.compile(
-    r"\[(DEBUG|INFO|WARNING|ERROR|CRITICAL)\] "
-    r"(?:\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[,.](\d{3})\] ?)?"
+    _LEVEL.format("|".join(LEVELS)) + r"(?:\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[,.](\d{3})\] ?)?"
 )
 _IPV4: Final = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]?\d)")
 _IPV6: Final = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{0,39}:[0-9A-Fa-f:.]{0,39}(?![\w:])")
@@ -46,6 +47,11 @@ def start_of(line: str) -> Start | None:
         return None
     at_ms = None if found[2] is None else _time_ms(found[2], int(found[3]))
     return Start(level=found[1], at_ms=at_ms, length=found.end())
+
+
+def record_begin(levels: Iterable[str]) -> re.Pattern[bytes]:
+    """Return what the end of a line and the beginning of a record with one of `levels` fit."""
+    return re.compile(("\n" + _LEVEL.format("|".join(levels) or "(?!)")).encode())
 
 
 def _time_ms(text: str, ms: int) -> int | None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fedflow.app.logs import log_files
-from fedflow.app.logs.log_files import LogFiles, LogName
-from fedflow.app.logs.log_index import LogIndexes
-from fedflow.app.logs.log_text import MASK, mask_addresses
+from fedflow.app.logs import job_logs
+from fedflow.app.logs.addresses import LogName
+from fedflow.app.logs.job_logs import JobLogs
+from fedflow.app.logs.lines import LogIndexes
+from fedflow.app.logs.records import MASK, mask_addresses
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import JobNotFound
@@ -19,9 +20,9 @@ from tests.unit.app.fakes import OneServer
 
 
 @pytest.fixture
-def logs(host: OneServer) -> LogFiles:
+def logs(host: OneServer) -> JobLogs:
     host.create("1")
-    return LogFiles(store=host.store, folders=Folders(host.home), indexes=LogIndexes())
+    return JobLogs(store=host.store, folders=Folders(host.home), indexes=LogIndexes())
 
 
 def write(home: Path, name: str, content: str) -> None:
@@ -48,7 +49,7 @@ def name(log_type: str, **more: str) -> LogName:
     ],
 )
 def test_a_log_type_is_the_file_that_fate_has_for_it(
-    host: OneServer, logs: LogFiles, log_type: str, file: str
+    host: OneServer, logs: JobLogs, log_type: str, file: str
 ) -> None:
     assert (logs.size(name(log_type)), logs.lines(name(log_type))) == (0, [])
     write(host.home, file, "one\ntwo\r\nthree, not ended")
@@ -60,7 +61,7 @@ def test_a_log_type_is_the_file_that_fate_has_for_it(
     assert [line.line_num for line in logs.lines(name(log_type), 1, 2)] == [1, 2]
 
 
-def test_a_component_log_is_that_of_its_latest_attempt(host: OneServer, logs: LogFiles) -> None:
+def test_a_component_log_is_that_of_its_latest_attempt(host: OneServer, logs: JobLogs) -> None:
     which = name("componentInfo", component="lr_0")
     assert logs.size(which) == 0
     for version in ("0", "2", "10"):
@@ -85,7 +86,7 @@ def test_a_component_log_is_that_of_its_latest_attempt(host: OneServer, logs: Lo
     ],
 )
 def test_nothing_but_the_logs_of_known_jobs_can_be_named(
-    logs: LogFiles, fields: dict[str, str]
+    logs: JobLogs, fields: dict[str, str]
 ) -> None:
     which = name(**fields)
     for ask in (logs.size, logs.lines):
@@ -94,24 +95,22 @@ def test_nothing_but_the_logs_of_known_jobs_can_be_named(
 
 
 @pytest.mark.parametrize(("begin", "end"), [(0, None), (-1, 5), (3, 2)])
-def test_a_range_that_is_none_is_refused(logs: LogFiles, begin: int, end: int | None) -> None:
+def test_a_range_that_is_none_is_refused(logs: JobLogs, begin: int, end: int | None) -> None:
     with pytest.raises(FedflowError):
         logs.lines(name("partyInfo"), begin, end)
 
 
-def test_one_call_gives_a_bounded_number_of_lines_and_bytes(
-    host: OneServer, logs: LogFiles
-) -> None:
+def test_one_call_gives_a_bounded_number_of_lines_and_bytes(host: OneServer, logs: JobLogs) -> None:
     write(host.home, "host/10000/INFO.log", "x\n" * 20_000)
-    assert len(logs.lines(name("partyInfo"))) == log_files.MAX_LINES
+    assert len(logs.lines(name("partyInfo"))) == job_logs.PRINTED_LINES
     assert logs.lines(name("partyInfo"), 19_999)[-1].line_num == 20_000
     write(host.home, "host/10000/INFO.log", ("y" * 3_000_000 + "\n") * 3 + "end\n")
     found = logs.lines(name("partyInfo"))
-    assert [len(line.content) for line in found] == [log_files.MAX_LINE] * 3 + [3]
+    assert [len(line.content) for line in found] == [job_logs.PRINTED_LINE] * 3 + [3]
     assert found[3] == LogLine(line_num=4, content="end")
     write(host.home, "host/10000/INFO.log", ("z" * 10_000 + "\n") * 2_000)
     size = sum(len(line.content) for line in logs.lines(name("partyInfo")))
-    assert size < log_files.MAX_BYTES + log_files.MAX_LINE
+    assert size < job_logs.PRINTED + job_logs.PRINTED_LINE
 
 
 @pytest.mark.parametrize(

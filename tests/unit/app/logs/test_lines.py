@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflow.app.logs.log_index import BLOCK, LogIndexes
-from fedflow.app.logs.log_text import start_of
+from fedflow.app.logs.lines import BLOCK, LogIndexes
+from fedflow.app.logs.records import start_of
 
 INFO = b"[INFO] [2026-11-22 06:49:10,123] - "
 ERROR = b"[ERROR] [2026-11-22 06:49:11,124] - "
@@ -116,6 +117,22 @@ def test_counting_goes_on_where_its_budget_ended(tmp_path: Path) -> None:
         assert log.offset_of(20_001) == 20_000 * 7
         assert log.count()
         assert log.total == 300_000
+
+
+def test_threads_that_count_at_once_count_each_record_once(tmp_path: Path) -> None:
+    path, indexes = tmp_path / "log", LogIndexes()
+    path.write_bytes((INFO + b"x\n" + ERROR + b"y\n") * 200_000)
+
+    def count(budget: int) -> Counter[str] | None:
+        with indexes.open(tmp_path, ("log",)) as log:
+            assert log is not None
+            while (levels := log.count_levels(budget)) is None:
+                pass
+            return levels
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(count, [1000, 70_000, 1 << 20, 1 << 30]))
+    assert found == [Counter(INFO=200_000, ERROR=200_000)] * 4
 
 
 def _shorter(path: Path) -> None:

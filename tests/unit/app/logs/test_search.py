@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedflow.app.logs.log_index import BLOCK, LogIndexes
-from fedflow.app.logs.log_search import Cursor, Query, parse_cursor, parse_query, search
-from fedflow.app.logs.log_text import start_of
+from fedflow.app.logs.lines import BLOCK, LogIndexes
+from fedflow.app.logs.records import start_of
+from fedflow.app.logs.search import Query, SearchCursor, parse_cursor, parse_query, search
 from fedflow.base.errors.requests import BadRequest
 
 INFO = "[INFO] [2026-11-22 06:49:10,123] - "
@@ -28,7 +28,7 @@ def found(
 ) -> list[int]:
     """Return the numbers of the lines that a whole search finds, in as many calls as it needs."""
     numbers: list[int] = []
-    cursor = Cursor()
+    cursor = SearchCursor()
     for _ in range(100_000):
         with indexes.open(path.parent, (path.name,)) as log:
             assert log is not None
@@ -110,7 +110,7 @@ def test_a_search_goes_on_in_what_was_appended(tmp_path: Path) -> None:
     with indexes.open(tmp_path, ("log",)) as log:
         assert log is not None
         log.count()
-        first = search(log, query, Cursor())
+        first = search(log, query, SearchCursor())
     assert (list(first.hits), first.is_done) == ([1, 2], True)
     with path.open("a") as file:
         file.write(f"{INFO}y\n{ERROR}two\n  and more\n")
@@ -121,13 +121,24 @@ def test_a_search_goes_on_in_what_was_appended(tmp_path: Path) -> None:
     assert list(then.hits) == [5, 6]
 
 
+def test_a_search_in_a_log_that_was_cut_meanwhile_ends(tmp_path: Path) -> None:
+    path = write(tmp_path / "log", "needle" * 500_000)
+    with LogIndexes().open(path.parent, (path.name,)) as log:
+        assert log is not None
+        log.count()
+        path.write_text("needle")
+        assert not search(log, Query(text="no"), SearchCursor()).is_done
+        path.write_text("")
+        assert not search(log, Query(text="no"), SearchCursor(offset=3)).is_done
+
+
 def test_a_line_that_is_longer_than_what_is_read_at_once_is_found_once(tmp_path: Path) -> None:
     text = "a\n" + "needle " * 400_000 + "\n" + "n" * (1024 * 1024 - 3) + "needle\nb needle\n"
     path = write(tmp_path / "log", text)
     assert found(path, Query(text="needle"), budget=1, indexes=LogIndexes()) == [2, 3, 4]
 
 
-def test_errors_are_found_without_reading_what_lies_between(tmp_path: Path) -> None:
+def test_errors_among_many_other_lines_are_found_in_one_call(tmp_path: Path) -> None:
     quiet = f"{INFO}nothing here\n" * 200_000
     path = write(tmp_path / "log", f"{quiet}{ERROR}one\n{quiet}{ERROR}two\n")
     indexes = LogIndexes()
@@ -135,8 +146,24 @@ def test_errors_are_found_without_reading_what_lies_between(tmp_path: Path) -> N
     assert found(path, query, budget=1 << 30, indexes=indexes) == [200_001, 400_002]
     with indexes.open(tmp_path, ("log",)) as log:
         assert log is not None
-        part = search(log, query, Cursor(), budget=8 * BLOCK)
+        part = search(log, query, SearchCursor())
         assert (list(part.hits), part.is_done) == ([200_001, 400_002], True)
+
+
+def test_a_search_waits_for_lines_to_be_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "log", f"{INFO}needle\n" * 10_000)
+    query, indexes = Query(text="needle"), LogIndexes()
+    with indexes.open(path.parent, (path.name,)) as log:
+        assert log is not None
+        assert search(log, query, SearchCursor()).cursor == SearchCursor()
+        log.count(BLOCK)
+        first = search(log, query, SearchCursor(), limit=10_000)
+        assert not first.is_done
+        assert search(log, query, first.cursor).cursor == first.cursor
+        log.count()
+        then = search(log, query, first.cursor, limit=10_000)
+    assert then.is_done
+    assert [*first.hits, *then.hits] == [*range(1, 10_001)]
 
 
 @pytest.mark.parametrize("text", ["x", "1-2", "1-2-INFO", "-1-2--0", "1-2-INFO-3; rm", "9" * 99])

@@ -19,13 +19,14 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final
 
-from fedflow.app.logs.log_levels import LevelIndex
-from fedflow.app.logs.log_opening import open_below
+from fedflow.app.logs.addresses import open_below
+from fedflow.app.logs.records import LEVELS
 from fedflow.base.values import dataclass
 
 BLOCK: Final = 64 * 1024  #: bytes
 _SLICE: Final = 16 * BLOCK  #: bytes that are counted in one turn
 _PROBE: Final = 64  #: bytes before the end of what was counted, by which a file is known again
+_BEGINS: Final = {level: f"\n[{level}] ".encode() for level in LEVELS}  #: of records
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +48,8 @@ class LineIndex:
         self.device = device
         self.inode = inode
         self.generation = generation
-        self.levels = LevelIndex()
+        self.levels = Counter(dict.fromkeys(LEVELS, 0))  #: of the records that were counted
+        self.leveled = 0  #: bytes in which they were
         self.size = 0  #: bytes of the file, when it was last looked at
         self.changed_ns = 0  #: when it was changed last, as its file system says
         self.counted = 0  #: bytes
@@ -64,7 +66,7 @@ class LineIndex:
     @property
     def blocks(self) -> int:
         """Return how many blocks it keeps something of."""
-        return len(self._before) + self.levels.segments
+        return len(self._before)
 
     def fits(self, file: int, known: os.stat_result) -> bool:
         """Tell whether `file` is the content that was counted, perhaps with more behind it."""
@@ -100,6 +102,32 @@ class LineIndex:
         self._probe = (self._probe + data[-_PROBE:])[-_PROBE:]
         self.counted = start + len(data)
         return bool(data)
+
+    def count_levels(self, file: int, size: int, budget: int) -> bool:
+        """Count records by level up to `size` bytes, at most `budget` bytes of them now; tell
+        whether all is counted.
+        """
+        end = min(size, self.leveled + budget)
+        while self.leveled < end:
+            with self._lock:
+                if self.leveled < end and not self._count_levels_in_slice(file, end):
+                    break
+        return self.leveled >= size
+
+    def _count_levels_in_slice(self, file: int, end: int) -> bool:
+        """Count some more; False if the file has become shorter."""
+        start = self.leveled
+        before = min(start, _PROBE)
+        data = os.pread(file, min(_SLICE, end - start) + before, start - before)
+        if len(data) <= before:
+            return False
+        self.leveled = start + len(data) - before
+        if start == before:
+            data, before = b"\n" + data, before + 1
+        for level, begin in _BEGINS.items():
+            # those that end behind `start`: the others were counted before
+            self.levels[level] += data.count(begin, max(0, before - len(begin) + 1))
+        return True
 
     def offset_of(self, file: int, number: int) -> int | None:
         """Return where line `number` (from 1) begins, None if that is not counted."""
@@ -155,8 +183,9 @@ class LogFile:
         """Return how many records there are by level, None as long as `budget` bytes at once have
         not been enough to count all.
         """
-        levels = self.index.levels
-        return levels.totals() if levels.count(self.file, self.size, budget) else None
+        if not self.index.count_levels(self.file, self.size, budget):
+            return None
+        return +self.index.levels
 
     def offset_of(self, number: int) -> int | None:
         """Return where line `number` begins, None if there is none such, or it is not counted."""
@@ -246,7 +275,7 @@ class LogIndexes:
 
     @contextmanager
     def open(self, root: Path, parts: Sequence[str]) -> Iterator[LogFile | None]:
-        """Give the open log `root/parts...`, None if there is none (see `log_opening`)."""
+        """Give the open log `root/parts...`, None if there is none (see `addresses`)."""
         file = open_below(root, parts)
         if file is None:
             yield None
