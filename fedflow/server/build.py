@@ -5,7 +5,7 @@ does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from fedflow.app.initiator.neighbours import Neighbours
 from fedflow.app.participant.processes import Processes
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_notifier import JobNotifier
+from fedflow.app.protocol.party_router import PartyRouter
 from fedflow.app.queries.cleaning import GarbageCollection
 from fedflow.app.services import DataServices, LateServices, ModelServices, Services
 from fedflow.base.clock import SteadyClock, SystemClock
@@ -37,8 +38,6 @@ from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import MIB
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
-from fedflow.rpc.client.loopback import LoopbackClient
-from fedflow.rpc.client.router import Router
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import certificate_party
@@ -65,7 +64,6 @@ from fedflow.server.adapters import (
     web_settings,
     worker_settings,
 )
-from fedflow.server.leader_forwarding import LeaderForwarding
 from fedflow.server.servers import (
     LeadThread,
     ServerLeaseThread,
@@ -80,6 +78,7 @@ from fedflow.tables.remote_gc import RemoteTableRows
 from fedflow.web.app import create_app
 from fedflow.web.context import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
+from fedflow.web.leader_forwarding import LeaderForwarding
 from fedflow.web.relay import Relay
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 
@@ -117,7 +116,6 @@ class FedflowServer:
         self._timing = timing_of(settings)
         self._notifier = JobNotifier(self._wall)
         self._wakeups = Wakeups(self._notifier)
-        self._forwarding: LeaderForwarding | None = None
         self._beat: ServerLeaseThread | None = None
         self._lead: LeadThread | None = None
         self._parts = ExitStack()  #: what was opened, closed in the opposite order
@@ -132,8 +130,8 @@ class FedflowServer:
         self._credentials = credentials_of(self.settings, self._clock.now_ms())
         self._open_store()
         self._open_executor()
-        self._open_parties()
         self._open_servers()
+        self._open_parties()
         self._wire_core()
         self._core.detector.recover()
         self._open_doors()
@@ -177,9 +175,10 @@ class FedflowServer:
         )
         self._parts.callback(channels.close)
         own_party = settings.party_id or "0"
-        self._parties = Router(
+        self._parties = PartyRouter(
             self._routes,
-            local=LoopbackClient(self._dispatch, own_party=own_party),
+            servers=self._servers,
+            own_party=own_party,
             remote=GrpcClient(
                 channels, packets=ProtobufPackets(), own_party=own_party,
                 sign=self._sign if settings.authentication.site.switch else None,
@@ -285,7 +284,7 @@ class FedflowServer:
             self._servers, self._links, Relay(app), events=self._wakeups,
             check_executors=self._check_executors,
         )  # fmt: skip
-        self._forwarding = forwarding
+        self._parties.connect(self._core.commands, forward=forwarding.dispatch)
         signed = settings.authentication.site.switch
         self._unary = UnaryService(
             SignatureCheck(forwarding.dispatch, check=self._keys.check)
@@ -446,14 +445,8 @@ class FedflowServer:
 
     def _stop_threads(self) -> None:
         self._detector.stop()
-        self._detector.join()  # first: it starts couriers and pulses
+        self._detector.join()  # first: it starts outbox senders and heartbeat threads
         self._leading.stop()
-
-    def _dispatch(self, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        """Hand a party's command to the party-facing routes, in process."""
-        if self._forwarding is None:
-            raise RuntimeError("the server is not open yet")
-        return self._forwarding.dispatch(path, headers, body)
 
     def _check_executors(self) -> None:
         if self._beat is not None:

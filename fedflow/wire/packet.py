@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Final, Protocol
 
@@ -19,6 +19,9 @@ from fedflow.wire.json_text import decode_json
 METHOD: Final = "/com.webank.ai.eggroll.api.networking.proxy.DataTransferService/unaryCall"
 HEADERS_MODEL: Final = "headers"  #: header.task.model.name when dataKey holds HTTP headers
 ROLE: Final = names.SERVICE  #: header.src.role and header.dst.role
+
+Dispatch = Callable[[str, Mapping[str, str], bytes], tuple[int, bytes]]
+"""Path with prefix, headers, body -> HTTP status, body. May block; must not raise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

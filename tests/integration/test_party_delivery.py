@@ -12,6 +12,9 @@ from typing import Any, cast
 
 import pytest
 
+from fedflow.app.administration.leadership import OnlyServer
+from fedflow.app.protocol.commands import Commands, Incoming
+from fedflow.app.protocol.party_router import PartyRouter
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.parties import IncompatibleVersions
@@ -20,8 +23,6 @@ from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import Reply
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
-from fedflow.rpc.client.loopback import LoopbackClient
-from fedflow.rpc.client.router import Router
 from fedflow.rpc.client.routes import Route, Routes, RouteTable
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.packets import ProtobufPackets
@@ -97,20 +98,25 @@ def initiator(
     stack: ExitStack, home: Path, ports: dict[str, int], *, speaks: Speaks | None = OURS,
     call_timeout_s: float = 1.0,
 ) -> OneServer:  # fmt: skip
-    """Return the server of party 9999 with real channels to the others, and live couriers."""
+    """Return the server of party 9999 with real channels to the others, and live outbox senders."""
     remote = {p: Route(host="127.0.0.1", port=port, tls=False) for p, port in ports.items()}
     routes = RouteTable(Routes(local=frozenset({"9999"}), remote=remote))
     channels = Channels(routes, credentials=None, settings=ChannelSettings())
     stack.callback(channels.close)
 
-    def dispatch(path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        return 200, envelope.encode(envelope.success())
+    class Idle:
+        """The own party's handlers: they do nothing."""
 
-    router = Router(
+        def handle(self, _incoming: Incoming) -> Reply:
+            return Reply(retcode=0)
+
+    router = PartyRouter(
         routes,
-        local=LoopbackClient(dispatch, own_party="9999"),
+        servers=OnlyServer(),
+        own_party="9999",
         remote=GrpcClient(channels, packets=ProtobufPackets(), own_party="9999", speaks=speaks),
     )
+    router.connect(cast(Commands, Idle()), forward=lambda *_: pytest.fail("this server leads"))
     timing = Timing(call_timeout_s=call_timeout_s, preflight_timeout_s=call_timeout_s)
     server = OneServer(
         home=home, party_id="9999", parties=cast(FakeParties, router), clock=MachineClock(),

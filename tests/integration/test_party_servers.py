@@ -23,8 +23,8 @@ from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
-from fedflow.server.leader_forwarding import LeaderForwarding
 from fedflow.server.threads import Wakeups
+from fedflow.web.leader_forwarding import LeaderForwarding
 from fedflow.wire import envelope
 from fedflow.wire.servers import METHOD, SECRET, Answer, PartyCommand, ScanNow, Wake, pack
 

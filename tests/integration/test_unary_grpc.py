@@ -13,15 +13,17 @@ from typing import Any
 import grpc
 import pytest
 
+from fedflow.app.administration.leadership import OnlyServer
+from fedflow.app.protocol.commands import Commands, Incoming
+from fedflow.app.protocol.party_router import PartyRouter
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.parties import NoRoute, PartyUnreachable
 from fedflow.base.errors.start import BadSetting, PortInUse
 from fedflow.base.ids import PartyId
+from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
-from fedflow.rpc.client.loopback import LoopbackClient
-from fedflow.rpc.client.router import Router
 from fedflow.rpc.client.routes import Route, Routes, RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, certificate_party, load_credentials
 from fedflow.rpc.packets import ProtobufPackets
@@ -443,21 +445,35 @@ def test_stop_leaves_no_thread(handler: Handler) -> None:
     assert left == set()
 
 
-# --- routes and loopback --------------------------------------------------------------------------
+# --- routes ---------------------------------------------------------------------------------------
 
 
-def test_local_parties_take_no_network(handler: Handler) -> None:
+class OwnCommands(Commands):
+    """Handlers that remember who asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[Incoming] = []
+
+    def handle(self, incoming: Incoming) -> Reply:
+        self.seen.append(incoming)
+        return Reply(retcode=0, data={"hello": "host"})
+
+
+def test_local_parties_take_no_network() -> None:
     table = RouteTable(make_routes({"9999"}, {"10000": "127.0.0.1:1"}, tls=False))
     channels = Channels(table, credentials=None, settings=ChannelSettings())
-    router = Router(
+    own = OwnCommands()
+    router = PartyRouter(
         table,
-        local=LoopbackClient(handler, own_party="9999"),
+        servers=OnlyServer(),
+        own_party="9999",
         remote=GrpcClient(channels, packets=PACKETS, own_party="9999"),
     )
+    router.connect(own, forward=lambda *_: pytest.fail("this server leads"))
     for party in ("9999", "0"):
         reply = router.call(GUEST, party, PATH, {}, request_id="r", job_id="j", deadline_s=1)
         assert reply.data == {"hello": "host"}
-    assert [s[1]["SRC-PARTY-ID"] for s in handler.seen] == ["9999", "9999"]
+    assert [s.source_party for s in own.seen] == ["9999", "9999"]
     with pytest.raises(PartyUnreachable):
         router.call(None, "10000", PATH, {}, request_id="r", job_id="j", deadline_s=1)
     with pytest.raises(NoRoute):
@@ -512,6 +528,18 @@ def test_credentials_are_checked_before_anything_listens(
         given: dict[str, Any] = {**files, "party_id": "9999", "now_ms": now_ms, **changes}
         with pytest.raises(BadSetting, match=message):
             load_credentials(given.pop("certificate"), given.pop("key"), **given)
+
+
+def test_good_files_need_no_library_to_look_at_them(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedflow.rpc.certificate_check.check_certificate", None)
+    assert credentials(tmp_path, authority, "9999").party_id == "9999"
+    with pytest.raises(TypeError):
+        load_credentials(
+            tmp_path / "9999.crt", tmp_path / "9999.key", authorities=tmp_path / "9999.ca",
+            party_id="10000", now_ms=SystemClock().now_ms(),
+        )  # fmt: skip
 
 
 def test_the_end_of_a_certificate_is_known(tmp_path: Path, authority: Authority) -> None:

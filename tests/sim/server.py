@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fedflow.app.core import Core, Ports, build_core
 from fedflow.app.participant.launcher import WorkerSettings
 from fedflow.app.participant.processes import Processes
-from fedflow.app.protocol.commands import Incoming
+from fedflow.app.protocol.commands import incoming_of
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.timing import Timing
@@ -322,17 +322,7 @@ class Server:
         """Serve a party command; None if the server went down over it."""
         match = paths.parse_party_path(paths.PREFIX + path)
         assert match is not None
-        incoming = Incoming(
-            name=match.name,
-            job_id=match.params.get("job_id", ""),
-            site=paths.site_of(match.params),
-            body=body,
-            component=match.params.get("component"),
-            version=int(match.params["version"]) if "version" in match.params else None,
-            status=match.params.get("status"),
-            source_party=source_party,
-            request_id=request_id,
-        )
+        incoming = incoming_of(match, body, source_party=source_party, request_id=request_id)
         return self.enter(lambda core: core.commands.answer(incoming))
 
     # --- what is stored, for the world ----------------------------------------------------------

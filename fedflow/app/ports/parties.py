@@ -39,8 +39,8 @@ class PartyServers(Protocol):
         """Return the store for what only the leader does: its transactions raise NotLeading."""
 
 
-class PartyClient(Protocol):
-    """Delivers one command to another party's server."""
+class CommandSender(Protocol):
+    """Delivers one command to a party's server."""
 
     def call(
         self,
@@ -55,8 +55,16 @@ class PartyClient(Protocol):
     ) -> Reply:
         """Send once and return the answer. Raises: PartyUnreachable, NoRoute, BadPacket."""
 
+
+class PartyRoutes(Protocol):
+    """Where parties are."""
+
     def knows(self, party_id: str) -> bool:
-        """Tell whether there is a route to the party."""
+        """Tell whether the party is here or there is a route to it."""
 
     def is_local(self, party_id: str) -> bool:
         """Tell whether this server hosts the party."""
+
+
+class PartyClient(CommandSender, PartyRoutes, Protocol):
+    """Delivers commands to parties, this server's own among them."""

@@ -1,12 +1,13 @@
 """What other sites may ask of this server: one handler per command of `wire/paths.py`.
 
-HTTP and gRPC are two doors to `Commands.handle`. A request id that the same party sent before is
-answered from the store; otherwise the handler's writes and its reply are stored together, then its
-effects happen.
+HTTP and gRPC are two doors to `Commands.handle`, `party_router` is the one for own commands. A
+request id that the same party sent before is answered from the store; otherwise the handler's
+writes and its reply are stored together, then its effects happen.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -14,12 +15,16 @@ from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.requests import RouteNotFound
+from fedflow.base.errors.requests import BadRequest, RouteNotFound
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Site
+from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.wire.commands import read_command
-from fedflow.wire.paths import BODIES
+from fedflow.wire.paths import BODIES, Match, site_of, task_of
+
+logger = logging.getLogger(__name__)
 
 B_co = TypeVar("B_co", covariant=True)
 
@@ -40,13 +45,13 @@ class Incoming:
 
     @property
     def job(self) -> JobKey:
-        """Return the job share that the path names."""
+        """Return the party job that the path names."""
         assert self.site is not None  # noqa: S101  # the path table guarantees it
         return JobKey(job_id=self.job_id, site=self.site)
 
     @property
     def task(self) -> TaskKey:
-        """Return the task share that the path names."""
+        """Return the party task that the path names."""
         assert self.site is not None  # noqa: S101
         assert self.component is not None  # noqa: S101
         assert self.version is not None  # noqa: S101
@@ -132,6 +137,49 @@ class Commands:
             return self.handle(incoming)
         except FedflowError as exc:
             return Reply(retcode=exc.retcode, retmsg=exc.message, data=exc.data, error=exc.name)
+
+
+def serve(commands: Commands, incoming: Incoming) -> Reply:
+    """Return the answer to a party's command.
+
+    Raises: FedflowError: it was refused. No error names files or addresses of this company.
+    """
+    try:
+        return commands.handle(incoming)
+    except StoreUnavailable as exc:
+        logger.error("%s", exc.message, extra={"action": "store_unavailable"})
+        raise StoreUnavailable(reason="its server's log says why") from exc
+
+
+def incoming_of(
+    match: Match, body: Any, *, source_party: str | None, request_id: str | None
+) -> Incoming:
+    """Return a command as its path and its sender name it. Raises: BadRequest."""
+    params = match.params
+    version = params.get("version")
+    if version is not None:
+        task_of(params)  # the task id must be that of the job and component
+    return Incoming(
+        name=match.name,
+        job_id=params.get("job_id", ""),
+        site=site_of(params),
+        body=body,
+        component=params.get("component"),
+        version=int(version) if version is not None else None,
+        status=_status(params.get("status"), of_task=version is not None),
+        source_party=source_party,
+        request_id=request_id,
+    )
+
+
+def _status(word: str | None, *, of_task: bool) -> str | None:
+    """Return the status in a path. Raises: BadRequest: jobs or tasks have no such status."""
+    if word is None:
+        return None
+    known = [s.value for s in (TaskStatus if of_task else JobStatus)]
+    if word not in known:
+        raise BadRequest(reason=f"{word!r} is not a status; known are {', '.join(known)}")
+    return word
 
 
 def _received(incoming: Incoming, request_id: str | None) -> TypedCommand[Any]:

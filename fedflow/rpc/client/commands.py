@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import grpc
 
@@ -24,16 +24,6 @@ from fedflow.wire.packet import (
 )
 from fedflow.wire.paths import PREFIX
 from fedflow.wire.versions import BEFORE, OURS, Speaks
-
-
-class Calls(Protocol):
-    """Delivers one command; the part of `PartyClient` that a single way provides."""
-
-    def call(
-        self, source: Site | None, destination: str, path: str, body: Any, *,
-        request_id: str, job_id: str, deadline_s: float,
-    ) -> Reply:  # fmt: skip
-        """Send once and return the answer."""
 
 
 class GrpcClient:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from fedflow.base.errors.error import FedflowError
-from fedflow.rpc.server.unary import Dispatch
 from fedflow.wire import envelope, headers
+from fedflow.wire.packet import Dispatch
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
@@ -25,14 +25,18 @@ from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
 from fedflow.wire import envelope, headers
 from fedflow.wire.json_text import check_json
-from fedflow.wire.packet import METHOD, PacketCodec, PacketFields, call_metadata, reply_packet
+from fedflow.wire.packet import (
+    METHOD,
+    Dispatch,
+    PacketCodec,
+    PacketFields,
+    call_metadata,
+    reply_packet,
+)
 from fedflow.wire.paths import parse_party_path
 from fedflow.wire.versions import OURS, Speaks, common, read_speaks
 
 logger = logging.getLogger(__name__)
-
-Dispatch = Callable[[str, Mapping[str, str], bytes], tuple[int, bytes]]
-"""Path with prefix, headers, body -> HTTP status, body. May block; must not raise."""
 
 Authenticate = Callable[[grpc.aio.ServicerContext], PartyId | None]
 """Return the party that the caller's certificate names, or None where TLS is off."""
@@ -43,7 +47,7 @@ class UnarySettings:
     """Limits of the command door."""
 
     threads: int = 16  #: handlers that run at once
-    waiting: int = 256  #: calls that may wait for a thread; more are told to come back
+    waiting: int = 256  #: calls that may wait for a thread; more are refused with "not now"
     body_bytes: int = 32 * 1024 * 1024  #: largest JSON body of a command
     all_bytes: int = 256 * 1024 * 1024  #: of the calls that run or wait, if it is more than one
     speaks: Speaks | None = OURS  #: None: say nothing of it, as releases of protocol 1

@@ -12,8 +12,8 @@ from typing import Protocol
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import NotLeading
 from fedflow.domain.administration.servers import Instance
-from fedflow.rpc.server.unary import Dispatch
 from fedflow.wire import envelope
+from fedflow.wire.packet import Dispatch
 from fedflow.wire.servers import Answer, Message, PartyCommand, Wake
 
 

@@ -9,7 +9,7 @@ import pytest
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import NotLeading
 from fedflow.domain.administration.servers import Instance
-from fedflow.server.leader_forwarding import LeaderForwarding
+from fedflow.web.leader_forwarding import LeaderForwarding
 from fedflow.wire import envelope
 from fedflow.wire.servers import Answer, PartyCommand, ScanNow, Wake
 
