@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,23 +68,32 @@ def run_component(
     sites = tuple(sites)
     fed = federation or LocalFederation(sites, receive_timeout_s=timeout_s)
     spec = spec_of(cls)
-    runs = [
-        _SiteRun(
-            spec=spec,
+    name = f"{spec.module.lower()}_0"
+
+    def context_at(site: Site, tracker: RecordingTracker) -> Context:
+        folder = work_dir / site.key
+        folder.mkdir(parents=True, exist_ok=True)
+        return Context(
+            job_id=job_id,
+            component=name,
+            task_version=task_version,
             site=site,
             sites=sites,
-            federation=fed,
-            params=(params or {}).get(site, {}),
+            params=check_params(spec.params, (params or {}).get(site, {}), path="$"),
             inputs=(inputs or {}).get(site, NO_INPUTS),
+            federation=fed.at(site),
+            tracker=tracker,
             tables=(tables or {}).get(site) or MemoryTableStore(),
-            work_dir=work_dir / site.key,
+            checkpoints=(checkpoints or {}).get(site) or MemoryCheckpoints(),
+            work_dir=folder,
             cores=cores,
             workers=(workers or {}).get(site) or LocalWorkers(cores),
-            job_id=job_id,
-            checkpoints=(checkpoints or {}).get(site) or MemoryCheckpoints(),
-            task_version=task_version,
+            log=logging.getLogger(f"fedflow.task.{name}.{site.key}"),
             output_names=output_names,
         )
+
+    runs = [
+        _SiteRun(spec, site, context_at=context_at, federation=fed)
         for site in (sites if only is None else only)
     ]
     threads = [
@@ -121,36 +130,16 @@ class _SiteRun:
 
     def __init__(
         self,
-        *,
         spec: ComponentSpec,
         site: Site,
-        sites: tuple[Site, ...],
+        *,
+        context_at: Callable[[Site, RecordingTracker], Context],
         federation: LocalFederation,
-        params: Mapping[str, Any],
-        inputs: Inputs,
-        tables: TableStore,
-        work_dir: Path,
-        cores: int,
-        workers: Workers,
-        job_id: str,
-        checkpoints: Checkpoints,
-        task_version: int,
-        output_names: tuple[str, ...],
     ) -> None:
         self.site = site
         self._spec = spec
-        self._sites = sites
+        self._context_at = context_at
         self._federation = federation
-        self._params = params
-        self._inputs = inputs
-        self._tables = tables
-        self._work_dir = work_dir
-        self._cores = cores
-        self._workers = workers
-        self._job_id = job_id
-        self._checkpoints = checkpoints
-        self._task_version = task_version
-        self._output_names = output_names
         self._tracker = RecordingTracker()
         self._outputs: Outputs | None = None
         self._error: Exception | None = None
@@ -158,7 +147,7 @@ class _SiteRun:
     def run(self) -> None:
         """Run the component and tell the others how it ended."""
         try:
-            context = self._context()
+            context = self._context_at(self.site, self._tracker)
             check_planned(context.params, context.planned, path="$")
             self._outputs = self._spec.factory().run(context)
         except Exception as exc:  # noqa: BLE001  component code; the error is the result
@@ -174,26 +163,4 @@ class _SiteRun:
             metrics=self._tracker.metrics,
             progress=tuple(self._tracker.progresses),
             error=self._error,
-        )
-
-    def _context(self) -> Context:
-        self._work_dir.mkdir(parents=True, exist_ok=True)
-        name = f"{self._spec.module.lower()}_0"
-        return Context(
-            job_id=self._job_id,
-            component=name,
-            task_version=self._task_version,
-            site=self.site,
-            sites=self._sites,
-            params=check_params(self._spec.params, self._params, path="$"),
-            inputs=self._inputs,
-            federation=self._federation.at(self.site),
-            tracker=self._tracker,
-            tables=self._tables,
-            checkpoints=self._checkpoints,
-            work_dir=self._work_dir,
-            cores=self._cores,
-            workers=self._workers,
-            log=logging.getLogger(f"fedflow.task.{name}.{self.site.key}"),
-            output_names=self._output_names,
         )

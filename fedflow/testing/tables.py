@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class MemoryCatalog:
-    """Satisfies `fedflow.tables.catalog.Catalog`; safe for threads."""
+    """Satisfies `fedflow.tables.catalog.TableCatalog`; safe for threads."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str], TableRecord] = {}
@@ -154,5 +154,4 @@ def spark_store(
         tables_uri=str(root),
         catalog=catalog or MemoryCatalog(),
         output_namespace="output",
-        small_rows=0,
     )

@@ -55,7 +55,12 @@ def spark_workers(spec: TaskSpec, session: Session) -> SparkWorkers:
 def spark_tables(spec: TaskSpec, session: Session, catalog: TableCatalog) -> SparkTableStore:
     """Return the task's tables, whose block work is done on the executors."""
     assert spec.spark is not None  # noqa: S101  there is a session
-    cluster = Cluster(spark=session.spark, errors=session.errors, partitions=spec.spark.partitions)
+    cluster = Cluster(
+        spark=session.spark,
+        errors=session.errors,
+        partitions=spec.spark.partitions,
+        small_rows=spec.spark.small_rows,
+    )
     return SparkTableStore(
         Path(spec.tables_root),
         cluster=cluster,
@@ -64,7 +69,6 @@ def spark_tables(spec: TaskSpec, session: Session, catalog: TableCatalog) -> Spa
         output_namespace=spec.output_namespace,
         party_id=spec.own_site.party_id,
         cores=spec.cores,
-        small_rows=spec.spark.small_rows,
     )
 
 

@@ -248,7 +248,6 @@ def test_tables_of_this_machine_are_copied_if_workers_do_not_see_them(
         tables_uri=(tmp_path / "shared").as_uri(),
         catalog=catalog,
         output_namespace="output",
-        small_rows=0,
     )
     found = store.open(table.namespace, table.name)
     assert list(found.fold_blocks(lambda batch: batch.num_rows)) == [10]
@@ -308,7 +307,6 @@ def test_workers_write_and_read_parts_in_an_object_store(
             tables_uri="s3://spark-tables/fedflow",
             catalog=MemoryCatalog(),
             output_namespace="output",
-            small_rows=0,
         )
         rows = rows_of(ROWS)
         table = written(store, rows).map_blocks(lambda batch: batch, schema=SCHEMA)

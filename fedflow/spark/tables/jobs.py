@@ -46,6 +46,7 @@ class Cluster:
     spark: SparkSession
     errors: Callable[[], AbstractContextManager[None]]  #: turns Spark's exceptions into fedflow's
     partitions: int  #: into how many blocks a table is cut
+    small_rows: int = 0  #: tables up to so many are worked on in the driver: Spark takes longer
 
 
 def run_numbers(

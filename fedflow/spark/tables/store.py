@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from fedflow.base.clock import Clock
 from fedflow.domain.data.table_parts import local_path
 from fedflow.domain.records import TableRecord
 from fedflow.spark.tables.hive import read_hive
@@ -18,7 +17,6 @@ from fedflow.tables.storages.bound import bound_options
 from fedflow.tables.stored_table import StoredTable
 
 HIVE: Final = "HIVE"  #: the engine of tables that Spark finds by its own session
-SMALL_ROWS: Final = 65_536  #: a table of one batch is worked on in the driver: Spark takes longer
 
 
 class SparkTableStore(PartsTableStore):
@@ -39,8 +37,6 @@ class SparkTableStore(PartsTableStore):
         output_namespace: str,
         party_id: str = "0",
         cores: int = 1,
-        small_rows: int = SMALL_ROWS,
-        clock: Clock | None = None,
     ) -> None:
         super().__init__(
             root,
@@ -49,10 +45,8 @@ class SparkTableStore(PartsTableStore):
             output_namespace=output_namespace,
             party_id=party_id,
             cores=cores,
-            clock=clock,
         )
         self.cluster = cluster
-        self.small_rows = small_rows
         shared = local_path(tables_uri)
         #: Spark's workers reach the files of this machine's tables
         self.root_is_shared = shared is not None and root.resolve().is_relative_to(

@@ -39,7 +39,7 @@ GROUPS_PER_PARTITION: Final = 4  #: of columns, so that all cores end at about t
 class SparkTable(StoredTable):
     """A `StoredTable` whose functions run on Spark's workers; satisfies `fedflow.sdk.Table`.
 
-    The driver itself reads with `rows`. Small tables (`store.small_rows`) stay in the driver.
+    The driver itself reads with `rows`. Small tables (`Cluster.small_rows`) stay in the driver.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class SparkTable(StoredTable):
         new = () if made is None else tuple(n for n in wanted.names if n in made.column_names)
         old = tuple(n for n in wanted.names if n not in new)
         self._check_known(old)
-        if not old or not len(rows) or max(self.count, len(rows)) <= self._spark.small_rows:
+        if not old or not len(rows) or max(self.count, len(rows)) <= self._spark.cluster.small_rows:
             return super().take(rows, schema=schema, made=made, name=name, progress=progress)
         place = self._spark.target_like(self.entry, wanted, name=name)
         folder = self._spark.new_folder()
@@ -193,7 +193,7 @@ class SparkTable(StoredTable):
         return self._spark.finish(folder, place, wanted, parts)
 
     def _is_small(self) -> bool:
-        return self.count <= self._spark.small_rows or not self.count
+        return self.count <= self._spark.cluster.small_rows or not self.count
 
     def _values(self, count: int, work: Callable[[int], bytes]) -> Iterator[Any]:
         """Yield the values of all lists that `work` pickles."""
@@ -229,7 +229,6 @@ class Store(OutputTables, Protocol):
     """What a table needs of `SparkTableStore`."""
 
     cluster: Cluster
-    small_rows: int
     root_is_shared: bool
 
     def folder_of(self, entry: TableRecord) -> Path:
