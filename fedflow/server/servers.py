@@ -2,7 +2,7 @@
 
 | thread | calls | woken by |
 |---|---|---|
-| `beat` | `Servers.renew` | its pause, and other servers that hand over |
+| `server-lease` | `Servers.renew` | its pause, and other servers that hand over |
 | `lead` | starts and stops what only the leader runs | a change of the leader |
 | `wake-leader` | tells the leader what was stored here | events |
 
@@ -84,7 +84,7 @@ class ServerLeaseThread(Loop):
     """Beats, and does nothing else."""
 
     def __init__(self, servers: Servers) -> None:
-        super().__init__("beat")
+        super().__init__("server-lease")
         self._servers = servers
         self._now = threading.Event()
 

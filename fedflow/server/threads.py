@@ -1,4 +1,4 @@
-"""The threads of a server and what wakes them. They own no logic: they call use cases until told
+"""The threads of a server and what wakes them. They own no logic: they call use cases until asked
 to stop.
 
 | thread | calls | woken by |
@@ -6,8 +6,8 @@ to stop.
 | `scheduler` | `Scheduler.look_at`, `look_at_queue`, `tick` | events, and a slow tick for what an
 event missed |
 | `detector` | `Detector.tick` | a slow tick |
-| `heart` | `SteadyClock.tick`, if the store answers | every second |
-| `courier-<party>-<n>` | `Delivery.take`, `deliver`, `settle` | new commands, and due retries |
+| `clock` | `SteadyClock.tick`, if the store answers | every second |
+| `outbox-sender-<party>-<n>` | `Delivery.take`, `deliver`, `settle` | new commands, due retries |
 | `heartbeat-<party>` | `Heartbeats.send` | its interval |
 """
 
@@ -51,7 +51,7 @@ class NotifyLeader(Protocol):
 class Wakeups:
     """The `Wakeup` port of the use cases: passes events on to the threads.
 
-    They run in the one server that leads its party's servers; from the others it is told.
+    They run in the one server that leads; the other servers of the party notify it.
     """
 
     def __init__(self, changes: JobNotifier) -> None:
@@ -202,7 +202,7 @@ class ClockThread(Loop):
     """Lets the time of the server go on as long as the process runs and its store answers."""
 
     def __init__(self, clock: SteadyClock, *, store: Store) -> None:
-        super().__init__("heart")
+        super().__init__("clock")
         self._clock = clock
         self._store = store
         self._behind_ms = 0
@@ -213,7 +213,7 @@ class ClockThread(Loop):
 
     def _body(self) -> None:
         with self._store.read() as tx:
-            tx.leases.get("heart")
+            tx.leases.get("clock")
         reading = self._clock.tick()
         if reading.still_s > 0:
             logger.warning(
@@ -235,7 +235,7 @@ class ClockThread(Loop):
 
 
 class _Bell:
-    """Wakes one of the couriers of a party; a ring that nobody waits for is kept."""
+    """Wakes one of the outbox senders of a party; a ring that nobody waits for is kept."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -243,13 +243,13 @@ class _Bell:
         self._closed = False
 
     def ring(self) -> None:
-        """Wake one courier, or the next that wants to wait."""
+        """Wake one outbox sender, or the next that wants to wait."""
         with self._condition:
             self._rung = True
             self._condition.notify()
 
     def close(self) -> None:
-        """Wake every courier, and let none wait again."""
+        """Wake every outbox sender, and let none wait again."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -271,7 +271,7 @@ class _OutboxSender(Loop):
     def __init__(
         self, party_id: str, number: int, *, bell: _Bell, delivery: Delivery, clock: Clock
     ) -> None:
-        super().__init__(f"courier-{party_id}-{number}")
+        super().__init__(f"outbox-sender-{party_id}-{number}")
         self._party_id = party_id
         self._bell = bell
         self._delivery = delivery
@@ -299,7 +299,7 @@ class _OutboxSender(Loop):
 
 
 class OutboxSenders:
-    """The couriers of all parties; a party gets its couriers with its first command."""
+    """The outbox senders of all parties; a party gets its outbox senders with its first command."""
 
     def __init__(self, *, delivery: Delivery, store: Store, clock: Clock) -> None:
         self._delivery = delivery
@@ -311,19 +311,19 @@ class OutboxSenders:
         self._stopped = False
 
     def start(self) -> None:
-        """Start couriers for what an earlier server left in the outbox."""
+        """Start outbox senders for what an earlier server left in the outbox."""
         self._delivery.recover()
         self.look()
 
     def look(self) -> None:
-        """Wake a courier of every party that commands wait for."""
+        """Wake an outbox sender of every party that commands wait for."""
         with self._store.read() as tx:
             waiting = tx.outbox.destinations()
         for party_id in waiting:
             self.wake(party_id)
 
     def wake(self, party_id: str) -> None:
-        """Tell a party's couriers that commands wait: one of them wakes."""
+        """Tell a party's outbox senders that commands wait: one of them wakes."""
         with self._lock:
             if self._stopped:
                 return
@@ -342,7 +342,7 @@ class OutboxSenders:
             outbox_sender.start()
 
     def stop(self) -> None:
-        """Ask every courier to end after the call that is under way."""
+        """Ask every outbox sender to end after the call that is under way."""
         with self._lock:
             self._stopped = True
         for outbox_sender in self._outbox_senders:
@@ -390,7 +390,7 @@ class HeartbeatThreads:
         self._threads: dict[str, HeartbeatThread] = {}
 
     def look(self) -> None:
-        """Start a pulse for every party that needs one, stop the others."""
+        """Start a heartbeat thread for every party that needs one, stop the others."""
         wanted = {*self._heartbeats.remote_parties(), *self._heartbeats.unsure_parties()}
         for party_id in wanted - self._threads.keys():
             thread = HeartbeatThread(
@@ -402,7 +402,7 @@ class HeartbeatThreads:
             self._threads.pop(party_id).stop()
 
     def stop(self) -> None:
-        """End all pulses."""
+        """End all heartbeat threads."""
         for thread in self._threads.values():
             thread.stop()
         for thread in self._threads.values():
@@ -417,7 +417,7 @@ class _Running:
 
 
 class LeaderThreads:
-    """What runs only in the server that leads its party's servers: scheduler, couriers, pulses."""
+    """What runs only in the server that leads its party's servers."""
 
     def __init__(self, core: Core, *, interval_s: float, wakeups: Wakeups) -> None:
         self._core = core
@@ -447,7 +447,7 @@ class LeaderThreads:
         running.outbox_senders.start()
 
     def look(self) -> None:
-        """Start and wake what jobs and commands need that no event told of."""
+        """Start and wake what jobs and commands need, in case an event was missed."""
         with self._lock:
             if self._running is not None:
                 self._running.heartbeat_threads.look()

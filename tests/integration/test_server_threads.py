@@ -166,7 +166,7 @@ def command(job_id: str) -> Command:
     )
 
 
-def test_couriers_deliver_side_by_side_sleep_without_work_and_end() -> None:
+def test_outbox_senders_deliver_side_by_side_sleep_without_work_and_end() -> None:
     jobs = [f"j{n}" for n in range(OUTBOX_SENDERS)]
     delivery = SlowDelivery([command(job_id) for job_id in jobs])
     outbox_senders = OutboxSenders(delivery=delivery, store=MemoryStore(), clock=SystemClock())
@@ -177,7 +177,7 @@ def test_couriers_deliver_side_by_side_sleep_without_work_and_end() -> None:
     wait_for(lambda: delivery.looks >= 2 * OUTBOX_SENDERS)
     looks = delivery.looks
     threading.Event().wait(0.1)
-    assert delivery.looks <= looks + OUTBOX_SENDERS, "couriers look again and again"
+    assert delivery.looks <= looks + OUTBOX_SENDERS, "outbox senders look again and again"
     delivery.commands.append(command("late"))
     outbox_senders.wake("10000")
     wait_for(lambda: "late" in delivery.settled)
@@ -185,4 +185,4 @@ def test_couriers_deliver_side_by_side_sleep_without_work_and_end() -> None:
     outbox_senders.stop()
     assert time.monotonic() - started < DEADLINE_S
     outbox_senders.wake("10000")
-    assert not [t.name for t in threading.enumerate() if t.name.startswith("courier")]
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("outbox-sender")]

@@ -88,7 +88,7 @@ def test_many_commands_go_side_by_side_after_one_ring(
     assert delivery.most == OUTBOX_SENDERS
 
 
-def test_a_ring_for_one_command_wakes_one_courier(
+def test_a_ring_for_one_command_wakes_one_outbox_sender(
     delivery: CountingDelivery, outbox_senders: OutboxSenders
 ) -> None:
     delivery.gate.set()
@@ -101,7 +101,9 @@ def test_a_ring_for_one_command_wakes_one_courier(
         outbox_senders.wake("10000")
         delivery.wait(lambda n=number: len(delivery.delivered) == n + 1)
         delivery.wait(lambda b=before: delivery.looks >= b + 2)  # the command, and nothing more
-    assert delivery.looks <= OUTBOX_SENDERS + 2 + 50 * 3  # four couriers at each ring would be 250
+    assert (
+        delivery.looks <= OUTBOX_SENDERS + 2 + 50 * 3
+    )  # four outbox senders at each ring would be 250
 
 
 def test_a_ring_while_all_are_busy_is_not_lost(
@@ -116,7 +118,7 @@ def test_a_ring_while_all_are_busy_is_not_lost(
     delivery.wait(lambda: len(delivery.delivered) == OUTBOX_SENDERS + 1)
 
 
-def test_stopped_couriers_end_and_take_nothing_more(
+def test_stopped_outbox_senders_end_and_take_nothing_more(
     delivery: CountingDelivery, outbox_senders: OutboxSenders
 ) -> None:
     delivery.gate.set()
@@ -125,4 +127,4 @@ def test_stopped_couriers_end_and_take_nothing_more(
     delivery.put(1)
     outbox_senders.wake("10000")
     assert not delivery.delivered
-    assert not [t for t in threading.enumerate() if t.name.startswith("courier-")]
+    assert not [t for t in threading.enumerate() if t.name.startswith("outbox-sender-")]
