@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Role, Site
+from fedflow.store.memory.journal import Journal
+from fedflow.store.memory.store import MemoryTx
 from tests.sim import simulate
 from tests.sim.faults import Faults
 from tests.sim.mutations import MUTATIONS, Mutation
@@ -104,3 +107,26 @@ def test_a_wrong_argument_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         simulate.main(arguments)
     assert refused.value.code == 2
+
+
+_NEVER = {
+    ("caches", "put"), ("models", "put_component"), ("models", "put_checkpoint"),  # there are none
+    ("permissions", "parties"),  # `Neighbours` is for people
+}  # fmt: skip
+
+
+def test_the_store_of_simulations_has_what_the_simulated_use_cases_call() -> None:
+    """Some calls are so rare that a thousand schedules may not meet them."""
+    simulated = [p for room in ("initiator", "participant", "protocol") for p in _sources(room)]
+    calls = {
+        (found[1], found[2])
+        for path in (*simulated, ROOT / "fedflow" / "app" / "inheritance.py")
+        for found in re.finditer(r"\btx\.(\w+)\.(\w+)\(", path.read_text(encoding="utf-8"))
+    }
+    tx = MemoryTx(Journal())
+    missing = {(part, call) for part, call in calls if not hasattr(getattr(tx, part, None), call)}
+    assert missing == _NEVER
+
+
+def _sources(room: str) -> list[Path]:
+    return list((ROOT / "fedflow" / "app" / room).glob("*.py"))

@@ -54,6 +54,9 @@ class JobStore(Protocol):
     ) -> Moved | Stale:
         """Move the job if its status is still `seen`; sets started_ms or ended_ms as it fits."""
 
+    def status(self, key: JobKey) -> JobStatus | None:
+        """Return how a share stands; cheaper than `get`."""
+
     def set_progress(self, key: JobKey, progress: int, *, now_ms: int) -> None:
         """Raise the progress (percent); a smaller value is ignored."""
 
@@ -81,42 +84,42 @@ class JobStore(Protocol):
     ) -> Moved | Stale:
         """Begin a new epoch of an ended job that holds no cores; its times and progress restart.
 
-        `engine` None: the share stays on its engine.
+        `engine` None: the party job stays on its engine.
         """
 
     def take_cores(self, key: JobKey, *, now_ms: int) -> bool:
-        """Take the cores and memory of a share from its engine. Twice has no effect.
+        """Take the cores and memory of a party job from its engine. Twice has no effect.
 
-        False if too little is free for all shares that the job does not hold here yet, whatever
+        False if too little is free for all party jobs that the job does not hold here yet, whatever
         engines they are on.
         """
 
     def return_cores(self, key: JobKey, *, now_ms: int) -> bool:
-        """Give the cores and memory of a share back; False if it holds none."""
+        """Give the cores and memory of a party job back; False if it holds none."""
 
     def shares(self, job_id: str) -> list[JobRecord]:
-        """Return all shares of a job at this server, in the order of their sites."""
+        """Return all party jobs of a job at this server, in the order of their sites."""
 
     def etag(self, job_id: str) -> str:
-        """Return a text that is another one once a share of a job changed at this server, empty if
+        """Return a text that is another one once a party job changed at this server, empty if
         there is none; cheaper than `shares`.
         """
 
     def engines(self, job_ids: Collection[str]) -> dict[JobKey, str]:
-        """Return the engines of the shares of some jobs at this server."""
+        """Return the engines of the party jobs of some jobs at this server."""
 
     def open_jobs(self) -> list[JobRecord]:
         """Return the jobs that have not ended, and ended ones that still hold cores."""
 
     def drop(self, job_id: str) -> int:
-        """Forget all shares of a job at this server; return how many. They must have ended."""
+        """Forget all party jobs of a job at this server; return how many. They must have ended."""
 
 
 class JobListStore(Protocol):
     """What lists of jobs show, without the jobs' documents."""
 
     def page(self, which: JobFilter) -> list[JobLine]:
-        """Return a page of matching shares, in the filter's order, with their tags."""
+        """Return a page of matching party jobs, in the filter's order, with their tags."""
 
     def progress(self, job_ids: Collection[str]) -> dict[str, int]:
         """Return how much of some jobs that this server initiated is done: percent of the tasks."""
@@ -124,8 +127,8 @@ class JobListStore(Protocol):
     def counts(self, since_ms: int) -> list[StatusCount]:
         """Return how many jobs that were created since a moment have each status here.
 
-        A job with several shares here counts once per status that these have; jobs that were
-        submitted in vain do not count.
+        A job with several party jobs here counts once per status that these have; jobs that were
+        refused at the submit do not count.
         """
 
 
@@ -171,7 +174,7 @@ class TaskStore(Protocol):
     def get(self, key: TaskKey) -> TaskRecord | None: ...
 
     def statuses(self, key: JobKey) -> dict[str, tuple[int, TaskStatus]]:
-        """Return version and federated status of a share's latest attempts, by component."""
+        """Return version and federated status of a party task's latest attempts, by component."""
 
     def find(self, which: TaskFilter) -> list[TaskRecord]:
         """Return a page of matching attempts, in the filter's order."""
@@ -189,16 +192,18 @@ class TaskStore(Protocol):
         reason: Reason | None = None,
         traceback: str = "",
     ) -> Moved | Stale:
-        """Move the party status if it is still `seen`; sets started_ms or ended_ms as it fits."""
+        """Move the party status if it is still `seen`; sets started_ms or ended_ms as it fits, and
+        the progress of what succeeded.
+        """
 
     def set_status(self, key: TaskKey, status: TaskStatus, *, now_ms: int) -> None:
-        """Store the federated status that the initiator told."""
+        """Store the federated status that the initiator sent."""
 
     def set_launch(
         self, key: TaskKey, launch_id: str, token: str, *, seen: str | None, now_ms: int,
         instance_id: str = "",
     ) -> bool:  # fmt: skip
-        """Name the process that may run this attempt, and whose server.
+        """Name the process that may run this attempt, and whose server; the task runs then.
 
         False if `seen` is not the launch that it has now, or the process of that exists.
         """
@@ -303,10 +308,10 @@ class TrackingStore(Protocol):
     def model(
         self, job_id: str, component: str, site: Site, *, version: int | None = None
     ) -> StoredModel | None:
-        """Return the model share of an attempt, by default the latest that has one."""
+        """Return the model of an attempt, by default the latest that has one."""
 
     def model_versions(self, job_id: str, component: str, site: Site) -> list[int]:
-        """Return the attempts that have a model share, the latest one last."""
+        """Return the attempts that have a model, the latest one last."""
 
 
 class SubmitKeyStore(Protocol):

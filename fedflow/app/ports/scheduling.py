@@ -43,7 +43,7 @@ class ScheduleStore(Protocol):
 
     def etag(self, job_id: str) -> str:
         """Return a text that is another one once a job, its reason or a task's progress changed;
-        cheaper than `get`. Moves of tasks and sites are told by `EventStore.last_number`.
+        cheaper than `get`. Moves of tasks and sites show in `EventStore.last_number`.
         """
 
     def active(self) -> list[str]:
@@ -118,7 +118,10 @@ class ScheduleStore(Protocol):
         progress: float | None,
         now_ms: int,
     ) -> Moved | Stale:
-        """Store what a site reports about its share. A late or repeated report is Stale."""
+        """Store what a site reports about its party task. A late or repeated report is Stale."""
+
+    def is_open(self, job_id: str, component: str, version: int) -> bool:
+        """Tell whether a site's share of an attempt has not ended, as far as was reported."""
 
     def reusable(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
         """Return job, component and cache key of tasks that succeeded with one of some keys.
@@ -202,7 +205,7 @@ class QueueStore(Protocol):
         """Return ids of waiting jobs that need a party, in the order of their ids, after one."""
 
     def deny(self, key: JobKey, *, now_ms: int) -> None:
-        """Note that a share asked for cores here in vain."""
+        """Note that a party job was denied cores."""
 
     def claims(self, *, asked_since_ms: int, queued_before_ms: int) -> list[WaitingJob]:
         """Return the jobs that were denied here since a moment and wait since before another.
@@ -211,12 +214,12 @@ class QueueStore(Protocol):
         """
 
     def moving_shares(self) -> list[JobRecord]:
-        """Return the shares at this server that do more than wait: they run, hold cores, or have
+        """Return the party jobs at this server that do more than wait: run, hold cores, or have
         ended and still hold some.
         """
 
     def waiting_shares(self, *, after: str, limit: int) -> list[JobRecord]:
-        """Return waiting shares that hold nothing, in the order of job ids, after one."""
+        """Return waiting party jobs that hold nothing, in the order of job ids, after one."""
 
     def began_ms(self) -> int | None:
         """Return when the oldest job that has not ended here was created, None if all have."""

@@ -65,7 +65,7 @@ class MemoryEngines:
         return all(need.fits(free.get(name, ComputeResources())) for name, need in needs.items())
 
     def take(self, name: str, share: ComputeResources, *, need: ComputeResources) -> bool:
-        """Take a share; False if less than `need` is free."""
+        """Take a party job; False if less than `need` is free."""
         known = self._engines.get(name)
         wanted = ComputeResources(
             cores=need.cores if share.cores else 0, memory=need.memory if share.memory else 0
@@ -76,7 +76,7 @@ class MemoryEngines:
         return True
 
     def give(self, name: str, share: ComputeResources) -> None:
-        """Give a share back."""
+        """Give a party job back."""
         known = self._engines.get(name)
         if known is not None:
             engine = replace(
@@ -99,7 +99,7 @@ class MemoryJobs:
         self._jobs: dict[JobKey, JobRecord] = {}
         self._shares: dict[str, dict[JobKey, None]] = {}  #: the keys of a job id
         self._unfinished: dict[JobKey, None] = {}
-        self.denied: dict[JobKey, int] = {}  #: when a share last asked for cores in vain
+        self.denied: dict[JobKey, int] = {}  #: when a party job was last denied cores
 
     def add(self, record: JobRecord) -> None:
         if record.key in self._jobs:
@@ -137,6 +137,10 @@ class MemoryJobs:
         self._put(after_move(job, status, reason=reason, now_ms=now_ms))
         self._journal.tell(recording.job_moved(key, seen, status, reason=reason, now_ms=now_ms))
         return Moved(status)
+
+    def status(self, key: JobKey) -> JobStatus | None:
+        job = self.get(key)
+        return None if job is None else job.status
 
     def set_progress(self, key: JobKey, progress: int, *, now_ms: int) -> None:
         job = self._jobs.get(key)
@@ -238,7 +242,7 @@ class MemoryJobs:
         return {share.key: share.engine for share in shares}
 
     def created_since(self, since_ms: int) -> list[JobRecord]:
-        """Return the shares of jobs that are not older, for `MemoryJobLists`."""
+        """Return the party jobs that are not older, for `MemoryJobLists`."""
         return [job for job in self._jobs.values() if job.created_ms >= since_ms]
 
     def open_jobs(self) -> list[JobRecord]:

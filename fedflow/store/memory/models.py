@@ -1,8 +1,9 @@
-"""Versions of models, in memory: simulated processes leave no components of models."""
+"""Versions of models, in memory: simulated processes leave no parts of models, and no caches."""
 
 from __future__ import annotations
 
-from fedflow.domain.models.model import ModelComponent, ModelKey, ModelVersion
+from fedflow.domain.data.caches import CacheFilter, StoredCache
+from fedflow.domain.models.model import Checkpoint, ModelComponent, ModelKey, ModelVersion
 from fedflow.store.memory.journal import Journal
 
 
@@ -20,4 +21,14 @@ class MemoryModels:
         return self._versions.get(key)
 
     def components(self, key: ModelKey) -> list[ModelComponent]:
+        return []
+
+    def checkpoints(self, key: ModelKey, component: str | None = None) -> list[Checkpoint]:
+        return []
+
+
+class MemoryCaches:
+    """What simulations use of `app.ports.data.CacheStore`."""
+
+    def find(self, which: CacheFilter) -> list[StoredCache]:
         return []

@@ -44,7 +44,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The changing parts of one schedule; tasks and shares are kept without each other."""
+    """The changing parts of one schedule; tasks and party jobs are kept without each other."""
 
     sites: dict[Site, ScheduledSite] = field(default_factory=dict)
     tasks: dict[tuple[str, int], ScheduledTask] = field(default_factory=dict)
@@ -292,6 +292,11 @@ class MemorySchedules:
                 )
             )  # fmt: skip
         return Moved(status)
+
+    def is_open(self, job_id: str, component: str, version: int) -> bool:
+        parts = self._parts.get(job_id)
+        shares = parts.shares.get((component, version), {}) if parts else {}
+        return any(share.status not in TASK_FINAL for share in shares.values())
 
     def _tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
         parts = self._parts.get(job_id)

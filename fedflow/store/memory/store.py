@@ -31,7 +31,7 @@ from fedflow.store.memory.job_lists import MemoryJobLists
 from fedflow.store.memory.job_tags import MemoryJobTags
 from fedflow.store.memory.jobs import MemoryEngines, MemoryJobs
 from fedflow.store.memory.journal import Journal
-from fedflow.store.memory.models import MemoryModels
+from fedflow.store.memory.models import MemoryCaches, MemoryModels
 from fedflow.store.memory.outbox import MemoryLeases, MemoryOutbox, MemoryReplyCache
 from fedflow.store.memory.queue import MemoryQueue
 from fedflow.store.memory.schedules import MemorySchedules
@@ -61,6 +61,7 @@ class MemoryTx:
         self.tracking: TrackingStore = MemoryTracking(journal)
         self.tables: DataTableStore = MemoryTables(journal)
         self.models = MemoryModels(journal)
+        self.caches = MemoryCaches()
         self.connectors: ConnectorStore = MemoryConnectors(journal)
         self.submits: SubmitKeyStore = MemorySubmits(journal)
         events = MemoryEvents(journal)

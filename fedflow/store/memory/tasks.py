@@ -17,7 +17,13 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.site import Site
-from fedflow.domain.states import TASK_FINAL, TaskEvent, TaskStatus, next_task_status
+from fedflow.domain.states import (
+    TASK_FINAL,
+    TASK_SUCCEEDED,
+    TaskEvent,
+    TaskStatus,
+    next_task_status,
+)
 from fedflow.store import recording
 from fedflow.store.codec import plain
 from fedflow.store.memory.journal import Journal
@@ -82,6 +88,7 @@ class MemoryTasks:
             replace(
                 task,
                 party_status=status,
+                progress=1.0 if status in TASK_SUCCEEDED else task.progress,
                 reason=reason,
                 traceback=traceback,
                 updated_ms=now_ms,
@@ -112,6 +119,7 @@ class MemoryTasks:
                 launch_id=launch_id,
                 token=token,
                 instance_id=instance_id,
+                status=TaskStatus.RUNNING,
                 requested_ms=now_ms,
                 updated_ms=now_ms,
             )

@@ -176,6 +176,10 @@ class SqlJobs:
         self._session.tell(recording.job_moved(key, seen, status, reason=reason, now_ms=now_ms))
         return Moved(status)
 
+    def status(self, key: JobKey) -> JobStatus | None:
+        found = self._session.row(f"SELECT f_status FROM t_job {_ONE}", _key(key))
+        return None if found is None else JOB_STATUSES[found[0]]
+
     def set_progress(self, key: JobKey, progress: int, *, now_ms: int) -> None:
         self._session.write(
             f"UPDATE t_job SET f_progress = ?, f_update_time = ? {_ONE} AND f_progress < ?",

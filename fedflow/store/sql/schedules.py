@@ -35,6 +35,7 @@ from fedflow.store import recording
 from fedflow.store.codec import (
     JOB_STATUSES,
     OPEN_JOB,
+    OPEN_TASK,
     TASK_STATUSES,
     control_from_text,
     control_to_text,
@@ -54,7 +55,7 @@ from fedflow.store.mapper import (
 )
 from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.rules import advances, moves
-from fedflow.store.session import Session, Value, one_of
+from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.sql.jobs import job_times
 from fedflow.store.tables import (
     SCHEDULED_JOB,
@@ -426,9 +427,13 @@ class SqlSchedules:
     ) -> Moved | Stale:  # fmt: skip
         share = (job_id, component, version, site.role.value, site.party_id)
         found = self._session.row(
-            f"SELECT f_party_status, f_progress FROM t_schedule_party_task {_ONE_SHARE}", share
+            "SELECT f_party_status, f_progress, EXISTS (SELECT 1 FROM t_schedule_task AS newer "
+            "WHERE newer.f_job_id = s.f_job_id AND newer.f_component_name = s.f_component_name "
+            "AND newer.f_task_version > s.f_task_version) "
+            f"FROM t_schedule_party_task AS s {_ONE_SHARE}",
+            share,
         )
-        if found is None or self._is_replaced(job_id, component, version):
+        if found is None or found[2]:  # of a task that has a newer attempt
             return Stale()
         current, stored = TASK_STATUSES[found[0]], found[1]
         if moves(current, status):
@@ -459,16 +464,22 @@ class SqlSchedules:
             )  # fmt: skip
         return Moved(status)
 
+    def is_open(self, job_id: str, component: str, version: int) -> bool:
+        found = self._session.row(
+            f"SELECT 1 FROM t_schedule_party_task {_ONE_TASK} AND f_party_status IN {OPEN_TASK} "
+            "LIMIT 1",
+            (job_id, component, version),
+        )
+        return found is not None
+
     def _tasks(self, job_id: str) -> tuple[ScheduledTask, ...]:
         tasks = self._session.rows(
             f"{_TASKS.select} WHERE f_job_id = ? ORDER BY f_position, f_task_version", (job_id,)
         )
         latest = {component: version for component, version, *_ in tasks}
-        parties = self._parties(job_id, latest)
+        shares = self._shares(job_id)
         return tuple(
-            _TASKS.read(row, tuple(parties.get(row[0], ())))
-            for row in tasks
-            if latest[row[0]] == row[1]
+            _task(row, tuple(shares.get(row[:2], ()))) for row in tasks if latest[row[0]] == row[1]
         )
 
     def reusable(self, cache_keys: Collection[str], *, limit: int) -> list[tuple[str, str, str]]:
@@ -497,31 +508,25 @@ class SqlSchedules:
         )
         return tuple(_SITES.all(found))
 
-    def _parties(
-        self, job_id: str, latest: Mapping[str, int]
-    ) -> dict[str, list[ScheduledPartyTask]]:
-        """Return what each site does of the latest attempts, by component."""
-        parties: dict[str, list[ScheduledPartyTask]] = {}
-        for component, version, *row in self._session.rows(
+    def _shares(self, job_id: str) -> dict[Found, list[Found]]:
+        """Return the rows of what each site does, by component and version."""
+        shares: dict[Found, list[Found]] = {}
+        for row in self._session.rows(
             f"SELECT f_component_name, f_task_version, {_PARTY_TASKS.columns} "
             "FROM t_schedule_party_task WHERE f_job_id = ? ORDER BY f_position",
             (job_id,),
         ):
-            if latest.get(component) == version:
-                parties.setdefault(component, []).append(_party_task(*row))
-        return parties
-
-    def _is_replaced(self, job_id: str, component: str, version: int) -> bool:
-        """Tell whether there is a newer attempt."""
-        found = self._session.row(
-            "SELECT 1 FROM t_schedule_task WHERE f_job_id = ? AND f_component_name = ? "
-            "AND f_task_version > ? LIMIT 1",
-            (job_id, component, version),
-        )
-        return found is not None
+            shares.setdefault(row[:2], []).append(row[2:])
+        return shares
 
 
-@lru_cache(maxsize=4096)
-def _party_task(*row: Value) -> ScheduledPartyTask:
+@lru_cache(maxsize=2048)
+def _task(row: Found, shares: tuple[Found, ...]) -> ScheduledTask:
+    """Return a task; from one look at a job to the next, most of them stay as they are."""
+    return _TASKS.read(row, tuple(_party_task(share) for share in shares))
+
+
+@lru_cache(maxsize=1024)
+def _party_task(row: Found) -> ScheduledPartyTask:
     """Return what one site does of a task; all that still wait are the same."""
     return _PARTY_TASKS.read(row)

@@ -21,7 +21,13 @@ from fedflow.domain.records import (
     TaskRecord,
 )
 from fedflow.domain.site import Site
-from fedflow.domain.states import TASK_FINAL, TaskEvent, TaskStatus, next_task_status
+from fedflow.domain.states import (
+    TASK_FINAL,
+    TASK_SUCCEEDED,
+    TaskEvent,
+    TaskStatus,
+    next_task_status,
+)
 from fedflow.store import recording
 from fedflow.store.codec import (
     OPEN_TASK,
@@ -257,12 +263,13 @@ class SqlTasks:
         started = now_ms if status is TaskStatus.RUNNING else None
         ended = now_ms if status in TASK_FINAL else None
         matched = self._session.write(
-            "UPDATE t_task SET f_party_status = ?, f_reason = ?, f_error_report = ?, "
-            "f_update_time = ?, f_start_time = COALESCE(f_start_time, ?), "
-            "f_end_time = COALESCE(f_end_time, ?), "
+            "UPDATE t_task SET f_party_status = ?, f_progress = COALESCE(?, f_progress), "
+            "f_reason = ?, f_error_report = ?, f_update_time = ?, "
+            "f_start_time = COALESCE(f_start_time, ?), f_end_time = COALESCE(f_end_time, ?), "
             f"f_elapsed = COALESCE(f_elapsed, ? - f_start_time) {_ONE} AND f_party_status = ?",
             (
                 status.value,
+                1.0 if status in TASK_SUCCEEDED else None,
                 reason_to_text(reason),
                 traceback,
                 now_ms,
@@ -292,9 +299,18 @@ class SqlTasks:
     ) -> bool:  # fmt: skip
         matched = self._session.write(
             "UPDATE t_task SET f_worker_id = ?, f_token = ?, f_request_time = ?, "
-            f"f_instance_id = ?, f_update_time = ? {_ONE} AND COALESCE(f_worker_id, '') = ? "
-            "AND f_run_pid IS NULL",
-            (launch_id, token, now_ms, instance_id, now_ms, *_key(key), seen or ""),
+            "f_instance_id = ?, f_status = ?, f_update_time = ? "
+            f"{_ONE} AND COALESCE(f_worker_id, '') = ? AND f_run_pid IS NULL",
+            (
+                launch_id,
+                token,
+                now_ms,
+                instance_id,
+                TaskStatus.RUNNING.value,
+                now_ms,
+                *_key(key),
+                seen or "",
+            ),
         )
         return matched > 0
 

@@ -282,8 +282,8 @@ _STATUS_COLUMNS = re.compile(
     r"UPDATE (t_job|t_task|t_schedule_\w+) SET .*?\b(f_status|f_party_status|f_phase|f_stop"
     r"|f_resource_in_use)\b = (\?|NULL|0|1)"
 )
-_COPIES = {"set_status"}
-"""Writers of a status that only copies what the initiator's own history tells."""
+_COPIES = {"set_status", "set_launch"}
+"""Writers of a federated status, which only copies what the initiator's own history tells."""
 
 
 def _functions(path):

@@ -190,6 +190,20 @@ def test_reports_move_a_share_forward_only(store, make):
     assert report(TaskStatus.PASS, site=make.guest) == Moved(TaskStatus.PASS)
 
 
+def test_an_attempt_is_open_until_all_its_shares_ended(store, make):
+    told = {"reason": None, "progress": None, "now_ms": 5}
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule())
+        assert tx.schedules.is_open("j1", "a", 0)
+        tx.schedules.report("j1", "a", 0, make.host, TaskStatus.SUCCESS, **told)
+        assert tx.schedules.is_open("j1", "a", 0)
+        tx.schedules.report("j1", "a", 0, make.guest, TaskStatus.FAILED, **told)
+        assert not tx.schedules.is_open("j1", "a", 0)
+        assert tx.schedules.is_open("j1", "b", 0)
+        assert not tx.schedules.is_open("j1", "a", 1)
+        assert not tx.schedules.is_open("none", "a", 0)
+
+
 def test_only_the_latest_attempt_is_shown_and_takes_reports(store, make):
     old, new = make.scheduled_task("a", 0), make.scheduled_task("a", 1)
     job = make.schedule(tasks=(make.scheduled_task("b"), old, new))

@@ -78,8 +78,8 @@ def test_a_newer_launch_replaces_an_older_one_that_has_no_process(store, make):
         assert tx.tasks.clear_handle(key, "one")
         assert tx.tasks.set_launch(key, "two", "secret2", seen="one", now_ms=20)
         task = tx.tasks.get(key)
-        assert (task.launch_id, task.token, task.requested_ms, task.handle) == (
-            "two", "secret2", 20, None,
+        assert (task.launch_id, task.token, task.requested_ms, task.handle, task.status) == (
+            "two", "secret2", 20, None, TaskStatus.RUNNING,
         )  # fmt: skip
         assert not tx.tasks.set_handle(key, "one", HANDLE)
         assert tx.tasks.set_handle(key, "two", HANDLE)
@@ -100,6 +100,17 @@ def test_status_and_progress_are_stored_as_told(store, make):
         tx.tasks.set_status(make.task_key("none"), TaskStatus.FAILED, now_ms=5)
         task = tx.tasks.get(key)
     assert (task.status, task.progress, task.updated_ms) == (TaskStatus.SUCCESS, 0.75, 7)
+
+
+def test_what_succeeded_has_made_its_whole_progress(store, make):
+    good, bad = make.task_key("good"), make.task_key("bad")
+    with store.transaction() as tx:
+        tx.tasks.add([make.task(good), make.task(bad)])
+        for key, end in ((good, TaskEvent.SUCCEEDED), (bad, TaskEvent.FAILED)):
+            tx.tasks.move_party(key, TaskEvent.STARTED, seen=TaskStatus.WAITING, now_ms=5)
+            tx.tasks.set_progress(key, 0.5, now_ms=6)
+            tx.tasks.move_party(key, end, seen=TaskStatus.RUNNING, now_ms=7)
+        assert [tx.tasks.get(key).progress for key in (good, bad)] == [1.0, 0.5]
 
 
 def test_live_attempts_have_a_process_or_were_asked_for_and_have_not_ended(store, make):

@@ -249,6 +249,7 @@ def _everything(tx, make, now_ms):
     for job_id in JOBS:
         seen[job_id] = (
             tx.schedules.epoch(job_id),
+            [tx.schedules.is_open(job_id, c, 0) for c in COMPONENTS],
             tx.schedules.get(job_id),
             tx.events.find(EventFilter(job_id=job_id)),
             tx.outbox.of_job(job_id, ("9999", "10000")),
