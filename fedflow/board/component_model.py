@@ -1,4 +1,4 @@
-"""The tab of a component's model: what this site's stored share shows, as drawings and tables."""
+"""The tab of a component's model: what this site's stored model shows, as drawings and tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from flask import Response, request
 
 from fedflow.base.errors.data import NoData
+from fedflow.base.messages import Message
 from fedflow.board.component_pages import (
     PREFIX,
     ComponentAddress,
@@ -77,11 +78,12 @@ def table_csv(job_id: str, role: str, party_id: str, component: str) -> Response
 
 @board_component_model.get("/model.json")
 def model_file(job_id: str, role: str, party_id: str, component: str) -> Response:
-    """Return this site's share of the model as the API shows it, without keys. Raises: NoData."""
+    """Return this site's part of the model as the API shows it, without keys. Raises: NoData."""
     place = component_place(job_id, role, party_id, component)
     stored = _stored(place)
     if stored is None or not _has_files(place, stored):
-        raise NoData(reason=f"{component[:100]} has no model that may be shown at this site")
+        reason = Message("{component} has no model that may be shown at this site", component[:100])
+        raise NoData(reason=reason)
     of = place.job.site.role
     found = {
         "module": place.task.module,

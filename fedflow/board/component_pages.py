@@ -1,4 +1,4 @@
-"""What all tabs of a component's page share: which share and attempt is meant, its head, the tabs.
+"""What all tabs of a component's page have: which site and attempt is meant, its head, the tabs.
 
 A tab is a view of a blueprint of its own below `PREFIX`: it begins with `component_place` and ends
 with `component_page`, whose template extends `board/component.html` and fills the block `tab`. Add
@@ -14,6 +14,7 @@ from flask import Response, request
 
 from fedflow.base.errors.components import UnknownComponent
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.board.language import t
 from fedflow.board.page import page
@@ -117,7 +118,10 @@ def component_place(job_id: str, role: str, party_id: str, component: str) -> Co
     if asked:
         found = [task for task in attempts if str(task.key.version) == asked]
         if not found:
-            raise BadRequest(reason=f"{component[:100]} has no attempt {asked[:20]!r} here")
+            reason = Message(
+                "{component} has no attempt {attempt!r} here", component[:100], asked[:20]
+            )
+            raise BadRequest(reason=reason)
         chosen = found[0]
     return ComponentAddress(
         job=place, component=component, attempts=tuple(attempts), task=chosen

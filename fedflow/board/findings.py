@@ -10,6 +10,7 @@ from typing import Any, Final
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import NoRoute, PartiesNotReady
+from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
 from fedflow.board import drafts
 from fedflow.board.drafts import MAX_TEXT, Draft
@@ -199,5 +200,5 @@ def _hops(exc: PartiesNotReady) -> list[TriedRoute]:
     for hop in exc.fields.get("hops", ()):
         ends = [str(hop.get("from", "")), str(hop.get("to", ""))]
         party = next((end for end in reversed(ends) if end != own), ends[-1])
-        found.append(TriedRoute(party_id=party, reason=str(hop.get("reason", ""))[:1000]))
+        found.append(TriedRoute(party_id=party, reason=verbatim(hop.get("reason", ""), 1000)))
     return found

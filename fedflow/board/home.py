@@ -65,7 +65,7 @@ def _party(one: Neighbour) -> shape.SilentParty:
 
 def _reason_of(line: JobLine) -> str:
     if line.reason is not None:
-        return told(line.reason.message, line.reason.code)
+        return told(line.reason.message)
     if line.status in (JobStatus.FAILED, JobStatus.TIMEOUT):
         return t("The initiator knows why.")
     return t("It waits for its initiator.")

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from flask import Response, request
 
-from fedflow.board import event_texts
 from fedflow.board.job_frame import PREFIX, JobFrame, job_frame
 from fedflow.board.language import t
 from fedflow.board.page import board_blueprint, fragment, page, unchanged
@@ -74,7 +73,6 @@ def _values(frame: JobFrame) -> dict[str, Any]:
     chosen = {"component": component, "site": about.key if about else None}
     return {
         "found": found,
-        "told": event_texts.reader(),
         "is_tail": is_tail,
         "component": component or "",
         "about": about,

@@ -23,6 +23,7 @@ from fedflow.base.values import dataclass
 from fedflow.board.component_pages import ComponentAddress, component_page, component_place
 from fedflow.board.job_frame import PREFIX, job_frame
 from fedflow.board.language import t
+from fedflow.board.message_catalog import told
 from fedflow.board.page import board_blueprint, json_answer, page, redirect_to, unchanged
 from fedflow.board.presenters.log_view import attempts_of, menu, page_json, search_json
 from fedflow.board.urls import PartyJobAddress, component_url, job_place, job_url, site_named
@@ -150,7 +151,7 @@ def _error(
     cause = job.record.reason.site if job.record.reason is not None else None
     return {
         "failure": failure,
-        "message": visible(failure.reason.message[:4000]),
+        "message": visible(told(failure.reason.message)[:4000]),
         "is_past": failure.is_past and place.attempt is None,
         "cause": cause if failure.is_followed and cause != job.site else None,
         "lines": [readable(line[: 4 * _ERROR_LINE])[:_ERROR_LINE] for line in lines],

@@ -1,8 +1,8 @@
 """What the server wrote in English (errors, reasons, what helps), in the viewer's language.
 
-Errors and reasons are stored as a code and an English sentence. `messages/<language>_server/` has
-the translations: `errors.json` by the class of the error, `reasons.json` for other sentences by the
-code that they are said with (`*`: any; `{hole}`: what stands in a hole of that name).
+It says messages (`base/messages.py`): a template and fields. `messages/<language>_server/` has the
+translations of templates: `errors.json` by the class of the error, `reasons.json` of all others
+(in `{field}`: words that stand in a field of that name).
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from typing import Any
 
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.messages import plain_template
 from fedflow.board.language import language
 from fedflow.board.presenters.translation import MessageCatalog
 
 
-def told(text: object, code: str = "") -> str:
-    """Return a sentence that the server said with a code in the language of this request; a
-    sentence without translation stays as it is.
+def told(text: object) -> str:
+    """Return what the server said in the language of this request; what has no translation stays
+    as it is.
     """
-    known = sentences(language())
-    return str(text) if known is None else known.told(str(text), code)
+    said, known = text if isinstance(text, str) else str(text), sentences(language())
+    return said if known is None else known.told(said)
 
 
 def message_of(exc: FedflowError) -> str:
     """Return the sentence of an error in the language of this request."""
-    return told(exc.message, exc.name)
+    return told(exc.message)
 
 
 def hint_of(exc: FedflowError) -> str:
     """Return what helps against an error in the language of this request."""
-    return told(exc.hint, exc.name)
+    return told(exc.hint)
 
 
 @functools.cache
@@ -42,14 +43,14 @@ def sentences(name: str) -> MessageCatalog | None:
     reasons, errors = catalogue(name, "reasons"), catalogue(name, "errors")
     if not errors:
         return None
-    known = {code: dict(texts) for code, texts in reasons.items()}
+    known = {text: told for texts in reasons.values() for text, told in texts.items()}
+    hints = {}
     for kind in all_errors():
-        texts = errors.get(kind.__name__)
-        if texts is not None:
-            of_code = known.setdefault(kind.__name__, {})
-            of_code[kind.template()] = texts["message"]
-            of_code[kind.hint] = texts["hint"]
-    return MessageCatalog(known)
+        texts = errors[kind.__name__]
+        known[plain_template(kind.template())] = texts["message"]
+        hints[kind.hint] = texts["hint"]
+    words = {name.strip("{}"): texts for name, texts in reasons.items()}
+    return MessageCatalog({**known, **hints}, {**words, "hint": hints, "reason": known})
 
 
 @functools.cache

@@ -6,8 +6,10 @@ from flask import Response, request, send_file
 
 from fedflow.app.models.deployment import ChangedModel, DeployRequest
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.messages import Message, verbatim
 from fedflow.board.forms import act
 from fedflow.board.language import t
+from fedflow.board.message_catalog import told
 from fedflow.board.model_urls import model_id_of_path, site_of_query, version_url
 from fedflow.board.page import board_blueprint, came_from, redirect_to
 from fedflow.domain.administration.accounts import AccountRole
@@ -59,7 +61,7 @@ def deploy(model: str, version: str) -> Response:
 
 @act(board_model_actions, "/<model>/<version>/export", role=AccountRole.OPERATOR, endpoint="export")
 def export(model: str, version: str) -> Response:
-    """Return this site's share of a version as an archive, as `model/import` takes it."""
+    """Return this site's part of a version as an archive, as `model/import` takes it."""
     key = _key(model, version)
     content = services().models.exchange.export(key)
     name = f"{key.party_model_id.replace('#', '_')}_{key.model_version}.zip"
@@ -74,7 +76,8 @@ def _steps(components: list[str]) -> dict[str, StepChoice]:
         if not text:
             continue
         if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise BadRequest(reason=f"{text[:40]!r} is no step of {name[:60]}")
+            reason = Message("{step!r} is no step of {component}", text[:40], name[:60])
+            raise BadRequest(reason=reason)
         steps[name] = StepChoice(step_index=int(text))
     return steps
 
@@ -82,14 +85,14 @@ def _steps(components: list[str]) -> dict[str, StepChoice]:
 def _told(done: ChangedModel, sentence: str) -> str:
     """Return a sentence and what each site said."""
     sites = [
-        f"{site}: {t('done') if not reply.retcode else reply.retmsg[:300]}"
+        f"{site}: {t('done') if not reply.retcode else told(verbatim(reply.retmsg, 300))}"
         for site, reply in done.outcome.replies.items()
     ]
     return " ".join([sentence, "; ".join(sites)])
 
 
 def _key(model: str, version: str) -> ModelKey:
-    """Return the share that an address names. Raises: ModelNotFound."""
+    """Return the site's version that an address names. Raises: ModelNotFound."""
     site = site_of_query(request.form.get("site", "") or request.args.get("site", ""))
     return services().models.views.story(model_id_of_path(model), version, site).key
 

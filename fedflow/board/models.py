@@ -95,7 +95,7 @@ def kind_word(kind: ModelKind) -> str:
 
 @board_models.get("/<model>/<version>")
 def model_version(model: str, version: str) -> Response:
-    """Show one site's share of a version, or what differs from another one (`?with=`)."""
+    """Show one site's part of a version, or what differs from another one (`?with=`)."""
     story = _story(model, version)
     if request.args.get("with"):
         return _compared(story, _text("with"))
@@ -266,7 +266,7 @@ def _component_compared(
 
 
 def _story(model: str, version: str) -> ModelStory:
-    """Return the share that an address names. Raises: ModelNotFound."""
+    """Return the site's version that an address names. Raises: ModelNotFound."""
     site = site_of_query(request.args.get("site", ""))
     return services().models.views.story(model_id_of_path(model), version, site)
 
@@ -319,7 +319,7 @@ def _checkpoints(story: ModelStory) -> list[tuple[str, list[Any]]]:
 
 
 def _deployable(story: ModelStory) -> list[dict[str, Any]]:
-    """Return the components that a deploy may keep; none if this share cannot be deployed."""
+    """Return the components that a deploy may keep; none if this version cannot be deployed."""
     version = story.version
     if version is None or not version.parent or version.initiator != story.key.site:
         return []
@@ -351,7 +351,8 @@ def _columns(story: ModelStory) -> list[list[HistoryItem]]:
             )
         ]
     elif version is not None:
-        what = t("imported from an archive") if version.imported else t("job not at this server")
+        away = t("job not at this server")
+        what = t("imported from an archive") if version.imported else away
         source = [HistoryItem(name="elsewhere", title=what, detail=version.job_id, kind="job")]
     this = HistoryItem(
         name=own, title=t("this version"), detail=own, of=tuple(i.name for i in source),

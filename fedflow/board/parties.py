@@ -67,7 +67,7 @@ def call(party_id: str) -> Response:
     found, broken = _neighbours().ping(party_id)
     url = url_for("board_parties.party", party_id=party_id)
     if broken:
-        return redirect_to(url, message=" ".join(told(one, "Hop") for one in broken), kind="bad")
+        return redirect_to(url, message=" ".join(told(one) for one in broken), kind="bad")
     trip = shapes.row(found).round_trip_ms
     if trip is None:
         message = t("Party {party} answered, and its call back arrived.", party=party_id)

@@ -358,11 +358,7 @@ def _named(member: Mapping[str, Any], text: str) -> FedflowError | None:
     problems = member.get("problems")
     if kind is InvalidJobSpec and isinstance(problems, list):
         return InvalidJobSpec([_problem(p) for p in problems if isinstance(p, dict)])
-    error = kind.__new__(kind)  # its constructor would want the fields that only the server knows
-    error.fields = {}
-    error.message = text.removesuffix(str(member.get("hint", ""))).strip()
-    error.args = (error.message,)
-    return error
+    return kind.repeated(text.removesuffix(str(member.get("hint", ""))).strip())
 
 
 def _problem(member: Mapping[str, Any]) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
@@ -11,10 +12,12 @@ from fedflow.domain.states import JobStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reason:
-    """Why something waits or ended: an error's name, a sentence, and the site it happened at."""
+    """Why something waits or ended: an error's name, a sentence with its fields, and the site it
+    happened at.
+    """
 
     code: str
-    message: str
+    message: Message
     site: Site | None = None
 
 

@@ -2,7 +2,7 @@
 epoch.
 
 Two halves, as in FATE Flow 2: the *party* half (`JobRecord`, `TaskRecord`) is what every site
-knows of its own share; the *schedule* half (`ScheduledJob` and below) exists only at the initiator
+knows of its own part; the *schedule* half (`ScheduledJob` and below) exists only at the initiator
 and is what the scheduler decides on.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, Capacity, ComputeResources
 from fedflow.domain.job.control import FREE, Control
@@ -27,7 +28,7 @@ Json = Any  #: a plain JSON value
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobKey:
-    """One site's share of a job."""
+    """One party job."""
 
     job_id: str
     site: Site
@@ -35,7 +36,7 @@ class JobKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskKey:
-    """One site's share of one attempt of a task."""
+    """One attempt of a party task."""
 
     job_id: str
     component: str
@@ -144,7 +145,7 @@ class Handle:
 class TaskRecord:
     """One attempt of a task at one site.
 
-    `status` is the federated status as far as the initiator told, `party_status` this site's own.
+    `status` is the federated status as the initiator sent it, `party_status` this site's own.
     `launch_id` names the process that may run this attempt and `token` is its secret; a newer
     launch replaces both. `handle` is set once the process exists and cleared when it is gone.
     """
@@ -173,8 +174,8 @@ class TaskRecord:
         ""  #: the server of this party that runs it, see `domain/administration/servers.py`
     )
     absent: tuple[str, ...] = ()  #: upstream components without outputs, as the initiator says
-    here: bool = True  #: False: another party's share as it reported it, never stored
-    engine: str | None = None  #: of the share, where it is told to people; never stored
+    here: bool = True  #: False: another site's party task as it reported it, never stored
+    engine: str | None = None  #: of the party job, in messages to people; never stored
 
     @property
     def since_ms(self) -> int:
@@ -198,7 +199,7 @@ class ScheduledSite:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduledPartyTask:
-    """One site's share of a task, as reported."""
+    """One party task, as reported."""
 
     site: Site
     status: TaskStatus
@@ -319,7 +320,11 @@ class Reply:
     retmsg: str = "success"
     data: Json = None
     error: str = ""  #: class name in `base/errors/`, empty if it is none
-    speaks: str | None = None  #: protocols of the answering server (`wire/versions.py`), if told
+    speaks: str | None = None  #: protocols of the answering server (`wire/versions.py`), if sent
+
+    def said_by(self, site: Site) -> Message:
+        """Return the sentence behind the name of the site that said it, without its full stop."""
+        return Message("{site}: {message}", site, self.retmsg.removesuffix("."))
 
 
 # --- resources, leases --------------------------------------------------------------------------
@@ -438,7 +443,7 @@ class OutputTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredModel:
-    """The model share of one attempt: two plain JSON objects with their names."""
+    """The model of one attempt: two plain JSON objects with their names."""
 
     key: TaskKey
     alias: str
@@ -484,7 +489,7 @@ class JobFilter:
     roles: tuple[Role, ...] | None = None
     party_id: str | None = None
     statuses: tuple[JobStatus, ...] | None = None
-    refused: bool = True  #: also those that were submitted in vain (tagged `SUBMIT_FAILED`)
+    refused: bool = True  #: also those refused at the submit (tagged `SUBMIT_FAILED`)
     job_id_part: str | None = None
     party_id_part: str | None = None
     description_part: str | None = None

@@ -22,6 +22,7 @@ from fedflow.base.errors.data_plane import (
 )
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.base.messages import english
 from fedflow.federation.keys import WireKey
 
 PREFIX = struct.Struct("<II")
@@ -134,7 +135,7 @@ class Notice(_Message, frozen=True, tag="notice"):
     """What one site's server tells another about a session.
 
     `failed`, `ended`: `source` takes no part any more. `watch`: `source` waits for values of
-    `destination` and asks to be told if that one has ended.
+    `destination` and requests a message if that one has ended.
     """
 
     seq: int
@@ -176,7 +177,7 @@ class Progress(_Message, frozen=True, tag="progress"):
 
 PeerMessage = Put | Notice | Ack | Offer | Progress
 
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=english)
 _request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _reply_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 _peer_decoder: msgspec.json.Decoder[PeerMessage] = msgspec.json.Decoder(PeerMessage)

@@ -9,6 +9,7 @@ import msgspec
 
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
+from fedflow.base.messages import Message, english, from_structure, structure, verbatim
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
@@ -32,11 +33,21 @@ OPEN_TASK: Final = _words([s for s in TaskStatus if s not in TASK_FINAL])
 
 _SHORT: Final = 150  #: characters
 
-_encoder: Final = msgspec.json.Encoder()
+
+def _message(_kind: type, value: object) -> Message:
+    made = verbatim(value, len(value)) if isinstance(value, str) else from_structure(value, 100)
+    if made is None:
+        raise ValueError("no message")
+    return made
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=english)
 _decoder: Final = msgspec.json.Decoder()
-_reasons: Final = msgspec.json.Decoder(Reason)
-_stops: Final = msgspec.json.Decoder(StopRequest)
-_controls: Final = msgspec.json.Decoder(Control)
+_structures: Final = msgspec.json.Encoder(enc_hook=structure)
+_messages: Final = msgspec.json.Decoder(Message, dec_hook=_message)
+_reasons: Final = msgspec.json.Decoder(Reason, dec_hook=_message)
+_stops: Final = msgspec.json.Decoder(StopRequest, dec_hook=_message)
+_controls: Final = msgspec.json.Decoder(Control, dec_hook=_message)
 
 
 def to_json(value: Json) -> str:
@@ -71,8 +82,17 @@ def short_text(text: str) -> str | None:
     return text if len(text) <= _SHORT else None
 
 
+def message_to_text(text: str) -> str:
+    return _structures.encode(text).decode()
+
+
+def message_from_text(text: str) -> Message:
+    message: Message = _decoded(_messages, text)
+    return message
+
+
 def reason_to_text(reason: Reason | None) -> str | None:
-    return None if reason is None else to_json(reason)
+    return None if reason is None else _structures.encode(reason).decode()
 
 
 def reason_from_text(text: str | None) -> Reason | None:
@@ -83,7 +103,7 @@ def reason_from_text(text: str | None) -> Reason | None:
 
 
 def stop_to_text(stop: StopRequest | None) -> str | None:
-    return None if stop is None else to_json(stop)
+    return None if stop is None else _structures.encode(stop).decode()
 
 
 def stop_from_text(text: str | None) -> StopRequest | None:
@@ -94,7 +114,7 @@ def stop_from_text(text: str | None) -> StopRequest | None:
 
 
 def control_to_text(control: Control) -> str | None:
-    return None if control == FREE else to_json(control)
+    return None if control == FREE else _structures.encode(control).decode()
 
 
 def control_from_text(text: str | None) -> Control:

@@ -14,6 +14,8 @@ from fedflow.domain.site import Site
 from fedflow.store.codec import (
     document_from_json,
     from_json,
+    message_from_text,
+    message_to_text,
     reason_from_text,
     reason_to_text,
     site_of,
@@ -95,6 +97,7 @@ DOCUMENT: Final = single(document_from_json, to_json)
 TEXTS: Final = single(lambda text: tuple(from_json(text)), to_json)
 JSON_OR_NONE: Final = single(_or_none(from_json), _or_none(to_json))
 REASON: Final = single(reason_from_text, reason_to_text)
+MESSAGE: Final = single(message_from_text, message_to_text)
 SITE: Final = Kind(site_of, site_columns)
 JOB_KEY: Final = Kind(_job_key, lambda key: (key.job_id, *site_columns(key.site)))
 TASK_KEY: Final = Kind(

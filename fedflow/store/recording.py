@@ -1,4 +1,4 @@
-"""The history that writes leave behind: which event each causes, and which of them are news.
+"""The history that writes leave behind: which event each causes, and which of them are written.
 
 Both implementations of the store collect the events of a transaction and write them at its end.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from fedflow.base.messages import Message
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import (
@@ -26,7 +27,7 @@ from fedflow.domain.scheduling.history import Event, Subject, job_note
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 
-REPEAT_MS: Final = 600_000  #: a waiting job that asks in vain again is told of so often
+REPEAT_MS: Final = 600_000  #: a repeated denial is written so often
 TRIM_EVERY: Final = 1_000  #: written events of a job after which its oldest ones are dropped
 _JOBS: Final = 1_024  #: jobs whose last events are remembered
 _REPEATING: Final = frozenset({Subject.SITE, Subject.CORES})
@@ -45,7 +46,7 @@ class _Written:
 class Recent:
     """The last events of the jobs that moved last, in memory of one store.
 
-    A job that waits asks for cores again and again: such a move is no news until the job's status
+    A waiting job requests cores again and again: such a move is not written until its status
     moves, or `REPEAT_MS` have passed.
     """
 
@@ -100,7 +101,7 @@ def _key(event: Event) -> _Key:
 
 
 def schedule_added(job: ScheduledJob) -> list[Event]:
-    """Return what a new job begins with; tasks that wait like it are not told apart."""
+    """Return what a new job begins with; tasks that wait like it get no event of their own."""
     made = Event(
         job_id=job.job_id, subject=Subject.JOB, new=job.status.value, at_ms=job.created_ms,
         epoch=job.epoch, reason=job.reason,
@@ -178,7 +179,7 @@ def job_moved(
 
 
 def job_told(key: JobKey, reason: Reason, *, now_ms: int) -> Event:
-    """Return that something was changed in a share of a job without moving it."""
+    """Return that something was changed in a party job without moving it."""
     return Event(
         job_id=key.job_id, subject=Subject.SHARE, site=key.site, at_ms=now_ms, reason=reason
     )
@@ -219,10 +220,10 @@ def _party_task(
 
 
 def _taken_over(record: TaskRecord) -> Reason:
-    message = f"its result was taken over from job {record.inherited_from}"
+    message = Message("its result was taken over from job {job_id}", record.inherited_from)
     return Reason(code="TakenOver", message=message)
 
 
 PARAMETERS_CHANGED: Final = Reason(
-    code="ParametersChanged", message="its parameters were changed, for its next rerun"
+    code="ParametersChanged", message=Message("its parameters were changed, for its next rerun")
 )

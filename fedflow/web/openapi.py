@@ -322,6 +322,7 @@ def _error_schemas() -> dict[str, Json]:
             "name": {"enum": ["InternalError", *(kind.__name__ for kind in errors)]},
             "hint": _TEXT,
             "path": _TEXT,
+            "said": _object({"template": _TEXT, "fields": {"type": "object"}}, required=()),
             "problems": {"type": "array", "items": problem},
         },
         required=("name",),

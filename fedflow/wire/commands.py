@@ -14,6 +14,7 @@ import msgspec
 
 from fedflow.base.decoding import mistake_of, read_as
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.messages import english
 
 MAX_COUNT: Final = 10**9  #: of epochs and attempts, as far as the store counts
 
@@ -54,7 +55,7 @@ def read_command(given: Any, kind: type[B]) -> B:
 
 def plain(body: CommandBody) -> dict[str, Any]:
     """Return a body as the JSON values that are stored and sent."""
-    values: dict[str, Any] = msgspec.to_builtins(body)
+    values: dict[str, Any] = msgspec.to_builtins(body, enc_hook=english)
     return values
 
 

@@ -16,6 +16,7 @@ import msgspec
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import BadPacket
+from fedflow.base.messages import beside, english, received
 from fedflow.domain.records import Reply
 from fedflow.wire.json_text import decode_json
 
@@ -30,7 +31,7 @@ Envelope = dict[str, Any]
 
 def success(
     data: Any = None, *, retmsg: str = "success", job_id: str | None = None,
-    meta: dict[str, Any] | None = None,
+    meta: Any = None,
 ) -> Envelope:  # fmt: skip
     """Return the envelope of an answer; null members are left out."""
     return envelope(SUCCESS, retmsg, data=data, job_id=job_id, meta=meta)
@@ -38,11 +39,11 @@ def success(
 
 def envelope(
     retcode: int, retmsg: str, *, data: Any = None, job_id: str | None = None,
-    meta: dict[str, Any] | None = None, error: dict[str, Any] | None = None,
+    meta: Any = None, error: dict[str, Any] | None = None,
 ) -> Envelope:  # fmt: skip
     """Return an envelope with the members that are not null."""
     members = {
-        "retcode": retcode, "retmsg": retmsg, "data": data, "jobId": job_id,
+        "retcode": retcode, "retmsg": str(retmsg), "data": data, "jobId": job_id,
         "meta": meta, "error": error,
     }  # fmt: skip
     return {name: value for name, value in members.items() if value is not None}
@@ -53,7 +54,7 @@ def failure(exc: FedflowError) -> Envelope:
     job_id = exc.fields.get("job_id")
     return envelope(
         exc.retcode,
-        f"{exc.message} {exc.hint}",
+        exc.advice,
         data=exc.data,
         job_id=str(job_id) if job_id else None,
         error=error_member(exc),
@@ -62,7 +63,7 @@ def failure(exc: FedflowError) -> Envelope:
 
 def error_member(exc: FedflowError) -> dict[str, Any]:
     """Return what machines read of an error: code, name, hint, and where, if it names a place."""
-    member: dict[str, Any] = {"code": exc.code, "name": exc.name, "hint": exc.hint}
+    member = {"code": exc.code, "name": exc.name, "hint": exc.hint, **beside(exc.message)}
     if isinstance(exc, InvalidJobSpec):
         member["path"] = exc.problems[0].path if exc.problems else "$"
         member["problems"] = [
@@ -84,18 +85,18 @@ def status_failure(status: int, retmsg: str | None = None) -> Envelope:
     if retmsg is None:
         known = {s.value: s.phrase for s in HTTPStatus}
         retmsg = known.get(status, "no data")
-    return {"retmsg": retmsg, "retcode": status}
+    return {"retmsg": str(retmsg), "retcode": status}
 
 
 def of_reply(reply: Reply) -> Envelope:
     """Return the envelope of a party's answer."""
-    error = {"name": reply.error} if reply.error else None
-    return envelope(reply.retcode, reply.retmsg, data=reply.data, error=error)
+    error = {**({"name": reply.error} if reply.error else {}), **beside(reply.retmsg)}
+    return envelope(reply.retcode, reply.retmsg, data=reply.data, error=error or None)
 
 
 def encode(value: Any) -> bytes:
     """Return JSON text: sets as lists, enums as their value, dataclasses as objects."""
-    return msgspec.json.encode(value)
+    return msgspec.json.encode(value, enc_hook=english)
 
 
 def parse_reply(body: bytes) -> Reply:
@@ -115,10 +116,11 @@ def parse_reply(body: bytes) -> Reply:
     if not isinstance(retmsg, str):
         raise BadPacket(reason="the answer's retmsg is not text")
     error = value.get("error")
-    name = error.get("name") if isinstance(error, dict) else None
+    told = error if isinstance(error, dict) else {}
+    name = told.get("name")
     return Reply(
         retcode=retcode,
-        retmsg=retmsg,
+        retmsg=received(retmsg, told.get("said"), len(retmsg)),
         data=value.get("data"),
         error=name[:100] if isinstance(name, str) else "",
     )

@@ -6,17 +6,19 @@ from typing import Any, Final
 
 import msgspec
 
+from fedflow.base.messages import english
+
 METHOD: Final = "/fedflow.v1.Servers/Call"
 SECRET: Final = "fedflow-server-secret"  # noqa: S105  # the name of a header
 """Metadata by which a server proves that it reads the database of the one it calls."""
 
 
 class ScanNow(msgspec.Struct, frozen=True, kw_only=True, tag="look"):
-    """Beat now, and look at your executors."""
+    """Renew your lease now, and check your workers."""
 
 
 class Wake(msgspec.Struct, frozen=True, kw_only=True, tag="wake"):
-    """Something changed that the leader should look at."""
+    """Something changed that the leader should check."""
 
     jobs: list[str] = []
     queue: bool = False
@@ -42,7 +44,7 @@ Message = ScanNow | Wake | PartyCommand
 
 _messages: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Message)
 _answers = msgspec.msgpack.Decoder(Answer)
-_encoder = msgspec.msgpack.Encoder()
+_encoder = msgspec.msgpack.Encoder(enc_hook=english)
 
 
 def pack(value: Message | Answer) -> bytes:

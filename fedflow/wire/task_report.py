@@ -66,6 +66,7 @@ class ReportedError(msgspec.Struct, frozen=True, kw_only=True):
 
     code: str = "ComponentFailed"
     message: str = "the component failed without a message"
+    said: Any = None  #: what the message is made of, see `base/messages.structure`
     hint: str = ""
 
 

@@ -16,6 +16,7 @@ from fedflow.base.errors.catalog import repeated_error
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
+from fedflow.base.messages import received
 from fedflow.domain.records import TaskKey
 from fedflow.wire.paths import PREFIX, task_path
 from fedflow.wire.task_report import EndReport, RunningReport, member_values
@@ -135,7 +136,7 @@ def meant(refusal: ServerRefused) -> FedflowError:
     """Return the server's own error that a refusal tells of, else the refusal itself."""
     error = refusal.fields.get("error", {})
     message = str(refusal.fields["reason"]).removesuffix(str(error.get("hint", ""))).rstrip()
-    return repeated_error(str(error.get("name")), message) or refusal
+    return repeated_error(str(error.get("name")), received(message, error.get("said"))) or refusal
 
 
 class _Connection:

@@ -18,6 +18,7 @@ from fedflow.base.errors.components import ComponentFailed
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, OutOfMemory, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
+from fedflow.base.messages import beside, verbatim
 from fedflow.components.registry import ComponentRegistry, load_provider, load_registry
 from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.records import TableRecord
@@ -326,10 +327,11 @@ class _Run:
         error = self._as_error(exc)
         text = traceback_of(exc)
         logger.error("%s failed: %s\n%s", self._spec.component, error.message, text)
+        message = verbatim(error.message, _MESSAGE_LIMIT)
         return EndReport(
             party_status=TaskStatus.FAILED,
             error=ReportedError(
-                code=error.name, message=error.message[:_MESSAGE_LIMIT], hint=error.hint
+                code=error.name, message=message, hint=error.hint, **beside(message)
             ),
             traceback=text,
         )

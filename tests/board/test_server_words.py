@@ -8,6 +8,8 @@ from typing import Final
 import pytest
 import requests
 
+from fedflow.base.errors.components import ComponentFailed
+from fedflow.base.messages import Message
 from fedflow.domain.reason import Reason
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
@@ -18,8 +20,13 @@ from tests.board.seeds import CHAIN, GUEST
 pytestmark = pytest.mark.timeout(180)
 CALL_S = 60.0
 BAD: Final = "<b>no {such} label</b> & '7'"
+FAILED: Final = ComponentFailed(component="dataio_0", reason=BAD)
 REASON: Final = Reason(
-    code="ComponentFailed", message=f"dataio_0 at guest 9999: dataio_0 failed: {BAD}", site=GUEST
+    code=FAILED.name,
+    message=Message(
+        "{component} at {site}: {message}", component="dataio_0", site=GUEST, message=FAILED.message
+    ),
+    site=GUEST,
 )
 ENGLISH: Final = f"dataio_0 failed: {BAD}"
 CHINESE: Final = f"dataio_0 失败：{BAD}"
@@ -60,9 +67,16 @@ def test_a_failed_job_tells_its_reason_and_what_helps_in_both_languages(
     assert "`fedflow job log` has the traceback." in english
 
 
-@pytest.mark.parametrize("path", ["/board/", "/board/jobs/{job}/guest/9999/components/dataio_0"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/board/",
+        "/board/jobs/{job}/guest/9999/components/dataio_0",
+        "/board/jobs/{job}/guest/9999/logs",
+    ],
+)
 def test_lists_and_components_tell_it_too(seeded: Place, path: str) -> None:
-    job_id = failed_job(seeded, 3 if path == "/board/" else 4)
+    job_id = failed_job(seeded, 3 if path == "/board/" else 6 if path.endswith("logs") else 4)
     path = path.format(job=job_id)
     assert "dataio_0 失败：" in page_of(seeded, path, "zh-CN")
     assert "dataio_0 failed:" in page_of(seeded, path, "en")

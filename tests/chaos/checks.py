@@ -15,6 +15,8 @@ import psutil
 import requests
 
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.store.codec import reason_from_text
 from tests.chaos.load import FINAL, Job
 from tests.chaos.parties import LEASE_S, ChaosParty, World
 from tests.chaos.watch import Process
@@ -126,10 +128,10 @@ def _reasons(party: ChaosParty) -> Iterator[Anomaly]:
 
 def _has_cause(reason: str | None) -> bool:
     try:
-        found = json.loads(reason or "{}")
-    except ValueError:
-        return len(reason or "") > 10
-    return found.get("code", "") not in NO_CAUSE and len(found.get("message", "")) > 10
+        found = reason_from_text(reason)
+    except StoreUnavailable:
+        return False  # it is damaged
+    return found is not None and found.code not in NO_CAUSE and len(found.message) > 10
 
 
 def _double_starts(party: ChaosParty) -> Iterator[Anomaly]:

@@ -132,6 +132,8 @@ def test_an_error_is_explained_only_by_a_fault_of_its_party() -> None:
 def test_a_reason_must_name_a_cause(reason: str | None) -> None:
     assert not _has_cause(reason)
     assert _has_cause('{"code": "ExecutorDied", "message": "The process was killed."}')
+    killed = '{"template": "{what} was killed.", "fields": {"what": "The process"}}'
+    assert _has_cause(f'{{"code": "ExecutorDied", "message": {killed}}}')
 
 
 def test_an_attempt_that_two_processes_ran_is_found_in_its_log(tmp_path: Path) -> None:

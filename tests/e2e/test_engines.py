@@ -165,5 +165,5 @@ def test_a_party_without_a_cluster_refuses_the_submit(
 def test_a_job_that_the_cluster_never_holds_is_refused_with_both_keys(pair: Pair) -> None:
     dsl, conf = on_spark({}, cores=CORES + 1)
     answer = pair.guest.post("/v1/job/submit", {"job_dsl": dsl, "job_runtime_conf": conf})
-    assert "= 3 cores on Spark; guest 9999 has 2: lower one, or raise" in answer["retmsg"]
+    assert "= 3 cores on Spark; guest 9999 has 2. Request less, or raise" in answer["retmsg"]
     assert "fate_on_spark.spark.cores_per_node" in answer["retmsg"]

@@ -68,6 +68,7 @@ class Applier:
     ) -> None:
         self.commands: list[Command] = []
         self.changed = False  #: the job's status moved
+        self.ended = False  #: ... to a final one
         self._tx = tx
         self._job = job
         self._spec = spec
@@ -249,6 +250,7 @@ class Applier:
     def _end(self, action: EndJob) -> None:
         if not self._move(JOB_END_EVENT[action.status], reason=action.reason):
             return
+        self.ended = True
         self._forgo_late_consent(action)
         left = TASK_STATUS_OF_JOB_END[action.status]
         for component, (version, status) in self._statuses.items():

@@ -21,6 +21,7 @@ from fedflow.app.protocol.snapshot import begun_in
 from fedflow.base.errors.jobs import BadSteps, ContinueRefused, JobNotFound, PauseRefused
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_request_id
+from fedflow.base.messages import Message
 from fedflow.domain.job.control import ALL_STEPS, MAX_STEPS, Control, continued, is_stopped
 from fedflow.domain.reason import PAUSED, Reason
 from fedflow.domain.records import JobFilter, JobRecord, Reply, ScheduledJob
@@ -87,10 +88,10 @@ class JobControl(UseCase):
     ) -> None:
         action, now_ms = body.action, self._clock.now_ms()
         if action == _PAUSE:
-            told = Reason(code=PAUSED, message=f"paused by {by}", site=by)
+            told = Reason(code=PAUSED, message=Message("paused by {site}", by), site=by)
             control = self._paused(job, told, now_ms=now_ms)
         elif action == _CONTINUE:
-            told = Reason(code="Continued", message=f"continued by {by}", site=by)
+            told = Reason(code="Continued", message=Message("continued by {site}", by), site=by)
             control = self._continued(
                 job, _checked(None if body.steps is UNSET else body.steps), now_ms=now_ms
             )
@@ -112,15 +113,15 @@ class JobControl(UseCase):
 
     def _paused(self, job: ScheduledJob, told: Reason, *, now_ms: int) -> Control:
         if job.status in JOB_FINAL:
-            raise PauseRefused(job_id=job.job_id, reason=f"it has ended: {job.status.value}")
+            raise PauseRefused(job_id=job.job_id, reason=_ended(job))
         if job.control.paused is not None:
-            reason = f"it is paused already ({job.control.paused.message})"
+            reason = Message("it is paused already ({hold})", job.control.paused.message)
             raise PauseRefused(job_id=job.job_id, reason=reason)
         return replace(job.control, paused=told)
 
     def _continued(self, job: ScheduledJob, steps: int | None, *, now_ms: int) -> Control:
         if job.status in JOB_FINAL:
-            raise ContinueRefused(job_id=job.job_id, reason=f"it has ended: {job.status.value}")
+            raise ContinueRefused(job_id=job.job_id, reason=_ended(job))
         spec = self._specs.get(job.job_id, job.dsl, job.conf)
         step, begun = spec.job_parameters_at(job.initiator).step, begun_in(job)
         if not is_stopped(job.control, step=step, begun=begun):
@@ -140,8 +141,13 @@ class JobControl(UseCase):
         )
         if reply.retcode != 0:
             kind = PauseRefused if body.action == _PAUSE else ContinueRefused
-            reason = f"{own.initiator} says: {reply.retmsg.removesuffix('.')}"
+            message = reply.retmsg.removesuffix(".")
+            reason = Message("{site} says: {message}", own.initiator, message)
             raise kind(job_id=own.key.job_id, reason=reason)
+
+
+def _ended(job: ScheduledJob) -> Message:
+    return Message("it has ended: {status}", job.status.value)
 
 
 def _checked(steps: Any) -> int | None:
@@ -151,5 +157,6 @@ def _checked(steps: Any) -> int | None:
     if isinstance(steps, bool) or not isinstance(steps, int):
         raise BadSteps(given=repr(steps)[:100], reason="it is no whole number")
     if not 1 <= steps <= MAX_STEPS:
-        raise BadSteps(given=steps, reason=f"it is not from 1 to {MAX_STEPS}")
+        reason = Message("it is not from 1 to {limit}", MAX_STEPS)
+        raise BadSteps(given=steps, reason=reason)
     return int(steps)

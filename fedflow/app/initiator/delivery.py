@@ -22,6 +22,7 @@ from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.messages import verbatim
 from fedflow.domain.records import Command, Reply
 from fedflow.wire.envelope import NOT_NOW
 
@@ -194,7 +195,7 @@ class Delivery(UseCase):
         now_ms = self._clock.now_ms()
         pause_ms = self._pause_ms(command.attempts)
         if now_ms + pause_ms < command.deadline_ms:
-            tx.outbox.retry(command.number, due_ms=now_ms + pause_ms, error=error[:1000])
+            tx.outbox.retry(command.number, due_ms=now_ms + pause_ms, error=verbatim(error, 1000))
             if command.attempts == 0:
                 logger.info(
                     "%s of job %s did not reach %s: %s",
@@ -210,7 +211,7 @@ class Delivery(UseCase):
     def _give_up(self, tx: Tx, command: Command, error: str, effects: AfterCommit) -> None:
         tx.outbox.remove(command.number)
         if command.kind in MODEL_COMMANDS:
-            unreachable = Reply(retcode=104, retmsg=error[:4000], error="PartyUnreachable")
+            unreachable = Reply(retcode=104, retmsg=verbatim(error), error="PartyUnreachable")
             self._model_changes.settled(tx, command, unreachable, effects)
         else:
             self._initiator.undeliverable(tx, replace(command, error=error), effects)

@@ -5,6 +5,7 @@ back.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from fedflow.app.protocol.party_commands import reason_from_wire
 from fedflow.app.protocol.status_pull import told_stop
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.messages import Message, verbatim
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import (
@@ -25,10 +28,12 @@ from fedflow.domain.records import (
     Reply,
     ScheduledJob,
     ScheduledSite,
+    Stale,
+    TaskKey,
 )
 from fedflow.domain.scheduling.history import job_note
 from fedflow.domain.site import Site
-from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
+from fedflow.domain.states import JOB_FINAL, TASK_FINAL, TASK_SUCCEEDED, JobStatus, TaskStatus
 from fedflow.wire import paths
 from fedflow.wire.commands import (
     InitiatorStop,
@@ -64,15 +69,13 @@ class Initiator(UseCase):
     # --- commands that come in ------------------------------------------------------------------
 
     def report(self, tx: Tx, incoming: TypedCommand[TaskReport], effects: AfterCommit) -> Reply:
-        """A site tells how its share of a task stands. Late and repeated reports change nothing."""
+        """A site tells how its party task stands. Late and repeated reports change nothing."""
         key = incoming.task
         _check_site(incoming, key.site)
         try:
             status = TaskStatus(incoming.body.party_status)
         except ValueError as exc:
             raise BadRequest(reason="`party_status` is not a task status") from exc
-        if tx.schedules.status(key.job_id) is None:
-            raise JobNotFound(job_id=key.job_id)
         self._party_leases.heard(tx, key.site.party_id)  # first, as heartbeats do: else a deadlock
         moved = tx.schedules.report(
             key.job_id,
@@ -84,9 +87,22 @@ class Initiator(UseCase):
             progress=1.0 if status in TASK_FINAL else None,
             now_ms=self._clock.now_ms(),
         )
+        if isinstance(moved, Stale) and tx.schedules.status(key.job_id) is None:
+            raise JobNotFound(job_id=key.job_id)
         if status in TASK_FINAL:  # that it runs decides nothing
-            effects.add(lambda: self._wakeup.schedule(key.job_id))
+            effects.add(lambda: self._look_at(key, status))
         return Reply(retcode=0 if isinstance(moved, Moved) else 10)
+
+    def _look_at(self, key: TaskKey, status: TaskStatus) -> None:
+        """Let the scheduler look at an ended share, unless it succeeded and others of its task run.
+
+        What is read is committed: of reports that come at once, the last one sees them all.
+        """
+        if status in TASK_SUCCEEDED:
+            with suppress(StoreUnavailable), self._store.read() as tx:
+                if tx.schedules.is_open(key.job_id, key.component, key.version):
+                    return
+        self._wakeup.schedule(key.job_id)
 
     def stop(self, tx: Tx, incoming: TypedCommand[InitiatorStop], effects: AfterCommit) -> Reply:
         """A site asks for the end of a job."""
@@ -104,7 +120,7 @@ class Initiator(UseCase):
         if status not in (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.TIMEOUT):
             raise BadRequest(reason=f"a job cannot be stopped as {status.value}")
         reason = reason_from_wire(incoming.body.reason) or Reason(
-            code="Stopped", message=f"stopped by {key.site}", site=key.site
+            code="Stopped", message=Message("stopped by {site}", key.site), site=key.site
         )
         if job.status in JOB_FINAL:
             return Reply(retcode=10, retmsg=f"the job has ended: {job.status.value}")
@@ -127,7 +143,7 @@ class Initiator(UseCase):
         else:
             reason = Reason(
                 code=reply.error[:100] or "PartyRefused",
-                message=reply.retmsg[:4000],
+                message=verbatim(reply.retmsg),
                 site=command.destination,
             )
             self._refused(tx, command, reason, effects)
@@ -136,7 +152,9 @@ class Initiator(UseCase):
         """Store what follows from a command whose deadline passed without an answer."""
         reason = Reason(
             code="PartyUnreachable",
-            message=f"{command.destination} could not be reached: {command.error}",
+            message=Message(
+                "{site} could not be reached: {error}", command.destination, command.error
+            ),
             site=command.destination,
         )
         self._refused(tx, command, reason, effects)
@@ -175,7 +193,9 @@ class Initiator(UseCase):
                 reason.message,
                 extra={"action": "refused", "job_id": command.job_id},
             )
-            what = f"the command {command.kind.value} was given up: {reason.message}"
+            what = Message(
+                "the command {name} was given up: {message}", command.kind.value, reason.message
+            )
             note = job_note(
                 command.job_id, replace(reason, message=what), at_ms=self._clock.now_ms()
             )
@@ -252,8 +272,10 @@ class Initiator(UseCase):
             return tx.schedules.request_stop(job.job_id, stop, now_ms=self._clock.now_ms())
         status = told.status
         if status is None or status in {s.value for s in JOB_FINAL}:
-            message = (
-                f"{site} has given the job up ({status})" if status else f"{site} has lost the job"
+            message = Message(
+                "{site} has given the job up ({status})" if status else "{site} has lost the job",
+                site=site,
+                status=status,
             )
             gone = ScheduledSite(
                 site=site,
@@ -274,7 +296,7 @@ class Initiator(UseCase):
         return any(changed)
 
     def take_told(self, tx: Tx, job_id: str, site: Site, component: str, told: Any) -> bool:
-        """Store one site's own word about one of its tasks; tell if it was news."""
+        """Store a site's report about one of its tasks; return whether anything changed."""
         job = tx.schedules.get(job_id)
         task = next((t for t in job.tasks if t.component == component), None) if job else None
         if task is None or not isinstance(told, dict):

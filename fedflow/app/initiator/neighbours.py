@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from fedflow.app.administration.info import Info
 from fedflow.app.initiator.preflight import REACH, Preflight, reach
 from fedflow.app.ports.parties import PartyClient
@@ -73,7 +75,7 @@ class Neighbours:
 
     def answer(self, _incoming: Incoming) -> Reply:
         """Answer the call of another party."""
-        return Reply(retcode=0, data=self._info.common())
+        return Reply(retcode=0, data=msgspec.to_builtins(self._info.common()))
 
     def all(self) -> list[Neighbour]:
         """Return all other parties with a route, a grant, a job under way or a waiting command."""

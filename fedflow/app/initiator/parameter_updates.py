@@ -21,6 +21,7 @@ from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import JobNotFound, ParametersRefused
 from fedflow.base.ids import new_request_id
+from fedflow.base.messages import joined
 from fedflow.base.values import dataclass
 from fedflow.domain.job.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
 from fedflow.domain.job.spec import JobSpec
@@ -114,10 +115,10 @@ class ParameterUpdates(UseCase):
             reply = self._tell(job, site, spec.conf, runs=runs)
             codes.setdefault(site.role.value, {})[site.party_id] = reply.retcode
             if reply.retcode != 0:
-                refusals.append(f"{site}: {reply.retmsg.removesuffix('.')}")
+                refusals.append(reply.said_by(site))
         if refusals:
             self._specs.forget(job.job_id)
-            reason = "; ".join(refusals)
+            reason = joined(refusals, "; ")
             raise ParametersRefused(job_id=job.job_id, reason=reason, parties=codes)
 
     def keep(
@@ -189,7 +190,7 @@ class ParameterUpdates(UseCase):
             deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
         )
         if reply.retcode != 0:
-            reason = f"{own.initiator}: {reply.retmsg.removesuffix('.')}"
+            reason = reply.said_by(own.initiator)
             raise ParametersRefused(job_id=job_id, reason=reason, parties=reply.data)
         kept = read_command(reply.data, ParametersAnswer)
         return ChangedParameters(

@@ -24,6 +24,7 @@ from fedflow.base.errors.jobs import WrongSite
 from fedflow.base.errors.parties import NoRoute, PartiesNotReady, PartyTooOld, PartyUnreachable
 from fedflow.base.errors.requests import BadRequest, PermissionDenied
 from fedflow.base.ids import PartyId
+from fedflow.base.messages import Message, beside, joined, received, verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import Reply
@@ -34,7 +35,7 @@ from fedflow.wire.paths import PARTY_COMMANDS, fits
 
 KEEP_S: Final = 30.0  #: how long a party without objections is not asked again
 REACH: Final = "info_common"  #: the command that only tests the way
-_MAX_HOPS: Final = 100  #: objections of one party that are told
+_MAX_HOPS: Final = 100  #: objections of one party that are listed
 MAX_MODULES: Final = 5_000  #: modules that one preflight may ask about
 _PAUSES_S: Final = (0.2, 0.4, 0.6)  #: before the call is tried again
 _BACK: Final = 2 / 3  #: share of the time that the call back may take
@@ -48,10 +49,7 @@ class Hop:
 
     source: str
     target: str
-    reason: str
-
-    def __str__(self) -> str:
-        return self.reason
+    reason: Message
 
     def to_json(self) -> dict[str, str]:
         return {"from": self.source, "to": self.target, "reason": self.reason}
@@ -128,7 +126,7 @@ class Preflight:
         if len(unknown) == len(found) == 1:
             raise NoRoute(party_id=unknown[0])
         raise PartiesNotReady(
-            reason="; ".join(str(hop).removesuffix(".") for hop in found),
+            reason=joined((hop.reason.removesuffix(".") for hop in found), "; "),
             hops=[hop.to_json() for hop in found],
         )
 
@@ -206,12 +204,14 @@ class Preflight:
             try:
                 hops = self._tried(source, party_id, uses, both_ways=both_ways)
             except PartyUnreachable as exc:
-                reason = f"{own} cannot reach {party_id} at {why(exc)}"
+                reason = _cannot_reach(own, party_id, exc)
                 turn.lost = Hop(own, party_id, reason)
                 turn.lost_s = self._clock.monotonic_s()
                 return [turn.lost]
             except FedflowError as exc:
-                reason = exc.message if isinstance(exc, NoRoute) else f"{party_id}: {exc.message}"
+                reason = exc.message
+                if not isinstance(exc, NoRoute):
+                    reason = _said_by(party_id, exc)
                 return [Hop(own, party_id, reason)]
             if hops is None:
                 return []
@@ -265,7 +265,12 @@ class Preflight:
         if reply.retcode in NOT_NOW or reply.error == "InternalError":
             return None
         if reply.retcode != 0:
-            reason = f"{party_id} does not accept {own}: {reply.retmsg[:1000]}"
+            reason = Message(
+                "{party} does not accept {other}: {reason}",
+                party_id,
+                own,
+                verbatim(reply.retmsg, 1000),
+            )
             return [Hop(own, party_id, reason)]
         told = read_command(reply.data, PreflightAnswer).objections
         return [_hop(one) for one in told[:_MAX_HOPS]]
@@ -287,11 +292,10 @@ class LocalPreflight(UseCase):
         if not self._parties.is_local(asked.own):
             raise WrongSite(site=f"party {asked.own}", job_id=incoming.job_id)
         objections = [*self._way_back(asked)]
-        if self._parties.knows(asked.initiator.party_id):  # a stranger is told nothing else
+        if self._parties.knows(asked.initiator.party_id):  # an unknown party learns nothing else
             objections += self._modules(asked)
-        return Reply(
-            retcode=0, data=plain(PreflightAnswer(objections=[h.to_json() for h in objections]))
-        )
+        told = [{**hop.to_json(), **beside(hop.reason)} for hop in objections]
+        return Reply(retcode=0, data=plain(PreflightAnswer(objections=told)))
 
     def _way_back(self, asked: _Asked) -> Iterable[Hop]:
         """Call the party that asks, unless a call to it was answered lately."""
@@ -303,23 +307,27 @@ class LocalPreflight(UseCase):
             self._circuit_breakers.hurry(source, after_s=0.0)  # it has just called, so it is up
             reach(self._parties, source, timeout_s=timeout_s)
         except NoRoute:
-            yield Hop(own, source, f"{own} cannot reach {source}: it has no route to it")
+            reason = Message("{party} cannot reach {other}: it has no route to it", own, source)
+            yield Hop(own, source, reason)
         except FedflowError as exc:
-            yield Hop(own, source, f"{own} cannot reach {source} at {why(exc)}")
+            yield Hop(own, source, _cannot_reach(own, source, exc))
 
     def _modules(self, asked: _Asked) -> Iterable[Hop]:
         known, own = self._catalog.modules(), asked.own
         for role, module in asked.uses:
             if module.lower() not in known:
                 speaks = self._circuit_breakers.speaks
-                reason = f"{own} has no module {module} (it is fedflow {speaks.product})"
+                reason = Message(
+                    "{party} has no module {module} (it is fedflow {version})",
+                    own, module, speaks.product,
+                )  # fmt: skip
                 yield Hop(asked.initiator.party_id, own, reason)
                 continue
             try:
                 site = Site(role, PartyId(own))
                 self._permissions.check(asked.initiator, site, components=[module], datasets=[])
             except PermissionDenied as exc:
-                yield Hop(asked.initiator.party_id, own, f"{own}: {exc.message}")
+                yield Hop(asked.initiator.party_id, own, _said_by(own, exc))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -347,11 +355,19 @@ def _read(incoming: TypedCommand[PreflightRequest]) -> _Asked:
     return _Asked(own=body.party_id, initiator=initiator, uses=uses, call_back_s=body.call_back_s)
 
 
+def _cannot_reach(party: str, other: str, exc: FedflowError) -> Message:
+    return Message("{party} cannot reach {other} at {error}", party, other, why(exc))
+
+
+def _said_by(party: str, exc: FedflowError) -> Message:
+    return Message("{party}: {message}", party, exc.message)
+
+
 def _hop(told: Any) -> Hop:
     """Return what another party objects to, cut to a sane length."""
     given = told if isinstance(told, dict) else {}
     source, target, reason = (str(given.get(name, "?")) for name in ("from", "to", "reason"))
-    return Hop(source[:32], target[:32], reason[:1000])
+    return Hop(source[:32], target[:32], received(reason, given.get("said"), 1000))
 
 
 def _side_by_side(work: Callable[[str], None], names: list[str]) -> None:

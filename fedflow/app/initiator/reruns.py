@@ -23,6 +23,7 @@ from fedflow.base.errors.jobs import JobNotFound, RerunRefused
 from fedflow.base.errors.parties import NoRoute, PartiesNotReady
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_request_id
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.phases import SitePhase
@@ -100,7 +101,7 @@ class Reruns(UseCase):
     def begin(
         self, job_id: str, *, components: Sequence[str] | None = None, force: bool = False
     ) -> JobRecord | None:
-        """Begin a rerun, or ask the initiator to; return the share here if it was asked.
+        """Begin a rerun, or ask the initiator to; return the party job here if it was asked.
 
         Raises: as `rerun`.
         """
@@ -200,12 +201,18 @@ class Reruns(UseCase):
             )
         except KeyError as exc:
             known = ", ".join(spec.dag.order)
-            reason = f"it has no component {str(exc.args[0])[:100]!r}, but {known}"
+            reason = Message(
+                "it has no component {component!r}, but {known}", str(exc.args[0])[:100], known
+            )
             raise RerunRefused(job_id=job.job_id, reason=reason) from None
         if not chosen:
-            reason = "all that would run again has succeeded; with force it runs nevertheless"
-            if spec.rules.selected is not None:
-                reason += f", and run_to leaves out what is not needed for {_run_to(spec)}"
+            reason = Message(
+                "all that would run again has succeeded; with force it runs nevertheless"
+                if spec.rules.selected is None
+                else "all that would run again has succeeded; with force it runs nevertheless, "
+                "and run_to leaves out what is not needed for {components}",
+                components=_run_to(spec),
+            )
             raise RerunRefused(job_id=job.job_id, reason=reason)
         return chosen
 
@@ -248,8 +255,7 @@ class Reruns(UseCase):
             deadline_s=ASKED_CALLS * self._timing.call_timeout_s,
         )
         if reply.retcode != 0:
-            reason = f"{own.initiator}: {reply.retmsg.removesuffix('.')}"
-            raise RerunRefused(job_id=own.key.job_id, reason=reason)
+            raise RerunRefused(job_id=own.key.job_id, reason=reply.said_by(own.initiator))
 
     def _await_reopening(self, own: JobRecord) -> None:
         """Wait until a rerun that the initiator began has arrived here, or for a while."""
@@ -286,7 +292,8 @@ def _check_may_rerun(job: ScheduledJob) -> None:
     """Raises: RerunRefused: the job has not ended, or never began at some site."""
     if job.status not in JOB_FINAL:
         shown = JobStatus.WAITING if job.status is JobStatus.READY else job.status
-        raise RerunRefused(job_id=job.job_id, reason=f"it is {shown.value}; stop it first")
+        reason = Message("it is {status}; stop it first", shown.value)
+        raise RerunRefused(job_id=job.job_id, reason=reason)
     if job.epoch == 0 and any(s.phase in _NEVER_CREATED for s in job.sites):
         raise RerunRefused(
             job_id=job.job_id, reason="not all its sites had accepted it; submit it again"

@@ -6,7 +6,7 @@ The thread that calls `tick` lives in `server/threads.py`; tests and simulations
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedflow.app.initiator.apply import Applier
@@ -18,7 +18,7 @@ from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.records import ScheduledJob
-from fedflow.domain.scheduling.actions import Action, SettleTask, StartTask
+from fedflow.domain.scheduling.actions import Action, ApplyAt, SettleTask, StartTask
 from fedflow.domain.scheduling.decide import decide, next_look_ms
 from fedflow.domain.scheduling.views import JobView
 from fedflow.domain.states import TASK_SUCCEEDED, JobStatus
@@ -119,7 +119,11 @@ class Scheduler(UseCase):
                 applier = Applier(tx, job, spec, party_commands=self._party_commands, now_ms=now_ms)
                 applier.apply_all(actions)
             self._tell(job, applier)
-            if all(_is_routine(view, action) for action in actions):
+            if applier.ended:
+                self._retries.pop(job_id, None)
+                return
+            asks = not is_due and applier.commands and _asks(view, actions)
+            if asks or all(_is_routine(view, action) for action in actions):
                 self._note_look(view, now_ms)
                 return
 
@@ -151,6 +155,11 @@ class Scheduler(UseCase):
             self._wakeup.job_changed(job.job_id)
             if job.status is JobStatus.READY:
                 self._wakeup.queue()
+
+
+def _asks(view: JobView, actions: Sequence[Action]) -> bool:
+    """Tell whether all that a waiting job does is to ask a site, whose answer is to be awaited."""
+    return view.status is JobStatus.WAITING and all(isinstance(a, ApplyAt) for a in actions)
 
 
 def _is_routine(view: JobView, action: Action) -> bool:

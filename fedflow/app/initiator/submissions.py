@@ -20,8 +20,8 @@ from fedflow.app.protocol.job_notifier import await_sites
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import InheritanceRefused, SubmitRefused
-from fedflow.base.errors.parties import NoRoute
 from fedflow.base.ids import JobId
+from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.job.formats import read_job
 from fedflow.domain.job.parameters import OBSOLETE
@@ -200,7 +200,12 @@ class Submissions(UseCase):
         """
         job_id = self._new_job_id(self._clock.now_ms())
         spec, _, _ = self._begin(
-            job_id, dsl, conf, internal=internal, asked=None, preflight=self._check_routes
+            job_id,
+            dsl,
+            conf,
+            internal=internal,
+            asked=None,
+            preflight=self.validation.check_routes,
         )
         return job_id, spec
 
@@ -257,12 +262,6 @@ class Submissions(UseCase):
         taken = plan.tasks if plan is not None else ()
         return spec, warnings, {t.component: t.inherited_from for t in taken}
 
-    def _check_routes(self, spec: JobSpec) -> None:
-        """Raises: NoRoute."""
-        for site in spec.sites:
-            if not self._parties.knows(site.party_id):
-                raise NoRoute(party_id=site.party_id)
-
     def _keep_refused(
         self, job_id: JobId, spec: JobSpec, error: FedflowError, *, now_ms: int
     ) -> None:
@@ -281,7 +280,7 @@ class Submissions(UseCase):
             created_ms=now_ms,
             updated_ms=now_ms,
             ended_ms=now_ms,
-            reason=Reason(code=error.name, message=error.message[:4000]),
+            reason=Reason(code=error.name, message=verbatim(error.message)),
             tag=SUBMIT_FAILED,
         )
         with self._store.transaction() as tx:

@@ -91,6 +91,12 @@ class Validation(UseCase):
         """
         self._preflight.check(spec, fresh=True)
 
+    def check_routes(self, spec: JobSpec) -> None:
+        """Check that every party of a job has a route. Raises: NoRoute."""
+        for site in spec.sites:
+            if not self._parties.knows(site.party_id):
+                raise NoRoute(party_id=site.party_id)
+
     def check(self, spec: JobSpec, *, internal: bool) -> None:
         """Check that this server can start a job; `internal` allows the modules of `_GUARDED`.
 
@@ -111,7 +117,7 @@ class Validation(UseCase):
             problems += self._parameter_problems(spec)
         steps: tuple[tuple[str, Callable[[JobSpec], object]], ...] = (
             ("$.conf.initiator.party_id", self._check_initiator),
-            ("$.conf.role", self._check_routes),
+            ("$.conf.role", self.check_routes),
             ("$.conf.job_parameters", self._check_ceiling),
             ("$.conf.job_parameters.common.inheritance_info", self._inheritance.plan),
         )
@@ -155,12 +161,6 @@ class Validation(UseCase):
                 reason=f"this server does not host the initiator, party {spec.initiator.party_id}"
             )
 
-    def _check_routes(self, spec: JobSpec) -> None:
-        """Raises: NoRoute."""
-        for site in spec.sites:
-            if not self._parties.knows(site.party_id):
-                raise NoRoute(party_id=site.party_id)
-
     def _is_here(self, site: Site) -> bool:
         return self._parties.is_local(site.party_id)
 
@@ -191,4 +191,4 @@ def refuse_guarded(spec: JobSpec) -> None:
 
 
 def _problem(path: str, exc: FedflowError) -> Problem:
-    return Problem(path, f"{exc.message} {exc.hint}", exc.name)
+    return Problem(path, exc.advice, exc.name)

@@ -20,6 +20,7 @@ from fedflow.app.ports.store import Store
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.data import TableExists
 from fedflow.base.errors.requests import BadRequest, MissingArgument
+from fedflow.base.messages import Message
 from fedflow.domain.data.table_names import checked_name, new_namespace
 from fedflow.domain.records import JobFilter, JobRecord, TableRecord
 from fedflow.domain.site import Role
@@ -164,7 +165,7 @@ def _integer(name: str, value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError) as exc:
-        raise BadRequest(reason=f"`{name}` must be a number") from exc
+        raise BadRequest(reason=Message("`{name}` must be a number", name)) from exc
 
 
 def _object(name: str, value: Any) -> dict[str, Any]:

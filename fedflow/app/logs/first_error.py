@@ -13,6 +13,7 @@ from typing import Final
 
 from fedflow.app.logs.records import start_of
 from fedflow.base.errors.catalog import all_errors
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import TaskRecord
@@ -63,7 +64,8 @@ def first_failure(tasks: Iterable[TaskRecord]) -> FailedAttempt | None:
 
 def _failure(task: TaskRecord, *, is_past: bool) -> FailedAttempt:
     reason = task.reason or Reason(
-        code="ComponentFailed", message=f"{task.key.component} did not succeed"
+        code="ComponentFailed",
+        message=Message("{component} did not succeed", task.key.component),
     )
     return FailedAttempt(
         component=task.key.component,

@@ -1,6 +1,6 @@
 """Finds what died, expired or got lost, and what an interrupted server left unfinished.
 
-`tick` repairs the party half of this server. Shares that run are looked at each time, those that
+`tick` repairs the party half of this server. It checks running party jobs each time, those that
 wait some at a time, in turn.
 """
 
@@ -22,6 +22,7 @@ from fedflow.base.errors.executors import ServerLost
 from fedflow.base.errors.jobs import InitiatorLost
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.messages import Message
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey, JobRecord, TaskRecord
 from fedflow.domain.scheduling.history import process_note
@@ -30,7 +31,7 @@ from fedflow.domain.states import JOB_FINAL, TASK_FINAL, TASK_SUCCEEDED, JobStat
 logger = logging.getLogger(__name__)
 
 _PRUNE_MS = 600_000  #: pause between two sweeps of old replies
-_WAITING = 256  #: waiting shares that one pass looks at
+_WAITING = 256  #: waiting party jobs that one pass looks at
 
 
 class Detector(UseCase):
@@ -80,12 +81,12 @@ class Detector(UseCase):
         self._prune()
 
     def _suspect(self, tx: Tx) -> list[JobRecord]:
-        """Return the shares for which something may be to do; to look needs no transaction."""
+        """Return the party jobs for which something may be to do; to look needs no transaction."""
         waiting = tx.queue.waiting_shares(after=self._after, limit=_WAITING)
         ids = list(dict.fromkeys(share.key.job_id for share in waiting))
         if len(waiting) < _WAITING:
             self._after = ""
-        else:  # not all shares of the last job may be among them
+        else:  # some party jobs of the last job may be missing
             self._after = ids[-2] if len(ids) > 1 else ids[-1]
         return [s for s in (*tx.queue.moving_shares(), *waiting) if self._is_suspect(tx, s)]
 
@@ -107,7 +108,7 @@ class Detector(UseCase):
             tx.submits.prune(now_ms - self._timing.submit_key_keep_ms)
 
     def _end_applications(self, tasks: Sequence[TaskRecord], *, leads: bool) -> None:
-        """End the Spark applications here of shares that hold nothing any more.
+        """End the Spark applications here of party jobs that hold nothing any more.
 
         One that does not lead starts no tasks, so it keeps those only whose tasks run here.
         """
@@ -126,7 +127,7 @@ class Detector(UseCase):
             self._guard(key.job_id, lambda key=key: check(key))  # type: ignore[misc]
 
     def stop_ended(self) -> None:
-        """Stop the processes here whose shares another server of this party has ended."""
+        """Stop the processes here whose party jobs another server of this party has ended."""
         with self._store.read() as tx:
             tasks = tx.tasks.live()
         for task in tasks:
@@ -176,7 +177,9 @@ class Detector(UseCase):
         if not self._executor.adopt(task.launch_id, task.handle):
             self._workers.exited(task.key, task.launch_id, None, None)
             return
-        why = f"its server was restarted and goes on with its process {task.handle.pid}"
+        why = Message(
+            "its server was restarted and goes on with its process {pid}", task.handle.pid
+        )
         with self._store.transaction() as tx:
             note = process_note(task.key, "ProcessAdopted", why, at_ms=self._clock.now_ms())
             tx.events.add(note)
@@ -205,19 +208,21 @@ class Detector(UseCase):
                 if current.handle is not None or current.party_status in TASK_FINAL:
                     return  # it has begun or ended since this pass looked
                 if self._tasks.request_launch(tx, current, effects):
-                    why = "its process had not begun in time, and another one is started"
+                    why = Message("its process had not begun in time, and another one is started")
                     tx.events.add(process_note(task.key, "LaunchRepeated", why, at_ms=now_ms))
             effects.run()
 
     def _check_elsewhere(self, task: TaskRecord) -> None:
-        """End a share whose server is lost, and its process if that is on this machine."""
+        """End a party task whose server is lost, and its process if that is on this machine."""
         lost_s = self._servers.lost_for_s(task.instance_id)
         if lost_s is None or task.launch_id is None:
             return
         if task.handle is not None and task.handle.host == self._host:
             self._executor.stop(task.handle, grace_s=0.0)
         key, effects = task.key, AfterCommit()
-        reason = f"server {task.instance_id} was last heard of {lost_s} s ago"
+        reason = Message(
+            "server {server} was last heard of {seconds} s ago", task.instance_id, lost_s
+        )
         error = ServerLost(task=str(key), reason=reason)
         with self._leading.transaction() as tx:
             current = tx.tasks.get(key)
@@ -256,9 +261,9 @@ class Detector(UseCase):
             self._jobs.end_here(tx, job, JobStatus.FAILED, reason, effects)
 
     def _silent_ms(self, tx: Tx, job: JobRecord) -> int | None:
-        """Return for how long the initiator has said nothing of a share, if that is too long.
+        """Return for how long the initiator has said nothing of a party task, if that is too long.
 
-        A share that waits lives as long as its initiator's server, but not beyond its own timeout
+        A waiting party job lives as long as its initiator's server, but not beyond its own timeout
         if it is not named any more: nobody may know of it.
         """
         now_ms, lease_ms = self._clock.now_ms(), self._timing.lease_ms

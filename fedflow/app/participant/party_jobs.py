@@ -80,7 +80,7 @@ MAX_PARTY_ID: Final = 64  #: characters
 
 
 class PartyJobs(UseCase):
-    """What the initiator may do with this site's share of a job."""
+    """What the initiator may do with this site's party job."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class PartyJobs(UseCase):
     def end_here(
         self, tx: Tx, job: JobRecord, status: JobStatus, reason: Reason | None, effects: AfterCommit
     ) -> None:
-        """End this site's share: stop what runs, move the job, return the cores when all is
+        """End this site's party job: stop what runs, move the job, return the cores when all is
         still.
         """
         now_ms = self._clock.now_ms()
@@ -337,17 +337,14 @@ class PartyJobs(UseCase):
         )
 
     def _end_application(self, job: JobRecord, effects: AfterCommit) -> None:
-        """End the share's Spark application; the detector does so again if that is lost."""
+        """End the party job's Spark application; the detector does so again if that is lost."""
         applications = self._applications
         if applications is not None and job.engine == SPARK:
             effects.add(lambda: applications.end(job.key))
 
     def return_if_still(self, tx: Tx, key: JobKey, effects: AfterCommit) -> None:
         """Return the cores of an ended job once none of its processes is left here."""
-        job = tx.jobs.get(key)
-        if job is None or job.status not in JOB_FINAL or not job.in_use:
-            return
-        if has_process(tx, key):
+        if tx.jobs.status(key) not in JOB_FINAL or has_process(tx, key):
             return
         if tx.jobs.return_cores(key, now_ms=self._clock.now_ms()):
             effects.add(self._wakeup.queue)

@@ -1,4 +1,4 @@
-"""A participant's share of tasks: start, stop, and what becomes of their processes.
+"""A participant's party tasks: start, stop, and what becomes of their processes.
 
 The site is the authority over its party status. Its end is stored together with the report to the
 initiator, so the report can be late but not lost.
@@ -31,6 +31,7 @@ from fedflow.base.errors.jobs import (
 )
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_token
+from fedflow.base.messages import Message
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskKey, TaskRecord
 from fedflow.domain.states import (
@@ -68,7 +69,7 @@ class PartyTasks(UseCase):
     # --- commands of the initiator --------------------------------------------------------------
 
     def start(self, tx: Tx, incoming: TypedCommand[StartTask], effects: AfterCommit) -> Reply:
-        """Start this site's share of a task. A repeat has no second effect."""
+        """Start this site's party task. A repeat has no second effect."""
         task = self._known(tx, incoming)
         job = tx.jobs.get(incoming.job)
         if job is None or job.status in JOB_FINAL:
@@ -93,7 +94,7 @@ class PartyTasks(UseCase):
         return Reply(retcode=0)
 
     def _runs_at(self, tx: Tx, task: TaskRecord) -> str | None:
-        """Return the server of this party that runs other shares of an attempt, if not this one."""
+        """Return the other server of this party that runs party tasks of an attempt, if any."""
         if not self._servers.has_others:
             return None
         shares = tx.tasks.find(
@@ -103,10 +104,12 @@ class PartyTasks(UseCase):
         return next((i for i in found if not self._servers.is_local(i)), None)
 
     def _split(self, tx: Tx, task: TaskRecord, other: str, effects: AfterCommit) -> None:
-        """End an attempt whose shares would be at two servers of this party: values between them
-        stay within one server. It is tried again.
+        """End an attempt whose party tasks would be at two servers of this party: values between
+        them stay within one server. It is tried again.
         """
-        reason = f"other shares of the task were started at server {other}, which leads no more"
+        reason = Message(
+            "other shares of the task were started at server {server}, which leads no more", other
+        )
         lost = ServerLost(task=str(task.key), reason=reason)
         why = Reason(code=lost.name, message=lost.message, site=task.key.site)
         tx.tasks.set_status(task.key, TaskStatus.RUNNING, now_ms=self._clock.now_ms())
@@ -155,12 +158,11 @@ class PartyTasks(UseCase):
             instance_id=self._servers.own_id,
         ):
             return False
-        tx.tasks.set_status(task.key, TaskStatus.RUNNING, now_ms=now_ms)
         effects.add(lambda: self._launcher.launch(task.key))
         return True
 
     def collect(self, tx: Tx, incoming: Incoming, effects: AfterCommit) -> Reply:
-        """Tell how this site's share stands."""
+        """Tell how this site's party task stands."""
         task = self._known(tx, incoming)
         return Reply(
             retcode=0,
@@ -195,7 +197,7 @@ class PartyTasks(UseCase):
         return Reply(retcode=0, data=rows)
 
     def settle(self, tx: Tx, incoming: TypedCommand[SettleTask], effects: AfterCommit) -> Reply:
-        """The task ended elsewhere with a status: stop this share if it still runs."""
+        """The task ended elsewhere with a status: stop this party task if it still runs."""
         status = _task_end(incoming.status)
         task = self._known(tx, incoming)
         tx.tasks.set_status(task.key, status, now_ms=self._clock.now_ms())
@@ -225,7 +227,7 @@ class PartyTasks(UseCase):
     def stop_all(
         self, tx: Tx, key: JobKey, status: JobStatus, reason: Reason | None, effects: AfterCommit
     ) -> None:
-        """End every share of a job at one site that has not ended."""
+        """End every party task of a job at one site that has not ended."""
         end = TASK_STATUS_OF_JOB_END[status]
         tasks = tx.tasks.find(
             TaskFilter(
@@ -249,7 +251,7 @@ class PartyTasks(UseCase):
         reason: Reason | None = None,
         traceback: str = "",
     ) -> bool:
-        """Store the end of this share and its report to the initiator, unless the initiator
+        """Store the end of this party task and its report to the initiator, unless the initiator
         collects it; False if it had ended.
         """
         now_ms = self._clock.now_ms()
@@ -301,9 +303,9 @@ class PartyTasks(UseCase):
         reason: Reason | None,
         effects: AfterCommit,
     ) -> None:
-        """End a share without a report (the initiator ordered it) and stop its process.
+        """End a party task without a report (the initiator ordered it) and stop its process.
 
-        The process of a share that succeeded ends by itself, or else the detector sees it.
+        The process of a party task that succeeded ends by itself, or else the detector sees it.
         """
         if task.party_status not in TASK_FINAL:
             tx.tasks.move_party(
@@ -326,7 +328,7 @@ class PartyTasks(UseCase):
             self._servers.scan_now(task.instance_id)
 
     def fail_session(self, task: TaskRecord) -> None:
-        """End the data-plane session of a share that another server of this party has ended."""
+        """End the data-plane session of a party task that another server of the party has ended."""
         key = task.key
         message = task.reason.message if task.reason else f"the task is {task.party_status.value}"
         self._sessions.fail_site(key.session, key.site, message.rstrip("."))

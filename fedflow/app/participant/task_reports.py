@@ -2,7 +2,7 @@
 adapter tells about their processes.
 
 A process is believed only with the token of its attempt and the launch id that is current: a
-process that was replaced is told to go away before it did anything.
+process that was replaced is refused before it did anything.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from fedflow.base.errors.executors import ExecutorDied, ExecutorNotStarted, Laun
 from fedflow.base.errors.jobs import TaskNotFound
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.messages import Message, received
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Handle,
@@ -194,13 +195,11 @@ class Workers(UseCase):
         if status in TASK_SUCCEEDED:
             self._put_outputs(tx, task.key, report)
             put_caches(tx, task, report.caches, now_ms=self._clock.now_ms())
-            job = tx.jobs.get(task.key.job)
+            job = None if model is None else tx.jobs.get(task.key.job)
             if model is not None and job is not None:
                 self._models.keep_component(tx, job, task, model)
         self._put_metrics(tx, task.key, report.metrics)
         now_ms = self._clock.now_ms()
-        if status in TASK_SUCCEEDED:
-            tx.tasks.set_progress(task.key, 1.0, now_ms=now_ms)
         if task.party_status is TaskStatus.WAITING:
             moved = tx.tasks.move_party(
                 task.key, TaskEvent.STARTED, seen=task.party_status, now_ms=now_ms
@@ -258,18 +257,18 @@ class Workers(UseCase):
             return tx.tasks.set_handle(key, launch_id, handle)
 
     def not_started(self, key: TaskKey, launch_id: str, reason: str) -> None:
-        """A process could not be started: the share failed."""
+        """A process could not be started: the party task failed."""
         error = ExecutorNotStarted(task=str(key), reason=reason)
         self._gone(key, launch_id, error.name, error.message)
 
     def refused(self, key: TaskKey, launch_id: str, error: FedflowError) -> None:
-        """A task cannot be run, as something that it needs is not there: the share failed."""
+        """A task cannot be run, as something that it needs is not there: the party task failed."""
         self._gone(key, launch_id, error.name, error.message)
 
     def exited(
         self, key: TaskKey, launch_id: str, exit_code: int | None, signal: int | None
     ) -> None:
-        """A process is gone. If it neither reported its end nor left that report, its share failed.
+        """A process is gone. If it neither reported its end nor left that report, its task failed.
 
         Raises: StoreUnavailable, DiskFull: what it left could not be stored now; ask again.
         """
@@ -293,7 +292,7 @@ class Workers(UseCase):
         except FedflowError as exc:
             logger.info("The report that %s left has no effect: %s", key, exc.message)
 
-    def _gone(self, key: TaskKey, launch_id: str, code: str, message: str) -> None:
+    def _gone(self, key: TaskKey, launch_id: str, code: str, message: Message) -> None:
         effects = AfterCommit()
         with self._store.transaction() as tx:
             task = tx.tasks.get(key)
@@ -307,17 +306,18 @@ class Workers(UseCase):
         effects.run()
 
 
-def _end_of(exit_code: int | None, signal: int | None) -> str:
+def _end_of(exit_code: int | None, signal: int | None) -> Message:
     if signal is not None:
-        return f"killed by signal {signal}"
+        return Message("killed by signal {signal}", signal)
     if exit_code is not None:
-        return f"exit code {exit_code} without a report"
-    return "it is gone, and its exit status could not be learnt"
+        return Message("exit code {code} without a report", exit_code)
+    return Message("it is gone, and its exit status could not be learnt")
 
 
 def _reason(task: TaskRecord, error: ReportedError | None) -> Reason:
     error = error or ReportedError()
-    return Reason(code=error.code[:100], message=error.message[:4000], site=task.key.site)
+    message = received(error.message, error.said)
+    return Reason(code=error.code[:100], message=message, site=task.key.site)
 
 
 def _table(value: Any) -> TableRecord:

@@ -21,6 +21,7 @@ from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import IncompatibleVersions, NoRoute, PartyTooOld, PartyUnreachable
+from fedflow.base.messages import Message, verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.records import Reply
 from fedflow.domain.scheduling.circuit import (
@@ -40,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _HURRY_S = 1.0  #: a submit does not try a party again that failed less than this time ago
 _PROBE_BASE_MS = 200  #: longest pause before the first probe; it doubles up to the retry cap
-_WATCHED_MS = 10_000  #: how long a look at a party lasts
+_WATCHED_MS = 10_000  #: how long a party counts as watched
 _MOST_WATCHED = 50  #: parties that are called because somebody looks at them
 
 
@@ -53,7 +54,7 @@ class CircuitView:
     failures: int  #: calls in a row that nobody answered
     answered_ms: int | None
     failed_ms: int | None
-    error: str  #: why the last call failed, empty if none ever did
+    error: Message  #: why the last call failed, empty if none ever did
     next_try_ms: int | None  #: when the next call may go; None: now
     round_trip_ms: float | None
     speaks: Speaks | None  #: None: it never answered
@@ -138,12 +139,16 @@ class CircuitBreakers:
             )
             self._on_closed(party_id)
 
-    def failed(self, party_id: str, error: str) -> None:
+    def failed(self, party_id: str, error: Message) -> None:
         """Note that nobody answered a call, and why."""
         with self._lock:
             before = self._circuit_breakers.get(party_id, Circuit())
             after = failed(
-                before, self._now_ms(), error[:1000], pauses=self._pauses, chance=self._rng.random()
+                before,
+                self._now_ms(),
+                verbatim(error, 1000),
+                pauses=self._pauses,
+                chance=self._rng.random(),
             )
             self._circuit_breakers[party_id] = after
         if before.state is CircuitState.CLOSED and after.state is CircuitState.OPEN:
@@ -167,7 +172,7 @@ class CircuitBreakers:
             return reply
         refusal = IncompatibleVersions(party_id=party_id, theirs=theirs, ours=self.speaks)
         return Reply(
-            retcode=refusal.retcode, retmsg=f"{refusal.message} {refusal.hint}",
+            retcode=refusal.retcode, retmsg=refusal.advice,
             error=refusal.name, speaks=reply.speaks,
         )  # fmt: skip
 
@@ -245,14 +250,18 @@ class CircuitBreakers:
     def unreachable(self, party_id: str) -> PartyUnreachable:
         """Return the error of a call that is not tried, with what the last one met."""
         view, now_ms = self.view(party_id), self._clock.now_ms()
-        address, _, reason = view.error.partition(": ")
+        last = view.error.fields
         ago_s = (now_ms - (view.failed_ms or now_ms)) / 1000
         again_s = max(0.0, ((view.next_try_ms or now_ms) - now_ms) / 1000)
         return PartyUnreachable(
             party_id=party_id,
-            address=address,
-            reason=f"{reason or 'no answer'}; last tried {ago_s:.1f} s ago,"
-            f" again in {again_s:.1f} s",
+            address=last.get("address", ""),
+            reason=Message(
+                "{reason}; last tried {seconds:.1f} s ago, again in {pause:.1f} s",
+                last.get("reason", view.error or "no answer"),
+                ago_s,
+                again_s,
+            ),
         )
 
     def answered_within(self, party_id: str, seconds: float) -> bool:
@@ -328,8 +337,9 @@ class CheckedParties:
         return self._parties.is_local(party_id)
 
 
-def why(error: Exception) -> str:
+def why(error: Exception) -> Message:
     """Return what kept a party from answering, as `host:port: reason`."""
-    if isinstance(error, PartyUnreachable):
-        return f"{error.fields['address']}: {error.fields['reason']}"
-    return f"its route: {error.message if isinstance(error, FedflowError) else error}"
+    known = error.fields if isinstance(error, PartyUnreachable) else {}
+    reason = error.message if isinstance(error, FedflowError) else str(error)
+    address = known.get("address", "its route")
+    return Message("{address}: {reason}", address, known.get("reason", reason))

@@ -1,4 +1,4 @@
-"""Lets a request wait until a job changed: whoever waits is told of its own job only, and the
+"""Lets a request wait until a job changed: a waiter is woken by its own job only, and the
 predicate is the caller's.
 """
 
@@ -14,7 +14,7 @@ from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import ScheduledJob
 from fedflow.domain.states import JOB_FINAL, JobStatus
 
-_LOOK_S = 0.5  #: a change that nobody told of is seen after this time
+_LOOK_S = 0.5  #: a change without a notification is seen after this time
 _DECIDING_S = 5.0  #: what the scheduler has to see that the time of the sites is over
 
 
@@ -68,8 +68,10 @@ def await_sites(job_id: str, *, store: Store, notifier: JobNotifier, timing: Tim
     def left_ready() -> bool:
         nonlocal job
         with store.read() as tx:
+            if tx.schedules.status(job_id) is JobStatus.READY:
+                return False
             job = tx.schedules.get(job_id)
-        return job is None or job.status is not JobStatus.READY
+        return True
 
     wait_s = timing.create_timeout_ms / 1000 + _DECIDING_S
     if not notifier.wait_until(left_ready, job_id=job_id, timeout_s=wait_s):

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
+from fedflow.base.messages import beside, received
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Command, CommandKind, JobKey, ScheduledJob, TaskKey
 from fedflow.domain.site import Site
@@ -88,7 +89,7 @@ class PartyCommands:
     def start_task(
         self, job: ScheduledJob, key: TaskKey, *, news: Any, absent: Sequence[str] = ()
     ) -> Command:
-        """Return the command to start a share; `absent` upstream components have no outputs."""
+        """Return the command to start a task; `absent` upstream components have no outputs."""
         return self._make(
             CommandKind.START_TASK,
             job.job_id,
@@ -221,12 +222,13 @@ class PartyCommands:
         )
 
 
-def reason_to_wire(reason: Reason | None) -> dict[str, str] | None:
-    """Return a reason as plain JSON: code, message, site key."""
+def reason_to_wire(reason: Reason | None) -> dict[str, Any] | None:
+    """Return a reason as plain JSON: code, message, what that is made of, site key."""
     if reason is None:
         return None
     site = {"site": reason.site.key} if reason.site else {}
-    return {"code": reason.code, "message": reason.message, **site}
+    message = reason.message
+    return {"code": reason.code, "message": str(message), **beside(message), **site}
 
 
 def reason_from_wire(value: Any) -> Reason | None:
@@ -241,6 +243,6 @@ def reason_from_wire(value: Any) -> Reason | None:
             site = None
     return Reason(
         code=str(value.get("code", "PartyRefused"))[:100],
-        message=value["message"][:4000],
+        message=received(value["message"], value.get("said")),
         site=site,
     )

@@ -13,6 +13,7 @@ from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.job.amounts import UNCOUNTED, Capacity, ComputeResources
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
@@ -57,7 +58,7 @@ class JobQueue:
         self._engines = engines
 
     def check_ceiling(self, tx: Tx, spec: JobSpec) -> None:
-        """Check that a job's shares at this server fit into its engines together.
+        """Check that the party jobs at this server fit into its engines together.
 
         Raises: NotEnoughResources: the job would wait for ever. EngineMissing.
         """
@@ -163,21 +164,20 @@ class JobQueue:
     ) -> Reason:
         missing = _shortage(job.need, engines)
         if missing is not None:
-            message = f"waits for {missing[0]} at {job.initiator}: {missing[1]}"
-            return Reason(code="NotEnoughResources", message=message, site=job.initiator)
+            return _lacks(missing, job.initiator)
         first = turn.keeps_from(job.need)
         if first is not None and first.job_id != job.job_id and job.job_id not in turn.go:
             return _reserved(job.need, first, job.initiator, now_ms)
-        message = "waits for its turn; `fedflow queue list` shows who goes first"
+        message = Message("waits for its turn; `fedflow queue list` shows who goes first")
         return Reason(code="Queued", message=message, site=job.initiator)
 
     # --- at a site that is asked ------------------------------------------------------------------
 
     def objection(self, tx: Tx, share: JobRecord) -> Reason | None:
-        """Return why a share does not get its cores here though they may be free: another job has
+        """Return why a party job does not get cores here though they may be free: another job has
         waited too long for them.
 
-        A job that holds a share here already goes on: who holds must not wait for who waits.
+        A job that holds cores here already goes on: who holds must not wait for who waits.
         """
         now_ms = self._clock.now_ms()
         claims = self._claims(tx, now_ms, foreign=False)
@@ -198,15 +198,12 @@ class JobQueue:
         return None if first is None else _reserved(asking.need, first, share.key.site, now_ms)
 
     def missing(self, tx: Tx, share: JobRecord) -> Reason:
-        """Return what a share lacks here, in numbers."""
+        """Return what a party job lacks here, in numbers."""
         need = sum(
             (s.need for s in tx.jobs.shares(share.key.job_id) if not s.in_use), ComputeResources()
         )
         found = _shortage(need, self._all(tx))
-        what, left = found or (str(need), "an engine is missing")
-        site = share.key.site
-        message = f"waits for {what} at {site}: {left}"
-        return Reason(code="NotEnoughResources", message=message, site=site)
+        return _lacks(found or (str(need), Message("an engine is missing")), share.key.site)
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -231,12 +228,18 @@ class JobQueue:
         ]
 
     def _whole(self, tx: Tx) -> ComputeResources:
-        """Return all that the engines have; what needs more waits in vain, and nobody for it."""
+        """Return all that the engines have; what needs more can never start, and blocks nobody."""
         wholes = (
             ComputeResources(cores=engine.cores, memory=engine.memory or UNCOUNTED).on(engine.name)
             for engine in self._all(tx)
         )
         return sum(wholes, ComputeResources())
+
+
+def _lacks(shortage: tuple[str, str], site: Site) -> Reason:
+    need, left = shortage
+    message = Message("waits for {need} at {site}: {left}", need, site, left)
+    return Reason(code="NotEnoughResources", message=message, site=site)
 
 
 def _shortage(need: ComputeResources, engines: Iterable[Engine]) -> tuple[str, str] | None:
@@ -257,8 +260,12 @@ def _waiting(job: WaitingJob) -> Waiting:
 
 def _reserved(need: ComputeResources, first: Waiting, site: Site, now_ms: int) -> Reason:
     seconds = (now_ms - first.queued_ms) // 1000
-    message = (
-        f"waits for {need} at {site}: what is free there is kept for job {first.job_id}, "
-        f"which has waited for {seconds} seconds"
+    message = Message(
+        "waits for {need} at {site}: what is free there is kept for job {job_id}, "
+        "which has waited for {seconds} seconds",
+        need,
+        site,
+        first.job_id,
+        seconds,
     )
     return Reason(code="Reserved", message=message, site=site)

@@ -14,6 +14,7 @@ from fedflow.app.ports.parties import PartyClient
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.protocol.party_commands import reason_from_wire, reason_to_wire
+from fedflow.base.messages import Message
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import JobKey, JobRecord, Reply
@@ -25,7 +26,7 @@ _ENDS: Final = frozenset({JobStatus.CANCELED, JobStatus.FAILED, JobStatus.TIMEOU
 
 
 class StatusPull:
-    """Tells which sites are asked instead of telling."""
+    """Says which sites are asked for statuses, as they send none."""
 
     def __init__(self, *, specs: ParsedJobs, parties: PartyClient) -> None:
         self._specs = specs
@@ -82,7 +83,7 @@ def told_stop(told: Any, site: Site) -> StopRequest | None:
     if not isinstance(status, str) or status not in {s.value for s in _ENDS}:
         return None
     reason = reason_from_wire(told.get("reason"))
-    stopped = Reason(code="Stopped", message=f"stopped by {site}", site=site)
+    stopped = Reason(code="Stopped", message=Message("stopped by {site}", site), site=site)
     return StopRequest(status=JobStatus(status), reason=reason or stopped)
 
 

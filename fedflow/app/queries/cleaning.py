@@ -11,6 +11,7 @@ from fedflow.app.ports.scheduling import Wakeup
 from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock, is_older
 from fedflow.base.errors.jobs import CleaningRefused, JobNotFound
+from fedflow.base.messages import Message
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import JobFilter, JobRecord, OutputTable
 from fedflow.domain.site import Role, Site
@@ -103,7 +104,7 @@ class Cleaning:
             return sum(tx.tracking.drop_metrics(job_id, None, s.key.site) for s in shares)
 
     def _ended(self, which: JobFilter, job_id: str) -> list[JobRecord]:
-        """Return the shares of an ended job. Raises: JobNotFound, CleaningRefused."""
+        """Return the party jobs of an ended job. Raises: JobNotFound, CleaningRefused."""
         with self._store.read() as tx:
             shares = tx.jobs.find(which)
             scheduled = tx.schedules.get(job_id)
@@ -132,7 +133,9 @@ class Cleaning:
                 for job in waiting:
                     reason = Reason(
                         code="Stopped",
-                        message=f"taken out of the queue by a user at {job.initiator}",
+                        message=Message(
+                            "taken out of the queue by a user at {site}", job.initiator
+                        ),
                         site=job.initiator,
                     )
                     stop = StopRequest(status=JobStatus.CANCELED, reason=reason)

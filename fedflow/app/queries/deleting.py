@@ -24,6 +24,7 @@ from fedflow.app.participant.party_jobs import has_process
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.jobs import DeleteRefused, JobFilesNotDeleted, JobNotFound
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.data.caches import CacheFilter
 from fedflow.domain.data.table_parts import parts_uri
@@ -63,7 +64,7 @@ class RetainedTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnModel:
-    """This server's share of a model that the job trained; it stays if `kept` says why."""
+    """One site's part of a model that the job trained; it stays if `kept` says why."""
 
     key: ModelKey
     size_bytes: int = 0
@@ -75,7 +76,7 @@ class Deletion:
     """What deleting a job removes at this server, or removed."""
 
     job_id: str
-    sites: tuple[Site, ...] = ()  #: whose shares go
+    sites: tuple[Site, ...] = ()  #: whose party jobs are deleted
     partners: tuple[str, ...] = ()  #: other parties, which keep theirs
     tasks: int = 0  #: attempts
     metrics: int = 0
@@ -260,10 +261,11 @@ def _check_ended(
     for status in [*(s.status for s in shares), *([scheduled] if scheduled else [])]:
         if status not in JOB_FINAL:
             shown = JobStatus.WAITING if status is JobStatus.READY else status
-            raise DeleteRefused(job_id=job_id, reason=f"it is {shown.value}; stop it first")
+            reason = Message("it is {status}; stop it first", shown.value)
+            raise DeleteRefused(job_id=job_id, reason=reason)
     for share in shares:
         if share.in_use or has_process(tx, share.key):
-            reason = f"its processes at {share.key.site} are still being stopped"
+            reason = Message("its processes at {site} are still being stopped", share.key.site)
             raise DeleteRefused(job_id=job_id, reason=reason)
 
 
@@ -271,21 +273,20 @@ def _check_told(tx: Tx, job_id: str, parties: list[str]) -> None:
     """See that nobody waits for a command that still has to be sent. Raises: DeleteRefused."""
     waiting = tx.outbox.of_job(job_id, parties) if parties else []
     if waiting:
-        told = waiting[0].destination
-        reason = f"{told} has not been told of its end yet"
+        reason = Message("{site} has not been told of its end yet", waiting[0].destination)
         raise DeleteRefused(job_id=job_id, reason=reason)
 
 
 def _open_readers(tx: Tx, job_id: str) -> dict[tuple[str, str], list[str]]:
-    """Return the jobs that have not ended and are told to read a table, by namespace and name.
+    """Return the jobs that have not ended and will read a table, by namespace and name.
 
-    Raises: DeleteRefused: one is told to read what this job made, without a name.
+    Raises: DeleteRefused: one will read what this job created, without a name.
     """
     readers: dict[tuple[str, str], list[str]] = {}
     for task in tx.tasks.find(TaskFilter(statuses=_OPEN_TASKS, limit=_MOST)):
         table = task.parameters.get("table") if task.module.lower() == _READER else None
         if isinstance(table, dict) and str(table.get("job_id")) == job_id:
-            reason = f"job {task.key.job_id} is going to read what it made"
+            reason = Message("job {job_id} is going to read what it made", task.key.job_id)
             raise DeleteRefused(job_id=job_id, reason=reason)
         named = named_table(task)
         if named is not None and task.key.job_id != job_id:
@@ -316,7 +317,7 @@ def _tables(
 
 
 def _models(tx: Tx, job_id: str, shares: Iterable[JobRecord]) -> tuple[OwnModel, ...]:
-    """Return the shares of the model that a job trained, each with why it stays, if it does."""
+    """Return the sites' parts of the trained model, each with why it stays, if it does."""
     which = ModelFilter(model_version=job_id, with_unready=True)
     versions = [v for v in tx.models.find(which) if v.job_id == job_id]
     users = _predicting(tx, job_id) if versions else []

@@ -8,6 +8,7 @@ from typing import Final
 from fedflow.app.ports.store import Store
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.messages import Message
 from fedflow.domain.records import JobFilter
 from fedflow.domain.scheduling import history
 from fedflow.domain.scheduling.history import OWN_HALF, Event, EventFilter
@@ -54,9 +55,11 @@ class Histories:
             dsl = own[0].dsl if own else scheduled.dsl if scheduled else {}
             if component is not None and component not in dsl["components"]:
                 known = ", ".join(dsl["components"])
-                raise BadRequest(
-                    reason=f"the job has no component {component[:100]!r}, but {known[:1000]}"
-                )
+                reason = Message(
+                    "the job has no component {component!r}, but {known}",
+                    component[:100], known[:1000],
+                )  # fmt: skip
+                raise BadRequest(reason=reason)
             # what the sites of this server report to it is known from their own half
             found = tx.events.find(
                 EventFilter(

@@ -8,6 +8,7 @@ from fedflow.app.ports.store import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.messages import Message
 from fedflow.domain.job_lines import MAX_TAGS, tag_problem
 from fedflow.domain.records import JobFilter
 
@@ -30,7 +31,7 @@ class JobTagging:
             _check_job(tx, job_id)
             known = _tags(tx, job_id)
             if name not in known and len(known) >= MAX_TAGS:
-                raise BadRequest(reason=f"a job has at most {MAX_TAGS} tags")
+                raise BadRequest(reason=Message("a job has at most {limit} tags", MAX_TAGS))
             tx.job_tags.add(job_id, name, now_ms=self._clock.now_ms())
             return _tags(tx, job_id)
 

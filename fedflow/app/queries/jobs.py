@@ -18,6 +18,7 @@ from fedflow.app.queries.explain import Explanations
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.lists import fits_task, main_share, task_page
@@ -97,7 +98,9 @@ class Jobs(UseCase):
             elif all(j.status in JOB_FINAL for j in own):
                 return own[0].status
             reason = Reason(
-                code="Stopped", message=f"stopped by a user at {asker.site}", site=asker.site
+                code="Stopped",
+                message=Message("stopped by a user at {site}", asker.site),
+                site=asker.site,
             )
             for job in own:
                 self._tasks.stop_all(tx, job.key, end, reason, effects)
@@ -124,20 +127,20 @@ class Jobs(UseCase):
     # --- look -----------------------------------------------------------------------------------
 
     def find(self, which: JobFilter) -> list[JobRecord]:
-        """Return a page of this server's shares of jobs."""
+        """Return a page of this server's party jobs."""
         with self._store.read() as tx:
             look = which.job_id is not None
             return [self._fresh(tx, job, look=look) for job in tx.jobs.find(which)]
 
     def page(self, which: JobFilter) -> tuple[list[JobRecord], int]:
-        """Return a page of this server's shares of jobs, and how many there are in all."""
+        """Return a page of this server's party jobs, and how many there are in all."""
         with self._store.read() as tx:
             found = [self._fresh(tx, job) for job in tx.jobs.find(which)]
             count = _count_at_end(which, len(found))
             return found, tx.jobs.count(which) if count is None else count
 
     def job(self, job_id: str) -> JobRecord:
-        """Return the initiator's share of a job if it is here, else any. Raises: JobNotFound."""
+        """Return the initiator's party job if it is here, else any. Raises: JobNotFound."""
         with self._store.read() as tx:
             return self._job(tx, job_id, tx.schedules.get(job_id))
 
@@ -165,7 +168,7 @@ class Jobs(UseCase):
     def _newest(
         self, tx: Tx, job: JobRecord, scheduled: ScheduledJob | None, *, look: bool = False
     ) -> JobRecord:
-        """Return the share with why it waits and its newest progress, where the initiator knows
+        """Return the party job with why it waits and its newest progress, where the initiator knows
         more.
         """
         if scheduled is None or not job.is_initiator or job.status in JOB_FINAL:
@@ -208,15 +211,12 @@ class Jobs(UseCase):
         own = tx.tasks.find(which)
         if scheduled is None:
             return own
-        have = {t.key for t in own}
         spec = self._specs.get(scheduled.job_id, scheduled.dsl, scheduled.conf)
-        remote = [
-            t for t in _remote_tasks(scheduled, spec) if t.key not in have and fits_task(which, t)
-        ]
-        return own + remote
+        remote = _remote_tasks(scheduled, spec, without={t.key for t in own})
+        return own + [t for t in remote if fits_task(which, t)]
 
     def set_notes(self, job_id: str, role: str, party_id: str, notes: str) -> None:
-        """Store the notes of people about this server's share of a job. Raises: JobNotFound."""
+        """Store the notes of people about this server's party job. Raises: JobNotFound."""
         try:
             key = JobKey(job_id=job_id, site=Site(Role(role), PartyId(party_id)))
         except ValueError as exc:
@@ -329,7 +329,7 @@ def _stop_status(text: str) -> JobStatus:
 
 
 def refused_share(job: ScheduledJob) -> JobRecord:
-    """Return the share of a job that this site itself did not accept, from what the initiator
+    """Return the party job that this site itself did not accept, from what the initiator
     knows.
     """
     roles: dict[str, list[str]] = {}
@@ -352,23 +352,27 @@ def refused_share(job: ScheduledJob) -> JobRecord:
     )
 
 
-def _remote_tasks(job: ScheduledJob, spec: JobSpec) -> list[TaskRecord]:
+def _remote_tasks(job: ScheduledJob, spec: JobSpec, *, without: set[TaskKey]) -> list[TaskRecord]:
+    """Return the shares of a job's tasks that are not among those of this server."""
+    keys = (
+        (TaskKey(job_id=job.job_id, component=t.component, version=t.version, site=p.site), t, p)
+        for t in job.tasks
+        for p in t.parties
+    )
     return [
-        _remote_task(job, task, party, module=spec.modules[task.component].module)
-        for task in job.tasks
-        for party in task.parties
+        _remote_task(job, key, task, party, module=spec.modules[task.component].module)
+        for key, task, party in keys
+        if key not in without
     ]
 
 
 def _remote_task(
-    job: ScheduledJob, task: ScheduledTask, party: ScheduledPartyTask, *, module: str
+    job: ScheduledJob, key: TaskKey, task: ScheduledTask, party: ScheduledPartyTask, *, module: str
 ) -> TaskRecord:
-    """Return another site's share; one that was stopped without a report ended as the task did."""
+    """Return another site's party task; one stopped without a report ended as the task did."""
     stopped = task.status in TASK_FINAL and party.status not in TASK_FINAL
     return TaskRecord(
-        key=TaskKey(
-            job_id=job.job_id, component=task.component, version=task.version, site=party.site
-        ),
+        key=key,
         module=module,
         initiator=job.initiator,
         status=task.status,
@@ -393,7 +397,7 @@ def _deadline_ms(job: JobRecord, scheduled: ScheduledJob) -> int | None:
 
 
 def _wait_of(task: TaskRecord, waits: Mapping[tuple[str, Site | None], Wait]) -> Wait | None:
-    """Return what one site's share of a task waits for, if it has not ended."""
+    """Return what one party task waits for, if it has not ended."""
     if task.party_status in TASK_FINAL:
         return None
     component = task.key.component
@@ -453,6 +457,6 @@ def _shown(status: JobStatus) -> str:
 
 
 def _with_engines(tx: Tx, tasks: Sequence[TaskRecord]) -> list[TaskRecord]:
-    """Return tasks with the engines of their shares, as far as they are here."""
+    """Return tasks with the engines of their party jobs, as far as they are here."""
     engines = tx.jobs.engines({task.key.job_id for task in tasks}) if tasks else {}
     return [replace(task, engine=engines.get(task.key.job)) for task in tasks]

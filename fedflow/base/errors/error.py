@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
+from fedflow.base.messages import Message, verbatim
+
 
 class FedflowError(Exception):
-    """Something went wrong in fedflow."""
+    """fedflow failed."""
 
     code: ClassVar[int] = 1
     retcode: ClassVar[int] = 100  #: FATE's return code
@@ -15,7 +17,7 @@ class FedflowError(Exception):
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
-        self.message = self.template().format(**fields)
+        self.message = Message(self.template(), **fields)
         super().__init__(self.message)
 
     @classmethod
@@ -25,10 +27,10 @@ class FedflowError(Exception):
 
     @classmethod
     def repeated(cls, message: str) -> Self:
-        """Return an error that another process told by its sentence: its fields are not known."""
+        """Return an error that another process sent as a sentence: its fields are not known."""
         error = cls.__new__(cls)
-        error.fields, error.message = {}, message
-        Exception.__init__(error, message)
+        error.fields, error.message = {}, verbatim(message)
+        Exception.__init__(error, error.message)
         return error
 
     @property
@@ -44,8 +46,13 @@ class FedflowError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.fields, self.message))
 
-    def __str__(self) -> str:
-        return f"{self.message} [{self.code}] {self.hint}"
+    def __str__(self) -> Message:
+        return Message("{message} [{code}] {hint}", self.message, self.code, self.hint)
+
+    @property
+    def advice(self) -> Message:
+        """Return what went wrong and what helps, in two sentences."""
+        return Message("{message} {hint}", self.message, self.hint)
 
 
 def _rebuild(kind: type[FedflowError], fields: dict[str, Any], message: str) -> FedflowError:

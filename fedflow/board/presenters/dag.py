@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
+from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import mode_of
 from fedflow.domain.job.document import Report
@@ -113,7 +114,7 @@ def _edges(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartyComponent:
-    """One site's share of a component."""
+    """One site's part of a component."""
 
     site: Site
     status: str
@@ -202,8 +203,8 @@ def _row(
         started_ms=min(started, default=None),
         ended_ms=max(ended, default=None) if len(ended) == len(tasks) else None,
         code=code,
-        message=message[:MESSAGE],
-        remedy=remedy[:MESSAGE],
+        message=verbatim(message, MESSAGE),
+        remedy=verbatim(remedy, MESSAGE),
         whole=whole,
         held_by=_held_by(tasks),
         inherited_from=next((t.inherited_from for t in tasks if t.inherited_from), ""),
@@ -248,16 +249,10 @@ def _why(
     return "", "", ""
 
 
-def _as_written(message: str, _code: str) -> str:
-    return message
-
-
-def states(
-    found: Sequence[ComponentRow], told: Callable[[str, str], str] = _as_written
-) -> dict[str, Any]:
+def states(found: Sequence[ComponentRow], told: Callable[[str], str] = str) -> dict[str, Any]:
     """Return how components stand, for the drawing: sites once, and per component its status,
-    progress, attempt and `[site's place, status, progress]` of each share. `told` puts the sentence
-    that is said with a code into the viewer's language.
+    progress, attempt and `[site's place, status, progress]` per site. `told` puts a sentence into
+    the viewer's language.
     """
     sites: dict[Site, int] = {}
     for row in found:
@@ -272,7 +267,7 @@ def states(
                 "v": row.attempt,
                 "parts": [[sites[p.site], p.status, round(p.progress, 3)] for p in row.parts],
                 **({"held": [sites[s] for s in row.held_by]} if row.held_by else {}),
-                **({"why": f"{row.code}: {told(row.message, row.code)[:160]}"} if row.code else {}),
+                **({"why": f"{row.code}: {told(row.message)[:160]}"} if row.code else {}),
             }
             for row in found
         },

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fedflow.app.administration.servers import ListedServer
 from fedflow.app.initiator.neighbours import Neighbour
+from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobRecord
 from fedflow.domain.scheduling.circuit import CircuitState
@@ -47,7 +48,7 @@ def row(one: Neighbour) -> PartyRow:
         failures=circuit.failures,
         heard_ms=circuit.answered_ms,
         failed_ms=circuit.failed_ms,
-        error=circuit.error[:ERROR],
+        error=verbatim(circuit.error, ERROR),
         waiting=one.waiting,
         next_try_ms=circuit.next_try_ms,
         round_trip_ms=None if trip is None else max(1, round(trip)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fedflow.app.protocol.queue import RankedJob
+from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.records import Engine, JobRecord
 from fedflow.domain.site import Site
@@ -92,7 +93,7 @@ def waiters(places: Iterable[RankedJob]) -> list[Waiter]:
             starves=place.starves,
             needs=str(place.job.need),
             code=place.reason.code,
-            message=place.reason.message[:MESSAGE],
+            message=verbatim(place.reason.message, MESSAGE),
             at=place.reason.site,
         )
         for place in places
@@ -110,7 +111,7 @@ def guests(jobs: Iterable[JobRecord]) -> list[Guest]:
             cores=job.cores,
             memory=job.memory,
             code=job.reason.code if job.reason else "",
-            message=job.reason.message[:MESSAGE] if job.reason else "",
+            message=verbatim(job.reason.message, MESSAGE) if job.reason else "",
         )
         for job in jobs
     ]

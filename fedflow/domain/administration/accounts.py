@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from fedflow.base.errors.requests import BadAccount
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 
 SHORTEST_PASSWORD: Final = 10  #: characters
@@ -67,7 +68,7 @@ def role_of(word: str) -> AccountRole:
         return AccountRole(word)
     except ValueError as exc:
         roles = ", ".join(AccountRole)
-        raise BadAccount(what="The role", reason=f"it is none of {roles}") from exc
+        raise BadAccount(what="The role", reason=Message("it is none of {roles}", roles)) from exc
 
 
 def check_name(name: str) -> str:
@@ -90,10 +91,10 @@ def check_password(password: str, *, name: str) -> str:
     """Return a new password in the form in which it is hashed. Raises: BadAccount."""
     plain = plain_password(password[: LONGEST_PASSWORD + 1])
     if len(plain) < SHORTEST_PASSWORD:
-        reason = f"it has fewer than {SHORTEST_PASSWORD} characters"
+        reason = Message("it has fewer than {limit} characters", SHORTEST_PASSWORD)
         raise BadAccount(what="The password", reason=reason)
     if len(password) > LONGEST_PASSWORD or len(plain) > LONGEST_PASSWORD:
-        reason = f"it has more than {LONGEST_PASSWORD} characters"
+        reason = Message("it has more than {limit} characters", LONGEST_PASSWORD)
         raise BadAccount(what="The password", reason=reason)
     if len(set(plain)) < 4 or name.casefold() == plain.casefold():
         raise BadAccount(what="The password", reason="it is easy to guess")

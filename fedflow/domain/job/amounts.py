@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from fedflow.base.messages import Message, joined
 from fedflow.base.values import dataclass
-from fedflow.domain.job.engines import LABELS, SPARK, STANDALONE
+from fedflow.domain.job.engines import SPARK, STANDALONE
 
 UNCOUNTED: Final = 2**53  #: MiB that are free where memory is not counted
 
@@ -15,7 +16,7 @@ UNCOUNTED: Final = 2**53  #: MiB that are free where memory is not counted
 class ComputeResources:
     """Cores, and memory in MiB.
 
-    What one share takes is an amount of its engine. Where several engines of a server are looked at
+    What one party job takes is an amount of its engine. Where several engines of a server count
     together, as in the queue, `cores` and `memory` are of its machine, `spark` of its cluster.
     """
 
@@ -24,7 +25,7 @@ class ComputeResources:
     spark: int = 0  #: cores of the Spark cluster, whose memory is not counted
 
     def on(self, engine: str) -> ComputeResources:
-        """Return what a share takes of an engine as an amount of all engines."""
+        """Return what a party job takes of an engine as an amount of all engines."""
         return ComputeResources(spark=self.cores) if engine == SPARK else self
 
     def of(self, engine: str) -> ComputeResources:
@@ -53,11 +54,14 @@ class ComputeResources:
             spark=max(0, self.spark - other.spark),
         )
 
-    def __str__(self) -> str:
-        memory = f"{self.memory} MiB of memory" if self.memory else ""
-        spark = f"{self.spark} cores{LABELS[SPARK]}" if self.spark else ""
-        cores = f"{self.cores} cores" if self.cores or not (memory or spark) else ""
-        return " and ".join(part for part in (cores, memory, spark) if part)
+    def __str__(self) -> Message:
+        parts = {
+            memory_text(self.memory): self.memory,
+            cores_text(self.spark, SPARK): self.spark,
+        }
+        cores = self.cores or not any(parts.values())
+        parts = {cores_text(self.cores): cores, **parts}
+        return joined((text for text, amount in parts.items() if amount), " and ")
 
     def fits(self, free: ComputeResources) -> bool:
         """Tell whether this much is there; who needs none of a thing does not lack it."""
@@ -69,6 +73,16 @@ class ComputeResources:
 
 
 NOTHING: Final = ComputeResources()
+
+
+def cores_text(cores: int, engine: str = STANDALONE) -> Message:
+    """Return a number of cores for people."""
+    return Message("{cores} cores on Spark" if engine == SPARK else "{cores} cores", cores=cores)
+
+
+def memory_text(memory: int) -> Message:
+    """Return an amount of memory, in MiB, for people."""
+    return Message("{memory} MiB of memory", memory)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

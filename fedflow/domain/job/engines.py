@@ -1,7 +1,7 @@
-"""Where a site computes its share of a job: on its server's machine, or on its Spark cluster.
+"""Where a site computes its party job: on its server's machine, or on its Spark cluster.
 
 The choice is made when a site accepts a job (and again for a rerun, which may change parameters),
-and stored with its share (`JobRecord.engine`); everything later reads it there: what the share
+and stored with it (`JobRecord.engine`); everything later reads it there: what the party job
 takes, from which engine, and whether its tasks get a Spark application.
 """
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # a worker reads records, which name an engine, and parses no
 STANDALONE: Final = "STANDALONE"  #: processes of the server's machine
 SPARK: Final = "SPARK"
 
-LABELS: Final = {STANDALONE: "", SPARK: " on Spark"}  #: behind an amount, for people
 SECTIONS: Final = {STANDALONE: "fate_on_standalone.standalone", SPARK: "fate_on_spark.spark"}
 """Where the conf of a server says what its engines have."""
 
@@ -43,7 +42,7 @@ class OwnEngines:
         return (STANDALONE, SPARK) if self.spark else (STANDALONE,)
 
     def at(self, site: Site, parameters: JobParameters) -> str:
-        """Return the engine of a job's share at one of this server's sites.
+        """Return the engine of a party job at one of this server's sites.
 
         EGGROLL and LINKIS_SPARK are not engines of this version: the default is used for them.
         """

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from fedflow.base.errors.jobs import NotEnoughResources
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
-from fedflow.domain.job.amounts import Capacity, ComputeResources
-from fedflow.domain.job.engines import LABELS, SECTIONS, SPARK
+from fedflow.domain.job.amounts import Capacity, ComputeResources, cores_text, memory_text
+from fedflow.domain.job.engines import SECTIONS, SPARK
 from fedflow.domain.job.parameters import (
     EXECUTOR_CORES_KEY,
     EXECUTORS_KEY,
@@ -44,12 +45,12 @@ class ResourceRequest:
 
     @property
     def task_cores(self) -> int:
-        """Return how many cores one task takes from the job's share."""
+        """Return how many of the party job's cores one task takes."""
         return self.usable_cores if self.counted else 0
 
     @property
     def task_memory(self) -> int:
-        """Return how much memory (MiB) one task takes from the job's share."""
+        """Return how much of the party job's memory (MiB) one task takes."""
         return self.memory_per_task if self.counted else 0
 
     @property
@@ -59,12 +60,12 @@ class ResourceRequest:
 
     @property
     def of_task(self) -> ComputeResources:
-        """Return what one task takes from the job's share."""
+        """Return what one task takes of the party job's resources."""
         return ComputeResources(cores=self.task_cores, memory=self.task_memory)
 
     @property
     def of_job(self) -> ComputeResources:
-        """Return what the job takes from the site's capacity: its share."""
+        """Return what the party job takes of the site's capacity."""
         return ComputeResources(
             cores=self.job_cores, memory=self.task_memory * self.task_parallelism
         )
@@ -80,7 +81,7 @@ def demand_at(
 ) -> ResourceRequest:
     """Return what a job with `parameters` takes at `site`, whose engine has `nodes` nodes.
 
-    `engine` is that of the share (`JobRecord.engine`); None: of another party, which may have
+    `engine` is that of the party job (`JobRecord.engine`); None: of another party, which may have
     chosen another one than the job names.
 
     With `component` its `task_conf` counts: then `of_task` is what that task takes. Explicit engine
@@ -89,7 +90,7 @@ def demand_at(
     own: Mapping[str, object] = parameters.task_conf.get(component, {}) if component else {}
     own_cores, own_memory = own.get("task_cores"), own.get("task_memory")
     is_spark = engine == SPARK if engine else parameters.computing_engine in _SPARKS
-    # Another party may have Linkis; a share of ours computes on our engine, whatever it asked for.
+    # Another party may have Linkis; a party job of ours computes on our engine.
     is_elsewhere = engine is None and parameters.computing_engine == "LINKIS_SPARK"
     requested = 1 if site.role is Role.ARBITER else parameters.task_cores
     if is_spark:
@@ -120,17 +121,23 @@ def shortage(
 
     All three are of one engine. For people: `("8 cores", "2 of 8 free")`.
     """
-    where = LABELS[capacity.engine]
     if need.cores > max(0, free.cores):
-        return f"{need.cores} cores{where}", f"{max(0, free.cores)} of {capacity.cores} free{where}"
+        left = Message(
+            "{free} of {total} free on Spark"
+            if capacity.engine == SPARK
+            else "{free} of {total} free",
+            free=max(0, free.cores),
+            total=capacity.cores,
+        )
+        return cores_text(need.cores, capacity.engine), left
     if capacity.memory and need.memory > max(0, free.memory):
-        left = f"{max(0, free.memory)} of {capacity.memory} MiB free"
-        return f"{need.memory} MiB of memory", left
+        left = Message("{free} of {total} MiB free", max(0, free.memory), capacity.memory)
+        return memory_text(need.memory), left
     return None
 
 
 def check_ceiling(needs: Mapping[Site, ResourceRequest], capacity: Capacity) -> None:
-    """Check what a job needs at all the sites of one engine, whose shares it holds together.
+    """Check what a job needs at all the sites of one engine, whose party jobs it holds together.
 
     Raises: NotEnoughResources: the job would never get them; it says which key to change.
     """
@@ -142,8 +149,10 @@ def check_ceiling(needs: Mapping[Site, ResourceRequest], capacity: Capacity) -> 
         key = "max_cores_percent_per_job" if limited else "cores_per_node"
         raise NotEnoughResources(
             what=_product(needs, "cores"),
-            need=f"{cores} cores{LABELS[capacity.engine]}",
-            total=most if most == capacity.cores else f"{most} for one job, of {capacity.cores}",
+            need=cores_text(cores, capacity.engine),
+            total=most
+            if most == capacity.cores
+            else Message("{most} for one job, of {cores}", most, capacity.cores),
             where=where,
             key=f"{SECTIONS[capacity.engine]}.{key}",
         )
@@ -151,7 +160,7 @@ def check_ceiling(needs: Mapping[Site, ResourceRequest], capacity: Capacity) -> 
     if capacity.memory and memory > capacity.memory:
         raise NotEnoughResources(
             what=_product(needs, "memory"),
-            need=f"{memory} MiB of memory",
+            need=memory_text(memory),
             total=capacity.memory,
             where=where,
             key=f"{SECTIONS[capacity.engine]}.memory_per_node",

@@ -21,6 +21,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 
 FAILURES: Final = 3  #: failures in a row that open a circuit
@@ -55,7 +56,7 @@ class Circuit:
     next_try_ms: int = 0  #: when a call may go, if it is not closed
     answered_ms: int | None = None
     failed_ms: int | None = None
-    error: str = ""  #: why the last call failed
+    error: Message = Message("")  #: why the last call failed
     round_trip_ms: float | None = None  #: smoothed
 
 
@@ -92,7 +93,7 @@ def answered(circuit: Circuit, now_ms: int, round_trip_ms: float | None = None) 
 
 
 def failed(
-    circuit: Circuit, now_ms: int, error: str, *, pauses: Pauses, chance: float
+    circuit: Circuit, now_ms: int, error: Message, *, pauses: Pauses, chance: float
 ) -> Circuit:  # fmt: skip
     """Return the circuit after a call that nobody answered; `chance` is 0 to 1, for the jitter."""
     noted = replace(circuit, failures=circuit.failures + 1, failed_ms=now_ms, error=error)

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from fedflow.base.clock import is_older
 from fedflow.base.errors.jobs import HeldTooLong, TaskTimedOut
+from fedflow.base.messages import Message
 from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
@@ -77,14 +78,16 @@ def _lost(view: JobView, now_ms: int) -> Reason | None:
         if site.phase in (SitePhase.REFUSED, SitePhase.GONE):
             return site.reason or Reason(
                 code="PartyRefused",
-                message=f"{site.site} does not take part any more",
+                message=Message("{site} does not take part any more", site.site),
                 site=site.site,
             )
         if site.phase is not SitePhase.CREATING and is_older(site.heard_ms, view.lease_ms, now_ms):
             seconds = (now_ms - site.heard_ms) // 1000
             return Reason(
                 code="PartyUnreachable",
-                message=f"{site.site} has not answered for {seconds} seconds",
+                message=Message(
+                    "{site} has not answered for {seconds} seconds", site.site, seconds
+                ),
                 site=site.site,
             )
     return None
@@ -104,7 +107,11 @@ def _too_late(view: JobView, now_ms: int) -> Reason | None:
     seconds = view.timeout_ms // 1000
     return Reason(
         code="JobTimedOut",
-        message=f"the job was still {view.status.value} after its timeout of {seconds} seconds",
+        message=Message(
+            "the job was still {status} after its timeout of {seconds} seconds",
+            view.status.value,
+            seconds,
+        ),
     )
 
 
@@ -113,8 +120,10 @@ def _create(view: JobView, now_ms: int) -> list[Action]:
         return [QueueJob()]
     if is_older(view.created_ms, view.create_timeout_ms, now_ms):
         silent = [str(s.site) for s in view.sites if s.phase is SitePhase.CREATING]
-        message = (
-            f"no answer from {', '.join(silent)} within {view.create_timeout_ms // 1000} seconds"
+        message = Message(
+            "no answer from {sites} within {seconds} seconds",
+            ", ".join(silent),
+            view.create_timeout_ms // 1000,
         )
         return [
             EndJob(status=JobStatus.FAILED, reason=Reason(code="PartyUnreachable", message=message))
@@ -212,12 +221,14 @@ class _TaskScan:
         bad = next(
             up for up in upstream if self._ends[up] in (UpstreamEnd.FAILED, UpstreamEnd.SKIPPED)
         )
-        how = (
-            "was skipped"
+        message = Message(
+            "skipped by its policy {policy}, because {component} was skipped"
             if self._ends[bad] is UpstreamEnd.SKIPPED
-            else f"is {self.statuses[bad].value}"
+            else "skipped by its policy {policy}, because {component} is {status}",
+            policy=policy.value,
+            component=bad,
+            status=self.statuses[bad].value,
         )
-        message = f"skipped by its policy {policy.value}, because {bad} {how}"
         return Reason(code=SKIPPED, message=message)
 
     def _started(self, component: str, task: TaskView, now_ms: int) -> TaskStatus:
@@ -292,7 +303,7 @@ def _fits(view: JobView, taken: Mapping[Site, ComputeResources], rule: Rule) -> 
 
 
 def _why_held(view: JobView) -> Reason:
-    message = "`fedflow job continue` lets the next component begin"
+    message = Message("`fedflow job continue` lets the next component begin")
     return view.paused or Reason(code=AWAITS_STEP, message=message)
 
 
@@ -371,7 +382,7 @@ def _end(view: JobView, look: _TaskScan) -> Iterator[Action]:
 
 
 def _not_selected() -> Reason:
-    return Reason(code=NOT_SELECTED, message="the job's parameter run_to leaves it out")
+    return Reason(code=NOT_SELECTED, message=Message("the job's parameter run_to leaves it out"))
 
 
 def _counts(view: JobView, look: _TaskScan, component: str) -> bool:
@@ -389,11 +400,15 @@ def _counts(view: JobView, look: _TaskScan, component: str) -> bool:
 
 def _named(component: str, reason: Reason | None) -> Reason:
     if reason is None:
-        return Reason(code="ComponentFailed", message=f"{component} did not succeed")
-    where = f" at {reason.site}" if reason.site else ""
-    return Reason(
-        code=reason.code, message=f"{component}{where}: {reason.message}", site=reason.site
+        message = Message("{component} did not succeed", component)
+        return Reason(code="ComponentFailed", message=message)
+    message = Message(
+        "{component} at {site}: {message}" if reason.site else "{component}: {message}",
+        component=component,
+        site=reason.site,
+        message=reason.message,
     )
+    return Reason(code=reason.code, message=message, site=reason.site)
 
 
 def next_look_ms(view: JobView, now_ms: int) -> int | None:

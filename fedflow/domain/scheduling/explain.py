@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Final
 
 from fedflow.base.errors.catalog import all_errors
+from fedflow.base.messages import Message, joined
 from fedflow.base.values import dataclass
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import Policy, Verdict, verdict
@@ -53,8 +54,8 @@ class Wait:
     """One thing that a job, a site's share or a task waits for."""
 
     code: str  #: a constant of this module, or the code of the reason that is behind it
-    message: str  #: what is waited for
-    remedy: str  #: what would unblock it
+    message: Message  #: what is waited for
+    remedy: Message  #: what would unblock it
     site: Site | None = None
     component: str = ""
     since_ms: int | None = None
@@ -83,8 +84,8 @@ class JobEnd:
     """Why a job ended as it did: the first component that failed, where, and what helps."""
 
     status: JobStatus
-    message: str
-    remedy: str
+    message: Message
+    remedy: Message
     code: str = ""
     site: Site | None = None
     component: str = ""
@@ -144,8 +145,8 @@ def deadline_ms(view: JobView) -> int | None:
 def _stopping(reason: Reason) -> Wait:
     return Wait(
         code=STOPPING,
-        message=f"it is being stopped: {reason.message}",
-        remedy="nothing needs to be done: its processes get a few seconds to end",
+        message=Message("it is being stopped: {stop}", reason.message),
+        remedy=Message("nothing needs to be done: its processes get a few seconds to end"),
         site=reason.site,
     )
 
@@ -155,8 +156,8 @@ def _creating(view: JobView) -> Iterator[Wait]:
         if site.phase is SitePhase.CREATING:
             yield Wait(
                 code=CREATING,
-                message=f"{site.site} has not answered yet whether it takes part",
-                remedy="`fedflow party list` shows whether that party can be reached",
+                message=Message("{site} has not answered yet whether it takes part", site.site),
+                remedy=_LIST,
                 site=site.site,
                 since_ms=view.created_ms,
                 deadline_ms=view.created_ms + view.create_timeout_ms,
@@ -165,23 +166,35 @@ def _creating(view: JobView) -> Iterator[Wait]:
 
 def _held(view: JobView) -> Wait:
     running = any(t.status is TaskStatus.RUNNING for t in view.tasks.values())
-    more = "; what runs goes on" if running else ""
     if view.paused is not None:
         return Wait(
             code=view.paused.code,
-            message=f"{view.paused.message}{more}",
-            remedy=f"`fedflow job continue -j {view.job_id}` lets it go on",
+            message=_goes_on(view.paused.message, running=running),
+            remedy=_continue(view.job_id),
             site=view.paused.site,
             since_ms=view.held_ms,
             deadline_ms=_hold_end_ms(view),
         )
     return Wait(
         code=AWAITS_STEP,
-        message=f"it runs step by step, and the next component has not been allowed{more}",
-        remedy=f"`fedflow job continue -j {view.job_id}` allows the next one, `--all` all",
+        message=_goes_on(
+            Message("it runs step by step, and the next component has not been allowed"),
+            running=running,
+        ),
+        remedy=Message(
+            "`fedflow job continue -j {job_id}` allows the next one, `--all` all", view.job_id
+        ),
         since_ms=view.held_ms,
         deadline_ms=_hold_end_ms(view),
     )
+
+
+def _goes_on(message: Message, *, running: bool) -> Message:
+    return Message("{message}; what runs goes on", message) if running else message
+
+
+def _continue(job_id: str) -> Message:
+    return Message("`fedflow job continue -j {job_id}` lets it go on", job_id)
 
 
 def _hold_end_ms(view: JobView) -> int | None:
@@ -197,8 +210,10 @@ def _acquiring(view: JobView, around: QueueContext) -> Iterator[Wait]:
             asked = True
             yield Wait(
                 code=APPLYING,
-                message=f"{site.site} was asked for the job's cores and has not answered yet",
-                remedy="`fedflow party list` shows whether that party can be reached",
+                message=Message(
+                    "{site} was asked for the job's cores and has not answered yet", site.site
+                ),
+                remedy=_LIST,
                 site=site.site,
                 since_ms=around.applied_ms.get(site.site),
                 deadline_ms=_end_ms(view),
@@ -211,8 +226,8 @@ def _acquiring(view: JobView, around: QueueContext) -> Iterator[Wait]:
     if sites and all(s.phase is SitePhase.GRANTED for s in sites):
         yield Wait(
             code=STARTING,
-            message="all its sites have granted their cores, and it is about to run",
-            remedy="nothing needs to be done",
+            message=Message("all its sites have granted their cores, and it is about to run"),
+            remedy=_NOTHING,
         )
     else:
         yield _queued(view, around.place)
@@ -220,13 +235,16 @@ def _acquiring(view: JobView, around: QueueContext) -> Iterator[Wait]:
 
 def _denied(view: JobView, site: SiteView, around: QueueContext) -> Wait:
     reason = site.reason
-    remedy = f"other jobs at {site.site} must end, or this one must need less"
-    if reason is not None and reason.code == "Reserved":
-        remedy = f"jobs that have waited longer go first at {site.site}"
+    is_reserved = reason is not None and reason.code == "Reserved"
     return Wait(
         code=reason.code if reason else DENIED,
-        message=reason.message if reason else f"{site.site} has too few free cores",
-        remedy=remedy,
+        message=reason.message if reason else Message("{site} has too few free cores", site.site),
+        remedy=Message(
+            "jobs that have waited longer go first at {site}"
+            if is_reserved
+            else "other jobs at {site} must end, or this one must need less",
+            site=site.site,
+        ),
         site=site.site,
         since_ms=around.denied_ms.get(site.site),
         next_ms=site.retry_ms,
@@ -236,24 +254,34 @@ def _denied(view: JobView, site: SiteView, around: QueueContext) -> Wait:
 
 def _queued(view: JobView, place: QueuePosition | None) -> Wait:
     """Return what a job waits for that no site was asked about."""
-    reason = place.reason if place else Reason(code=QUEUED, message="waits for its turn")
+    reason = place.reason if place else Reason(code=QUEUED, message=Message("waits for its turn"))
     message = reason.message
     if place is not None and place.position is not None:
-        message += f"; it is number {place.position} of {place.waiting} in the queue"
-        message += f", right behind {', '.join(place.ahead)}" if place.ahead else ""
+        message = Message(
+            "{message}; it is number {position} of {waiting} in the queue, right behind {jobs}"
+            if place.ahead
+            else "{message}; it is number {position} of {waiting} in the queue",
+            message=message,
+            position=place.position,
+            waiting=place.waiting,
+            jobs=", ".join(place.ahead),
+        )
     return Wait(
         code=reason.code,
         message=message,
-        remedy=_QUEUE_REMEDIES.get(reason.code, "nothing: the queue is looked at all the time"),
+        remedy=_QUEUE_REMEDIES.get(reason.code, _LOOKED_AT),
         site=reason.site,
         since_ms=view.created_ms,
         deadline_ms=_end_ms(view),
     )
 
 
-_QUEUE_REMEDIES: Final[Mapping[str, str]] = {
-    DENIED: "other jobs must end, or it must need less; a greater `priority` goes first",
-    "Reserved": "the job that has waited for longer must get its cores, or be stopped",
+_LIST: Final = Message("`fedflow party list` shows whether that party can be reached")
+_NOTHING: Final = Message("nothing needs to be done")
+_LOOKED_AT: Final = Message("nothing: the queue is looked at all the time")
+_QUEUE_REMEDIES: Final[Mapping[str, Message]] = {
+    DENIED: Message("other jobs must end, or it must need less; a greater `priority` goes first"),
+    "Reserved": Message("the job that has waited for longer must get its cores, or be stopped"),
 }
 
 
@@ -286,7 +314,9 @@ def _running(view: JobView, component: str, task: TaskView, now_ms: int) -> Iter
         if share.status not in TASK_FINAL:
             yield Wait(
                 code=RUNNING,
-                message=f"{component} runs at {site}, which has not reported its end",
+                message=Message(
+                    "{component} runs at {site}, which has not reported its end", component, site
+                ),
                 remedy=_log_remedy(view.job_id, component, site),
                 site=site,
                 component=component,
@@ -296,10 +326,14 @@ def _running(view: JobView, component: str, task: TaskView, now_ms: int) -> Iter
             )
 
 
-def _log_remedy(job_id: str, component: str, site: Site) -> str:
+def _log_remedy(job_id: str, component: str, site: Site) -> Message:
     where = f"-r {site.role} -p {site.party_id}"
     command = f"fedflow job log -j {job_id} -c {component} {where}"
-    return f"its log, at the server of party {site.party_id}, tells more: `{command}`"
+    return Message(
+        "its log, at the server of party {party_id}, tells more: `{command}`",
+        site.party_id,
+        command,
+    )
 
 
 def _since(task: TaskView, share: PartyTaskView) -> int | None:
@@ -314,33 +348,46 @@ def _waiting(view: JobView, component: str, running: Sequence[str], failed: str 
         bad = failed or next(up for up in upstream if ends[up] in (Kind.FAILED, Kind.SKIPPED))
         return Wait(
             code=NO_START,
-            message=f"{component} will not start, because {bad} is {view.tasks[bad].status.value}",
-            remedy=f"once the job has ended: `fedflow job rerun -j {view.job_id}`",
+            message=Message(
+                "{component} will not start, because {other} is {status}",
+                component, bad, view.tasks[bad].status.value,
+            ),
+            remedy=Message("once the job has ended: `fedflow job rerun -j {job_id}`", view.job_id),
             component=component,
             since_ms=view.tasks[bad].ended_ms,
-        )
+        )  # fmt: skip
     if found is Verdict.WAIT:
         needs = [up for up in upstream if ends[up] is Kind.OPEN]
         shown = ", ".join(f"{up} ({view.tasks[up].status.value})" for up in needs)
         return Wait(
             code=UPSTREAM,
-            message=f"{component} waits for {shown}",
-            remedy="it starts when these have ended, as its policy says",
+            message=Message("{component} waits for {components}", component, shown),
+            remedy=Message("it starts when these have ended, as its policy says"),
             component=component,
             since_ms=view.created_ms,
             deadline_ms=_end_ms(view),
         )
     since_ms = max((view.tasks[up].ended_ms or 0 for up in view.dag.upstream(component)), default=0)
     if view.paused is not None or view.steps_left == 0:
-        message = f"{component} has what it needs and starts when the job goes on"
-        remedy = f"`fedflow job continue -j {view.job_id}` lets it go on"
+        message = Message(
+            "{component} has what it needs and starts when the job goes on", component
+        )
+        remedy = _continue(view.job_id)
     elif running:
-        taken = ", ".join(running)
-        verb = "takes" if len(running) == 1 else "take"
-        message = f"{component} has what it needs, but {taken} {verb} the job's share of cores"
-        remedy = f"a greater `task_parallelism` than {view.parallelism} lets more tasks run at once"
+        message = Message(
+            "{component} has what it needs, but {others} takes the job's share of cores"
+            if len(running) == 1
+            else "{component} has what it needs, but {others} take the job's share of cores",
+            component=component,
+            others=", ".join(running),
+        )
+        remedy = Message(
+            "a greater `task_parallelism` than {parallelism} lets more tasks run at once",
+            view.parallelism,
+        )
     else:
-        message, remedy = f"{component} is about to start", "nothing needs to be done"
+        message = Message("{component} is about to start", component)
+        remedy = _NOTHING
     return Wait(
         code=FULL if running else STARTING,
         message=message,
@@ -377,12 +424,21 @@ def _failed(view: JobView) -> str | None:
 
 def _retried(component: str, task: TaskView, now_ms: int) -> Wait:
     reason = _reason_of(task)
-    why = f"{reason.code}: {reason.message}" if reason else "without a reason"
     at_ms = retry_at_ms(task)
     return Wait(
         code=RETRY,
-        message=f"{component} is {task.status.value} ({why.removesuffix('.')}) and is tried again",
-        remedy=f"nothing needs to be done; retries that are left: {task.retries_left}",
+        message=Message(
+            "{component} is {status} ({code}: {message}) and is tried again"
+            if reason
+            else "{component} is {status} (without a reason) and is tried again",
+            component=component,
+            status=task.status.value,
+            code=reason.code if reason else "",
+            message=reason.message.removesuffix(".") if reason else "",
+        ),
+        remedy=Message(
+            "nothing needs to be done; retries that are left: {retries}", task.retries_left
+        ),
         site=reason.site if reason else None,
         component=component,
         since_ms=task.ended_ms,
@@ -401,13 +457,17 @@ def _silent(view: JobView, now_ms: int) -> Iterator[Wait]:
         seen.add(site.site.party_id)
         yield Wait(
             code=SILENT,
-            message=f"{site.site} has not been heard for a while",
-            remedy=f"`fedflow party ping {site.site.party_id}` tries the way to it",
+            message=Message("{site} has not been heard for a while", site.site),
+            remedy=_ping(site.site),
             site=site.site,
             since_ms=site.heard_ms,
             heard_ms=site.heard_ms,
             deadline_ms=site.heard_ms + view.lease_ms,
         )
+
+
+def _ping(site: Site) -> Message:
+    return Message("`fedflow party ping {party_id}` tries the way to it", site.party_id)
 
 
 _WORDS: Final[Mapping[CommandKind, str]] = {
@@ -432,16 +492,16 @@ def _undelivered(commands: Iterable[Command]) -> Iterator[Wait]:
         what = _WORDS.get(command.kind, command.kind.value)
         yield Wait(
             code=UNDELIVERED,
-            message=(
-                f"{what} could not be sent to {command.destination} in {command.attempts} tries:"
-                f" {command.error}"
+            message=Message(
+                "{command} could not be sent to {site} in {tries} tries: {error}",
+                what, command.destination, command.attempts, command.error,
             ),
-            remedy=f"`fedflow party ping {command.destination.party_id}` tries the way to it",
+            remedy=_ping(command.destination),
             site=command.destination,
             since_ms=command.created_ms,
             next_ms=command.due_ms,
             deadline_ms=command.deadline_ms,
-        )
+        )  # fmt: skip
 
 
 def _reason_of(task: TaskView) -> Reason | None:
@@ -470,18 +530,21 @@ def waits_of_share(
         for task in tasks
         if task.party_status not in TASK_FINAL and task.requested_ms is not None
     ]
-    what, more = "decides what follows", ""
+    site = job.initiator
+    message = Message("{site} decides what follows", site)
+    remedy = Message("`fedflow job explain` at party {party_id} knows more", site.party_id)
     if job.status is JobStatus.WAITING:
-        what = "has not started the job"
+        message = Message("{site} has not started the job", site)
         if job.reason is not None and job.reason.code in (PAUSED, AWAITS_STEP):
-            what = f"held the job ({job.reason.message}) and has not let it go on"
-            more = f"`fedflow job continue -j {job.key.job_id}` lets it go on; "
+            hold = job.reason.message
+            message = Message("{site} held the job ({hold}) and has not let it go on", site, hold)
+            remedy = joined((_continue(job.key.job_id), remedy), "; ")
     waits.append(
         Wait(
             code=INITIATOR,
-            message=f"{job.initiator} {what}",
-            remedy=f"{more}`fedflow job explain` at party {job.initiator.party_id} knows more",
-            site=job.initiator,
+            message=message,
+            remedy=remedy,
+            site=site,
             since_ms=job.applied_ms if job.in_use else job.created_ms,
             heard_ms=heard_ms,
             deadline_ms=heard_ms + lease_ms,
@@ -490,10 +553,13 @@ def waits_of_share(
     return [*waits, *_undelivered(undelivered)]
 
 
-def _share_text(task: TaskRecord) -> str:
-    if task.handle is None and task.started_ms is None:
-        return f"{task.key.component} is to start here, and its process has not begun"
-    return f"{task.key.component} runs here"
+def _share_text(task: TaskRecord) -> Message:
+    return Message(
+        "{component} is to start here, and its process has not begun"
+        if task.handle is None and task.started_ms is None
+        else "{component} runs here",
+        component=task.key.component,
+    )
 
 
 # --- ended jobs -----------------------------------------------------------------------------------
@@ -509,16 +575,21 @@ def end_of(
     """Return why an ended job ended so; `tasks` in the order of the DAG."""
     if status is JobStatus.SUCCESS:
         left = [c for c, _, s, r in tasks if r is not None and r.code == NOT_SELECTED]
-        more = f"; {', '.join(left)} were not asked for" if left else ""
         bad = [c for c, _, s, _ in tasks if s not in TASK_SUCCEEDED and c not in left]
-        message = "everything that was to run succeeded"
+        message = Message("everything that was to run succeeded")
         if bad:
-            message = (
-                f"everything that counts succeeded; {', '.join(bad)} did not, and does not count"
+            message = Message(
+                "everything that counts succeeded; {failed} did not, and does not count",
+                ", ".join(bad),
             )
-        return JobEnd(status=status, message=f"{message}{more}", remedy="nothing needs to be done")
+        if left:
+            message = Message(
+                "{message}; {components} were not asked for", message, ", ".join(left)
+            )
+        return JobEnd(status=status, message=message, remedy=_NOTHING)
     component, version, why = _first_failed(status, tasks, reason)
-    told = reason or why or Reason(code="", message=f"the job is {status.value}")
+    unknown = Message("the job is {status}", status.value)
+    told = reason or why or Reason(code="", message=unknown)
     why = why or told
     return JobEnd(
         status=status,
@@ -543,10 +614,15 @@ def _first_failed(
     return "", None, None
 
 
-def _remedy(code: str, job_id: str) -> str:
+def _remedy(code: str, job_id: str) -> Message:
     hint = hint_of(code)
-    rerun = f"`fedflow job rerun -j {job_id}` runs again what did not succeed"
-    return f"{hint} Then {rerun}." if hint else f"{rerun[0].upper()}{rerun[1:]}."
+    return Message(
+        "{hint} Then `fedflow job rerun -j {job_id}` runs again what did not succeed."
+        if hint
+        else "`fedflow job rerun -j {job_id}` runs again what did not succeed.",
+        hint=hint,
+        job_id=job_id,
+    )
 
 
 def hint_of(code: str) -> str:

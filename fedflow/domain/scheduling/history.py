@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import TaskKey
@@ -78,7 +79,7 @@ def job_note(job_id: str, reason: Reason, *, at_ms: int) -> Event:
     return Event(job_id=job_id, subject=Subject.JOB, at_ms=at_ms, reason=reason)
 
 
-def process_note(key: TaskKey, code: str, message: str, *, at_ms: int) -> Event:
+def process_note(key: TaskKey, code: str, message: Message, *, at_ms: int) -> Event:
     """Return an event about the process of a share of a task, whose status did not move."""
     return Event(
         job_id=key.job_id, subject=Subject.PARTY_TASK, component=key.component,
@@ -136,7 +137,7 @@ def sentence(event: Event) -> str:
         known = _SENTENCES.get((event.subject, old, event.new))
         if known is not None:
             return known
-    return f"it is {event.new}" if event.new else "it was changed"
+    return Message("it is {status}", event.new) if event.new else "it was changed"
 
 
 _OF_USERS: Final = frozenset({"Stopped", "Paused", "Continued", "ParametersChanged"})
@@ -153,9 +154,9 @@ def actor(event: Event) -> str:
     """Return who made it happen: a user, a site, the scheduler, the detector or a process."""
     reason = event.reason
     if event.subject is Subject.REPORT:
-        return f"reported by {event.site}"
+        return Message("reported by {site}", event.site)
     if reason is not None and reason.code in _OF_USERS:
-        return f"a user at {reason.site}" if reason.site else "a user"
+        return Message("a user at {site}", reason.site) if reason.site else "a user"
     match event.subject:
         case Subject.JOB:
             by_user = event.new and event.old not in _UNDER_WAY

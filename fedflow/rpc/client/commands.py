@@ -9,6 +9,7 @@ from typing import Any, Final
 import grpc
 
 from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.messages import Message
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
 from fedflow.rpc.client.channels import Channels
@@ -133,7 +134,7 @@ def why(exc: grpc.RpcError | ValueError, deadline_s: float) -> str:
         return "the channel was closed"
     code, details = exc.code(), (exc.details() or "")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return f"no answer within {deadline_s:g} s"
+        return Message("no answer within {seconds:g} s", deadline_s)
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return "what answers there is no server of a party"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fedflow.app.administration.registry import Forwarded
 from fedflow.base.errors.requests import ServerCallFailed
+from fedflow.base.messages import Message
 from fedflow.domain.administration.records import RegisteredServer
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _why(exc: requests.RequestException) -> str:
     import requests
 
     if isinstance(exc, requests.Timeout):
-        return f"no answer within {TIMEOUT_S:g} s"
+        return Message("no answer within {seconds:g} s", TIMEOUT_S)
     if isinstance(exc, requests.ConnectionError):
         return "it cannot be reached, or it closed the connection"
     return type(exc).__name__

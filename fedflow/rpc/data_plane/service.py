@@ -330,7 +330,7 @@ class DataPlaneService:
             await writing
             await mailbox.finish(arrival)
         except BadRequest as exc:  # the sender opens a new stream and goes on where this one broke
-            await context.abort(grpc.StatusCode.ABORTED, exc.message)
+            await context.abort(grpc.StatusCode.ABORTED, str(exc.message))
         finally:
             writing.add_done_callback(_look_at)
             self._plane.in_thread(part.close)
@@ -389,7 +389,7 @@ class _Inbound:
                 for message, body in split_frames(raw):
                     self._on_message(message, body)
         except BadRequest as exc:
-            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, exc.message)
+            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc.message))
         finally:
             for task in self._held.values():
                 task.cancel()

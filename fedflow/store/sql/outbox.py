@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from fedflow.domain.records import Command, CommandKind, Reply
-from fedflow.store.mapper import JSON, SITE, Mapper, word
+from fedflow.store.codec import message_to_text
+from fedflow.store.mapper import JSON, MESSAGE, SITE, Mapper, word
 from fedflow.store.rules import answered_twice
 from fedflow.store.session import Session, one_of
 from fedflow.store.tables import OUTBOX, RECEIVED
@@ -33,13 +34,13 @@ _COMMANDS: Final = Mapper(
         "deadline_ms": "f_deadline_time",
         "attempts": "f_attempts",
         "due_ms": "f_due_time",
-        "error": "f_error",
+        "error": MESSAGE("f_error"),
     },
 )
 _REPLIES: Final = Mapper(
     RECEIVED,
     Reply,
-    {"retcode": "f_retcode", "retmsg": "f_retmsg", "data": JSON("f_data")},
+    {"retcode": "f_retcode", "retmsg": MESSAGE("f_retmsg"), "data": JSON("f_data")},
     also={
         "f_request_id": lambda _reply, request_id, _now_ms: request_id,
         "f_create_time": lambda _reply, _request_id, now_ms: now_ms,
@@ -117,7 +118,7 @@ class SqlOutbox:
         self._session.write(
             "UPDATE t_outbox SET f_attempts = f_attempts + 1, f_due_time = ?, f_error = ? "
             "WHERE f_id = ?",
-            (due_ms, error, number),
+            (due_ms, message_to_text(error), number),
         )
 
     def release(self, destination: str | None, *, now_ms: int) -> None:

@@ -9,14 +9,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from fedflow.app.administration.leadership import OnlyServer
 from fedflow.app.core import Core, Ports, build_core
 from fedflow.app.participant.launcher import TaskLaunch, WorkerSettings
 from fedflow.app.participant.processes import Processes
 from fedflow.app.ports.parties import PartyServers
+from fedflow.app.protocol import commands
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_notifier import JobNotifier
+from fedflow.app.protocol.party_router import PartyRouter
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.errors.components import BadParameter, UnknownComponent
 from fedflow.base.errors.parties import NoRoute
@@ -429,6 +433,18 @@ def standalone(home: Path) -> OneServer:
     return OneServer(home=home, party_id=None, parties=FakeParties(local=None, known=frozenset()))
 
 
+def party_router(server: OneServer) -> PartyRouter:
+    """Return the way to a server's own parties, as it takes it itself."""
+    router = PartyRouter(
+        server.parties,
+        remote=server.parties,
+        servers=server.servers,
+        own_party=server.party_id or "0",
+    )
+    router.connect(server.core.commands, forward=lambda *_: pytest.fail("this server leads"))
+    return router
+
+
 # --- documents and commands -----------------------------------------------------------------------
 
 
@@ -494,15 +510,9 @@ def incoming_of(command: Command) -> Incoming:
     """Return a command of an outbox as it arrives."""
     match = paths.parse_party_path(paths.PREFIX + command.path)
     assert match is not None
-    version = match.params.get("version")
-    return Incoming(
-        name=match.name,
-        job_id=match.params.get("job_id", ""),
-        site=paths.site_of(match.params),
-        body=command.body,
-        component=match.params.get("component"),
-        version=int(version) if version is not None else None,
-        status=match.params.get("status"),
+    return commands.incoming_of(
+        match,
+        command.body,
         source_party=command.source.party_id,
         request_id=command.request_id,
     )

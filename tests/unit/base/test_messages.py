@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.messages import (
     Message,
     english,
@@ -44,6 +45,13 @@ def test_json_and_back_is_the_same() -> None:
     made = received(str(TEXT), structure(TEXT))
     assert structure(made) == structure(TEXT)
     assert isinstance(made.fields["reason"], Message)
+
+
+def test_an_error_keeps_its_fields_as_a_message_and_as_text() -> None:
+    error = PartyUnreachable(party_id=7, address="h:1", reason=INNER)
+    assert error.message.fields["reason"] is INNER
+    assert str(error) == f"{error.message} [{error.code}] {error.hint}"
+    assert structure(pickle.loads(pickle.dumps(error)).message) == structure(error.message)
 
 
 @pytest.mark.parametrize(

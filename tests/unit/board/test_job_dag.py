@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedflow.base.ids import PartyId
+from fedflow.base.messages import Message
 from fedflow.board.presenters import dag
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import TaskKey, TaskRecord
@@ -113,10 +114,13 @@ def test_a_failed_component_tells_its_own_error_and_a_waiting_one_what_it_waits_
         task("a", HOST, TaskStatus.FAILED, reason=reason),
         task("b", GUEST, TaskStatus.WAITING),
     ]
-    waits = [Wait(component="b", code="Upstream", message="b waits", remedy="none")]
+    message, remedy = Message("{component} waits", "b"), Message("none")
+    waits = [Wait(component="b", code="Upstream", message=message, remedy=remedy)]
     first, second = dag.rows(("a", "b"), {}, tasks, site=GUEST, is_initiator=True, waits=waits)
     assert (first.status, first.code, len(first.message)) == ("failed", "BadData", dag.MESSAGE)
     assert (second.code, second.message, second.remedy) == ("Upstream", "b waits", "none")
+    assert isinstance(second.message, Message)  # they can be translated
+    assert isinstance(second.remedy, Message)
 
 
 def test_states_name_the_sites_once_and_carry_hostile_texts_as_they_are() -> None:

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from string import Formatter
 from typing import Any
 
+import msgspec
 import pytest
 from flask import Flask
 
 import fedflow
+from fedflow.app.initiator import preflight
+from fedflow.app.protocol.circuit_breakers import why
+from fedflow.app.protocol.party_commands import reason_from_wire, reason_to_wire
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import ServerRefused
+from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.messages import (
+    Message,
+    beside,
+    from_structure,
+    plain_template,
+    received,
+    structure,
+)
 from fedflow.board.language import LANGUAGES
 from fedflow.board.message_catalog import (
     catalogue,
@@ -23,36 +39,19 @@ from fedflow.board.message_catalog import (
     sentences,
     told,
 )
-from fedflow.domain.scheduling import explain
+from fedflow.domain.reason import Reason
+from fedflow.domain.records import Reply
+from fedflow.domain.scheduling import explain, history
+from fedflow.store.codec import message_from_text, message_to_text, reason_from_text, reason_to_text
+from fedflow.wire.commands import ReturnCores, plain
+from fedflow.wire.envelope import encode, failure, of_reply, parse_reply
+from fedflow.wire.json_text import decode_json
+from fedflow.wire.task_report import EndReport, read_report
+from fedflow.worker.report import meant
 
 ERRORS = sorted(all_errors(), key=lambda kind: kind.code)
 OTHERS = [name for name in LANGUAGES if name != "en"]
 ROOT = Path(fedflow.__file__).parent
-
-SAYERS = (
-    "domain/scheduling/explain.py",
-    "domain/scheduling/decide.py",
-    "app/protocol/status_pull.py",
-    "app/initiator/control.py",
-    "app/initiator/initiator.py",
-    "app/protocol/queue.py",
-    "app/queries/cleaning.py",
-    "app/logs/first_error.py",
-    "app/queries/jobs.py",
-    "store/recording.py",
-)
-"""Modules that make reasons, waits and remedies beside the errors."""
-SAID_AS = frozenset({"message", "remedy"})
-IN_HOLES = {
-    "how": "was skipped",
-    "more": "",
-    "reason.message": "x did not succeed",
-    "verb": "takes",
-    "what": "decides what follows",
-    "where": "",
-    "why.removesuffix('.')": "x: x",
-}
-"""What stands in holes that hold more than a value."""
 
 
 def holes(text: str) -> list[str]:
@@ -86,16 +85,16 @@ def test_translations_of_reasons_have_their_holes(language: str) -> None:
 def test_the_values_of_an_error_stand_in_its_translation(kind: type[FedflowError]) -> None:
     error, values = sample(kind)
     with Flask(__name__).test_request_context(headers={"Cookie": "ff_language=zh"}):
+        assert from_structure(structure(error.message)) == error.message
         for text in (error.message, error.message.removesuffix(".")):
-            translated = told(text, kind.__name__)
+            translated = told(text)
             assert translated != text
             assert all(value in translated for value in values)
-        assert message_of(error) == told(error.message, kind.__name__)
+        assert message_of(error) == told(error.message)
         assert hint_of(error) != error.hint
-        then = "Then `fedflow job rerun -j 12` runs again what did not succeed."
-        remedy = told(f"{kind.hint} {then}", kind.__name__)
+        remedy = told(explain._remedy(kind.__name__, "12"))
         assert remedy.startswith(hint_of(error))
-        assert then not in remedy
+        assert "runs again what did not succeed" not in remedy
 
 
 def test_english_stays_as_it_is() -> None:
@@ -124,50 +123,104 @@ def sample(kind: type[FedflowError]) -> tuple[FedflowError, list[str]]:
 # --- sentences that are no error's ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", SAYERS)
-def test_every_reason_wait_and_remedy_is_translated(module: str) -> None:
-    known = sentences("zh")
-    assert known is not None
-    codes = [code for code in catalogue("zh", "reasons") if not code.startswith("{")]
-    for text in said(ROOT / module):
-        assert any(known.told(text, code) != text for code in codes), text
+def test_every_sentence_of_the_server_is_translated() -> None:
+    known = set().union(*catalogue("zh", "reasons").values())
+    known |= {text.removesuffix(".") for text in known}
+    for module, text in templates():
+        assert text in known or not re.search("[a-z]{2}", re.sub(r"\{\w+\}", "", text)), module
 
 
-def said(path: Path) -> Iterator[str]:
-    """Yield the sentences that a module says, with a word in every hole."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and name_of(node.func) in ("Wait", "Reason", "End"):
-            found = [k.value for k in node.keywords if k.arg in SAID_AS]
-        elif isinstance(node, ast.Assign) and name_of(node.targets[0]) in SAID_AS:
-            found = [node.value]
-        else:
-            continue
-        for value in found:
-            yield from written(value)
-
-
-def name_of(node: ast.expr) -> str:
-    return node.id if isinstance(node, ast.Name) else ""
+def templates() -> Iterator[tuple[Path, str]]:
+    """Yield the templates of all messages that code makes, and the module that does."""
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Message":
+                for text in written(node.args[0]):
+                    yield path, plain_template(text)
 
 
 def written(node: ast.expr) -> Iterator[str]:
+    for part in ast.walk(node.body if isinstance(node, ast.IfExp) else node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
     if isinstance(node, ast.IfExp):
-        yield from (*written(node.body), *written(node.orelse))
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-    elif isinstance(node, ast.JoinedStr) and any(isinstance(p, ast.Constant) for p in node.values):
-        yield "".join(
-            IN_HOLES.get(ast.unparse(piece.value), "x")
-            if isinstance(piece, ast.FormattedValue)
-            else str(piece.value)
-            for piece in node.values
-            if isinstance(piece, ast.Constant | ast.FormattedValue)
-        )
+        yield from written(node.orelse)
 
 
-def test_words_for_commands_and_the_queue_are_translated() -> None:
+def test_no_translation_is_left_over() -> None:
+    """A sentence that nobody writes any more needs no translation."""
+    source = " ".join(
+        "".join(str(part.value) for part in ast.walk(tree) if isinstance(part, ast.Constant))
+        for tree in (ast.parse(path.read_text(encoding="utf-8")) for path in ROOT.rglob("*.py"))
+    )
+    source = plain_template(source)
+    for texts in catalogue("zh", "reasons").values():
+        assert [text for text in texts if text not in source and "part0" not in text] == []
+
+
+def test_words_for_commands_and_moves_are_translated() -> None:
     known = sentences("zh")
     assert known is not None
     assert set(explain._WORDS.values()) == catalogue("zh", "reasons")["{command}"].keys()
-    for text in explain._QUEUE_REMEDIES.values():
+    for text in (*history._SENTENCES.values(), "the scheduler", "its process", "granted"):
         assert known.told(text) != text
+    site = Message("reported by {site}", site="host 10000")
+    assert "host 10000" in known.told(site) != site
+
+
+# --- ways from one process to another -------------------------------------------------------------
+
+LOST = PartyUnreachable(
+    party_id="10000", address="h:1", reason=Message("no answer within {seconds:g} s", seconds=5)
+)
+NOT_SENT = Message("{site} could not be reached: {error}", site="host 10000", error=str(LOST))
+
+
+def by_store(text: Message) -> str:
+    return message_from_text(message_to_text(text))
+
+
+def by_reason(text: Message) -> str:
+    stored = reason_from_text(reason_to_text(Reason(code="X", message=text)))
+    there = reason_from_wire(plain(ReturnCores(reason=reason_to_wire(stored)))["reason"])
+    assert there is not None
+    return there.message
+
+
+def by_reply(text: Message) -> str:
+    return parse_reply(encode(of_reply(Reply(retcode=103, retmsg=text, error="X")))).retmsg
+
+
+def by_hop(text: Message) -> str:
+    hop = preflight.Hop("9999", "10000", text)
+    return preflight._hop(msgspec.json.decode(encode({**hop.to_json(), **beside(text)}))).reason
+
+
+def by_worker(text: Message) -> str:
+    report = json.dumps({"party_status": "failed", "error": {"message": text, **beside(text)}})
+    read = read_report(json.loads(report))
+    assert isinstance(read, EndReport)
+    assert read.error is not None
+    return received(read.error.message, read.error.said)
+
+
+@pytest.mark.parametrize("way", [by_store, by_reason, by_reply, by_hop, by_worker])
+@pytest.mark.parametrize("text", [LOST.message, LOST.advice, NOT_SENT, why(LOST)])
+def test_a_message_can_be_translated_wherever_it_went(
+    way: Callable[[Message], str], text: Message
+) -> None:
+    known = sentences("zh")
+    assert known is not None
+    assert way(text) == text
+    assert known.told(way(text)) == known.told(text)
+    assert not re.search("[a-z]{3}", known.told(text).replace("host", ""))
+
+
+def test_an_error_that_the_server_told_a_worker_can_be_translated() -> None:
+    answer = decode_json(encode(failure(LOST)))
+    refused = ServerRefused(
+        command="x", retcode=104, reason=answer["retmsg"], error=answer["error"]
+    )
+    told_again = meant(refused)
+    assert isinstance(told_again, PartyUnreachable)
+    assert structure(told_again.message) == structure(LOST.message)

@@ -35,7 +35,11 @@ def test_an_error_has_message_hint_and_a_part_for_machines() -> None:
     body = envelope.failure(exc)
     assert body["retcode"] == 101
     assert body["retmsg"] == f"{exc.message} {exc.hint}"
-    assert body["error"] == {"code": 1401, "name": "TableNotFound", "hint": exc.hint}
+    said = {
+        "template": "No table {namespace}.{name} at party {party_id}.",
+        "fields": {"namespace": "exp", "name": "g", "party_id": "9999"},
+    }
+    assert body["error"] == {"code": 1401, "name": "TableNotFound", "hint": exc.hint, "said": said}
     assert "data" not in body
 
 

@@ -9,6 +9,7 @@ import pytest
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
 from fedflow.base.errors.start import NotLeading
+from fedflow.base.messages import Message
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import Command, CommandKind, JobKey, Reply, TaskKey
 from fedflow.domain.states import JobStatus
@@ -301,7 +302,9 @@ def test_a_server_that_leads_no_more_hears_answers_and_keeps_no_turn(
         with pytest.raises(NotLeading):
             delivery.settle(probe, Reply(retcode=0))
         for _ in range(3):
-            guest.core.circuit_breakers.failed("10000", "a:1: no answer")
+            guest.core.circuit_breakers.failed(
+                "10000", Message("{address}: {reason}", address="a:1", reason="no answer")
+            )
         guest.core.circuit_breakers.hurry("10000", after_s=0)
         assert guest.core.preflight.ping(GUEST, "10000") == []  # nothing of it needs to lead
     guest.clock.ms = delivery.next_due_ms("10000") or 0
@@ -337,7 +340,9 @@ def test_deadlines_count_while_nothing_is_sent_and_need_no_call(
     others = more_jobs(guest, 3)
     guest.clock.ms = deadline_ms + guest.timing.create_timeout_ms
     calls = len(guest.parties.calls)
-    guest.core.circuit_breakers.failed("10000", "a:1: no answer")
+    guest.core.circuit_breakers.failed(
+        "10000", Message("{address}: {reason}", address="a:1", reason="no answer")
+    )
     assert delivery.take("10000") is None
     assert [phase(guest, other) for other in others] == [SitePhase.REFUSED] * 3
     assert len(guest.parties.calls) == calls
@@ -347,7 +352,7 @@ def test_deadlines_count_while_nothing_is_sent_and_need_no_call(
     assert "a:1: no answer" in site.reason.message
 
 
-def test_the_couriers_wake_for_the_probe_or_for_a_deadline_that_comes_before_it(
+def test_the_outbox_senders_wake_for_the_probe_or_for_a_deadline_that_comes_before_it(
     guest: OneServer, job_id: str
 ) -> None:
     open_circuit(guest)

@@ -12,6 +12,7 @@ from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.base.errors.parties import NoRoute, PartiesNotReady, PartyTooOld, PartyUnreachable
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.messages import Message
 from fedflow.domain.records import Reply
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import GUEST, OneServer, conf, dsl
@@ -121,7 +122,9 @@ def test_a_known_dead_party_refuses_at_once_and_is_tried_again_a_second_later(
     guest: OneServer,
 ) -> None:
     for _ in range(3):
-        guest.core.circuit_breakers.failed("10000", "h:1: connection refused")
+        guest.core.circuit_breakers.failed(
+            "10000", Message("{address}: {reason}", address="h:1", reason="connection refused")
+        )
     with pytest.raises(PartiesNotReady, match="connection refused; last tried"):
         submit(guest)
     assert preflights(guest) == []
@@ -248,7 +251,9 @@ def test_a_party_that_calls_is_called_back_though_a_call_to_it_has_just_failed(
     host: OneServer,
 ) -> None:
     for _ in range(3):
-        host.core.circuit_breakers.failed("9999", "g:1: connection refused")
+        host.core.circuit_breakers.failed(
+            "9999", Message("{address}: {reason}", address="g:1", reason="connection refused")
+        )
     assert not host.core.circuit_breakers.may_try("9999")
     assert ask(host) == []
     assert host.core.circuit_breakers.may_try("9999")

@@ -8,9 +8,9 @@ import pytest
 
 from fedflow.domain.job.engines import STANDALONE as ENGINE
 from fedflow.domain.phases import SitePhase
-from fedflow.domain.records import Command, CommandKind, Reply
+from fedflow.domain.records import Command, CommandKind, Reply, TaskKey
 from fedflow.domain.states import JobStatus
-from tests.unit.app.fakes import CORES, HOST, NOW_MS, OneServer, conf, dsl
+from tests.unit.app.fakes import CORES, GUEST, HOST, NOW_MS, OneServer, conf, dsl
 
 
 def begin(server: OneServer, cores: int) -> str:
@@ -64,6 +64,26 @@ def test_a_pass_without_news_writes_nothing(alone: OneServer) -> None:
     alone.core.scheduler.tick()
     assert alone.scheduled(job_id) == before
     assert alone.waiting() == []
+
+
+def test_only_reports_that_may_decide_something_wake_the_scheduler(alone: OneServer) -> None:
+    job_id = begin(alone, 1)
+    alone.work()
+    assert alone.scheduled(job_id).status is JobStatus.RUNNING
+    guest, host = (TaskKey(job_id=job_id, component="a", version=0, site=s) for s in (GUEST, HOST))
+
+    def wakes(key: TaskKey, status: str) -> int:
+        alone.wakeup.scheduled.clear()
+        alone.ask("initiator_report", key, source=key.site.party_id, body={"party_status": status})
+        return len(alone.wakeup.scheduled)
+
+    assert wakes(host, "running") == 0
+    assert wakes(host, "success") == 0  # the guest's share runs
+    assert wakes(guest, "success") == 1
+    assert wakes(guest, "success") == 1  # it may be that the first one was lost
+    alone.work()
+    guest, host = (replace(key, component="b") for key in (guest, host))
+    assert wakes(host, "failed") == 1
 
 
 def test_a_starving_job_goes_before_jobs_of_greater_priority(alone: OneServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.messages import Message
 from fedflow.domain.records import Reply
 from fedflow.domain.scheduling.circuit import CircuitState
 from tests.unit.app.fakes import OneServer
@@ -22,7 +23,9 @@ def state(guest: OneServer) -> CircuitState:
 
 def test_a_party_out_of_reach_is_called_without_a_job_until_it_is_back(guest: OneServer) -> None:
     for _ in range(3):
-        guest.core.circuit_breakers.failed("10000", "h:1: connection refused")
+        guest.core.circuit_breakers.failed(
+            "10000", Message("{address}: {reason}", address="h:1", reason="connection refused")
+        )
     heartbeats = guest.core.heartbeats
     assert heartbeats.unsure_parties() == ["10000"]
     guest.parties.answer = lost

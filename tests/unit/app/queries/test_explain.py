@@ -11,6 +11,7 @@ from fedflow.app.queries.history import Histories, event_view, moment
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.messages import Message
 from fedflow.domain.reason import Reason
 from fedflow.domain.scheduling.history import Event, Subject
 from fedflow.wire.api.job_history import HistoryEvent, Wait
@@ -198,7 +199,10 @@ def test_a_command_that_waits_for_a_party_out_of_reach_is_told_with_the_next_try
 ) -> None:
     job_id, _ = guest.core.submissions.begin(dsl(), conf())
     for _ in range(3):
-        guest.core.circuit_breakers.failed(HOST.party_id, "127.0.0.1:9: connection refused")
+        guest.core.circuit_breakers.failed(
+            HOST.party_id,
+            Message("{address}: {reason}", address="127.0.0.1:9", reason="connection refused"),
+        )
     stuck = [w for w in waits(guest, job_id) if w.code == "Undelivered"]
     assert [w.site for w in stuck] == [HOST.key]
     assert "connection refused" in stuck[0].message

@@ -419,13 +419,13 @@ def test_a_job_that_could_never_start_is_refused() -> None:
         check_ceiling({GUEST: demand}, half)
     assert refused.value.message == (
         "job_parameters.common.task_cores x task_parallelism (4 x 2) = 8 cores; "
-        "guest 9999 has 7 for one job, of 15: lower one, or raise "
-        "fate_on_standalone.standalone.max_cores_percent_per_job there."
+        "guest 9999 has 7 for one job, of 15. Request less, or raise "
+        "fate_on_standalone.standalone.max_cores_percent_per_job at that party."
     )
-    with pytest.raises(NotEnoughResources, match=r"has 7: .*\.cores_per_node there"):
+    with pytest.raises(NotEnoughResources, match=r"has 7\. .*\.cores_per_node at that"):
         check_ceiling({GUEST: demand}, Capacity(cores=7))
     check_ceiling({GUEST: demand}, Capacity(cores=8, memory=100))
-    with pytest.raises(NotEnoughResources, match=r"= 100 MiB of memory; .*memory_per_node there"):
+    with pytest.raises(NotEnoughResources, match=r"= 100 MiB of memory; .*memory_per_node at"):
         check_ceiling({GUEST: demand}, Capacity(cores=8, memory=99))
 
 

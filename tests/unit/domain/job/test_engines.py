@@ -117,8 +117,8 @@ def test_a_job_that_the_cluster_never_holds_is_refused_with_the_keys() -> None:
         check_ceiling({GUEST: demand}, Capacity(cores=8, engine=SPARK))
     assert info.value.message == (
         "job_parameters.common.spark_run.executor-cores x num-executors x task_parallelism (6 x 2)"
-        " = 12 cores on Spark; guest 9999 has 8: lower one, or raise"
-        " fate_on_spark.spark.cores_per_node there."
+        " = 12 cores on Spark; guest 9999 has 8. Request less, or raise"
+        " fate_on_spark.spark.cores_per_node at that party."
     )
 
 
