@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from flask import Response, request, send_file
 
-from fedflow.app.models.deployment import ChangedModel, DeployRequest
+from fedflow.app.models.deployment import DeployRequest
+from fedflow.app.models.model_changes import ChangedModel
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.messages import Message, verbatim
 from fedflow.board.forms import act

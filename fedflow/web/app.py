@@ -23,7 +23,6 @@ from fedflow.web.parties import parties
 from fedflow.web.party import initiator, party
 from fedflow.web.settings import WebSettings
 from fedflow.web.tracker import tracker
-from fedflow.web.tracker_models import tracker_models
 from fedflow.wire.paths import PREFIX
 
 Mounted: TypeAlias = Mapping[tuple[str, ...], Callable[[Built], Flask]]
@@ -71,7 +70,7 @@ def application(built: Built, *blueprints: Blueprint, below: str = PREFIX) -> Fl
 
 
 def _main(built: Built) -> Flask:
-    app = application(built, initiator, parties, party, tracker, tracker_models)
+    app = application(built, initiator, parties, party, tracker)
     app.register_blueprint(health)
     return app
 

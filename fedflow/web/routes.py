@@ -4,9 +4,10 @@
     def stop(body: StopBody) -> Response:
         "End a job."
 
-The body arrives read and checked; parameters of the path follow as keywords. An error is answered
-in-band (HTTP 200, the retcode tells), or with its HTTP status where `style` says so (see
-`web/errors.py`). The docstring is the route's description for readers.
+The body arrives read and checked: a `Body` as clients write it, any other class to the letter.
+Parameters of the path follow as keywords. An error is answered in-band (HTTP 200, the retcode
+tells), or with its HTTP status where `style` says so (see `web/errors.py`). The docstring is the
+route's description for readers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.web.requests import Body, NoBody, read_body
 from fedflow.wire.json_text import decode_json
+from fedflow.wire.worker_commands import read_worker_command
 
 View = Callable[..., Response]
 
@@ -52,7 +54,7 @@ class Access(StrEnum):
 class Route:
     """What is known of a route without calling it."""
 
-    body: type[Body]
+    body: type[msgspec.Struct]
     data: Any  #: type of the answer's `data`: what `msgspec.json.schema` understands; None = none
     meta: Any  #: type of the envelope's `meta`; None = none
     style: Style
@@ -69,7 +71,7 @@ def route(
     blueprint: Blueprint,
     rule: str,
     *,
-    body: type[Body] = NoBody,
+    body: type[msgspec.Struct] = NoBody,
     data: Any = None,
     meta: Any = None,
     methods: tuple[str, ...] = ("POST",),
@@ -101,7 +103,7 @@ def route(
         def served(**parameters: Any) -> Response:
             if form:
                 return view(**parameters)
-            return view(read_body(body, _given(strict=strict, needed=needed)), **parameters)
+            return view(_read(body, _given(strict=strict, needed=needed)), **parameters)
 
         setattr(served, _MARK, declared)
         endpoint = f"{view.__name__}{rule}".replace(".", "_")
@@ -126,6 +128,11 @@ def declaration(view: Callable[..., Any] | None) -> Route | None:
     """Return what `route` declared for a served view, None if it was not declared."""
     found = getattr(view, _MARK, None)
     return found if isinstance(found, Route) else None
+
+
+def _read(kind: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct:
+    """Return a body. Raises: BadRequest, MissingArgument."""
+    return read_body(kind, given) if issubclass(kind, Body) else read_worker_command(given, kind)
 
 
 def _given(*, strict: bool, needed: bool) -> dict[str, Any]:

@@ -2,126 +2,181 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import functools
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from fedflow.base.errors.parties import ForbiddenRoute
 from fedflow.base.errors.requests import BadRequest, MissingArgument
-from fedflow.domain.data.storages import connection_to_json
-from fedflow.domain.records import TaskKey
+from fedflow.domain.data.storages import Connection
+from fedflow.domain.records import TableRecord, TaskKey
 from fedflow.web.auth import PARTY_FLAG, task_token
 from fedflow.web.context import services
-from fedflow.web.requests import Body, Flag, OpenBody, Text
+from fedflow.web.requests import OpenBody
 from fedflow.web.responses import success
 from fedflow.web.routes import Access, route
-from fedflow.wire.paths import WORKER_COMMANDS, parse_worker_path, task_of
+from fedflow.wire import worker_commands as wire
+from fedflow.wire.paths import WORKER_COMMANDS, WORKER_NAMES, parse_worker_path, task_of
+from fedflow.wire.task_report import read_report
 
 OVER_UNIX: Final = "localhost"  #: REMOTE_ADDR of a unix socket; others have an address there
+
+A = TypeVar("A")
+C = TypeVar("C", bound=wire.WorkerCommand[Any])
+Handler = Callable[[TaskKey, str, C], A]
+"""Attempt, token, command -> answer."""
 
 tracker = Blueprint("tracker", __name__)
 
 
-class NamesBody(Body, frozen=True):
-    """Which table: by its names, or as an output of an earlier job."""
-
-    namespace: Text | None = None
-    table_name: Text | None = None
-    job_id: Text | None = None
-    component_name: Text | None = None
-    data_name: Text | None = None
-
-
-class BoundBody(Body, frozen=True):
-    """Which table."""
-
-    namespace: Text
-    table_name: Text
-
-
-class TableBody(Body, frozen=True):
-    """A table that a task wrote; `drop` replaces one of that name."""
-
-    table: dict[str, Any]
-    drop: Flag = Flag(0)
-
-
 @tracker.before_request
 def require_task() -> None:
-    """Refuse calls of other parties, and those without a token; `Workers` checks which token."""
-    own_task()
-    task_token()
+    """Refuse calls of other parties, and those without a token; `Workers` checks which token.
 
-
-def own_task() -> TaskKey:
-    """Return the attempt that the request's path names. Raises: ForbiddenRoute, BadRequest."""
+    Raises: ForbiddenRoute, BadRequest, NotAuthenticated.
+    """
     if PARTY_FLAG in request.environ:
         raise ForbiddenRoute(path=request.path[:200])
     match = parse_worker_path(request.path)
     if match is None:
         raise BadRequest(reason="the path names no task")
-    return task_of(match.params)
+    g.task, g.token = task_of(match.params), task_token()
+
+
+def command(kind: type[C]) -> Callable[[Handler[C, A]], Handler[C, A]]:
+    """Serve a worker's command with the decorated function."""
+
+    def mark(handler: Handler[C, A]) -> Handler[C, A]:
+        @functools.wraps(handler)
+        def view(body: C, **_params: str) -> Response:
+            return success(handler(g.task, g.token, body))
+
+        path, answer = WORKER_COMMANDS[WORKER_NAMES[kind]], wire.answer_of(kind)
+        data = None if answer is type(None) else answer
+        route(tracker, path, body=kind, data=data, access=Access.EXECUTOR, strict=True)(view)
+        return handler
+
+    return mark
 
 
 @route(tracker, WORKER_COMMANDS["task_report"], body=OpenBody, access=Access.EXECUTOR, strict=True)
 def task_report(body: OpenBody, **_params: str) -> Response:
     """Take an executor's report: it runs, how far it is, how it ended."""
-    services().workers.report(own_task(), task_token(), body.given)
+    services().workers.report(g.task, g.token, read_report(body.given))
     return success()
 
 
-@route(tracker, WORKER_COMMANDS["metric_save"], body=OpenBody, access=Access.EXECUTOR, strict=True)
-def metric_save(body: OpenBody, **_params: str) -> Response:
+@command(wire.SaveMetrics)
+def metric_save(key: TaskKey, token: str, body: wire.SaveMetrics) -> None:
     """Store metric points."""
-    services().workers.save_metrics(own_task(), task_token(), body.given)
-    return success()
+    services().workers.save_metrics(key, token, body.metrics)
 
 
-@route(
-    tracker, WORKER_COMMANDS["table_get"], body=NamesBody, data=dict[str, Any],
-    access=Access.EXECUTOR,
-)  # fmt: skip
-def table_get(body: NamesBody, **_params: str) -> Response:
+# --- tables ---------------------------------------------------------------------------------------
+
+
+@command(wire.FindTable)
+def table_get(key: TaskKey, token: str, body: wire.FindTable) -> TableRecord:
     """Return what is known of a table of this party."""
-    key, token, workers = own_task(), task_token(), services().workers
+    workers = services().workers
     if body.job_id and body.component_name and body.data_name:
-        output = body.job_id, body.component_name, body.data_name
-        return success(workers.output_get(key, token, *output))
+        return workers.output_get(key, token, body.job_id, body.component_name, body.data_name)
     if body.namespace is None or body.table_name is None:
         raise MissingArgument(names="namespace,table_name")
-    return success(workers.table_get(key, token, body.namespace, body.table_name))
+    return workers.table_get(key, token, body.namespace, body.table_name)
 
 
-@route(
-    tracker, WORKER_COMMANDS["table_connection"], body=BoundBody, data=dict[str, Any],
-    access=Access.EXECUTOR,
-)  # fmt: skip
-def table_connection(body: BoundBody, **_params: str) -> Response:
+@command(wire.ConnectTable)
+def table_connection(key: TaskKey, token: str, body: wire.ConnectTable) -> Connection:
     """Return how a bound table is reached, with credentials, to the task that reads it.
 
     Only through the unix socket: credentials go over no network.
     """
-    if request.environ.get("REMOTE_ADDR") != OVER_UNIX:
-        raise ForbiddenRoute(path=request.path[:200])
+    _over_unix()
     storages = services().data.worker_storages
-    connection = storages.connection(own_task(), task_token(), body.namespace, body.table_name)
-    return success(connection_to_json(connection))
+    return storages.connection(key, token, body.namespace, body.table_name)
 
 
-@route(
-    tracker, WORKER_COMMANDS["table_target"], body=OpenBody, data=dict[str, Any],
-    access=Access.EXECUTOR,
-)  # fmt: skip
-def table_target(body: OpenBody, **_params: str) -> Response:
+@command(wire.ConnectTarget)
+def table_target(key: TaskKey, token: str, _body: wire.ConnectTarget) -> Connection:
     """Return how the place is reached that a Writer was told to write to; as `table_connection`."""
+    _over_unix()
+    return services().data.worker_storages.target(key, token)
+
+
+def _over_unix() -> None:
     if request.environ.get("REMOTE_ADDR") != OVER_UNIX:
         raise ForbiddenRoute(path=request.path[:200])
-    connection = services().data.worker_storages.target(own_task(), task_token())
-    return success(connection_to_json(connection))
 
 
-@route(tracker, WORKER_COMMANDS["table_create"], body=TableBody, access=Access.EXECUTOR)
-def table_create(body: TableBody, **_params: str) -> Response:
+@command(wire.AddTable)
+def table_create(key: TaskKey, token: str, body: wire.AddTable) -> None:
     """Register a table that the task wrote."""
-    services().workers.table_create(own_task(), task_token(), body.table, drop=bool(body.drop))
-    return success()
+    services().workers.table_create(key, token, body.table, drop=body.drop)
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+@command(wire.SaveModel)
+def model_save(key: TaskKey, token: str, body: wire.SaveModel) -> None:
+    """Store a task's model before its end."""
+    services().models.workers.save(
+        key, token, model_id=body.model_id, model_version=body.model_version,
+        model=body.component_model,
+    )  # fmt: skip
+
+
+@command(wire.GetModel)
+def model_get(key: TaskKey, token: str, body: wire.GetModel) -> dict[str, list[str]]:
+    """Return the model that the task's component has in a version."""
+    return services().models.workers.get(
+        key, token, model_id=body.model_id, model_version=body.model_version,
+        alias=body.search_model_alias,
+    )  # fmt: skip
+
+
+@command(wire.GetRunParameters)
+def run_parameters_get(key: TaskKey, token: str, body: wire.GetRunParameters) -> dict[str, Any]:
+    """Return the parameters that the components of a version ran with."""
+    return services().models.workers.run_parameters(
+        key, token, model_id=body.model_id, model_version=body.model_version
+    )
+
+
+@command(wire.StoreModel)
+def model_store(key: TaskKey, token: str, _body: wire.StoreModel) -> wire.ExternalArchive:
+    """Copy the model that the task's parameters name to the external store."""
+    return services().models.storing.store_for(key, token)
+
+
+@command(wire.RestoreModel)
+def model_restore(key: TaskKey, token: str, _body: wire.RestoreModel) -> wire.ExternalArchive:
+    """Bring the model that the task's parameters name back from the external store."""
+    return services().models.storing.restore_for(key, token)
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+@command(wire.SaveCheckpoint)
+def checkpoint_save(key: TaskKey, token: str, body: wire.SaveCheckpoint) -> None:
+    """Store the state of a task's model after a step."""
+    services().models.workers.save_checkpoint(
+        key, token, step_index=body.step_index, step_name=body.step_name,
+        model=body.model,
+    )  # fmt: skip
+
+
+@command(wire.ListCheckpoints)
+def checkpoint_list(key: TaskKey, token: str, _body: wire.ListCheckpoints) -> list[tuple[int, str]]:
+    """Return the steps of the task's component: index and name."""
+    return services().models.workers.checkpoints(key, token)
+
+
+@command(wire.GetCheckpoint)
+def checkpoint_get(key: TaskKey, token: str, body: wire.GetCheckpoint) -> wire.SavedStep:
+    """Return a step of the task's component with its model."""
+    return services().models.workers.checkpoint(key, token, body.step_index)

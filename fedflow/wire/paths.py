@@ -13,13 +13,17 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from msgspec import Struct
+
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.wire import commands
+from fedflow.wire import worker_commands as worker
 from fedflow.wire.commands import CommandBody
+from fedflow.wire.task_report import EndReport
 
 PREFIX: Final = "/v1"
 
@@ -63,23 +67,31 @@ _PARTY: Final[dict[str, tuple[str, type[CommandBody]]]] = {
 PARTY_COMMANDS: Final = {name: path for name, (path, _body) in _PARTY.items()}
 BODIES: Final = {name: body for name, (_path, body) in _PARTY.items()}
 
-WORKER_COMMANDS: Final[dict[str, str]] = {
-    "task_report": f"/party/{_TASK}/report",
-    "metric_save": f"/tracker/{_TASK}/metric_data/save",
-    "table_get": f"/tracker/{_TASK}/table_meta/get",
-    "table_connection": f"/tracker/{_TASK}/table_meta/connection",
-    "table_target": f"/tracker/{_TASK}/table_meta/target",
-    "table_create": f"/tracker/{_TASK}/table_meta/create",
-    "model_save": f"/tracker/{_TASK}/model/save",
-    "model_get": f"/tracker/{_TASK}/model/get",
-    "run_parameters_get": f"/tracker/{_TASK}/model/run_parameters/get",
-    "model_store": f"/tracker/{_TASK}/model/store",
-    "model_restore": f"/tracker/{_TASK}/model/restore",
-    "checkpoint_save": f"/tracker/{_TASK}/checkpoint/save",
-    "checkpoint_list": f"/tracker/{_TASK}/checkpoint/list",
-    "checkpoint_get": f"/tracker/{_TASK}/checkpoint/get",
+_WORKER: Final[dict[str, tuple[str, type[Struct]]]] = {
+    "task_report": (f"/party/{_TASK}/report", EndReport),  # or a `RunningReport`
+    "metric_save": (f"/tracker/{_TASK}/metric_data/save", worker.SaveMetrics),
+    "table_get": (f"/tracker/{_TASK}/table_meta/get", worker.FindTable),
+    "table_connection": (f"/tracker/{_TASK}/table_meta/connection", worker.ConnectTable),
+    "table_target": (f"/tracker/{_TASK}/table_meta/target", worker.ConnectTarget),
+    "table_create": (f"/tracker/{_TASK}/table_meta/create", worker.AddTable),
+    "model_save": (f"/tracker/{_TASK}/model/save", worker.SaveModel),
+    "model_get": (f"/tracker/{_TASK}/model/get", worker.GetModel),
+    "run_parameters_get": (
+        f"/tracker/{_TASK}/model/run_parameters/get",
+        worker.GetRunParameters,
+    ),
+    "model_store": (f"/tracker/{_TASK}/model/store", worker.StoreModel),
+    "model_restore": (f"/tracker/{_TASK}/model/restore", worker.RestoreModel),
+    "checkpoint_save": (f"/tracker/{_TASK}/checkpoint/save", worker.SaveCheckpoint),
+    "checkpoint_list": (f"/tracker/{_TASK}/checkpoint/list", worker.ListCheckpoints),
+    "checkpoint_get": (f"/tracker/{_TASK}/checkpoint/get", worker.GetCheckpoint),
 }
-"""For executors of this server only, authenticated by their task token; never through the relay."""
+"""Name -> path and body. For executors of this server only, with their task token; never through
+the relay.
+"""
+
+WORKER_COMMANDS: Final = {name: path for name, (path, _body) in _WORKER.items()}
+WORKER_NAMES: Final = {body: name for name, (_path, body) in _WORKER.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,7 +171,7 @@ def parse_party_path(path: str) -> Match | None:
 @lru_cache(maxsize=256)
 def _party_match(path: str) -> Match:
     """Keep the last answers: each check on a packet's way asks. What raises is not kept, so a
-    stranger's long paths are not either.
+    an unknown caller's long paths are not either.
     """
     match = _parse(path, _PARTY_PATTERNS)
     if match is None:

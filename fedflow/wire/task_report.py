@@ -55,12 +55,6 @@ class MetricBatch(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] = {}
 
 
-class MetricBatches(msgspec.Struct, frozen=True, kw_only=True):
-    """Metrics of a task that goes on."""
-
-    metrics: list[MetricBatch] = []
-
-
 class ReportedError(msgspec.Struct, frozen=True, kw_only=True):
     """Why the task failed."""
 
@@ -105,13 +99,8 @@ def read_report(body: Mapping[str, Any]) -> RunningReport | EndReport:
     return _read(_without(given, "error", ReportedError), EndReport)
 
 
-def read_metrics(body: Mapping[str, Any]) -> list[MetricBatch]:
-    """Return metrics that came as JSON. Raises: BadRequest: they are none."""
-    return _read(body, MetricBatches).metrics
-
-
 def member_values(value: object) -> Any:
-    """Return a report, or a part of one, as an object for `json.dumps(..., default=)`.
+    """Return a report, a command, or a part of one, as an object for `json.dumps(..., default=)`.
 
     A member that is None is left out. `json.dumps` refuses what is no plain JSON; msgspec's own
     encoder writes dates, NaN and others as text or null. Raises: TypeError.

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from fedflow.base.decoding import read_as
-from fedflow.base.errors.data import BadData, TableExists
+from fedflow.base.errors.data import TableExists
 from fedflow.base.errors.executors import ServerRefused
-from fedflow.domain.data.storages import Connection, connection_from_json
+from fedflow.domain.data.storages import Connection
 from fedflow.domain.records import TableRecord
+from fedflow.wire.worker_commands import AddTable, ConnectTable, ConnectTarget, FindTable
 from fedflow.worker.report import ServerLink, meant
 
 _ARGUMENT_ERROR = 101  #: FATE's return code for a table that does not exist
@@ -47,7 +43,7 @@ class WorkerCatalog:
         self._replaced.discard(key)
         if not drop and self.find(*key) is not None:
             raise TableExists(namespace=entry.namespace, name=entry.name)
-        self._link.call("table_create", {"table": table_of(entry), "drop": drop})
+        self._link.call(AddTable(table=entry, drop=drop))
         self._known[key] = entry
 
     def find(self, namespace: str, name: str) -> TableRecord | None:
@@ -56,20 +52,19 @@ class WorkerCatalog:
         found = self._own.get(key) or self._known.get(key)
         if found is not None or namespace == self._output_namespace:
             return found
-        return self._ask({"namespace": namespace, "table_name": name})
+        return self._ask(FindTable(namespace=namespace, table_name=name))
 
     def find_output(self, job_id: str, component: str, data_name: str) -> TableRecord | None:
         """Return an output of an earlier job of this party, or None."""
-        return self._ask({"job_id": job_id, "component_name": component, "data_name": data_name})
+        return self._ask(FindTable(job_id=job_id, component_name=component, data_name=data_name))
 
-    def _ask(self, which: dict[str, Any]) -> TableRecord | None:
+    def _ask(self, which: FindTable) -> TableRecord | None:
         try:
-            table = self._link.call("table_get", which)
+            return self._link.call(which)
         except ServerRefused as exc:
             if exc.fields["retcode"] == _ARGUMENT_ERROR:
                 return None
             raise
-        return entry_of(table) if table else None
 
     def drop(self, namespace: str, name: str) -> TableRecord | None:
         """Forget a table, and return what was known of one of this run.
@@ -91,8 +86,8 @@ class WorkerCatalog:
             BoundTableRefused: the server may not reach the storage any more. TableNotFound,
             TableDisabled.
         """
-        which = {"namespace": entry.namespace, "table_name": entry.name}
-        return self._connection("table_connection", which)
+        which = ConnectTable(namespace=entry.namespace, table_name=entry.name)
+        return self._connection(which)
 
     def target(self) -> Connection:
         """Return how the place is reached that the task was told to write to, with credentials.
@@ -100,29 +95,15 @@ class WorkerCatalog:
         Raises: NotAuthenticated: it was not told so. What `app.data.writing_targets` raises: the
             server may not write there any more.
         """
-        return self._connection("table_target", {})
+        return self._connection(ConnectTarget())
 
-    def _connection(self, command: str, which: dict[str, Any]) -> Connection:
+    def _connection(self, command: ConnectTable | ConnectTarget) -> Connection:
         """Raises: the server's own errors; ServerRefused: one that is not known here."""
         try:
-            return connection_from_json(self._link.call(command, which))
+            return self._link.call(command)
         except ServerRefused as exc:
             raise meant(exc) from exc
 
     def own(self) -> list[TableRecord]:
         """Return the tables of the output namespace that this run made."""
         return list(self._own.values())
-
-
-def entry_of(table: Any) -> TableRecord:
-    """Return a table as the server describes it. Raises: BadData."""
-    try:
-        return read_as(table, TableRecord)
-    except msgspec.ValidationError as exc:
-        raise BadData(where="table description", reason=str(exc)) from exc
-
-
-def table_of(entry: TableRecord) -> dict[str, Any]:
-    """Return the description of a table for the server."""
-    plain: dict[str, Any] = msgspec.to_builtins(entry)
-    return plain

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
+
 from fedflow.base.errors.models import CheckpointNotFound
 from fedflow.sdk.context import Step
 from fedflow.sdk.outputs import Model
 from fedflow.wire.task_report import ReportedModel
+from fedflow.wire.worker_commands import GetCheckpoint, ListCheckpoints, SaveCheckpoint
 from fedflow.worker.report import ServerLink
 
 
@@ -22,17 +25,11 @@ class ServerCheckpoints:
         self._alias = alias
 
     def save(self, step_index: int, step_name: str, model: Model) -> None:
-        self._link.call(
-            "checkpoint_save",
-            {
-                "step_index": step_index,
-                "step_name": step_name,
-                "model": model_to_wire(model, alias=self._alias),
-            },
-        )
+        reported = model_to_wire(model, alias=self._alias)
+        self._link.call(SaveCheckpoint(step_index=step_index, step_name=step_name, model=reported))
 
     def steps(self) -> Sequence[tuple[int, str]]:
-        return [(int(index), str(name)) for index, name in self._link.call("checkpoint_list", {})]
+        return self._link.call(ListCheckpoints())
 
     def load(self, step_index: int) -> Step:
         if step_index not in {index for index, _ in self.steps()}:
@@ -46,17 +43,11 @@ class ServerCheckpoints:
         return self._load(steps[-1][0]) if steps else None
 
     def _load(self, step_index: int) -> Step:
-        found = self._link.call("checkpoint_get", {"step_index": step_index})
-        model = found["model"]
+        found = self._link.call(GetCheckpoint(step_index=step_index))
         return Step(
-            step_index=int(found["step_index"]),
-            step_name=str(found["step_name"]),
-            model=Model(
-                meta_name=model["meta_name"],
-                param_name=model["param_name"],
-                meta=model["meta"],
-                param=model["param"],
-            ),
+            step_index=found.step_index,
+            step_name=found.step_name,
+            model=Model(**asdict(found.model)),
         )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
+from msgspec.structs import asdict
+
+from fedflow.wire.worker_commands import RestoreModel, StoreModel
 from fedflow.worker.report import ServerLink
 
 
@@ -15,7 +18,7 @@ class ServerModelStore:
         self._link = link
 
     def store(self) -> Mapping[str, Any]:
-        return cast(Mapping[str, Any], self._link.call("model_store", {}))
+        return asdict(self._link.call(StoreModel()))
 
     def restore(self) -> Mapping[str, Any]:
-        return cast(Mapping[str, Any], self._link.call("model_restore", {}))
+        return asdict(self._link.call(RestoreModel()))

@@ -35,7 +35,7 @@ def become_worker(*, log_dir: Path, work_dir: Path) -> None:
     # a core would hold the task's token, keys, and the credentials of storages
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.umask(0o077)
-    work_dir.mkdir(parents=True, exist_ok=True)
+    _make(work_dir)
     os.chdir(work_dir)
     _redirect(log_dir)
     _reseed()
@@ -43,7 +43,7 @@ def become_worker(*, log_dir: Path, work_dir: Path) -> None:
 
 def open_output(log_dir: Path) -> IO[bytes]:
     """Return the file that a worker prints to, for appending. Raises: OSError."""
-    log_dir.mkdir(parents=True, exist_ok=True)
+    _make(log_dir)
     descriptor = os.open(log_dir / OUTPUT_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     return os.fdopen(descriptor, "ab", buffering=0)
 
@@ -72,6 +72,12 @@ def ignore_stops() -> None:
 def _raise_stopped(number: int, frame: FrameType | None) -> None:
     ignore_stops()
     raise Stopped
+
+
+def _make(folder: Path) -> None:
+    """Make a folder, which the server did as a rule: to look is cheaper than to fail at it."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def _redirect(log_dir: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import socket
 import threading
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,10 +18,13 @@ from fedflow.base.errors.executors import LaunchRefused, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.messages import received
 from fedflow.domain.records import TaskKey
-from fedflow.wire.paths import PREFIX, task_path
+from fedflow.wire.paths import PREFIX, WORKER_NAMES, task_path
 from fedflow.wire.task_report import EndReport, RunningReport, member_values
+from fedflow.wire.worker_commands import WorkerCommand, read_answer
 
 logger = logging.getLogger(__name__)
+
+A = TypeVar("A")
 
 TOKEN_HEADER: Final = "X-Fedflow-Task-Token"  # noqa: S105  a header's name
 REPLACED: Final = 10  #: FATE's NOT_EFFECTIVE: another launch runs this attempt, or it has ended
@@ -53,19 +56,25 @@ class ServerLink:
 
     def report(self, report: RunningReport | EndReport, *, patience_s: float = PATIENCE_S) -> None:
         """Report a state of the run. Raises: as `call`."""
-        self.call("task_report", replace(report, launch_id=self._launch_id), patience_s=patience_s)
+        report = replace(report, launch_id=self._launch_id)
+        self._send("task_report", report, patience_s=patience_s)
 
-    def call(
-        self, command: str, body: Struct | dict[str, Any], *, patience_s: float = PATIENCE_S
-    ) -> Any:
-        """Send a command of `wire.paths.WORKER_COMMANDS` and return the answer's data.
+    def call(self, command: WorkerCommand[A], *, patience_s: float = PATIENCE_S) -> A:
+        """Send a command and return its answer.
 
         While the server cannot be reached, for example because it restarts, the call is repeated
         for `patience_s` seconds. So a command may arrive twice.
 
         Raises: LaunchRefused: this process was replaced and must exit. ServerNotReachable.
-            ServerRefused: any other return code. TypeError, ValueError: `body` is not plain JSON.
+            ServerRefused: any other return code. TypeError, ValueError: the command is not plain
+            JSON. BadData: the answer is none to this command.
         """
+        name = WORKER_NAMES[type(command)]
+        data = self._send(name, command, patience_s=patience_s)
+        return read_answer(data, type(command))
+
+    def _send(self, command: str, body: Struct, *, patience_s: float) -> Any:
+        """Send a command of `wire.paths.WORKER_COMMANDS` and return the answer's data."""
         content = json.dumps(body, allow_nan=False, default=member_values).encode()
         path = PREFIX + task_path(command, self._key)
         deadline_s = self._clock.monotonic_s() + patience_s

@@ -26,8 +26,11 @@ def limit_threads(cores: int) -> None:
     """Let Arrow, and the BLAS and OpenMP libraries, imported or not, use `cores` threads.
 
     What is imported already is told through threadpoolctl, which comes with scikit-learn; without
-    it those libraries stay at the number that they were imported with.
+    it those libraries stay at the number that they were imported with. Nothing is done if the
+    environment had that number before they were imported.
     """
+    if all(os.environ.get(name) == str(cores) for name in VARIABLES):
+        return
     for name in VARIABLES:
         os.environ[name] = str(cores)
     pa.set_cpu_count(cores)

@@ -12,7 +12,8 @@ from typing import Any
 from fedflow.base.clock import Clock, SystemClock
 from fedflow.base.errors.executors import ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
-from fedflow.wire.task_report import MetricBatch, MetricBatches, RunningReport
+from fedflow.wire.task_report import MetricBatch, RunningReport
+from fedflow.wire.worker_commands import SaveMetrics
 from fedflow.worker.report import ServerLink
 
 logger = logging.getLogger(__name__)
@@ -107,9 +108,7 @@ class ServerTracker:
 
     def _send(self) -> None:
         try:
-            self._link.call(
-                "metric_save", MetricBatches(metrics=self._batch()), patience_s=_PATIENCE_S
-            )
+            self._link.call(SaveMetrics(metrics=self._batch()), patience_s=_PATIENCE_S)
         except (ServerNotReachable, ServerRefused) as exc:
             logger.info("A batch of metrics was not taken; it is kept: %s", exc)
         else:

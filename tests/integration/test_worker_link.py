@@ -16,6 +16,7 @@ from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import TaskStatus
 from fedflow.wire.task_report import EndReport, RunningReport
+from fedflow.wire.worker_commands import SaveMetrics
 from fedflow.worker.report import ServerLink
 from tests.support.executors import WorkerServer
 
@@ -41,7 +42,7 @@ def ended(summary: dict[str, Any]) -> EndReport:
 
 def test_calls_carry_the_token_and_name_the_attempt(server: WorkerServer, link: ServerLink) -> None:
     link.report(RunningReport())
-    link.call("metric_save", {"metrics": []})
+    link.call(SaveMetrics())
     paths = [(r.path, r.token) for r in server.requests]
     assert paths == [
         ("/v1/party/1/a_0/1_a_0/2/host/10000/report", "t0"),

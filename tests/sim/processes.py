@@ -12,6 +12,7 @@ from fedflow.app.participant.processes import Processes
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Handle
+from fedflow.wire.task_report import read_report
 
 if TYPE_CHECKING:
     from tests.sim.server import Server
@@ -146,7 +147,9 @@ class Workers:
         launch = process.launch
         try:
             return process.server.enter(
-                lambda core: core.workers.report(launch.task, process.token, body) or True
+                lambda core: (
+                    core.workers.report(launch.task, process.token, read_report(body)) or True
+                )
             )
         except StoreUnavailable:
             return None

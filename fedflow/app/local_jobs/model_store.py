@@ -25,6 +25,7 @@ from fedflow.domain.models.model import ModelKey
 from fedflow.domain.records import TaskKey, TaskRecord
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TASK_FINAL
+from fedflow.wire.worker_commands import ExternalArchive
 
 STORE: Final = "ModelStore"
 RESTORE: Final = "ModelRestore"
@@ -75,7 +76,7 @@ class ModelStoring:
 
     # --- what their tasks ask -------------------------------------------------------------------
 
-    def store_for(self, task: TaskKey, token: str) -> dict[str, Any]:
+    def store_for(self, task: TaskKey, token: str) -> ExternalArchive:
         """Copy the model that a task's parameters name; twice has no further effect.
 
         Raises: NotAuthenticated, ModelNotFound, ModelDamaged, ModelExists: the store has another
@@ -90,9 +91,9 @@ class ModelStoring:
                 raise ModelExists(model=f"{key} in the external model store")
             if known != sha256:
                 outside.put(key.party_model_id, key.model_version, archive, sha256=sha256)
-            return {"sha256": sha256, "size_bytes": archive.seek(0, 2)}
+            return ExternalArchive(sha256=sha256, size_bytes=archive.seek(0, 2))
 
-    def restore_for(self, task: TaskKey, token: str) -> dict[str, Any]:
+    def restore_for(self, task: TaskKey, token: str) -> ExternalArchive:
         """Bring the model back that a task's parameters name; twice has no further effect.
 
         Raises: as `ModelExchange.import_archive`, and ModelStoreUnavailable, ModelNotFound.
@@ -108,7 +109,7 @@ class ModelStoring:
                 raise BadModelArchive(reason="it does not have the sha256 that was given for it")
             if not self._is_here(key, sha256):
                 self._exchange.import_archive(key, archive)
-            return {"sha256": sha256, "size_bytes": archive.seek(0, 2)}
+            return ExternalArchive(sha256=sha256, size_bytes=archive.seek(0, 2))
 
     def _is_here(self, key: ModelKey, sha256: str) -> bool:
         """Tell whether the very model of an archive is here, whole."""

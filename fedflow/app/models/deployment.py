@@ -14,9 +14,9 @@ from dataclasses import field, replace
 from typing import Any, Final
 
 from fedflow.app.models.model_changes import (
+    ChangedModel,
     ModelChange,
     ModelChanges,
-    Outcome,
     PreparedModels,
     sites_of,
 )
@@ -67,15 +67,6 @@ class DeployRequest:
     components: Sequence[str] | None = None  #: None and no DSL: all
     predict_dsl: JsonObject | None = None
     checkpoints: Mapping[str, StepChoice] = field(default_factory=dict)  #: by component
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChangedModel:
-    """The version that was asked for, and what each site said."""
-
-    model_id: str
-    model_version: str
-    outcome: Outcome
 
 
 class Deployment(UseCase):

@@ -13,9 +13,9 @@ from typing import Any
 
 from fedflow.app.models.deployment import check_source, trained_version
 from fedflow.app.models.model_changes import (
+    ChangedModel,
     ModelChange,
     ModelChanges,
-    Outcome,
     PreparedModels,
     sites_of,
 )
@@ -42,6 +42,7 @@ from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
 from fedflow.wire import paths
 from fedflow.wire.commands import MigrateModel
+from fedflow.wire.task_report import ReportedModel
 
 Roles = Mapping[str, Sequence[str]]
 
@@ -57,15 +58,6 @@ class MigrateRequest:
     new_initiator: Site
     execute: Roles
     new_version: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChangedModel:
-    """The version that was asked for, and what each executing site said."""
-
-    model_id: str
-    model_version: str
-    outcome: Outcome
 
 
 class Migrations(UseCase):
@@ -201,13 +193,13 @@ class LocalMigration(UseCase):
     ) -> ModelComponent:
         content = self._repository.content(old, module=old.module)
         written = self._repository.write(
-            {
-                "alias": content.alias,
-                "meta_name": content.meta_name,
-                "param_name": content.param_name,
-                "meta": migration.content(dict(content.meta)),
-                "param": migration.content(dict(content.param)),
-            }
+            ReportedModel(
+                alias=content.alias,
+                meta_name=content.meta_name,
+                param_name=content.param_name,
+                meta=migration.content(dict(content.meta)),
+                param=migration.content(dict(content.param)),
+            )
         )
         return replace(
             old,

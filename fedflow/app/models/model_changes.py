@@ -4,7 +4,7 @@ The coordinator is the server of the site that trained the model (its initiator)
 *prepare* its new share, which nobody can use yet (`ModelVersion.ready`), by calls that may be
 repeated. When all have, it decides: one transaction stores that, and a *commit* per site in the
 outbox, so a crash cannot forget half of them. If a site refuses, or its commit cannot be delivered,
-every site is told to *undo*. A prepared share whose commit never comes is dropped after a day.
+every site gets the command *undo*. A prepared part without a commit is dropped after a day.
 
 What is remembered between the steps lies among the answered requests (`Tx.reply_cache`), under
 names that no request id of another party can have, and is forgotten with them after a day.
@@ -59,7 +59,7 @@ class ModelChange:
     command: str  #: entry of `wire.paths.PARTY_COMMANDS` that prepares it
     version: str  #: the new one
     source: Site  #: who coordinates
-    bodies: Mapping[Site, ModelCommand]  #: what each site is told
+    bodies: Mapping[Site, ModelCommand]  #: what is sent to each site
     digest: str  #: what each site must answer: `common_digest` of its new share
 
     @property
@@ -73,6 +73,15 @@ class Outcome:
 
     done: bool
     replies: Mapping[Site, Reply]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedModel:
+    """The version that was asked for, and what each site said."""
+
+    model_id: str
+    model_version: str
+    outcome: Outcome
 
 
 class ModelChanges(UseCase):
@@ -323,23 +332,9 @@ def sites_of(roles: Mapping[str, Sequence[Any]]) -> tuple[Site, ...]:
     )
 
 
-def told(replies: Mapping[Site, Reply]) -> dict[str, Any]:
-    """Return every site's answer as FATE's clients read it: codes by role and party, and `detail`.
-
-    Source: `docs/reference/rest.md#models`.
-    """
-    detail: dict[str, dict[str, Any]] = {}
-    codes: dict[str, dict[str, int]] = {}
-    for site, reply in replies.items():
-        answer = {"retcode": reply.retcode, "retmsg": reply.retmsg}
-        detail.setdefault(site.role.value, {})[site.party_id] = answer
-        codes.setdefault(site.role.value, {})[site.party_id] = reply.retcode
-    return {"detail": detail, **codes}
-
-
 def refusal(exc: FedflowError) -> Reply:
     """Return an error as the answer of a site."""
-    return Reply(retcode=exc.retcode, retmsg=f"{exc.message} {exc.hint}", error=exc.name)
+    return Reply(retcode=exc.retcode, retmsg=exc.advice, error=exc.name)
 
 
 def _refused(reason: str, *, retcode: int | None = None) -> Reply:
@@ -362,3 +357,17 @@ def _made(incoming: TypedCommand[ModelCommand]) -> str:
     if not re.fullmatch(r"[0-9A-Za-z]{1,40}", change_id):
         raise BadRequest(reason="`change` must be an id of at most 40 letters and digits")
     return _name(change_id, f"made/{incoming.job.site.key}")
+
+
+def told(replies: Mapping[Site, Reply]) -> dict[str, Any]:
+    """Return every site's answer as FATE's clients read it: codes by role and party, and `detail`.
+
+    Source: `docs/reference/rest.md#models`.
+    """
+    detail: dict[str, dict[str, Any]] = {}
+    codes: dict[str, dict[str, int]] = {}
+    for site, reply in replies.items():
+        answer = {"retcode": reply.retcode, "retmsg": reply.retmsg}
+        detail.setdefault(site.role.value, {})[site.party_id] = answer
+        codes.setdefault(site.role.value, {})[site.party_id] = reply.retcode
+    return {"detail": detail, **codes}

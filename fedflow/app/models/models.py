@@ -41,9 +41,10 @@ from fedflow.domain.models.model import (
     canonical_json,
     part_of,
 )
-from fedflow.domain.records import JobRecord, Json, TaskRecord
+from fedflow.domain.records import JobRecord, TaskRecord
 from fedflow.domain.site import Role
 from fedflow.wire.json_text import decode_json
+from fedflow.wire.task_report import ReportedModel
 
 logger = logging.getLogger(__name__)
 
@@ -175,26 +176,20 @@ class ModelRepository:
 
     # --- what jobs write ------------------------------------------------------------------------
 
-    def write(self, model: Any) -> WrittenModel:
+    def write(self, model: ReportedModel) -> WrittenModel:
         """Store the contents of a model that a worker sent; a row must name them soon.
 
-        `model` has alias, meta_name, param_name, meta and param. Raises: BadRequest, DiskFull.
+        Raises: BadRequest, DiskFull.
         """
-        if not isinstance(model, dict):
-            raise BadRequest(reason="a model must be an object")
-        names = [model.get(n) for n in ("alias", "meta_name", "param_name")]
-        alias, meta_name, param_name = (str(n) for n in names)
-        if not all(isinstance(n, str) and _NAME.fullmatch(n) for n in names):
+        if not all(_NAME.fullmatch(n) for n in (model.alias, model.meta_name, model.param_name)):
             raise BadRequest(reason="a model's names may hold letters, digits, `_`, `-` and `.`")
         return WrittenModel(
-            alias=alias,
-            meta=self._write_part(meta_name, model.get("meta")),
-            param=self._write_part(param_name, model.get("param")),
+            alias=model.alias,
+            meta=self._write_part(model.meta_name, model.meta),
+            param=self._write_part(model.param_name, model.param),
         )
 
-    def _write_part(self, name: str, value: Json) -> ModelPart:
-        if not isinstance(value, dict):
-            raise BadRequest(reason=f"{name} must be an object")
+    def _write_part(self, name: str, value: Mapping[str, Any]) -> ModelPart:
         try:
             content = canonical_json(value)
         except (TypeError, ValueError, RecursionError) as exc:

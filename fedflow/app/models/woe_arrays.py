@@ -13,6 +13,7 @@ from fedflow.base.errors.models import ModelComponentNotFound, WrongWoeArrays
 from fedflow.domain.models.model import ModelComponent, ModelContent, ModelKey
 from fedflow.domain.models.woe import PARAM, extract_woe, merge_woe
 from fedflow.domain.site import Role
+from fedflow.wire.task_report import ReportedModel
 
 _ATTEMPTS: Final = 3  #: how often a model is read anew that somebody else changes meanwhile
 
@@ -52,13 +53,13 @@ class WoeArrays:
             except ValueError as exc:
                 raise WrongWoeArrays(component=component, reason=exc) from exc
             written = self._repository.write(
-                {
-                    "alias": content.alias,
-                    "meta_name": content.meta_name,
-                    "param_name": content.param_name,
-                    "meta": content.meta,
-                    "param": param,
-                }
+                ReportedModel(
+                    alias=content.alias,
+                    meta_name=content.meta_name,
+                    param_name=content.param_name,
+                    meta=content.meta,
+                    param=param,
+                )
             )
             if self._replace(found, replace(found, param=written.param)):
                 return

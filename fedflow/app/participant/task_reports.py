@@ -10,7 +10,6 @@ from __future__ import annotations
 import hmac
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -23,7 +22,6 @@ from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.kernel import Kernel, UseCase
-from fedflow.base.decoding import read_as
 from fedflow.base.errors.data import DiskFull, TableExists
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import ExecutorDied, ExecutorNotStarted, LaunchRefused
@@ -48,7 +46,6 @@ from fedflow.wire.task_report import (
     MetricBatch,
     ReportedError,
     RunningReport,
-    read_metrics,
     read_report,
 )
 from fedflow.wire.undelivered_reports import left_report
@@ -78,13 +75,13 @@ class Workers(UseCase):
 
     # --- reports of worker processes ------------------------------------------------------------
 
-    def report(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
+    def report(self, key: TaskKey, token: str, report: RunningReport | EndReport) -> None:
         """Take a worker's report.
 
         Raises: TaskNotFound, NotAuthenticated, LaunchRefused: the worker must exit. BadRequest.
             DiskFull: there is no room for its model.
         """
-        effects, report = AfterCommit(), read_report(body)
+        effects = AfterCommit()
         if isinstance(report, RunningReport):
             with self._store.transaction() as tx:
                 self._running(tx, self._current(tx, key, token, report), report, effects)
@@ -97,9 +94,8 @@ class Workers(UseCase):
                 self._ended(tx, task, report, model, effects)
         effects.run()
 
-    def save_metrics(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
+    def save_metrics(self, key: TaskKey, token: str, metrics: Sequence[MetricBatch]) -> None:
         """Store metric points while the task runs."""
-        metrics = read_metrics(body)
         with self._store.transaction() as tx:
             self.authentic(tx, key, token)
             self._put_metrics(tx, key, metrics)
@@ -120,24 +116,21 @@ class Workers(UseCase):
             self.authentic(tx, key, token)
             return readable(tx, key.site, table, path="table")
 
-    def table_create(
-        self, key: TaskKey, token: str, table: Mapping[str, Any], *, drop: bool
-    ) -> None:
+    def table_create(self, key: TaskKey, token: str, table: TableRecord, *, drop: bool) -> None:
         """Register a table that a task wrote, with `drop` in place of an older one of that name.
 
         Raises: TableExists.
         """
-        record = _table(table)
         with self._store.transaction() as tx:
             self.authentic(tx, key, token)
-            old = tx.tables.get(record.namespace, record.name)
+            old = tx.tables.get(table.namespace, table.name)
             if old is not None and not drop:
-                raise TableExists(namespace=record.namespace, name=record.name)
+                raise TableExists(namespace=table.namespace, name=table.name)
             free = old is not None and make_way(
                 tx, old, now_ms=self._clock.now_ms(), but=key.job_id
             )
-            tx.tables.put(record)
-        if old is not None and free and old.address != record.address:
+            tx.tables.put(table)
+        if old is not None and free and old.address != table.address:
             remove_rows(self._folders, old)
 
     def _current(
@@ -155,7 +148,7 @@ class Workers(UseCase):
             return None
         with self._store.read() as tx:
             self._current(tx, key, token, report)
-        return self._models.write(msgspec.structs.asdict(report.model))
+        return self._models.write(report.model)
 
     def authentic(self, tx: Tx, key: TaskKey, token: str) -> TaskRecord:
         """Return the attempt whose token this is. Raises: TaskNotFound, NotAuthenticated."""
@@ -286,7 +279,7 @@ class Workers(UseCase):
         if task is None or task.token is None:
             return
         try:
-            self.report(key, task.token, body)
+            self.report(key, task.token, read_report(body))
         except (StoreUnavailable, DiskFull):
             raise
         except FedflowError as exc:
@@ -318,10 +311,3 @@ def _reason(task: TaskRecord, error: ReportedError | None) -> Reason:
     error = error or ReportedError()
     message = received(error.message, error.said)
     return Reason(code=error.code[:100], message=message, site=task.key.site)
-
-
-def _table(value: Any) -> TableRecord:
-    try:
-        return read_as(value, TableRecord)
-    except msgspec.ValidationError as exc:
-        raise BadRequest(reason=f"not a table: {exc}") from exc

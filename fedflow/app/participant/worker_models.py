@@ -14,6 +14,8 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.models.model import ModelKey, StepChoice
 from fedflow.domain.records import JobRecord, TaskKey, TaskRecord
 from fedflow.domain.states import TASK_FINAL
+from fedflow.wire.task_report import ReportedModel
+from fedflow.wire.worker_commands import SavedModel, SavedStep
 
 
 class WorkerModels:
@@ -27,7 +29,7 @@ class WorkerModels:
     # --- checkpoints ----------------------------------------------------------------------------
 
     def save_checkpoint(
-        self, key: TaskKey, token: str, *, step_index: int, step_name: str, model: Any
+        self, key: TaskKey, token: str, *, step_index: int, step_name: str, model: ReportedModel
     ) -> None:
         """Store the state of a task's model.
 
@@ -55,7 +57,7 @@ class WorkerModels:
             steps = [] if model is None else tx.models.checkpoints(model, task.key.component)
         return [(step.step_index, step.step_name) for step in steps]
 
-    def checkpoint(self, key: TaskKey, token: str, step_index: int) -> dict[str, Any]:
+    def checkpoint(self, key: TaskKey, token: str, step_index: int) -> SavedStep:
         """Return one step with its model. Raises: CheckpointNotFound, ModelDamaged, ..."""
         with self._store.read() as tx:
             task, job = self._running(tx, key, token)
@@ -63,21 +65,18 @@ class WorkerModels:
         choice = StepChoice(step_index=step_index)
         step = self._models.checkpoint(model, task.key.component, choice)
         content = self._models.content(step, module=task.module)
-        return {
-            "step_index": step.step_index,
-            "step_name": step.step_name,
-            "model": {
-                "meta_name": content.meta_name,
-                "param_name": content.param_name,
-                "meta": content.meta,
-                "param": content.param,
-            },
-        }
+        model_content = SavedModel(
+            meta_name=content.meta_name,
+            param_name=content.param_name,
+            meta=content.meta,
+            param=content.param,
+        )
+        return SavedStep(step_index=step.step_index, step_name=step.step_name, model=model_content)
 
     # --- models ---------------------------------------------------------------------------------
 
     def save(
-        self, key: TaskKey, token: str, *, model_id: str, model_version: str, model: Any
+        self, key: TaskKey, token: str, *, model_id: str, model_version: str, model: ReportedModel
     ) -> None:
         """Store a task's model before its end. Raises: BadRequest: it is another job's version."""
         with self._store.read() as tx:

@@ -2,8 +2,8 @@
 
 `table/bind` gets an engine, an address in FATE's words and perhaps a connector's name. Here these
 become an `Address` (never with credentials; it is stored and shown) and `Secrets` (stored only
-encrypted). Whoever reads the rows gets both in a `Connection`, as plain JSON (`connection_to_json`,
-`connection_from_json`), from its server at run time.
+encrypted). Whoever reads the rows gets both in a `Connection` from its server at run time; that is
+never stored or logged.
 Source: `docs/reference/data-formats.md#storage-addresses`; S3 and `query` are fedflow's own.
 """
 
@@ -137,17 +137,6 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     #: absolute folders of this machine: every local file read, links resolved, must be in one
     roots: tuple[str, ...] = ()
     limits: Limits = Limits()
-
-
-def connection_to_json(connection: Connection) -> dict[str, Any]:
-    """Return a connection as plain JSON. It holds secrets: it is sent, never stored or logged."""
-    plain: dict[str, Any] = msgspec.to_builtins(connection)
-    return plain
-
-
-def connection_from_json(value: Any) -> Connection:
-    """Return what `connection_to_json` wrote. Raises: BadStorage: it is none."""
-    return _read(value, Connection)
 
 
 def bound_to_json(bound: Bound) -> dict[str, Any]:

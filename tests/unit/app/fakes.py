@@ -43,6 +43,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.wire import paths
+from fedflow.wire.task_report import read_report
 from tests.memory_store import MemoryStore
 from tests.support.blobs import MemoryBlobs
 
@@ -409,7 +410,7 @@ class OneServer:
         """Let the current process of a task report."""
         task = self.task(key)
         body = {"launch_id": task.launch_id, "party_status": status, **more}
-        self.core.workers.report(key, str(task.token), body)
+        self.core.workers.report(key, str(task.token), read_report(body))
 
     def put_table(self, namespace: str, name: str, *, address: str = "t1") -> None:
         with self.store.transaction() as tx:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.models.migration import ChangedModel, MigrateRequest
+from fedflow.app.models.migration import MigrateRequest
+from fedflow.app.models.model_changes import ChangedModel
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.models import ModelChangeRefused, ModelNotFound, SameParties
 from fedflow.base.ids import PartyId
@@ -87,7 +88,7 @@ def test_a_host_cannot_have_it_done_at_the_initiators_site(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
-        ({"new_roles": {"guest": ["9999"], "host": ["10000"]}}, SameParties, "those that"),
+        ({"new_roles": {"guest": ["9999"], "host": ["10000"]}}, SameParties, "the same as"),
         ({"new_roles": {"guest": ["1"]}}, ModelChangeRefused, "has the roles guest"),
         ({"new_roles": {"guest": ["1"], "host": ["2", "3"]}}, ModelChangeRefused, "2 parties"),
         ({"roles": {"guest": ["9999"], "host": ["1"]}}, ModelChangeRefused, "parties of the model"),

@@ -47,6 +47,7 @@ from fedflow.domain.records import (
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.web.relay import Relay
+from fedflow.wire.task_report import EndReport, MetricBatch, RunningReport
 from tests.support.providers import MemoryProviders
 from tests.unit.web.applications import app_over
 
@@ -164,21 +165,18 @@ class FakeServices:
         self.note("handle", incoming)
         return Reply(retcode=0, data={"name": incoming.name})
 
-    def report(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
-        self.note("report", key, token, body)
+    def report(self, key: TaskKey, token: str, report: RunningReport | EndReport) -> None:
+        self.note("report", key, token, report)
 
-    def save_metrics(self, key: TaskKey, token: str, body: Mapping[str, Any]) -> None:
-        self.note("save_metrics", key, token, body)
+    def save_metrics(self, key: TaskKey, token: str, metrics: Sequence[MetricBatch]) -> None:
+        self.note("save_metrics", key, token, metrics)
 
     def table_get(self, key: TaskKey, token: str, namespace: str, name: str) -> TableRecord:
         self.note("table_get", key, token, namespace, name)
         return self.tables_known[namespace, name]
 
-    def table_create(
-        self, key: TaskKey, token: str, table: Mapping[str, Any], *, drop: bool
-    ) -> TableRecord | None:
+    def table_create(self, key: TaskKey, token: str, table: TableRecord, *, drop: bool) -> None:
         self.note("table_create", key, token, table, drop)
-        return None
 
     # jobs
     def submit(self, dsl: Any, conf: Any, *, keys: Sequence[str | None] = ()) -> Submitted:

@@ -10,16 +10,18 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from fedflow.app.protocol.commands import Incoming
+from fedflow.base.decoding import read_as
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
-from fedflow.domain.records import JobKey, TaskKey
+from fedflow.domain.records import JobKey, TableRecord, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.web import routes
 from fedflow.web.relay import Relay
 from fedflow.web.settings import WebSettings
 from fedflow.wire.paths import PARTY_COMMANDS, PREFIX, WORKER_COMMANDS, job_path, task_path
+from fedflow.wire.task_report import RunningReport
 from tests.unit.web.applications import whole_app
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
@@ -243,7 +245,7 @@ def test_a_task_id_of_another_task_is_refused(relay: Relay, services: Any) -> No
 def test_an_executor_reports_with_its_token(client: FlaskClient, services: Any) -> None:
     path = PREFIX + task_path("task_report", TASK)
     assert client.post(path, json={"party_status": "running"}, headers=TOKEN).json["retcode"] == 0
-    assert services.calls == [("report", TASK, "t", {"party_status": "running"})]
+    assert services.calls == [("report", TASK, "t", RunningReport())]
 
 
 @pytest.mark.parametrize("name", sorted(WORKER_COMMANDS))
@@ -258,7 +260,8 @@ def test_without_token_no_executor_route_answers(
 def test_a_replaced_launch_is_told_so(client: FlaskClient, services: Any) -> None:
     services.fail = LaunchRefused(launch_id="l", task="t")
     path = PREFIX + task_path("task_report", TASK)
-    assert client.post(path, json={}, headers=TOKEN).json["retcode"] == 10
+    running = {"party_status": "running"}
+    assert client.post(path, json=running, headers=TOKEN).json["retcode"] == 10
 
 
 def test_an_executor_asks_for_tables(client: FlaskClient, services: Any) -> None:
@@ -271,9 +274,10 @@ def test_an_executor_asks_for_tables(client: FlaskClient, services: Any) -> None
     assert (
         client.post(path, json={"table": entry, "drop": True}, headers=TOKEN).json["retcode"] == 0
     )
-    assert services.calls[-1] == ("table_create", TASK, "t", entry, True)
+    assert services.calls[-1] == ("table_create", TASK, "t", read_as(entry, TableRecord), True)
     assert client.post(path, json={"table": 1}, headers=TOKEN).json["retcode"] == 101
-    assert client.post(path, json={}, headers=TOKEN).json["retcode"] == 101
+    running = {"party_status": "running"}
+    assert client.post(path, json=running, headers=TOKEN).json["retcode"] == 101
 
 
 def test_credentials_are_given_to_executors_over_the_unix_socket_only(
@@ -299,7 +303,7 @@ def test_credentials_are_given_to_executors_over_the_unix_socket_only(
 def test_an_executor_saves_metrics(client: FlaskClient, services: Any) -> None:
     path = PREFIX + task_path("metric_save", TASK)
     client.post(path, json={"metrics": []}, headers=TOKEN)
-    assert services.calls == [("save_metrics", TASK, "t", {"metrics": []})]
+    assert services.calls == [("save_metrics", TASK, "t", [])]
 
 
 def test_two_applications_do_not_share_anything(app: Flask, services: Any, tmp_path: Any) -> None:

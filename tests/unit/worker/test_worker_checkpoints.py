@@ -10,7 +10,9 @@ import pytest
 from fedflow.base.errors.executors import ServerRefused
 from fedflow.base.errors.models import CheckpointNotFound
 from fedflow.sdk.outputs import Model
+from fedflow.wire.paths import WORKER_NAMES
 from fedflow.wire.task_report import member_values
+from fedflow.wire.worker_commands import WorkerCommand, read_answer
 from fedflow.worker.checkpoints import ServerCheckpoints
 from fedflow.worker.model_store import ServerModelStore
 
@@ -24,9 +26,13 @@ class KeepingLink:
         self.steps: dict[int, dict[str, Any]] = {}
         self.calls: list[str] = []
 
-    def call(self, command: str, body: dict[str, Any], *, patience_s: float = 60.0) -> Any:
+    def call(self, asked: WorkerCommand[Any], *, patience_s: float = 60.0) -> Any:
+        command = WORKER_NAMES[type(asked)]
         self.calls.append(command)
-        body = json.loads(json.dumps(body, allow_nan=False, default=member_values))
+        body = json.loads(json.dumps(asked, allow_nan=False, default=member_values))
+        return read_answer(self._answer(command, body), type(asked))
+
+    def _answer(self, command: str, body: dict[str, Any]) -> Any:
         if command == "checkpoint_save":
             self.steps[body["step_index"]] = body
             return None

@@ -11,10 +11,11 @@ import pytest
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Site
+from fedflow.wire.worker_commands import GetRunParameters
 from fedflow.worker.report import ServerLink
 
 KEY = TaskKey(job_id="1", component="a_0", version=0, site=Site.from_key("host-10000"))
-OK = b'{"retcode":0,"data":"ok"}'
+OK = b'{"retcode":0,"data":{"ok":1}}'
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-LENGTH: %d\r\nX: a:b\r\n\r\n%s" % (len(OK), OK)
 
 
@@ -47,14 +48,14 @@ def _ask(path: Path, *answers: bytes) -> list[object]:
 
 def _outcome(link: ServerLink) -> object:
     try:
-        return link.call("task_report", {}, patience_s=0)
+        return link.call(GetRunParameters(model_id="m", model_version="1"), patience_s=0)
     except ServerNotReachable as exc:
         return str(exc.fields["reason"])
 
 
 def test_a_connection_is_kept_until_the_server_ends_it(tmp_path: Path) -> None:
     closing = ANSWER.replace(b"X: a:b", b"Connection: Close")
-    assert _ask(tmp_path / "s", ANSWER, ANSWER, closing, ANSWER) == ["ok"] * 4
+    assert _ask(tmp_path / "s", ANSWER, ANSWER, closing, ANSWER) == [{"ok": 1}] * 4
 
 
 @pytest.mark.parametrize(
@@ -73,4 +74,4 @@ def test_a_connection_is_kept_until_the_server_ends_it(tmp_path: Path) -> None:
 def test_after_a_broken_answer_a_new_connection_is_made(
     tmp_path: Path, answer: bytes, reason: str
 ) -> None:
-    assert _ask(tmp_path / "s", answer, ANSWER) == [reason, "ok"]
+    assert _ask(tmp_path / "s", answer, ANSWER) == [reason, {"ok": 1}]

@@ -13,15 +13,17 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors.data import BadData, BoundTableRefused, TableExists
+from fedflow.base.errors.data import BoundTableRefused, TableExists
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TableRecord
 from fedflow.tables.catalog import TableOrigin
 from fedflow.wire.envelope import failure
+from fedflow.wire.paths import WORKER_NAMES
 from fedflow.wire.task_report import MetricBatch, RunningReport, member_values
-from fedflow.worker.catalog import WorkerCatalog, entry_of, table_of
+from fedflow.wire.worker_commands import WorkerCommand
+from fedflow.worker.catalog import WorkerCatalog
 from fedflow.worker.exit_codes import ExitCode, explain
 from fedflow.worker.logs import LevelFiles, mask, traceback_of
 from fedflow.worker.spec import SpecError, read_spec
@@ -51,13 +53,16 @@ class RecordingLink:
         self.data: Any = None
 
     def report(self, report: RunningReport, *, patience_s: float = 60.0) -> None:
-        self.call("task_report", report)
+        self._send("task_report", report)
 
-    def call(self, command: str, body: Any, *, patience_s: float = 60.0) -> Any:
+    def call(self, command: WorkerCommand[Any], *, patience_s: float = 60.0) -> Any:
+        self._send(WORKER_NAMES[type(command)], command)
+        return self.data
+
+    def _send(self, command: str, body: Any) -> None:
         self.calls.append((command, json.loads(json.dumps(body, default=member_values))))
         if self.error is not None:
             raise self.error
-        return self.data
 
 
 @pytest.fixture
@@ -245,7 +250,7 @@ def test_other_tables_are_asked_for_and_registered_at_the_server(
 def test_a_name_that_the_server_has_is_taken_unless_it_is_replaced(
     catalog: WorkerCatalog, link: RecordingLink
 ) -> None:
-    link.data = table_of(entry("n", "a"))
+    link.data = entry("n", "a")
     with pytest.raises(TableExists):
         catalog.register(entry("n", "a"))
     assert catalog.drop("n", "a") is None, "the server deletes its files when nobody uses them"
@@ -282,13 +287,6 @@ def test_what_the_server_says_of_a_storage_arrives_as_its_own_error(
         link.error = ServerRefused(command="c", retcode=100, reason="no", error=error)
         with pytest.raises(ServerRefused, match="no"):
             catalog.target()
-
-
-def test_a_description_travels_both_ways() -> None:
-    plain = table_of(entry("n", "ü"))
-    assert entry_of(plain) == entry("n", "ü")
-    with pytest.raises(BadData):
-        entry_of({**plain, "count": "many"})
 
 
 # --- logs ----------------------------------------------------------------------------------------

@@ -269,7 +269,7 @@ def replaced(alone: OneServer, folders: Folders, name: str) -> tuple[str, Path]:
     (folders.tables / "new").mkdir()
     workers = alone.core.workers
     workers.authentic = lambda tx, key, token: None  # type: ignore[method-assign,assignment]
-    workers.table_create(key, "token", to_builtins(new), drop=True)
+    workers.table_create(key, "token", new, drop=True)
     return key.job_id, folders.tables / "new"
 
 

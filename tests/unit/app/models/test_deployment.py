@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedflow.app.models.deployment import ChangedModel, DeployRequest
-from fedflow.app.models.model_changes import COMMIT_ALLOW_MS, STALE_MS
+from fedflow.app.models.deployment import DeployRequest
+from fedflow.app.models.model_changes import COMMIT_ALLOW_MS, STALE_MS, ChangedModel
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.models import (
     ModelIsDeployed,

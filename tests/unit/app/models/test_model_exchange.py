@@ -21,7 +21,7 @@ from fedflow.blobs import archive
 from fedflow.blobs.archive import ZipArchives
 from fedflow.domain.models.model import ModelKey, StepChoice
 from tests.unit.app.fakes import ARBITER, GUEST, OneServer, participant
-from tests.unit.app.models.test_models import KEY, MODEL, ended, started, token, worker
+from tests.unit.app.models.test_models import KEY, MODEL, ended, reported, started, token, worker
 
 Files = dict[str, bytes]
 PARAM = "variables/data/a/model/LRParam.json"
@@ -42,7 +42,7 @@ def packed(host: OneServer) -> bytes:
     task = started(host)
     worker(host).save_checkpoint(
         task, token(host, task), step_index=3, step_name="round_3",
-        model={**MODEL, "param": {"iters": 3}},
+        model=reported({**MODEL, "param": {"iters": 3}}),
     )  # fmt: skip
     host.report(task, "success", model=MODEL)
     host.ask("job_stop", task.job, status="success")

@@ -10,6 +10,7 @@ import pytest
 
 from fedflow.app.models.models import checkpoint_key, trained_key
 from fedflow.app.participant.worker_models import WorkerModels
+from fedflow.base.decoding import read_as
 from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.models import (
     CheckpointNotFound,
@@ -31,6 +32,7 @@ from fedflow.domain.models.model import (
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
+from fedflow.wire.task_report import ReportedModel, read_report
 from tests.unit.app.fakes import GUEST, HOST, OneServer, create_body, dsl
 
 MODEL_ID = "guest-9999#host-10000#model"
@@ -40,6 +42,11 @@ MODEL: dict[str, Any] = {
     "meta": {"max_iter": 3}, "param": {"weight": {"x": 0.5}},
 }  # fmt: skip
 STEP = {"module": "Step", "output": {"data": ["data"], "model": ["model"]}}
+
+
+def reported(model: dict[str, Any]) -> ReportedModel:
+    """Return a model as a worker sends it."""
+    return read_as(model, ReportedModel)
 
 
 def started(server: OneServer, job_id: str = "1", **more: Any) -> TaskKey:
@@ -161,9 +168,9 @@ def test_a_report_without_the_token_stores_no_contents(host: OneServer) -> None:
     task = started(host)
     body = {"launch_id": host.task(task).launch_id, "party_status": "success", "model": MODEL}
     with pytest.raises(NotAuthenticated):
-        host.core.workers.report(task, "x", body)
+        host.core.workers.report(task, "x", read_report(body))
     with pytest.raises(LaunchRefused):
-        host.core.workers.report(task, token(host, task), {**body, "launch_id": "old"})
+        host.core.workers.report(task, token(host, task), read_report({**body, "launch_id": "old"}))
     assert host.blobs.contents == {}
 
 
@@ -216,11 +223,15 @@ def test_steps_are_kept_while_the_task_runs_and_read_back(host: OneServer) -> No
     for index in (1, 0):
         model = {**MODEL, "param": {"iters": index}}
         models.save_checkpoint(
-            task, token(host, task), step_index=index, step_name=f"round_{index}", model=model
+            task,
+            token(host, task),
+            step_index=index,
+            step_name=f"round_{index}",
+            model=reported(model),
         )
     assert models.checkpoints(task, token(host, task)) == [(0, "round_0"), (1, "round_1")]
     found = models.checkpoint(task, token(host, task), 1)
-    assert (found["step_name"], found["model"]["param"]) == ("round_1", {"iters": 1})
+    assert (found.step_name, found.model.param) == ("round_1", {"iters": 1})
     with pytest.raises(CheckpointNotFound):
         models.checkpoint(task, token(host, task), 7)
     host.report(task, "failed")
@@ -235,11 +246,11 @@ def test_a_second_attempt_sees_the_first_ones_steps_and_goes_on_from_one(host: O
     models = worker(host)
     for index in range(3):
         models.save_checkpoint(
-            task, token(host, task), step_index=index, step_name="s", model=MODEL
+            task, token(host, task), step_index=index, step_name="s", model=reported(MODEL)
         )
     again = run_on(host, "1")
     assert [i for i, _ in models.checkpoints(again, "t2")] == [0, 1, 2]
-    models.save_checkpoint(again, "t2", step_index=1, step_name="again", model=MODEL)
+    models.save_checkpoint(again, "t2", step_index=1, step_name="again", model=reported(MODEL))
     assert models.checkpoints(again, "t2") == [(0, "s"), (1, "again")]
 
 
@@ -250,7 +261,11 @@ def test_a_step_out_of_bounds_is_refused(host: OneServer, step_index: int, step_
     task = started(host)
     with pytest.raises(BadRequest):
         worker(host).save_checkpoint(
-            task, token(host, task), step_index=step_index, step_name=step_name, model=MODEL
+            task,
+            token(host, task),
+            step_index=step_index,
+            step_name=step_name,
+            model=reported(MODEL),
         )
     assert host.core.models.checkpoints(KEY, "a") == []
 
@@ -262,7 +277,9 @@ def test_steps_need_the_token_of_a_running_attempt(host: OneServer) -> None:
         worker(host).checkpoints(task, "x")
     host.report(task, "success")
     with pytest.raises(LaunchRefused):
-        worker(host).save_checkpoint(task, secret, step_index=0, step_name="s", model=MODEL)
+        worker(host).save_checkpoint(
+            task, secret, step_index=0, step_name="s", model=reported(MODEL)
+        )
 
 
 def test_a_local_job_has_no_checkpoints(alone: OneServer) -> None:
@@ -288,8 +305,8 @@ def test_a_running_task_keeps_and_reads_its_own_version_only(host: OneServer) ->
     assert found["LRMeta"] == ["LRMeta", "eyJtYXhfaXRlciI6M30="]
     assert models.run_parameters(task, secret, **model) == {"a": {}}
     with pytest.raises(BadRequest):
-        models.save(task, secret, **model, model=MODEL)
-    models.save(task, secret, model_id=MODEL_ID, model_version="2", model=MODEL)
+        models.save(task, secret, **model, model=reported(MODEL))
+    models.save(task, secret, model_id=MODEL_ID, model_version="2", model=reported(MODEL))
     with host.store.read() as tx:
         assert len(tx.models.components(replace(KEY, model_version="2"))) == 1
 
@@ -319,7 +336,9 @@ def test_a_loader_is_handed_the_stored_model(host: OneServer) -> None:
 def test_a_loader_is_handed_a_step(host: OneServer) -> None:
     task = started(host)
     model = {**MODEL, "param": {"iters": 4}}
-    worker(host).save_checkpoint(task, token(host, task), step_index=4, step_name="r4", model=model)
+    worker(host).save_checkpoint(
+        task, token(host, task), step_index=4, step_name="r4", model=reported(model)
+    )
     host.report(task, "failed")
     host.ask("job_stop", task.job, status="failed")
     started(host, "2", **loader(step_index=4))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedflow.base.decoding import decode_as
 from fedflow.base.errors.data import (
     BadStorage,
     ConnectorMismatch,
@@ -32,8 +34,6 @@ from fedflow.domain.data.storages import (
     bound_to_json,
     check_connector_info,
     completed,
-    connection_from_json,
-    connection_to_json,
     connection_without_secrets,
     is_bound,
     own_members,
@@ -129,8 +129,7 @@ def test_connections_and_bound_tables_survive_json(address: Any) -> None:
         address=address, secrets=Secrets(user="u", password="p"), id_column="i",
         feature_columns=("b", "a"), roots=("/r",),
     )  # fmt: skip
-    plain = json.loads(json.dumps(connection_to_json(connection)))
-    assert connection_from_json(plain) == connection
+    assert decode_as(msgspec.json.encode(connection), Connection) == connection
     bound = Bound(address=address, connector="c", id_column="i", feature_columns=("b",))
     stored = json.loads(json.dumps(bound_to_json(bound)))
     assert bound_from_json(stored) == bound
