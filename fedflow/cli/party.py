@@ -9,7 +9,7 @@ from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment
 from fedflow.cli.session import Session, asks_server
 from fedflow.client.site_results import PartyInfo
-from fedflow.wire.api.administration import Neighbour
+from fedflow.wire.api.parties import Neighbour
 
 
 @click.group(cls=Nouns)

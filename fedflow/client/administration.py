@@ -12,12 +12,11 @@ from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
 from fedflow.client.site_results import Grants, PartyInfo, Provider, Resources, ServiceInfo
 from fedflow.wire.api.administration import (
-    Neighbour,
     PartyServer,
-    Ping,
     ReturnedCores,
     ServerAddress,
 )
+from fedflow.wire.api.parties import Neighbour, Ping
 
 
 class _Calls:

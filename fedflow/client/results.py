@@ -9,7 +9,7 @@ from typing import Any
 from fedflow.base.values import dataclass
 from fedflow.domain.states import JOB_FINAL
 from fedflow.wire.api import html
-from fedflow.wire.api.tables import MadeBy, TableColumn
+from fedflow.wire.api.tables import ProducedBy, TableColumn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,7 +176,7 @@ class TableInfo:
     engine: str = ""  #: storage engine: STANDALONE, PATH, MYSQL ...
     address: Mapping[str, Any] = field(default_factory=dict)  #: where the rows are
     enabled: bool = True  #: jobs may read it
-    made_by: MadeBy | None = None  #: None: no task that the server knows
+    made_by: ProducedBy | None = None  #: None: no task that the server knows
     columns: Sequence[TableColumn] = ()  #: behind the id, at most 1,000
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
-from fedflow.wire.api.administration import Neighbour, Ping
+from fedflow.wire.api.parties import Neighbour, Ping
 
 parties = Blueprint("parties", __name__, url_prefix="/party")
 parties.before_request(require_client)

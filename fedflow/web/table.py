@@ -23,7 +23,7 @@ from fedflow.web.requests import Alternatives, Body, Flag, NoBody, Text, Whole, 
 from fedflow.web.responses import refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
-from fedflow.wire.api.tables import ListedTables, MadeBy, TableColumn
+from fedflow.wire.api.tables import ListedTables, ProducedBy, TableColumn
 
 table = Blueprint("table", __name__, url_prefix="/table")
 table.before_request(require_client)
@@ -104,7 +104,7 @@ class TableInfo(TypedDict, total=False):
     engine: str
     address: dict[str, Any]
     created: int
-    made_by: MadeBy | None
+    made_by: ProducedBy | None
     columns: list[TableColumn]
 
 

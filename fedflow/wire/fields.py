@@ -31,7 +31,7 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role
 from fedflow.domain.states import JOB_FINAL, TASK_SEVERITY, JobStatus
-from fedflow.wire.api.tables import ListedTable, MadeBy, TableColumn
+from fedflow.wire.api.tables import ListedTable, ProducedBy, TableColumn
 
 Row = dict[str, Any]
 
@@ -345,9 +345,9 @@ def _facts(column: ColumnFacts) -> TableColumn:
     )
 
 
-def _made_by(maker: OutputTable) -> MadeBy:
+def _made_by(maker: OutputTable) -> ProducedBy:
     key = maker.key
-    return MadeBy(
+    return ProducedBy(
         job_id=key.job_id,
         component_name=key.component,
         task_version=key.version,

@@ -1,41 +1,13 @@
-"""What a server tells of itself, of its cores and logs, and of other parties."""
+"""What a server tells of itself, of its cores, logs, accounts and permissions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import msgspec
 
-
-class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
-    """Another party, as a server sees it. Times in ms since the epoch, None: never or not known."""
-
-    party_id: str
-    address: str | None = None  #: None: there is no route
-    state: str = "closed"  #: of its circuit: closed, open or half_open
-    since: int | None = None
-    failures: int = 0  #: calls in a row that nobody answered
-    last_heard: int | None = None
-    last_failure: int | None = None
-    last_error: str = ""
-    waiting: int = 0  #: commands in the outbox
-    next_try: int | None = None
-    round_trip_ms: float | None = None
-    protocol: int | None = None  #: that both speak
-    version: str | None = None  #: of its fedflow
-
-    def __repr__(self) -> str:
-        return f"<Party {self.party_id}: {self.state}, {self.waiting} commands wait>"
-
-
-class Ping(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call to a party and its call back met."""
-
-    party: Neighbour
-    broken: tuple[str, ...] = ()  #: a sentence per hop that does not work
-
-    @property
-    def ok(self) -> bool:
-        """Tell whether both ways work."""
-        return not self.broken
+from fedflow.wire.api import prefixed
 
 
 class JobCores(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +19,83 @@ class JobCores(msgspec.Struct, frozen=True, kw_only=True):
     core: int
     memory: int = 0
     engine: str = "STANDALONE"
+
+
+_OF_ENGINES = {"kind": "type", "free": "remaining_cores", "free_memory": "remaining_memory"}
+_ALSO_OF_ENGINES = ("name", "type", "entrance", "config")
+
+
+def _of_engine(name: str) -> str:
+    member = _OF_ENGINES.get(name, name)
+    return f"f_engine_{member}" if member in _ALSO_OF_ENGINES else f"f_{member}"
+
+
+class EngineCores(msgspec.Struct, frozen=True, kw_only=True, rename=_of_engine):
+    """A computing engine of a server: its machine, or its Spark cluster."""
+
+    SHOWN: ClassVar = "name cores free memory free_memory"
+
+    name: str
+    kind: str = "computing"
+    entrance: str = ""
+    config: Mapping[str, Any] = {}
+    cores: int
+    free: int
+    memory: int = 0  #: MiB; 0: it is not counted
+    free_memory: int = 0  #: MiB
+    nodes: int = 1
+
+    def __repr__(self) -> str:
+        return f"<EngineCores {self.name}: {self.free} of {self.cores} cores free>"
+
+
+_OF_RESOURCES = {"jobs": "use_resource_job", "engine": "computing_engine_resource"}
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True, rename=_OF_RESOURCES):
+    """The cores of a server, and who holds them."""
+
+    SHOWN: ClassVar = "name cores free jobs memory free_memory engines"
+
+    jobs: tuple[JobCores, ...] = ()  #: of all engines, or of the one that was asked for
+    engine: EngineCores  #: of jobs that name none, or the one that was asked for
+    engines: tuple[EngineCores, ...] = ()  #: all
+
+    @property
+    def name(self) -> str:
+        """Return the name of `engine`; the other properties are its, too."""
+        return self.engine.name
+
+    @property
+    def cores(self) -> int:
+        """Return how many cores there are."""
+        return self.engine.cores
+
+    @property
+    def free(self) -> int:
+        """Return how many cores nobody holds."""
+        return self.engine.free
+
+    @property
+    def memory(self) -> int:
+        """Return the memory in MiB; 0: it is not counted."""
+        return self.engine.memory
+
+    @property
+    def free_memory(self) -> int:
+        """Return the memory that nobody holds, in MiB."""
+        return self.engine.free_memory
+
+    def __repr__(self) -> str:
+        return f"<Resources {self.name}: {self.free} of {self.cores} cores free>"
+
+    def _repr_html_(self) -> str:
+        from fedflow.wire.api import html
+
+        rows = [(j.job_id, j.role, j.party_id, j.core) for j in self.jobs]
+        return html.table(
+            ("job", "role", "party", "cores"), rows, title=f"{self.free} of {self.cores} cores free"
+        )
 
 
 class ReturnedCores(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,3 +137,131 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
 
     line_num: int
     content: str
+
+
+class LogSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How many lines a log has."""
+
+    size: int
+
+
+class LogsDirectory(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder on the server."""
+
+    logs_directory: str
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """A server of the party that is up, as FATE shows one."""
+
+    instance_id: str
+    timestamp: int
+    version: str
+    host: str
+    grpc_port: int
+    http_port: int
+
+
+class Reloaded(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults of job parameters after the conf was read again."""
+
+    job_default_config: Mapping[str, Any]
+    server_registry: None = None
+
+
+class ServiceInfo(msgspec.Struct, frozen=True, kw_only=True, rename=prefixed):
+    """A service of a registered server."""
+
+    server_name: str
+    service_name: str
+    url: str
+    method: str
+    params: Mapping[str, Any] = {}
+    data: Mapping[str, Any] = {}
+    headers: Mapping[str, Any] = {}
+
+
+class ServiceInfos(msgspec.Struct, frozen=True, kw_only=True):
+    """The services of a name."""
+
+    service_info: tuple[ServiceInfo, ...] = ()
+
+
+class GrantedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that another party's jobs may read."""
+
+    name: str
+    namespace: str
+
+
+class Grants(msgspec.Struct, frozen=True, kw_only=True):
+    """What another party's jobs may use here."""
+
+    component: tuple[str, ...] = ()
+    dataset: tuple[GrantedTable, ...] = ()
+
+
+class Privileges(msgspec.Struct, frozen=True, kw_only=True):
+    """What a party in a role may use here, in the form of FATE 1.5 to 1.8."""
+
+    src_party_id: str
+    role: str
+    privilege_role: tuple[str, ...]
+    privilege_command: tuple[str, ...]
+    privilege_component: tuple[str, ...]
+
+
+class BoardAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who may sign in to the board. Times in ms since the epoch."""
+
+    name: str
+    role: str  #: viewer, operator or admin
+    create_time: int
+    update_time: int  #: when the role or the password was last set
+    sessions: int = 0  #: browsers that are signed in
+
+    def __repr__(self) -> str:
+        return f"<Account {self.name}: {self.role}>"
+
+
+class EndedSessions(msgspec.Struct, frozen=True, kw_only=True):
+    """How many sessions ended."""
+
+    ended: int
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a package of components."""
+
+    name: str
+    version: str
+    path: str = ""
+    components: tuple[str, ...] = ()
+    is_default: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Provider {self.name} {self.version}>"
+
+
+class ProvidedModule(msgspec.Struct, frozen=True, kw_only=True):
+    """A component module as FATE shows it."""
+
+    default_provider: str
+    support_provider: tuple[str, ...]
+    alias: tuple[str, ...]
+
+
+class DescribedModule(msgspec.Struct, frozen=True, kw_only=True):
+    """A component module: what runs where, what it takes and gives."""
+
+    module: str
+    roles: tuple[str, ...] = ()
+    data_ports: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    summary: str = ""
+    parameters: Mapping[str, Any] | None = {}  #: JSON schema
+    provider: str = ""  #: registered provider that has it; empty: it comes with fedflow
+
+    def __repr__(self) -> str:
+        return f"<Module {self.module}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -30,7 +30,70 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, reason: stored.Reason) -> Reason:
         """Return a stored reason as it is shown."""
         site = reason.site.key if reason.site else None
-        return cls(code=reason.code, message=reason.message, site=site)
+        return cls(code=reason.code, message=str(reason.message), site=site)
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model a job makes, or uses."""
+
+    model_id: str = ""
+    model_version: str = ""
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that all its sites accepted. Folders and files are on the server."""
+
+    SHOWN: ClassVar = "job_id model_id model_version logs_directory warnings reused"
+
+    code: int = 0
+    message: str = "success"
+    job_id: str
+    model_info: ModelInfo = ModelInfo()
+    board_url: str = ""
+    logs_directory: str = ""
+    dsl_path: str = ""
+    runtime_conf_path: str = ""
+    runtime_conf_on_party_path: str = ""
+    train_runtime_conf_path: str = ""
+    pipeline_dsl_path: str = ""
+    warnings: tuple[str, ...] = ()
+    reused: Mapping[str, str] = {}  #: component -> id of the job that made its results
+
+    @property
+    def model_id(self) -> str:
+        """Return the id of the job's model, empty if it has none."""
+        return self.model_info.model_id
+
+    @property
+    def model_version(self) -> str:
+        """Return the version of the job's model, empty if it has none."""
+        return self.model_info.model_version
+
+    def __repr__(self) -> str:
+        return f"<Submitted job {self.job_id}>"
+
+
+class Uploaded(Submitted, frozen=True, kw_only=True):
+    """A job that makes, copies or writes a table."""
+
+    SHOWN: ClassVar = "job_id namespace table_name"
+
+    table_name: str
+    namespace: str
+
+    def __repr__(self) -> str:
+        return f"<Uploaded {self.namespace}.{self.table_name} by job {self.job_id}>"
+
+
+class Dependencies(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"components": "component_list"}
+):
+    """The DAG of a job at one site."""
+
+    components: tuple[str, ...]  #: each after those that it depends on
+    dependencies: Mapping[str, tuple[Mapping[str, Any], ...]] = {}
+    component_module: Mapping[str, str] = {}
+    component_need_run: Mapping[str, bool] = {}
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
