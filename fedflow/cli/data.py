@@ -16,7 +16,7 @@ from fedflow.cli.job_view import wait_for
 from fedflow.cli.output import Output, console
 from fedflow.cli.session import Session, asks_server
 from fedflow.client.client import Client
-from fedflow.client.results import Submitted, Uploaded
+from fedflow.wire.api.jobs import Submitted, Uploaded
 
 _OWN_KEYS = ("file", "namespace", "table_name", "head", "partition", "id_delimiter", "drop")
 _IGNORED_KEYS = ("work_mode", "backend", "verbose", "conf_path", "use_local_data")

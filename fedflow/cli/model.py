@@ -13,9 +13,9 @@ from fedflow.cli.groups import Nouns
 from fedflow.cli.job_view import wait_for
 from fedflow.cli.output import json_text, moment
 from fedflow.cli.session import Session, asks_server
-from fedflow.client.model_results import NewVersion
-from fedflow.client.results import Submitted
 from fedflow.domain.site import Site
+from fedflow.wire.api.jobs import Submitted
+from fedflow.wire.api.models import NewVersion
 
 replace_option = click.option("--replace", is_flag=True, help="Replace what exists already.")
 wait_option = click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end.")

@@ -132,7 +132,7 @@ def cell(value: Any) -> Text:
 
 def json_text(value: Any) -> str:
     """Return `value` as indented JSON; members have the names that the Python client gives them,
-    paths become text.
+    only those that a class names as `SHOWN` if it does so; paths become text.
     """
     text = msgspec.json.encode(_by_attribute(value), enc_hook=_path_text)
     return msgspec.json.format(text, indent=2).decode()
@@ -141,7 +141,9 @@ def json_text(value: Any) -> str:
 def _by_attribute(value: Any) -> Any:
     """Return an answer without the names that FATE gives its members on the wire."""
     if isinstance(value, msgspec.Struct):
-        return {name: _by_attribute(getattr(value, name)) for name in value.__struct_fields__}
+        shown = getattr(value, "SHOWN", None)
+        names = value.__struct_fields__ if shown is None else shown.split()
+        return {name: _by_attribute(getattr(value, name)) for name in names}
     if isinstance(value, list | tuple):
         return [_by_attribute(one) for one in value]
     if isinstance(value, dict):
@@ -150,7 +152,7 @@ def _by_attribute(value: Any) -> Any:
 
 
 def _path_text(value: Any) -> str:
-    if isinstance(value, Path):
+    if isinstance(value, Path | str):  # a `Message` is no `str` to msgspec
         return str(value)
     raise TypeError(f"{type(value).__name__} is no JSON")
 

@@ -8,8 +8,7 @@ from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment
 from fedflow.cli.session import Session, asks_server
-from fedflow.client.site_results import PartyInfo
-from fedflow.wire.api.parties import Neighbour
+from fedflow.wire.api.parties import Neighbour, PartyInfo
 
 
 @click.group(cls=Nouns)

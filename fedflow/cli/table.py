@@ -12,7 +12,7 @@ from fedflow.cli.files import folder
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import json_text
 from fedflow.cli.session import Session, asks_server
-from fedflow.client.results import TableInfo
+from fedflow.wire.api.tables import TableInfo
 
 namespace_option = click.option("-n", "--namespace", required=True, metavar="NAME")
 table_option = click.option("-t", "--table", "name", required=True, metavar="NAME")

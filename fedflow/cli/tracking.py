@@ -11,8 +11,8 @@ from fedflow.cli import session
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import Output, json_text
 from fedflow.cli.session import Session, asks_server
-from fedflow.client.results import Metric
 from fedflow.domain.site import Site
+from fedflow.wire.api.tracking import Metric
 
 _POINTS = 60  #: a curve with more points is shown by its ends only
 

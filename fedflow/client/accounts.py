@@ -4,22 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-from fedflow.base.values import dataclass
 from fedflow.client.connection import Connection
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BoardAccount:
-    """Somebody who may sign in to the board. Times in ms since the epoch."""
-
-    name: str
-    role: str  #: viewer, operator or admin
-    create_time: int
-    update_time: int  #: when the role or the password was last set
-    sessions: int = 0  #: browsers that are signed in
-
-    def __repr__(self) -> str:
-        return f"<Account {self.name}: {self.role}>"
+from fedflow.wire.api.administration import BoardAccount, EndedSessions
 
 
 class AccountCalls:
@@ -51,10 +37,10 @@ class AccountCalls:
 
     def sign_out(self, name: str) -> int:
         """End all sessions of an account; return how many. Raises: AccountNotFound."""
-        answer: dict[str, int] = self._connection.do(
-            "board/account/sign-out", {"name": name}, dict[str, int]
+        found: EndedSessions = self._connection.do(
+            "board/account/sign-out", {"name": name}, EndedSessions
         )
-        return answer["ended"]
+        return found.ended
 
     def remove(self, name: str) -> None:
         """Remove an account; its sessions end. Raises: AccountNotFound."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from fedflow.base.errors.data import NoData
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
-from fedflow.client.site_results import Grants, PartyInfo, Provider, Resources, ServiceInfo
 from fedflow.wire.api.administration import (
+    Grants,
     PartyServer,
+    Provider,
+    Resources,
     ReturnedCores,
     ServerAddress,
+    ServiceInfo,
+    ServiceInfos,
 )
-from fedflow.wire.api.parties import Neighbour, Ping
+from fedflow.wire.api.parties import Neighbour, PartyInfo, Ping
 
 
 class _Calls:
@@ -136,18 +141,7 @@ class ResourceCalls(_Calls):
 
     def get(self) -> Resources:
         """Return the cores, and the jobs that hold them."""
-        row: dict[str, Any] = self._connection.look_up("resource/query", {}, dict[str, Any])
-        engine = row.get("computing_engine_resource") or {}
-        every = [_engine(one) for one in row.get("engines") or [engine]]
-        found: Resources = self._connection.typed(
-            {
-                **_engine(engine),
-                "engines": every,
-                "jobs": row.get("use_resource_job") or (),
-            },
-            Resources,
-            command="resource/query",
-        )
+        found: Resources = self._connection.look_up("resource/query", {}, Resources)
         return found
 
     def give_back(self, job_id: str) -> list[ReturnedCores]:
@@ -208,15 +202,8 @@ class ServerCalls(_Calls):
         body = {"service_name": service}
         if server is not None:
             body["server_name"] = server
-        row: dict[str, Any] = self._connection.look_up("service/query", body, dict[str, Any])
-        plain = [
-            {k.removeprefix("f_"): v for k, v in one.items()}
-            for one in row.get("service_info") or ()
-        ]
-        found: list[ServiceInfo] = self._connection.typed(
-            plain, list[ServiceInfo], command="service/query"
-        )
-        return found
+        found: ServiceInfos = self._connection.look_up("service/query", body, ServiceInfos)
+        return list(found.service_info)
 
     def register_service(self, conf: Document) -> None:
         """Store a service: `server_name`, `service_name`, `uri`, ... Raises: BadAddress."""
@@ -260,13 +247,3 @@ class PartyCalls(_Calls):
 
 def _word(name: str) -> str:
     return quote(name, safe="")
-
-
-def _engine(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": row.get("f_engine_name"),
-        "cores": row.get("f_cores"),
-        "free": row.get("f_remaining_cores"),
-        "memory": row.get("f_memory") or 0,
-        "free_memory": row.get("f_remaining_memory") or 0,
-    }

@@ -36,9 +36,9 @@ from fedflow.client.data import DataCalls
 from fedflow.client.job_tags import JobTagCalls
 from fedflow.client.jobs import JobCalls
 from fedflow.client.models import CheckpointCalls, ModelCalls, TagCalls
-from fedflow.client.results import ModuleInfo
 from fedflow.client.tables import TableCalls
 from fedflow.client.tracking import TrackingCalls
+from fedflow.wire.api.administration import DescribedModule
 
 DEFAULT_ADDRESS = "http://127.0.0.1:9380"
 
@@ -87,13 +87,13 @@ class Client(JobCalls, DataCalls, TrackingCalls):
         """Return the server's version by module: FATE, FATEFlow, fedflow, API."""
         return self.servers.versions()
 
-    def components(self) -> list[ModuleInfo]:
+    def components(self) -> list[DescribedModule]:
         """Return the component modules of this server, with a JSON schema of their parameters."""
-        found: list[ModuleInfo] = self._connection.ask(
+        found: list[DescribedModule] = self._connection.ask(
             "/v1/component/describe",
             None,
             method="GET",
-            answer=list[ModuleInfo],
+            answer=list[DescribedModule],
             command="component/describe",
         )
         return found

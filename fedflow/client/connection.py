@@ -66,7 +66,7 @@ class Connection:
         return self.ask(f"/v1/{command}", body, answer=answer, command=command, safe=True)
 
     def find(self, command: str, body: Mapping[str, Any], row: Any) -> list[Any]:
-        """Return FATE's rows that fit as the type `row`, their members without `f_`.
+        """Return FATE's rows that fit as the type `row`.
 
         Some routes answer a retcode without an error's name if nothing fits: an empty list here.
         """
@@ -79,9 +79,7 @@ class Connection:
                     return []
                 return self._read_envelope(response, command).get("data") or []
 
-        rows = _repeated(once)
-        plain = [{k.removeprefix("f_"): v for k, v in one.items()} for one in rows]
-        found: list[Any] = self.typed(plain, list[row], command=command)
+        found: list[Any] = self.typed(_repeated(once), list[row], command=command)
         return found
 
     def do(self, command: str, body: Mapping[str, Any], answer: Any = None) -> Any:

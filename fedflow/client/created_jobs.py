@@ -7,8 +7,8 @@ from typing import Any
 
 from fedflow.base.ids import new_request_id
 from fedflow.client.connection import Connection
-from fedflow.client.results import Submitted
 from fedflow.domain.scheduling.submits import key_in_conf
+from fedflow.wire.api.jobs import Submitted
 
 
 def submit_job(
@@ -31,22 +31,6 @@ def make_job(
     Raises: what the server says went wrong.
     """
     envelope = connection.envelope(f"/v1/{command}", body, command=command, safe=safe)
-    found: Submitted = connection.typed(_members(envelope), Submitted, command=command)
+    members = {"job_id": envelope.get("jobId"), **(envelope.get("data") or {})}
+    found: Submitted = connection.typed(members, Submitted, command=command)
     return found
-
-
-def _members(envelope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of `Submitted` in the envelope of a job that was made."""
-    data = envelope.get("data")
-    data = data if isinstance(data, dict) else {}
-    model = data.get("model_info")
-    model = model if isinstance(model, dict) else {}
-    members = {
-        "job_id": envelope.get("jobId") or data.get("job_id"),
-        "model_id": model.get("model_id"),
-        "model_version": model.get("model_version"),
-        "logs_directory": data.get("logs_directory"),
-        "warnings": data.get("warnings"),
-        "reused": data.get("reused"),
-    }
-    return {name: value for name, value in members.items() if value is not None}

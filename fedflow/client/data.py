@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fedflow.base.errors.data import BadData
 from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import make_job
 from fedflow.client.multipart import MultipartFile, Progress
-from fedflow.client.results import Preview, Submitted, TableInfo, Upload, Uploaded
 from fedflow.client.tables import TableCalls
+from fedflow.wire.api.jobs import Submitted, Uploaded
+from fedflow.wire.api.tables import Preview, TableInfo, Upload
 
 
 class DataCalls:
@@ -66,6 +69,7 @@ class DataCalls:
                 "job_id": envelope.get("jobId"),
                 "namespace": namespace,
                 "table_name": table_name,
+                **(envelope.get("data") or {}),
             },
             Uploaded,
             command="data/upload",
@@ -75,27 +79,14 @@ class DataCalls:
     def upload_history(self, limit: int = 20, *, job_id: str | None = None) -> list[Upload]:
         """Return earlier uploads whose tables still exist, newest first; `limit` 0 means all."""
         body = {"limit": limit} if job_id is None else {"limit": limit, "job_id": job_id}
-        entries: list[dict[str, dict[str, Any]]] = self._connection.ask(
-            "/v1/data/upload/history",
-            body,
-            answer=list[dict[str, dict[str, Any]]],
-            command="data/upload/history",
+        entries: list[dict[str, Upload]] = self._connection.look_up(
+            "data/upload/history", body, list[dict[str, Upload]]
         )
-        rows = [
-            {
-                **entry.get("upload_info", {}),
-                "job_id": one,
-                "count": entry.get("upload_info", {}).get("upload_count", 0),
-                "partitions": entry.get("upload_info", {}).get("partition", 0),
-                "notes": entry.get("notes") or "",
-            }
-            for members in entries
-            for one, entry in members.items()
+        return [
+            msgspec.structs.replace(upload, job_id=one)
+            for uploads in entries
+            for one, upload in uploads.items()
         ]
-        found: list[Upload] = self._connection.typed(
-            rows, list[Upload], command="data/upload/history"
-        )
-        return found
 
     def download(
         self, namespace: str, name: str, output_path: str, *, delimiter: str | None = None

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors.jobs import StillRunning
 from fedflow.base.errors.requests import BadDocument
@@ -17,12 +19,20 @@ from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.events import JobEvent, events_between
-from fedflow.client.results import Dependencies, JobPage, OutputTable, Stopped, Submitted, TaskPage
 from fedflow.domain.site import Site
+from fedflow.domain.states import JOB_FINAL
 from fedflow.wire.api.administration import LogLine
 from fedflow.wire.api.job_delete import DeletedJob
 from fedflow.wire.api.job_history import Explanation, HistoryEvent, HistoryPage
-from fedflow.wire.api.jobs import ChangedParameters, CleanedUp, JobConfig, JobStatusView
+from fedflow.wire.api.job_lists import JobPage, OutputTable, TaskPage
+from fedflow.wire.api.jobs import (
+    ChangedParameters,
+    CleanedUp,
+    Dependencies,
+    JobConfig,
+    JobStatusView,
+    Submitted,
+)
 from fedflow.wire.api.queue import Queue
 
 OnChange = Callable[[JobStatusView], None]
@@ -32,6 +42,22 @@ _POLL_S = 0.2  #: pause between two looks at a job, at first
 _SLOW_POLL_S = 1.0  #: and when it has run for a minute
 _LATE_EVENTS = 50  #: how far back events are asked for again, to miss none
 _OUTAGE_S = 60.0  #: for so long a server may be away while somebody waits: it may be restarting
+
+
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job stands after it was stopped."""
+
+    job_id: str
+    status: str
+    had_ended: bool = False  #: there was nothing to stop
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether the job has ended: else a party was not reached yet, or stops it now."""
+        return self.status in {status.value for status in JOB_FINAL}
+
+    def __repr__(self) -> str:
+        return f"<Stopped job {self.job_id}: {self.status}>"
 
 
 class JobCalls:
@@ -105,16 +131,8 @@ class JobCalls:
 
     def dependencies(self, job_id: str, site: Site) -> Dependencies:
         """Return the DAG of a job: its components, each after those it depends on."""
-        command = "pipeline/dag/dependency"
-        row: dict[str, Any] = self._connection.look_up(
-            command, {"job_id": job_id, **_site(site)}, dict[str, Any]
-        )
-        names = [
-            one.get("component_name") if isinstance(one, dict) else one
-            for one in row.get("component_list") or ()
-        ]
-        found: Dependencies = self._connection.typed(
-            {**row, "components": names}, Dependencies, command=command
+        found: Dependencies = self._connection.look_up(
+            "pipeline/dag/dependency", {"job_id": job_id, **_site(site)}, Dependencies
         )
         return found
 

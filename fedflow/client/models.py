@@ -12,11 +12,19 @@ from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import make_job, submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.downloads import keep, named_in
-from fedflow.client.model_results import Archive, ModelVersion, NewVersion, Tag
 from fedflow.client.multipart import MultipartFile
-from fedflow.client.results import Submitted
 from fedflow.domain.site import Role, Site
-from fedflow.wire.api.models import Checkpoint, ModelDetail, TaggedModel
+from fedflow.wire.api.jobs import Submitted
+from fedflow.wire.api.models import (
+    Archive,
+    Checkpoint,
+    ModelDetail,
+    ModelVersion,
+    NewVersion,
+    Tag,
+    TaggedModel,
+    Tags,
+)
 
 _COLUMNS: Final = (
     "model_id", "model_version", "role", "party_id", "roles", "parent", "parent_info", "size",
@@ -255,13 +263,10 @@ class TagCalls:
 
     def models(self, name: str) -> list[TaggedModel]:
         """Return the shares of versions that have this tag. Raises: TagNotFound."""
-        row: dict[str, Any] = self._connection.look_up(
-            "model/tag/retrieve", {"tag_name": name, "with_model": True}, dict[str, Any]
+        found: Tags = self._connection.look_up(
+            "model/tag/retrieve", {"tag_name": name, "with_model": True}, Tags
         )
-        found: list[TaggedModel] = self._connection.typed(
-            row.get("models") or [], list[TaggedModel], command="model/tag/retrieve"
-        )
-        return found
+        return list(found.models or ())
 
     def of(self, version: str) -> list[Tag]:
         """Return the tags of a version."""
@@ -291,9 +296,8 @@ class TagCalls:
         self._connection.do("model/model_tag/remove", {"job_id": version, "tag_name": name})
 
     def _tags(self, command: str, body: Mapping[str, Any]) -> list[Tag]:
-        row: dict[str, Any] = self._connection.look_up(command, body, dict[str, Any])
-        found: list[Tag] = self._connection.typed(row.get("tags") or [], list[Tag], command=command)
-        return found
+        found: Tags = self._connection.look_up(command, body, Tags)
+        return list(found.tags or ())
 
 
 class CheckpointCalls:

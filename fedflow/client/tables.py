@@ -7,11 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
 from fedflow.client.documents import Document, read_document
-from fedflow.client.results import Preview, TableInfo
-from fedflow.wire.api.tables import ConnectorName, ListedTables, TableSource
+from fedflow.wire.api.tables import (
+    ConnectorColumns,
+    ConnectorName,
+    Deleted,
+    JobsOfTable,
+    ListedTables,
+    Preview,
+    TableInfo,
+    TableName,
+    TableSource,
+)
 
 
 class TableCalls:
@@ -22,26 +33,8 @@ class TableCalls:
 
     def info(self, namespace: str, name: str) -> TableInfo:
         """Return what the server knows of a table, also if it does not exist."""
-        row: dict[str, Any] = self._connection.look_up(
-            "table/table_info", _table(namespace, name), dict[str, Any]
-        )
-        found: TableInfo = self._connection.typed(
-            {
-                "namespace": row.get("namespace"),
-                "name": row.get("table_name"),
-                "exists": bool(row.get("exist")),
-                "count": row.get("count") or 0,
-                "partitions": row.get("partition") or 0,
-                "schema": row.get("schema") or {},
-                "origin": row.get("origin") or "",
-                "engine": row.get("engine") or "",
-                "address": row.get("address") or {},
-                "enabled": bool(row.get("enable", True)),
-                "made_by": row.get("made_by"),
-                "columns": row.get("columns") or (),
-            },
-            TableInfo,
-            command="table/table_info",
+        found: TableInfo = self._connection.look_up(
+            "table/table_info", _table(namespace, name), TableInfo
         )
         return found
 
@@ -60,15 +53,10 @@ class TableCalls:
 
     def preview(self, namespace: str, name: str, *, limit: int = 20) -> Preview:
         """Return the first rows of a table, at most 100. Raises: NoData, TableNotFound."""
-        row: dict[str, Any] = self._connection.look_up(
-            "table/preview", {**_table(namespace, name), "limit": limit}, dict[str, Any]
+        found: Preview = self._connection.look_up(
+            "table/preview", {**_table(namespace, name), "limit": limit}, Preview
         )
-        found: Preview = self._connection.typed(
-            {"header": row.get("header") or (), "rows": row.get("data") or (), "name": name},
-            Preview,
-            command="table/preview",
-        )
-        return found
+        return msgspec.structs.replace(found, name=name)
 
     def delete(self, namespace: str, name: str) -> None:
         """Delete a table and its files. Raises: ClientError: there is no such table."""
@@ -78,13 +66,13 @@ class TableCalls:
             command="table/delete",
         )
 
-    def delete_outputs(self, job_id: str, *, component: str | None = None) -> list[Any]:
+    def delete_outputs(self, job_id: str, *, component: str | None = None) -> list[TableName]:
         """Delete the tables that a job made, or one component of it; return their names."""
         body = {"job_id": job_id}
         if component is not None:
             body["component_name"] = component
-        row: dict[str, Any] = self._connection.do("table/delete", body, dict[str, Any])
-        return list(row.get("tables") or ())
+        found: Deleted = self._connection.do("table/delete", body, Deleted)
+        return list(found.tables)
 
     def download(self, namespace: str, name: str, target: Path, *, head: bool = True) -> list[Path]:
         """Unpack `table.csv` and `table.meta` of a table into the folder `target`; return them.
@@ -134,10 +122,10 @@ class TableCalls:
 
     def used_by(self, namespace: str, name: str) -> list[str]:
         """Return the ids of the jobs that made or read a table."""
-        row: dict[str, Any] = self._connection.look_up(
-            "table/tracking/job", _table(namespace, name), dict[str, Any]
+        found: JobsOfTable = self._connection.look_up(
+            "table/tracking/job", _table(namespace, name), JobsOfTable
         )
-        return [str(job_id) for job_id in row.get("job") or ()]
+        return list(found.job)
 
     def create_connector(self, conf: Document) -> None:
         """Store how an external source is reached: `connector_name`, `engine`, `connector_info`.
@@ -159,8 +147,10 @@ class TableCalls:
         Raises: as `bind`, and ConnectorNotFound.
         """
         body = {"connector_name": name, "address": dict(address or {})}
-        row: dict[str, Any] = self._connection.do("table/connector/test", body, dict[str, Any])
-        return [str(column) for column in row.get("columns") or ()]
+        found: ConnectorColumns = self._connection.do(
+            "table/connector/test", body, ConnectorColumns
+        )
+        return list(found.columns)
 
     def delete_connector(self, name: str) -> None:
         """Forget a connector. Raises: ConnectorNotFound. ConnectorInUse: tables need it."""

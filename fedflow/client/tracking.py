@@ -10,22 +10,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.ids import PartyId
-from fedflow.base.values import dataclass
 from fedflow.client.archive import unpack
 from fedflow.client.connection import Connection
-from fedflow.client.results import Metric, ModelShare, Preview
 from fedflow.domain.site import Role, Site
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """What is read of FATE's JOB record."""
-
-    f_role: Role
-    f_party_id: str
-    f_is_initiator: bool = False
+from fedflow.wire.api.job_lists import JobQueryRow
+from fedflow.wire.api.tables import Preview
+from fedflow.wire.api.tracking import Components, Metric, PartyModel, PartyModelMeta
 
 
 class TrackingCalls:
@@ -35,27 +29,16 @@ class TrackingCalls:
 
     def metrics(self, job_id: str, component: str, *, site: Site | None = None) -> list[Metric]:
         """Return all metrics of a component with their points."""
-        tree: dict[str, dict[str, dict[str, Any]]] = self._connection.ask(
-            "/v1/tracking/component/metric/all",
+        tree: dict[str, dict[str, Metric]] = self._connection.look_up(
+            "tracking/component/metric/all",
             self._place(job_id, component, site),
-            answer=dict[str, dict[str, dict[str, Any]]],
-            command="tracking/component/metric/all",
-            safe=True,
+            dict[str, dict[str, Metric]],
         )
-        rows = [
-            {
-                "namespace": namespace,
-                "name": name,
-                "points": metric.get("data") or (),
-                "meta": metric.get("meta") or {},
-            }
+        return [
+            msgspec.structs.replace(metric, namespace=namespace, name=name)
             for namespace, metrics in tree.items()
             for name, metric in metrics.items()
         ]
-        found: list[Metric] = self._connection.typed(
-            rows, list[Metric], command="tracking/component/metric/all"
-        )
-        return found
 
     def output_data(
         self, job_id: str, component: str, *, site: Site | None = None
@@ -73,7 +56,7 @@ class TrackingCalls:
             meta.get("names") or (),
         )
         rows = [
-            {"rows": rows or (), "header": header or (), "total": total, "name": name or ""}
+            {"data": rows or (), "header": header or (), "total": total, "name": name or ""}
             for rows, header, total, name in parts
         ]
         found: list[Preview] = self._connection.typed(rows, list[Preview], command=command)
@@ -95,7 +78,7 @@ class TrackingCalls:
                 self._connection.fetch(f"/v1/{command}", body, file, command=command, method="GET")
             return unpack(archive, target)
 
-    def model(self, job_id: str, component: str, *, site: Site | None = None) -> ModelShare | None:
+    def model(self, job_id: str, component: str, *, site: Site | None = None) -> PartyModel | None:
         """Return the site's share of a component's model, None if it has none."""
         command = "tracking/component/output/model"
         envelope = self._connection.envelope(
@@ -103,17 +86,10 @@ class TrackingCalls:
         )
         if not envelope.get("data"):
             return None
-        meta = envelope.get("meta") or {}
-        found: ModelShare = self._connection.typed(
-            {
-                "param": envelope["data"],
-                "meta": meta.get("meta_data") or {},
-                "module": meta.get("module_name") or "",
-            },
-            ModelShare,
-            command=command,
+        meta: PartyModelMeta = self._connection.typed(
+            envelope.get("meta") or {}, PartyModelMeta, command=command
         )
-        return found
+        return PartyModel(param=envelope["data"], meta=meta.meta_data, module=meta.module_name)
 
     def summary(self, job_id: str, component: str, *, site: Site | None = None) -> Any:
         """Return a component's summary, a JSON value. Raises: NoData: it has none."""
@@ -135,10 +111,10 @@ class TrackingCalls:
 
     def components_of(self, job_id: str) -> list[str]:
         """Return the names of a job's components. Raises: JobNotFound."""
-        row: dict[str, list[str]] = self._connection.look_up(
-            "tracking/component/list", {"job_id": job_id}, dict[str, list[str]]
+        found: Components = self._connection.look_up(
+            "tracking/component/list", {"job_id": job_id}, Components
         )
-        return row.get("components", [])
+        return list(found.components)
 
     def delete_metrics(self, job_id: str) -> None:
         """Delete all metrics of an ended job at this server. Raises: JobNotFound."""
@@ -146,13 +122,13 @@ class TrackingCalls:
 
     def own_sites(self, job_id: str) -> list[Site]:
         """Return the sites of a job at this server, the initiator first. Raises: JobNotFound."""
-        rows: list[_Share] = self._connection.ask(
-            "/v1/job/query", {"job_id": job_id}, answer=list[_Share], command="job/query", safe=True
+        rows: list[JobQueryRow] = self._connection.look_up(
+            "job/query", {"job_id": job_id}, list[JobQueryRow]
         )
         if not rows:
             raise JobNotFound(job_id=job_id)
-        rows.sort(key=lambda row: not row.f_is_initiator)
-        return [Site(row.f_role, PartyId(row.f_party_id)) for row in rows]
+        rows.sort(key=lambda row: not row.is_initiator)
+        return [Site(Role(row.role), PartyId(str(row.party_id))) for row in rows]
 
     def _place(self, job_id: str, component: str, site: Site | None) -> dict[str, str]:
         if site is None:

@@ -112,7 +112,9 @@ def test_a_conf_with_a_wrong_value_is_a_usage_error(shell, csv, tmp_path, bad):
 
 def test_history_lists_uploads(shell):
     info = {"table_name": "g", "namespace": "exp", "partition": 4, "upload_count": 569}
-    shell.answer("/v1/data/upload/history", [{"7": {"upload_info": info, "notes": ""}}])
+    shell.answer(
+        "/v1/data/upload/history", [{"7": {"upload_info": info, "notes": "", "schema": {}}}]
+    )
     result = shell("data", "history")
     assert result.stdout.splitlines()[1].split() == ["exp", "g", "569", "4", "7"]
 

@@ -291,8 +291,14 @@ def test_metrics_come_with_points_and_meta(server, client):
 def test_without_a_site_the_initiators_is_asked_if_it_is_here(server, client):
     server.answers["/v1/job/query"] = Answer(
         data=[
-            {"f_role": "arbiter", "f_party_id": "9999", "f_is_initiator": False},
-            {"f_role": "guest", "f_party_id": "9999", "f_is_initiator": True},
+            {
+                "f_job_id": "7",
+                "f_role": role,
+                "f_party_id": "9999",
+                "f_status": "success",
+                "f_is_initiator": role == "guest",
+            }
+            for role in ("arbiter", "guest")
         ]
     )
     server.answers["/v1/tracking/component/metric/all"] = Answer(data={})

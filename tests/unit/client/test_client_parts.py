@@ -17,12 +17,14 @@ from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.ids import PartyId
 from fedflow.client.client import Client
 from fedflow.client.downloads import keep, named_in
-from fedflow.client.model_results import ModelVersion
 from fedflow.client.models import filled_conf
-from fedflow.client.results import Metric, Preview, TableInfo, TaskPage, TaskRow
 from fedflow.domain.site import Role, Site
 from fedflow.wire.api import html
+from fedflow.wire.api.job_lists import TaskPage, TaskRow
 from fedflow.wire.api.jobs import JobStatusView, Reason, TaskView
+from fedflow.wire.api.models import ModelVersion
+from fedflow.wire.api.tables import Preview, TableInfo
+from fedflow.wire.api.tracking import Metric
 from fedflow.wire.envelope import failure
 from tests.support.rest import Answer, RestServer
 
@@ -293,9 +295,9 @@ RESULTS = [
         reason=Reason(code="X", message=EVIL),
         tasks=(TaskView(component=EVIL, module=EVIL, site=EVIL, version=0, status="failed"),),
     ),
-    Metric(namespace=EVIL, name=EVIL, points=((EVIL, 0.5),)),
+    Metric(namespace=EVIL, name=EVIL, points=((EVIL, 0.5),), meta={}),
     Preview(header=(EVIL,), rows=((EVIL,),), name=EVIL),
-    TableInfo(namespace=EVIL, name=EVIL, exists=True),
+    TableInfo(namespace=EVIL, name=EVIL, exist=1),
     TaskPage(
         tasks=(TaskRow(job_id=EVIL, component_name=EVIL, role="guest", party_id=1, status=EVIL),),
         count=1,

@@ -1,7 +1,5 @@
 """Names of fedflow that have a word which docs/glossary.md rules out.
 
-    python -m tests.unit.docs.names > tests/unit/docs/names_to_rename.txt
-
 A name is split into words at `_` and at capitals. Looked at: modules and packages, public classes,
 public methods of Protocols. Not the classes of errors, whose names are part of the REST API.
 """
@@ -11,12 +9,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from tests.unit.docs.markdown import ROOT
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
-LISTED = Path(__file__).with_name("names_to_rename.txt")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -50,7 +46,3 @@ def _names() -> Iterator[tuple[str, str]]:
                     for item in node.body:
                         if isinstance(item, ast.FunctionDef) and not item.name.startswith("_"):
                             yield "method", f"{node.name}.{item.name}"
-
-
-if __name__ == "__main__":
-    print("\n".join(sorted(wrong_names())))
