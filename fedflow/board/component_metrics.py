@@ -28,7 +28,7 @@ from fedflow.domain.states import TaskStatus
 from fedflow.web.context import services
 from fedflow.web.downloads import file_word
 from fedflow.web.responses import download
-from fedflow.wire import envelope, fields
+from fedflow.wire import envelope, tracking_fields
 
 board_component_metrics = board_blueprint("board_component_metrics", PREFIX)
 
@@ -103,7 +103,7 @@ def json_file(job_id: str, role: str, party_id: str, component: str) -> Response
     found = services().tracking.metrics(
         job_id, component, place.job.site, version=place.task.key.version
     )
-    content = io.BytesIO(envelope.encode(fields.metric_tree(found)))
+    content = io.BytesIO(envelope.encode(tracking_fields.metric_tree(found)))
     return download(content, f"{_file(place)}_metrics.json", mimetype="application/json")
 
 

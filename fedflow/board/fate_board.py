@@ -27,13 +27,14 @@ from fedflow.domain.site import Role, Site
 from fedflow.web import queries
 from fedflow.web.auth import require_client
 from fedflow.web.context import built, services
-from fedflow.web.job import JobBody, NotesBody, PartyJobBody
-from fedflow.web.requests import Alternatives, Body, NoBody, Text, Whole, site_of
+from fedflow.web.job import NotesBody, PartyJobBody
+from fedflow.web.requests import Alternatives, Body, JobBody, NoBody, Text, Whole, site_of
 from fedflow.web.responses import answer, download
 from fedflow.web.routes import Style, route
 from fedflow.web.tracking import SiteBody, data_view, output_rows
-from fedflow.wire import envelope, fate_board, fields, model_json
-from fedflow.wire.fate_board import JobRow, LogRow, PageBean, PageRow
+from fedflow.wire import envelope, fate_board, fields, model_json, tracking_fields
+from fedflow.wire.api.tracking import OutputMeta, PartyModelMeta
+from fedflow.wire.fate_board import BoardJob, LogRow, PageBean, PageRow
 
 fateboard = Blueprint("fateboard", __name__, url_prefix="/fateboard")
 fateboard.before_request(require_client)
@@ -161,7 +162,7 @@ class LogMessage(Body, frozen=True):
 
 
 @route(
-    fateboard, "/job/query/status", methods=("GET",), data=list[JobRow], style=Style.BOARD,
+    fateboard, "/job/query/status", methods=("GET",), data=list[BoardJob], style=Style.BOARD,
     read_only=True,
 )  # fmt: skip
 def query_status(_: NoBody) -> Response:
@@ -169,7 +170,7 @@ def query_status(_: NoBody) -> Response:
     which = replace(
         queries.job_filter({"status": ["waiting", "running"]}), refused=False, limit=MAX_RUNNING
     )
-    return _success([fate_board.job_row(job) for job in services().jobs.find(which)])
+    return _success([fate_board.board_job(job) for job in services().jobs.find(which)])
 
 
 @route(
@@ -177,7 +178,7 @@ def query_status(_: NoBody) -> Response:
     style=Style.BOARD,
 )  # fmt: skip
 def query_job(_: NoBody, job_id: str, role: str, party_id: str) -> Response:
-    """Return one site's share of a job, and which tables it reads."""
+    """Return one party job, and which tables it reads."""
     return _success(_job_and_dataset(_share(job_id, site_of(role, party_id))))
 
 
@@ -315,7 +316,7 @@ def parameters(body: SiteBody) -> Response:
 def metric_names(body: SiteBody) -> Response:
     """Return the names of the metrics by namespace."""
     found = _metrics(body.job_id, body.component_name, body.site)
-    return _success(fields.metric_names(found), msg="success" if found else "no data")
+    return _success(tracking_fields.metric_names(found), msg="success" if found else "no data")
 
 
 @route(
@@ -366,7 +367,7 @@ def output_model(body: SiteBody) -> Response:
     role = body.site.role
     param = own_param(role, model.param_name, model.param, model.meta)
     about = model_json.shown(dict(own_meta(role, model.meta)))
-    meta = {"meta_data": about, "module_name": task.module}
+    meta = PartyModelMeta(meta_data=about, module_name=task.module)
     return _passed_on(model_json.shown(dict(param)), "success", meta)
 
 
@@ -409,7 +410,7 @@ def log(body: LogMessage, job_id: str, role: str, party_id: str, component_id: s
         known = _listed(("logSize", *fate_board.LOG_TYPES))
         raise BadRequest(reason=f"type must be one of {known}")
     lines = logs.lines(named(body.type), body.begin, body.end)
-    rows = [{"lineNum": line.line_num, "content": line.content} for line in lines]
+    rows = [LogRow(line_num=line.line_num, content=line.content) for line in lines]
     return answer({**fate_board.success(rows), "type": body.type})
 
 
@@ -420,19 +421,19 @@ def _success(data: Any = None, *, msg: str = "OK") -> Response:
     return answer(fate_board.success(data, msg))
 
 
-def _passed_on(data: Any, retmsg: str, meta: Members) -> Response:
+def _passed_on(data: Any, retmsg: str, meta: PartyModelMeta | OutputMeta | Members) -> Response:
     """Return an answer of FATE Flow as FATE-Board passes it on: as a whole, within its own."""
     flow = {"retcode": envelope.SUCCESS, "retmsg": retmsg, "data": data, "meta": meta}
     return _success(flow, msg=retmsg)
 
 
 def _share(job_id: str, site: Site) -> JobRecord:
-    """Return this server's share of a job at one site. Raises: JobNotFound."""
+    """Return the party job of one site of this server. Raises: JobNotFound."""
     return _first_share(job_id, site.role, site.party_id)
 
 
 def _first_share(job_id: str, role: Role, party_id: str | None) -> JobRecord:
-    """Return a share of a job that is here. Raises: JobNotFound."""
+    """Return a party job of this server. Raises: JobNotFound."""
     which = JobFilter(job_id=job_id, roles=(role,), party_id=party_id or None, limit=1)
     found = services().jobs.find(which)
     if not found:
@@ -457,17 +458,17 @@ def _one_metric(found: list[Metric], namespace: str, name: str) -> Members:
         if (metric.namespace, metric.name) == (namespace, name):
             return {
                 "retcode": envelope.SUCCESS, "retmsg": "success",
-                "data": fields.metric_points(metric), "meta": dict(metric.meta),
+                "data": tracking_fields.metric_points(metric), "meta": dict(metric.meta),
             }  # fmt: skip
     return {"retcode": envelope.SUCCESS, "retmsg": "no data", "data": [], "meta": {}}
 
 
-def _job_and_dataset(job: JobRecord) -> Members:
-    return {"job": fate_board.job_row(job), "dataset": data_view(job)}
+def _job_and_dataset(job: JobRecord) -> PageRow:
+    return PageRow(job=fate_board.board_job(job), dataset=data_view(job))
 
 
 def _file(value: Any, name: str) -> Response:
-    text = msgspec.json.format(msgspec.json.encode(value), indent=4)
+    text = msgspec.json.format(envelope.encode(value), indent=4)
     return download(io.BytesIO(text), name, mimetype="application/json")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypedDict
+from typing import Final
 
 from flask import Blueprint, Response
 
@@ -13,6 +13,7 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
+from fedflow.wire.api.administration import BoardAccount, EndedSessions
 
 account = Blueprint("account", __name__, url_prefix="/board/account")
 account.before_request(require_client)
@@ -48,26 +49,14 @@ class PasswordBody(Body, frozen=True):
     password: Text
 
 
-class AccountRow(TypedDict):
-    name: str
-    role: str
-    create_time: int
-    update_time: int
-    sessions: int
-
-
-class EndedRow(TypedDict):
-    ended: int
-
-
-@route(account, "/add", body=AddBody, data=AccountRow, own=True)
+@route(account, "/add", body=AddBody, data=BoardAccount, own=True)
 def add(body: AddBody) -> Response:
-    """Make an account for the board."""
+    """Create an account for the board."""
     made = _accounts().add(body.name, role_of(body.role), body.password, by=_CLIENT)
     return success(_row(made))
 
 
-@route(account, "/list", data=list[AccountRow], own=True)
+@route(account, "/list", data=list[BoardAccount], own=True)
 def list_(_body: NoBody) -> Response:
     """Return the accounts by name, with how many sessions each has."""
     return success([_row(one) for one in _accounts().all()])
@@ -75,7 +64,7 @@ def list_(_body: NoBody) -> Response:
 
 @route(account, "/role", body=RoleBody, own=True)
 def role(body: RoleBody) -> Response:
-    """Give an account another role; it holds in its sessions at once."""
+    """Give an account another role; its sessions have it at once."""
     _accounts().set_role(body.name, role_of(body.role), by=_CLIENT)
     return success()
 
@@ -87,10 +76,10 @@ def password(body: PasswordBody) -> Response:
     return success()
 
 
-@route(account, "/sign-out", body=NameBody, data=EndedRow, own=True)
+@route(account, "/sign-out", body=NameBody, data=EndedSessions, own=True)
 def sign_out(body: NameBody) -> Response:
     """End all sessions of an account."""
-    return success({"ended": _accounts().sign_out_all(body.name, by=_CLIENT)})
+    return success(EndedSessions(ended=_accounts().sign_out_all(body.name, by=_CLIENT)))
 
 
 @route(account, "/remove", body=NameBody, own=True)
@@ -104,11 +93,11 @@ def _accounts() -> Accounts:
     return services().administration.accounts
 
 
-def _row(one: Account) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "role": one.role.value,
-        "create_time": one.created_ms,
-        "update_time": one.updated_ms,
-        "sessions": len(_accounts().sessions(one.name)),
-    }
+def _row(one: Account) -> BoardAccount:
+    return BoardAccount(
+        name=one.name,
+        role=one.role.value,
+        create_time=one.created_ms,
+        update_time=one.updated_ms,
+        sessions=len(_accounts().sessions(one.name)),
+    )

@@ -1,4 +1,4 @@
-"""`/v1/component`: the component modules of this server, and what their models are mended with.
+"""`/v1/component`: the component modules of this server, and changes of their models.
 
 Source: `docs/reference/rest.md#components-and-checkpoints`.
 """
@@ -15,12 +15,13 @@ from fedflow.web.model_requests import SiteModelBody
 from fedflow.web.requests import NoBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
+from fedflow.wire.api.administration import DescribedModule
 
 component = Blueprint("component", __name__, url_prefix="/component")
 component.before_request(require_client)
 
 
-@route(component, "/describe", data=list[dict[str, Any]], methods=("GET", "POST"), own=True)
+@route(component, "/describe", data=list[DescribedModule], methods=("GET", "POST"), own=True)
 def describe(_body: NoBody) -> Response:
     """Return each module with its roles, ports, outputs and parameters."""
     return success(services().modules.describe())
@@ -36,7 +37,7 @@ class WoeArray(TypedDict):
 
 
 class ExtractWoeBody(SiteModelBody, frozen=True):
-    """A guest's share, and the component that binned."""
+    """A guest's model, and the component that binned."""
 
     component_name: Text
     host_party_id: Text | None = None  #: whose columns; own addition, without it the first host's
@@ -47,9 +48,9 @@ class ExtractWoeBody(SiteModelBody, frozen=True):
     style=Style.STATUS,
 )  # fmt: skip
 def extract_woe_array(body: ExtractWoeBody) -> Response:
-    """Return the woe of a host's bins by anonymous column, which the guest may give to that host.
+    """Return the WOE of a host's bins by anonymous column, which the guest may give to that host.
 
-    HTTP 400 if the share is not a guest's, or the component no binning with hosts and two classes.
+    HTTP 400 if the site is not a guest, or the component no binning with hosts and two classes.
     """
     found = services().models.woe_arrays.extract(
         body.key, body.component_name, host=body.host_party_id
@@ -58,7 +59,7 @@ def extract_woe_array(body: ExtractWoeBody) -> Response:
 
 
 class MergeWoeBody(SiteModelBody, frozen=True):
-    """A host's share, the component that binned, and what was extracted at the guest."""
+    """A host's model, the component that binned, and what was extracted at the guest."""
 
     component_name: Text
     woe_array: dict[str, Any]
@@ -76,10 +77,10 @@ class Merged(TypedDict):
 
 @route(component, "/woe_array/merge", body=MergeWoeBody, data=Merged, style=Style.STATUS)
 def merge_woe_array(body: MergeWoeBody) -> Response:
-    """Put woe that a guest extracted into the host's stored model, for `transform_type` woe.
+    """Merge WOE that a guest extracted into the host's stored model, for `transform_type` woe.
 
     Jobs that take the model from then on can transform the host's columns by woe. HTTP 400, and
-    nothing changes, if the share is not a host's or an array does not fit a column of the model.
+    nothing changes, if the site is not a host or an array does not fit a column of the model.
     """
     services().models.woe_arrays.merge(body.key, body.component_name, body.woe_array)
     return success(

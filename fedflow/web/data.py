@@ -6,7 +6,7 @@ deletes it. Source: `docs/reference/rest.md#upload-and-download` and `docs/refer
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from flask import Blueprint, Response, request
@@ -15,12 +15,13 @@ from fedflow.app.initiator.submissions import Submitted
 from fedflow.base.errors.requests import BadRequest, MissingArgument
 from fedflow.web.auth import require_client
 from fedflow.web.context import built, services
-from fedflow.web.records import Submission
 from fedflow.web.requests import Body, Flag, Text, Whole, read_body
 from fedflow.web.responses import submitted, success
 from fedflow.web.routes import json_object, route
 from fedflow.web.spool import UploadSpool
 from fedflow.wire import fields
+from fedflow.wire.api.jobs import Uploaded
+from fedflow.wire.api.tables import Upload
 from fedflow.wire.json_text import decode_json
 
 data = Blueprint("data", __name__, url_prefix="/data")
@@ -89,25 +90,7 @@ class WriterBody(Body, frozen=True):
     drop: Flag = Flag(0)
 
 
-class TransferRow(Submission):
-    table_name: str
-    namespace: str
-
-
-class UploadInfo(TypedDict):
-    table_name: str
-    namespace: str
-    partition: int
-    upload_count: int
-
-
-class UploadRow(TypedDict):
-    upload_info: UploadInfo
-    notes: str
-    schema: dict[str, Any]
-
-
-@route(data, "/upload", body=UploadBody, data=TransferRow, form=True)
+@route(data, "/upload", body=UploadBody, data=Uploaded, form=True)
 def upload() -> Response:
     """Start the job that reads a file into a table: one that is sent, or one on the server."""
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
@@ -122,25 +105,25 @@ def upload() -> Response:
     return _answer(services().data.uploads.submit(body, path, keep_file=True), body)
 
 
-@route(data, "/upload/history", body=HistoryBody, data=list[dict[str, UploadRow]])
+@route(data, "/upload/history", body=HistoryBody, data=list[dict[str, Upload]])
 def upload_history(body: HistoryBody) -> Response:
-    """Return what was uploaded, newest first; tables that are gone are left out."""
+    """Return what was uploaded, newest first; deleted tables are left out."""
     found = services().data.uploads.history(max(0, body.limit), body.job_id)
-    return success([fields.upload_history_row(job, table) for job, table in found])
+    return success([{job.key.job_id: fields.upload(job, table)} for job, table in found])
 
 
-@route(data, "/download", body=DownloadBody, data=TransferRow)
+@route(data, "/download", body=DownloadBody, data=Uploaded)
 def data_download(body: DownloadBody) -> Response:
     """Start the job that writes a table as a CSV file of the server's machine."""
     job = services().data.transfers.download(
         body.namespace, body.table_name, body.output_path, delimiter=body.delimiter
     )
-    return submitted(job, table_name=body.table_name, namespace=body.namespace)
+    return submitted(job, table=(body.namespace, body.table_name))
 
 
-@route(data, "/writer", body=WriterBody, data=TransferRow)
+@route(data, "/writer", body=WriterBody, data=Uploaded)
 def data_writer(body: WriterBody) -> Response:
-    """Start the job that makes a table with the rows of another one, here or elsewhere."""
+    """Start the job that writes the rows of a table to another table or to a storage."""
     job = services().data.transfers.write(
         body.namespace,
         body.table_name,
@@ -150,12 +133,12 @@ def data_writer(body: WriterBody) -> Response:
         address=body.address,
         drop=bool(body.drop),
     )
-    return submitted(job, table_name=body.table_name, namespace=body.namespace)
+    return submitted(job, table=(body.namespace, body.table_name))
 
 
 def _answer(job: Submitted, parameters: Given) -> Response:
-    names = {name: str(parameters.get(name)) for name in ("table_name", "namespace")}
-    return submitted(job, **names)
+    namespace, name = (str(parameters.get(one)) for one in ("namespace", "table_name"))
+    return submitted(job, table=(namespace, name))
 
 
 def _received() -> tuple[Submitted, Given]:

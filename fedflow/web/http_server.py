@@ -196,8 +196,8 @@ class _Dispatcher:
     def add_task(self, channel: Any) -> None:
         """Queue the first request of a connection."""
         request = channel.requests[0]
-        looks = self._is_read_only(request)
-        threads = self._read_only if looks else self._views
+        is_read_only = self._is_read_only(request)
+        threads = self._read_only if is_read_only else self._views
         threads.add_task(channel)
 
     def _is_read_only(self, request: Any) -> bool:

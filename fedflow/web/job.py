@@ -22,12 +22,12 @@ from fedflow.domain.states import JobStatus
 from fedflow.web import queries
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.records import OutputRow, Submission
-from fedflow.web.requests import Body, NoBody, Text, site_of
+from fedflow.web.requests import Body, JobBody, NoBody, Text, site_of
 from fedflow.web.responses import answer, refusal, submitted, success
 from fedflow.web.routes import route
 from fedflow.wire import envelope, fields
-from fedflow.wire.api.jobs import JobConfig, JobStatusView
+from fedflow.wire.api.job_lists import OutputTable
+from fedflow.wire.api.jobs import JobConfig, JobStatusView, Submitted
 
 job = Blueprint("job", __name__, url_prefix="/job")
 job.before_request(require_client)
@@ -47,12 +47,6 @@ class SubmitBody(Body, frozen=True):
     docs/jobs.md."""
 
 
-class JobBody(Body, frozen=True):
-    """Which job."""
-
-    job_id: Text
-
-
 class StopBody(Body, frozen=True):
     """Which job, and what it ends as."""
 
@@ -61,7 +55,7 @@ class StopBody(Body, frozen=True):
 
 
 class PartyJobBody(Body, frozen=True):
-    """One site's share of a job."""
+    """One party job."""
 
     job_id: Text
     role: Text
@@ -88,7 +82,7 @@ class DataViewBody(Body, frozen=True):
     component_name: Text | None = None
 
 
-@route(job, "/submit", body=SubmitBody, data=Submission, needed=True)
+@route(job, "/submit", body=SubmitBody, data=Submitted, needed=True)
 def submit(body: SubmitBody) -> Response:
     """Start a job; returns when all sites have accepted it."""
     conf = body.runtime_conf if body.job_runtime_conf is None else body.job_runtime_conf
@@ -104,7 +98,7 @@ def submit(body: SubmitBody) -> Response:
 
 @route(job, "/stop", body=StopBody)
 def stop(body: StopBody) -> Response:
-    """End a job: `canceled`, or what `stop_status` says. `retmsg` tells if it had ended before."""
+    """End a job: `canceled`, or what `stop_status` says. `retmsg` says if it had ended before."""
     stopped = services().jobs.stop(body.job_id, body.stop_status)
     if stopped.had_ended:
         return answer(envelope.envelope(0, f"nothing to stop: the job had ended, {stopped.status}"))
@@ -118,7 +112,7 @@ def update(body: NotesBody) -> Response:
     try:
         services().jobs.set_notes(body.job_id, where.role.value, where.party_id, body.notes)
     except JobNotFound as exc:
-        return refusal(envelope.ARGUMENT_ERROR, f"{exc.message} {exc.hint}", error=exc)
+        return refusal(envelope.ARGUMENT_ERROR, exc.advice, error=exc)
     return success()
 
 
@@ -147,7 +141,7 @@ def _model_info(found: JobRecord) -> dict[str, str]:
     return {name: str(common.get(name, "")) for name in ("model_id", "model_version")}
 
 
-@route(job, "/data/view/query", body=DataViewBody, data=list[OutputRow])
+@route(job, "/data/view/query", body=DataViewBody, data=list[OutputTable])
 def data_view(body: DataViewBody) -> Response:
     """Return the output tables of a job."""
     given = {"job_id": body.job_id, "role": body.role, "party_id": body.party_id}
@@ -164,13 +158,13 @@ def data_view(body: DataViewBody) -> Response:
 
 @route(job, "/status", body=JobBody, data=JobStatusView, own=True)
 def status(body: JobBody) -> Response:
-    """Return how a job stands, with every task per site."""
+    """Return the status of a job, with every task per site."""
     return success(services().jobs.status_view(body.job_id))
 
 
 @route(job, "/<job_id>/status", data=JobStatusView, methods=("GET",), own=True)
 def status_of(_body: NoBody, job_id: str) -> Response:
-    """Return how a job stands, with every task per site."""
+    """Return the status of a job, with every task per site."""
     return success(services().jobs.status_view(job_id))
 
 

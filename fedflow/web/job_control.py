@@ -64,7 +64,7 @@ class ParametersBody(Body, frozen=True):
 
 
 class CleanBody(Body, frozen=True):
-    """Which job, and whose share of it."""
+    """Which job, and at which site."""
 
     job_id: Text
     role: Text | None = None
@@ -73,7 +73,7 @@ class CleanBody(Body, frozen=True):
 
 
 class ReportBody(Body, frozen=True):
-    """Which job, at which site, which component; the initiator's share by default."""
+    """Which job, at which site, which component; the initiator's by default."""
 
     job_id: Text
     role: Text | None = None
@@ -82,7 +82,7 @@ class ReportBody(Body, frozen=True):
 
 
 class SitePageBody(Body, frozen=True):
-    """One site's share of a job."""
+    """One party job."""
 
     job_id: Text
     role: Text
@@ -115,14 +115,14 @@ def rerun(body: RerunBody) -> Response:
 
 @route(job_control, "/pause", body=PauseBody)
 def pause(body: PauseBody) -> Response:
-    """Let nothing new of a job start; what runs goes on, then the job gives its cores back."""
+    """Start no further task of a job; what runs ends, then the job returns its cores."""
     services().control.pause(body.job_id)
     return answer(envelope.envelope(0, "pause job success"))
 
 
 @route(job_control, "/continue", body=ContinueBody)
 def proceed(body: ContinueBody) -> Response:
-    """Let a job go on that is paused, or that waits for its next step."""
+    """Continue a job that is paused, or that waits for its next step."""
     services().control.proceed(body.job_id, steps=body.steps, all_=bool(body.all))
     return answer(envelope.envelope(0, "continue job success"))
 
@@ -144,7 +144,7 @@ def parameter_update(body: ParametersBody) -> Response:
 def clean(body: CleanBody) -> Response:
     """Delete the output tables and metrics that an ended job left at this server.
 
-    Outputs that other jobs took over are kept.
+    Outputs that other jobs inherited are kept.
     """
     done = services().cleaning.clean(
         body.job_id, role=_role(body.role), party_id=body.party_id, component=body.component_name
@@ -160,7 +160,7 @@ def clean_queue(_: NoBody) -> Response:
 
 @route(job_control, "/report", body=ReportBody, data=list[ComponentReport])
 def report(body: ReportBody) -> Response:
-    """Return how the components of a job went, in topological order."""
+    """Return how the components of a job ended, in topological order."""
     rows = services().jobs.report(
         body.job_id, role=_role(body.role), party_id=body.party_id, component=body.component_name
     )
@@ -178,7 +178,7 @@ def url_get(body: SitePageBody) -> Response:
     )
     if not services().jobs.find(which):
         missing = JobNotFound(job_id=body.job_id)
-        return refusal(envelope.ARGUMENT_ERROR, f"{missing.message} {missing.hint}", error=missing)
+        return refusal(envelope.ARGUMENT_ERROR, missing.advice, error=missing)
     return success({"board_url": [board_url(body.job_id, site)]})
 
 

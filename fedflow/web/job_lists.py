@@ -14,11 +14,11 @@ from flask import Blueprint, Response
 from fedflow.web import queries
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.records import JobPage, JobRow, TaskPage, TaskRow
 from fedflow.web.requests import Alternatives, Body, OpenBody, Text, Whole
 from fedflow.web.responses import refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
+from fedflow.wire.api.job_lists import JobPage, JobQueryRow, TaskPage, TaskQueryRow
 
 job_lists = Blueprint("job_lists", __name__, url_prefix="/job")
 job_lists.before_request(require_client)
@@ -80,12 +80,12 @@ class TaskPageBody(PageBody, frozen=True):
     party_id: Text | None = None
 
 
-@route(job_lists, "/query", body=JobQuery, data=list[JobRow], read_only=True)
+@route(job_lists, "/query", body=JobQuery, data=list[JobQueryRow], read_only=True)
 def query(body: JobQuery) -> Response:
-    """Return the shares of jobs that fit; an empty list if none does."""
+    """Return the party jobs that fit; an empty list if none does."""
     given = body.given
     found = services().jobs.find(queries.job_filter(given)) if given else []
-    rows = [fields.job_row(j) for j in found]
+    rows = [fields.job_row(j, JobQueryRow) for j in found]
     return success([row for row in rows if queries.matches(row, given)])
 
 
@@ -106,15 +106,15 @@ def list_job(body: JobPageBody) -> Response:
         offset=page.offset,
     )
     found, count = services().jobs.page(which)
-    return success({"jobs": [fields.job_list_row(j) for j in found], "count": count})
+    return success(JobPage(jobs=tuple(map(fields.listed_job, found)), count=count))
 
 
-@route(job_lists, "/task/query", body=TaskQuery, data=list[TaskRow], read_only=True)
+@route(job_lists, "/task/query", body=TaskQuery, data=list[TaskQueryRow], read_only=True)
 def task_query(body: TaskQuery) -> Response:
     """Return the latest attempts that fit; retcode 101 if none does."""
     given = body.given
     found = services().jobs.tasks(queries.task_filter(given)) if given else []
-    rows = [fields.task_row(t) for t in found]
+    rows = [fields.task_row(t, TaskQueryRow) for t in found]
     rows = [row for row in rows if queries.matches(row, given)]
     if not rows:
         return refusal(envelope.ARGUMENT_ERROR, "no task could be found")
@@ -138,4 +138,4 @@ def list_task(body: TaskPageBody) -> Response:
     )
     which = replace(which, order=page.order, limit=page.limit, offset=page.offset)
     found, count = services().jobs.task_page(which)
-    return success({"tasks": [fields.task_list_row(t) for t in found], "count": count})
+    return success(TaskPage(tasks=tuple(map(fields.listed_task, found)), count=count))

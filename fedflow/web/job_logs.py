@@ -13,10 +13,10 @@ from fedflow.base.errors.jobs import JobNotFound
 from fedflow.web import downloads
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.job import JobBody
-from fedflow.web.records import LogsDirectory
+from fedflow.web.requests import JobBody
 from fedflow.web.responses import status_refusal, success
 from fedflow.web.routes import Style, route
+from fedflow.wire.api.administration import LogsDirectory
 
 job_logs = Blueprint("job_logs", __name__, url_prefix="/job")
 job_logs.before_request(require_client)
@@ -33,7 +33,7 @@ def log_download(body: JobBody) -> Response:
     produces="application/gzip",
 )  # fmt: skip
 def log_of_1_6(body: JobBody) -> Response:
-    """Return a job's logs as clients of FATE 1.6 ask for them; HTTP 210 if there are none."""
+    """Return a job's logs as clients of FATE 1.6 request them; HTTP 210 if there are none."""
     try:
         return _logs(body.job_id)
     except JobNotFound:

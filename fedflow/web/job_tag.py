@@ -6,19 +6,13 @@ from flask import Blueprint, Response
 
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.requests import Body, NoBody, Text
+from fedflow.web.requests import JobBody, NoBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
 from fedflow.wire.api.jobs import JobTag, JobTags, TagsOfJob
 
 job_tag = Blueprint("job_tag", __name__, url_prefix="/job/tag")
 job_tag.before_request(require_client)
-
-
-class JobBody(Body, frozen=True):
-    """Which job."""
-
-    job_id: Text
 
 
 class JobTagBody(JobBody, frozen=True):
@@ -29,13 +23,13 @@ class JobTagBody(JobBody, frozen=True):
 
 @route(job_tag, "/add", body=JobTagBody, data=TagsOfJob, own=True)
 def add(body: JobTagBody) -> Response:
-    """Give a job a tag, and return all that it has; one that it has already stays."""
+    """Give a job a tag, and return all that it has; a tag that it already has stays."""
     return success(TagsOfJob(tags=tuple(services().job_tags.add(body.job_id, body.tag_name))))
 
 
 @route(job_tag, "/remove", body=JobTagBody, data=TagsOfJob, own=True)
 def remove(body: JobTagBody) -> Response:
-    """Take a tag from a job, and return those that it has."""
+    """Remove a tag from a job, and return the tags that it has."""
     return success(TagsOfJob(tags=tuple(services().job_tags.remove(body.job_id, body.tag_name))))
 
 

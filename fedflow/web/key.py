@@ -6,7 +6,7 @@ from flask import Blueprint, Response
 
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.requests import Body, Text
+from fedflow.web.requests import Body, PartyBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
 
@@ -28,12 +28,6 @@ class KeyQueryBody(Body, frozen=True):
     key_name: Text = Text("public")
 
 
-class PartyBody(Body, frozen=True):
-    """A party."""
-
-    party_id: Text
-
-
 @route(key, "/public/save", body=SaveKeyBody, data=str)
 def save(body: SaveKeyBody) -> Response:
     """Store the public key of another party."""
@@ -49,6 +43,6 @@ def query(body: KeyQueryBody) -> Response:
 
 @route(key, "/public/delete", body=PartyBody)
 def delete(body: PartyBody) -> Response:
-    """Forget the public key of another party."""
+    """Delete the public key of another party."""
     services().administration.keys.delete(body.party_id)
     return success()

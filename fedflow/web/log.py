@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from flask import Blueprint, Response
 
 from fedflow.app.logs.addresses import LogName
@@ -12,7 +10,7 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, Text, Whole
 from fedflow.web.responses import status_refusal, success
 from fedflow.web.routes import route
-from fedflow.wire.api.administration import LogLine
+from fedflow.wire.api.administration import LogLine, LogSize
 
 log = Blueprint("log", __name__, url_prefix="/log")
 log.before_request(require_client)
@@ -50,16 +48,12 @@ class CatBody(LogBody, frozen=True):
     end: Whole | None = None
 
 
-class SizeRow(TypedDict):
-    size: int
-
-
-@route(log, "/size", body=LogBody, data=SizeRow)
+@route(log, "/size", body=LogBody, data=LogSize)
 def size(body: LogBody) -> Response:
     """Return how many lines a log has."""
     if body.is_elsewhere():
         return status_refusal(404)
-    return success({"size": services().administration.job_logs.size(body.name())})
+    return success(LogSize(size=services().administration.job_logs.size(body.name())))
 
 
 @route(log, "/cat", body=CatBody, data=list[LogLine])

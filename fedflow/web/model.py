@@ -6,7 +6,7 @@ Source: `docs/reference/rest.md#models`.
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn, TypedDict
+from typing import Any, Final, NoReturn
 
 from flask import Blueprint, Response, request, send_file
 
@@ -23,61 +23,15 @@ from fedflow.web.responses import answer, submitted, success
 from fedflow.web.routes import Style, route
 from fedflow.web.spool import UploadSpool
 from fedflow.wire import envelope
-from fedflow.wire.api.models import ModelDetail
+from fedflow.wire.api import prefixed
+from fedflow.wire.api.jobs import Submitted
+from fedflow.wire.api.models import Archive, Imported, ModelDetail, ModelVersion
 from fedflow.wire.model_fields import dag_components, model_row, seen_conf
 
 model = Blueprint("model", __name__, url_prefix="/model")
 model.before_request(require_client)
 
 MAX_MODELS: Final = 1000  #: rows that one query answers
-
-
-class ModelRow(TypedDict, total=False):
-    """A MODEL record: one site's share of one version. Times are in ms since the epoch."""
-
-    f_role: str
-    f_party_id: str
-    f_roles: dict[str, list[int | str]]
-    f_job_id: str
-    f_model_id: str
-    f_model_version: str
-    f_size: int
-    f_initiator_role: str
-    f_initiator_party_id: str
-    f_train_dsl: Any
-    f_train_runtime_conf: Any
-    f_runtime_conf_on_party: Any
-    f_inference_dsl: Any
-    f_fate_version: str
-    f_parent: bool
-    f_parent_info: Any
-    f_loaded_times: int
-    f_imported: int
-    f_archive_sha256: str | None
-    f_archive_from_ip: str | None
-    f_create_time: int
-    f_create_date: str | None
-    f_update_time: int
-    f_update_date: str | None
-
-
-class Imported(TypedDict):
-    """The share that is here now."""
-
-    job_id: str
-    role: str
-    party_id: str
-    model_id: str
-    model_version: str
-
-
-class Packed(TypedDict):
-    """An archive on this server."""
-
-    party_model_id: str
-    model_version: str
-    path: str
-    hash: str
 
 
 # --- look -----------------------------------------------------------------------------------------
@@ -94,10 +48,9 @@ class QueryBody(OpenBody, frozen=True):
     file_only: Flag = Flag(0)  #: only versions whose contents are all there
 
 
-@route(model, "/query", body=QueryBody, data=list[ModelRow])
+@route(model, "/query", body=QueryBody, data=list[ModelVersion])
 def query(body: QueryBody) -> Response:
-    """Return the shares of models that fit, newest first; retcode 100 and an empty list if none."""
-    columns = {"f_" + name for name in body.query_filters or ()}
+    """Return the sites' models that match, newest first; retcode 100 and an empty list if none."""
     filters = {n: v for n, v in body.given.items() if n not in ("query_filters", "file_only")}
     found = services().models.repository.find(_filter(body))
     if body.file_only:
@@ -106,9 +59,9 @@ def query(body: QueryBody) -> Response:
     if not rows:
         sentence = "no model fits; `model/query` knows the columns of the MODEL record"
         return answer(envelope.envelope(envelope.EXCEPTION, sentence, data=[]))
-    chosen = columns & rows[0].keys()
+    chosen = [n for n in ModelVersion.__struct_fields__ if n in (body.query_filters or ())]
     if chosen:
-        rows = [{n: v for n, v in row.items() if n in chosen} for row in rows]
+        return success([{prefixed(n): getattr(row, n) for n in chosen} for row in rows])
     return success(rows)
 
 
@@ -159,7 +112,7 @@ def query_detail(body: VersionBody) -> Response:
     produces="application/zip",
 )  # fmt: skip
 def export(body: SiteModelBody) -> Response:
-    """Return a share as a zip, as `model/import` takes it; HTTP 404 if there is none."""
+    """Return a site's model as a zip for `model/import`; HTTP 404 if there is none."""
     key = body.key
     content = services().models.exchange.export(key)
     response = send_file(content, mimetype="application/zip")
@@ -178,9 +131,9 @@ class ImportBody(SiteModelBody, frozen=True):
 
 @route(model, "/import", body=ImportBody, data=Imported, style=Style.STATUS, form=True)
 def import_() -> Response:
-    """Store the share that an archive holds; HTTP 409 if it is here and `force_update` is not set.
+    """Store the model of an archive; HTTP 409 if it exists and `force_update` is not set.
 
-    The archive must be of the named model, version and site, and undamaged; nothing is stored else.
+    The archive must be of the named model, version and site, and undamaged; else nothing is stored.
     """
     if request.mimetype != "multipart/form-data":
         raise BadRequest(reason="send a multipart form with the archive in the part `file`")
@@ -198,28 +151,28 @@ def import_() -> Response:
     finally:
         spool.discard()
     return success(
-        {
-            "job_id": version.job_id,
-            "role": version.key.site.role.value,
-            "party_id": version.key.site.party_id,
-            "model_id": version.key.model_id,
-            "model_version": version.key.model_version,
-        },
+        Imported(
+            job_id=version.job_id,
+            role=version.key.site.role.value,
+            party_id=version.key.site.party_id,
+            model_id=version.key.model_id,
+            model_version=version.key.model_version,
+        ),
         job_id=version.job_id,
     )
 
 
-@route(model, "/archive/packaging", body=PartyModelBody, data=Packed, style=Style.STATUS)
+@route(model, "/archive/packaging", body=PartyModelBody, data=Archive, style=Style.STATUS)
 def archive_packaging(body: PartyModelBody) -> Response:
-    """Put a share's archive into a folder of this server, for other programs of its machine."""
+    """Write a model's archive to a folder of this server, for other programs of its machine."""
     path, sha256 = services().models.exchange.package(body.key)
     return success(
-        {
-            "party_model_id": body.party_model_id,
-            "model_version": body.model_version,
-            "path": str(path),
-            "hash": sha256,
-        }
+        Archive(
+            party_model_id=body.party_model_id,
+            model_version=body.model_version,
+            path=str(path),
+            hash=sha256,
+        )
     )
 
 
@@ -232,9 +185,9 @@ class StoreBody(SiteModelBody, frozen=True):
     force_update: Flag = Flag(0)  #: replace another copy in the external store
 
 
-@route(model, "/store", body=StoreBody, data=dict[str, Any])
+@route(model, "/store", body=StoreBody, data=Submitted)
 def store(body: StoreBody) -> Response:
-    """Start the local job that copies a share to the external model store."""
+    """Start the local job that copies a site's model to the external model store."""
     storing = services().models.storing
     return submitted(storing.submit_store(body.key, force=bool(body.force_update)))
 
@@ -245,9 +198,9 @@ class RestoreBody(SiteModelBody, frozen=True):
     sha256: Text | None = None  #: refuse a copy with another digest
 
 
-@route(model, "/restore", body=RestoreBody, data=dict[str, Any])
+@route(model, "/restore", body=RestoreBody, data=Submitted)
 def restore(body: RestoreBody) -> Response:
-    """Start the local job that brings a share back from the external model store."""
+    """Start the local job that restores a site's model from the external model store."""
     return submitted(services().models.storing.submit_restore(body.key, sha256=body.sha256))
 
 
@@ -263,7 +216,7 @@ class TransferBody(Body, frozen=True):
 
 @route(model, "/transfer", body=TransferBody, data=dict[str, str], style=Style.STATUS)
 def transfer(body: TransferBody) -> Response:
-    """Return the contents of a share, base64 by `<component>.<alias>:<model name>`."""
+    """Return the contents of a site's model, base64 by `<component>.<alias>:<model name>`."""
     return success(services().models.exchange.contents(named_share(body.namespace, body.name)))
 
 

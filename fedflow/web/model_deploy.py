@@ -5,13 +5,13 @@ Source: `docs/reference/rest.md#models`.
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn, TypedDict
+from typing import Any, Final, NoReturn
 
 from flask import Blueprint, Response
 
 from fedflow.app.models.deployment import DeployRequest, predict_dsl_of, steps_of
 from fedflow.app.models.migration import MigrateRequest, roles_of
-from fedflow.app.models.model_changes import Outcome, told
+from fedflow.app.models.model_changes import Outcome
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.models import (
     ModelChangeRefused,
@@ -29,30 +29,14 @@ from fedflow.web.requests import Alternatives, Body, Text, site_of
 from fedflow.web.responses import answer, document, refusal, status_error, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope
+from fedflow.wire.api.models import NewVersion
 from fedflow.wire.json_text import decode_json
+from fedflow.wire.model_fields import new_version
 
 model_deploy = Blueprint("model_deploy", __name__, url_prefix="/model")
 model_deploy.before_request(require_client)
 
 SERVING: Final = "Online serving (model/load and model/bind)"
-
-
-class SiteAnswer(TypedDict):
-    """What one site said."""
-
-    retcode: int
-    retmsg: str
-
-
-class Changed(TypedDict, total=False):
-    """Every site's answer, and the new version."""
-
-    detail: dict[str, dict[str, SiteAnswer]]
-    guest: dict[str, int]
-    host: dict[str, int]
-    arbiter: dict[str, int]
-    model_id: str
-    model_version: str
 
 
 # --- deploy ---------------------------------------------------------------------------------------
@@ -70,9 +54,9 @@ class DeployBody(Body, frozen=True):
     """Component -> `{"step_index": number}` or `{"step_name": text}`: that state of its model."""
 
 
-@route(model_deploy, "/deploy", body=DeployBody, data=Changed)
+@route(model_deploy, "/deploy", body=DeployBody, data=NewVersion)
 def deploy(body: DeployBody) -> Response:
-    """Make a version of a trained model that predict jobs can use, at all its sites or at none.
+    """Create a version of a model that predict jobs can use, at all its sites or at none.
 
     An unknown model is answered with HTTP 404.
     """
@@ -81,8 +65,7 @@ def deploy(body: DeployBody) -> Response:
     except ModelNotFound as exc:
         return status_error(exc)
     except FedflowError as exc:
-        version = {"model_id": body.model_id, "model_version": body.model_version}
-        data = {"detail": {}, **version}
+        data = new_version({}, body.model_id, body.model_version)
         return answer({**envelope.failure(exc), "retcode": envelope.ARGUMENT_ERROR, "data": data})
     return _changed(done.outcome, done.model_id, done.model_version)
 
@@ -111,11 +94,11 @@ def _changed(
     outcome: Outcome, model_id: str, model_version: str, *, job_id: str | None = None
 ) -> Response:
     """Return what came of a change at several sites; a refusal names the first site's reason."""
-    data = {**told(outcome.replies), "model_id": model_id, "model_version": model_version}
+    data = new_version(outcome.replies, model_id, model_version)
     if outcome.done:
         return success(data, job_id=job_id)
     site, reply = next((s, r) for s, r in outcome.replies.items() if r.retcode)
-    exc = ModelChangeRefused(reason=f"{site}: {reply.retmsg.rstrip('.')}")
+    exc = ModelChangeRefused(reason=reply.said_by(site))
     return answer({**envelope.failure(exc), "data": data})
 
 
@@ -196,9 +179,9 @@ class MigrateModelBody(Body, frozen=True):
     unify_model_version: Text | None = None  #: name of the new version; a new id without it
 
 
-@route(model_deploy, "/migrate", body=MigrateModelBody, data=Changed)
+@route(model_deploy, "/migrate", body=MigrateModelBody, data=NewVersion)
 def migrate(body: MigrateModelBody) -> Response:
-    """Make a version of a model with other party ids, ready for `model/export`."""
+    """Create a version of a model with other party ids, ready for `model/export`."""
     try:
         done = services().models.migrations.migrate(_migrate_request(body))
     except ModelNotFound as exc:
@@ -241,7 +224,7 @@ class BindModelBody(LoadBody, frozen=True):
     service_id: Text | None = None
 
 
-@route(model_deploy, "/load", body=LoadBody, data=Changed)
+@route(model_deploy, "/load", body=LoadBody, data=NewVersion)
 def load(body: LoadBody) -> Response:
     """Publish a deployed version to online serving: not supported yet, after FATE's checks."""
     return _serve(body)

@@ -5,54 +5,19 @@ Source: `docs/reference/rest.md#models`.
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from flask import Blueprint, Response
+from msgspec.structs import replace
 
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
 from fedflow.web.requests import Body, Flag, Text, Whole
 from fedflow.web.responses import success
 from fedflow.web.routes import route
-from fedflow.wire.api.models import TaggedModel
-from fedflow.wire.model_fields import tag_row, tagged_model
+from fedflow.wire.api.models import Tags
+from fedflow.wire.model_fields import shown_tag, tagged_model
 
 model_tag = Blueprint("model_tag", __name__, url_prefix="/model")
 model_tag.before_request(require_client)
-
-
-class Tag(TypedDict):
-    """A tag."""
-
-    name: str
-    description: str
-
-
-class CountedTag(Tag):
-    """A tag, and how many versions have it."""
-
-    model_count: int
-
-
-class TagList(TypedDict):
-    """Tags, newest first."""
-
-    tags: list[CountedTag]
-
-
-class VersionTags(TypedDict):
-    """The tags of a version."""
-
-    tags: list[Tag]
-    count: int
-
-
-class Retrieved(TypedDict, total=False):
-    """Tags that fit, or the models of one tag."""
-
-    tags: list[Tag]
-    models: list[TaggedModel]
-    count: int
 
 
 # --- tags of a version ----------------------------------------------------------------------------
@@ -72,23 +37,23 @@ class VersionTagBody(TaggedVersionBody, frozen=True):
 
 @route(model_tag, "/model_tag/create", body=VersionTagBody)
 def model_tag_create(body: VersionTagBody) -> Response:
-    """Give a tag to a model version; it is made if there is none of this name."""
+    """Give a tag to a model version; it is created if no tag has this name."""
     services().models.tags.attach(body.tag_name, body.job_id)
     return success()
 
 
 @route(model_tag, "/model_tag/remove", body=VersionTagBody)
 def model_tag_remove(body: VersionTagBody) -> Response:
-    """Take a tag from a model version."""
+    """Remove a tag from a model version."""
     services().models.tags.detach(body.tag_name, body.job_id)
     return success()
 
 
-@route(model_tag, "/model_tag/retrieve", body=TaggedVersionBody, data=VersionTags)
+@route(model_tag, "/model_tag/retrieve", body=TaggedVersionBody, data=Tags)
 def model_tag_retrieve(body: TaggedVersionBody) -> Response:
     """Return the tags of a model version."""
-    tags = [tag_row(tag) for tag in services().models.tags.of_version(body.job_id)]
-    return success({"tags": tags, "count": len(tags)})
+    tags = tuple(map(shown_tag, services().models.tags.of_version(body.job_id)))
+    return success(Tags(tags=tags, count=len(tags)))
 
 
 # --- tags -----------------------------------------------------------------------------------------
@@ -103,7 +68,7 @@ class CreateBody(Body, frozen=True):
 
 @route(model_tag, "/tag/create", body=CreateBody)
 def tag_create(body: CreateBody) -> Response:
-    """Make a tag; retcode 100 if there is one of this name."""
+    """Create a tag; retcode 100 if one of this name exists."""
     services().models.tags.create(body.tag_name, body.tag_desc)
     return success()
 
@@ -114,11 +79,12 @@ class TagListBody(Body, frozen=True):
     limit: Whole
 
 
-@route(model_tag, "/tag/list", body=TagListBody, data=TagList)
+@route(model_tag, "/tag/list", body=TagListBody, data=Tags)
 def tag_list(body: TagListBody) -> Response:
     """Return tags, newest first."""
     found = services().models.tags.newest(max(0, min(body.limit, 10_000)))
-    return success({"tags": [{**tag_row(t), "model_count": t.model_count} for t in found]})
+    tags = (replace(shown_tag(one), model_count=one.model_count) for one in found)
+    return success(Tags(tags=tuple(tags)))
 
 
 class RetrieveBody(Body, frozen=True):
@@ -128,13 +94,13 @@ class RetrieveBody(Body, frozen=True):
     with_model: Flag = Flag(0)
 
 
-@route(model_tag, "/tag/retrieve", body=RetrieveBody, data=Retrieved)
+@route(model_tag, "/tag/retrieve", body=RetrieveBody, data=Tags)
 def tag_retrieve(body: RetrieveBody) -> Response:
     """Return the tags whose name has this part, or with `with_model` the models of this tag."""
     if not body.with_model:
-        return success({"tags": [tag_row(t) for t in services().models.tags.find(body.tag_name)]})
-    models = [tagged_model(v) for v in services().models.tags.models(body.tag_name)]
-    return success({"models": models, "count": len(models)})
+        return success(Tags(tags=tuple(map(shown_tag, services().models.tags.find(body.tag_name)))))
+    models = tuple(map(tagged_model, services().models.tags.models(body.tag_name)))
+    return success(Tags(models=models, count=len(models)))
 
 
 class UpdateBody(Body, frozen=True):

@@ -15,6 +15,7 @@ from fedflow.web.job import PartyJobBody
 from fedflow.web.requests import Body, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
+from fedflow.wire.api.job_lists import JobQueryRow
 from fedflow.wire.fields import job_row
 
 operation = Blueprint("operation", __name__)
@@ -45,8 +46,8 @@ def load(body: PathBody) -> Response:
     operation, "/operation/job_config/get", body=PartyJobBody, data=JobConfigRow, style=Style.STATUS
 )  # fmt: skip
 def job_config(body: PartyJobBody) -> Response:
-    """Return DSL and configuration of one site's share of a job."""
+    """Return DSL and configuration of one party job."""
     site = body.site
-    row = job_row(services().administration.job_files.job(body.job_id, site))
+    row = job_row(services().administration.job_files.job(body.job_id, site), JobQueryRow)
     names = ("dsl", "runtime_conf", "runtime_conf_on_party", "train_runtime_conf")
-    return success({name: row[f"f_{name}"] for name in names})
+    return success({name: getattr(row, name) for name in names})

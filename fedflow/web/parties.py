@@ -31,7 +31,7 @@ class PingBody(Body, frozen=True):
 @route(parties, "/list", body=WhichBody, data=list[Neighbour], own=True)
 @route(parties, "/list", body=WhichBody, data=list[Neighbour], methods=("GET",), own=True)
 def party_list(body: WhichBody) -> Response:
-    """Return how the calls to other parties go: all that have a route, a grant or commands."""
+    """Return the state of calls to other parties: all with a route, a grant or commands."""
     found = _neighbours().all() if body.party_id is None else [_neighbours().one(body.party_id)]
     return success([_shown(one) for one in found])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, TypedDict
+from typing import Final
 
 import msgspec
 from flask import Blueprint, Response
@@ -13,9 +13,10 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.administration.records import ANY, GrantKind
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.requests import Alternatives, Body, Text
+from fedflow.web.requests import Alternatives, Body, PartyBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import route
+from fedflow.wire.api.administration import GrantedTable, Grants, Privileges
 
 permission = Blueprint("permission", __name__, url_prefix="/permission")
 permission.before_request(require_client)
@@ -38,12 +39,6 @@ class GrantBody(Body, frozen=True):
     dataset: Dataset | list[Dataset] | str | None = None
 
 
-class PartyBody(Body, frozen=True):
-    """A party."""
-
-    party_id: Text
-
-
 class PrivilegeBody(Body, frozen=True):
     """A party in a role, and what it may use then: `a,b`, or `all`."""
 
@@ -54,30 +49,12 @@ class PrivilegeBody(Body, frozen=True):
     privilege_component: Alternatives | None = None
 
 
-class DatasetRow(TypedDict):
-    name: str
-    namespace: str
-
-
-class GrantsRow(TypedDict):
-    component: list[str]
-    dataset: list[DatasetRow]
-
-
-class PrivilegesRow(TypedDict):
-    src_party_id: str
-    role: str
-    privilege_role: list[str]
-    privilege_command: list[str]
-    privilege_component: list[str]
-
-
 # --- grants ---------------------------------------------------------------------------------------
 
 
 @route(permission, "/grant", body=GrantBody)
 def grant(body: GrantBody) -> Response:
-    """Let another party's jobs use components and tables here."""
+    """Let another party's jobs use components and tables of this server."""
     if body.dataset == ANY:
         raise BadRequest(reason="grant tables one by one; `*` is for `permission/delete`")
     _permissions().grant(body.party_id, components=_names(body.component), datasets=_datasets(body))
@@ -86,7 +63,7 @@ def grant(body: GrantBody) -> Response:
 
 @route(permission, "/delete", body=GrantBody)
 def delete(body: GrantBody) -> Response:
-    """Take back what was granted."""
+    """Revoke what was granted."""
     everything = body.dataset == ANY
     _permissions().delete(
         body.party_id,
@@ -97,15 +74,15 @@ def delete(body: GrantBody) -> Response:
     return success()
 
 
-@route(permission, "/query", body=PartyBody, data=GrantsRow)
+@route(permission, "/query", body=PartyBody, data=Grants)
 def query(body: PartyBody) -> Response:
     """Return what was granted to a party."""
     components, datasets = _permissions().query(body.party_id)
     return success(
-        {
-            "component": components,
-            "dataset": [{"name": name, "namespace": space} for space, name in datasets],
-        }
+        Grants(
+            component=tuple(components),
+            dataset=tuple(GrantedTable(name=name, namespace=space) for space, name in datasets),
+        )
     )
 
 
@@ -114,30 +91,30 @@ def query(body: PartyBody) -> Response:
 
 @route(permission, "/grant/privilege", body=PrivilegeBody)
 def grant_privilege(body: PrivilegeBody) -> Response:
-    """Let another party that has a role use roles, commands and components here."""
+    """Let another party in a role use roles, commands and components of this server."""
     _permissions().grant_privileges(body.src_party_id, body.src_role, _privileges(body))
     return success()
 
 
 @route(permission, "/delete/privilege", body=PrivilegeBody)
 def delete_privilege(body: PrivilegeBody) -> Response:
-    """Take privileges back."""
+    """Revoke privileges."""
     _permissions().delete_privileges(body.src_party_id, body.src_role, _privileges(body))
     return success()
 
 
-@route(permission, "/query/privilege", body=PrivilegeBody, data=PrivilegesRow)
+@route(permission, "/query/privilege", body=PrivilegeBody, data=Privileges)
 def query_privilege(body: PrivilegeBody) -> Response:
     """Return the privileges of a party in a role."""
     found = _permissions().privileges(body.src_party_id, body.src_role)
     return success(
-        {
-            "src_party_id": body.src_party_id,
-            "role": body.src_role,
-            "privilege_role": found[GrantKind.ROLE],
-            "privilege_command": found[GrantKind.COMMAND],
-            "privilege_component": found[GrantKind.COMPONENT],
-        }
+        Privileges(
+            src_party_id=body.src_party_id,
+            role=body.src_role,
+            privilege_role=tuple(found[GrantKind.ROLE]),
+            privilege_command=tuple(found[GrantKind.COMMAND]),
+            privilege_component=tuple(found[GrantKind.COMPONENT]),
+        )
     )
 
 

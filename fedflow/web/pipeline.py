@@ -12,7 +12,6 @@ from flask import Blueprint, Response
 from fedflow.base.errors.documents import InvalidJobSpec, PredictDslNotMade, Problem
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest, MissingArgument
-from fedflow.domain.job.dependencies import DependencyInfo
 from fedflow.domain.job.document import shown
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
@@ -20,6 +19,7 @@ from fedflow.web.requests import Alternatives, Body, Text, site_of
 from fedflow.web.responses import document, refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope
+from fedflow.wire.api.jobs import Dependencies
 from fedflow.wire.json_text import decode_json
 
 pipeline = Blueprint("pipeline", __name__)
@@ -37,7 +37,7 @@ class DependencyBody(Body, frozen=True):
     job_train_runtime_conf: dict[str, Any] | None = None  #: only for a predict job
 
 
-@route(pipeline, "/pipeline/dag/dependency", body=DependencyBody, data=DependencyInfo)
+@route(pipeline, "/pipeline/dag/dependency", body=DependencyBody, data=Dependencies)
 def dag_dependency(body: DependencyBody) -> Response:
     """Return which component takes what from which, and which run at a site: what a board draws."""
     site = site_of(body.role, body.party_id)

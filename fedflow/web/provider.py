@@ -10,10 +10,10 @@ from fedflow.app.administration.providers import Providers
 from fedflow.base.errors.requests import NotSupportedYet
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.records import ModuleRow
 from fedflow.web.requests import Body, NoBody, Text
 from fedflow.web.responses import success
 from fedflow.web.routes import Style, route
+from fedflow.wire.api.administration import ProvidedModule
 
 provider = Blueprint("provider", __name__)
 provider.before_request(require_client)
@@ -38,15 +38,15 @@ class DeleteProviderBody(Body, frozen=True):
     version: Text
 
 
-@route(provider, "/component/get", data=dict[str, ModuleRow])
+@route(provider, "/component/get", data=dict[str, ProvidedModule])
 def components(_body: NoBody) -> Response:
     """Return the modules by lower-case name, as FATE shows them."""
     return success(_providers().components())
 
 
-@route(provider, "/component/<name>/get", data=ModuleRow)
+@route(provider, "/component/<name>/get", data=ProvidedModule)
 def component(_body: NoBody, name: str) -> Response:
-    """Return one module; no data if there is no such."""
+    """Return one module; no data if it does not exist."""
     return success(_providers().component(name))
 
 
@@ -58,7 +58,7 @@ def providers(_body: NoBody) -> Response:
 
 @route(provider, "/provider/<name>/get", data=dict[str, dict[str, Any]])
 def one_provider(_body: NoBody, name: str) -> Response:
-    """Return one provider by its name; no data if there is no such."""
+    """Return one provider by its name; no data if it does not exist."""
     found = _providers().providers().get(name)
     return success({name: found} if found is not None else None)
 
@@ -86,7 +86,7 @@ def register(body: RegisterProviderBody) -> Response:
 
 @route(provider, "/provider/delete", body=DeleteProviderBody, style=Style.STATUS, own=True)
 def delete(body: DeleteProviderBody) -> Response:
-    """Forget a version of a provider; its folder stays, and tasks that run go on."""
+    """Remove a version of a provider; its folder stays, and running tasks go on."""
     _providers().delete(body.name, body.version)
     return success()
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.domain.records import Between, JobFilter, Order, Sort, TaskFilter
@@ -19,7 +21,6 @@ MAX_ROWS: Final = 10_000  #: rows that a query or list shows
 _MAX_ROWS_READ: Final = 1000  #: rows that are looked at by filters that the store does not answer
 MAX_OFFSET: Final = 10**12  #: row that a page may end at, within what the stores count
 
-Row = dict[str, Any]
 T = TypeVar("T", JobStatus, TaskStatus, Role)
 
 
@@ -72,14 +73,14 @@ def _ranges(body: Mapping[str, Any]) -> Iterator[Between]:
                 yield Between(by=by, low=float(low), high=float(high))
 
 
-def matches(row: Row, body: Mapping[str, Any]) -> bool:
-    """Tell whether a record (with `f_` names) fits every known member of `body`.
+def matches(row: msgspec.Struct, body: Mapping[str, Any]) -> bool:
+    """Tell whether a record fits every known member of `body`, which are named without `f_`.
 
     Unknown members and nulls are skipped; without any known member nothing fits. A list is a choice
     for texts and an inclusive range for numbers and times.
     """
-    given = {f"f_{n}": v for n, v in body.items() if v is not None and f"f_{n}" in row}
-    return bool(given) and all(_fits(row[name], wanted, name) for name, wanted in given.items())
+    given = {n: v for n, v in body.items() if v is not None and n in row.__struct_fields__}
+    return bool(given) and all(_fits(getattr(row, n), wanted, n) for n, wanted in given.items())
 
 
 def _fits(cell: Any, wanted: Any, name: str) -> bool:
@@ -95,8 +96,8 @@ def _fits(cell: Any, wanted: Any, name: str) -> bool:
 def _same(cell: Any, wanted: Any) -> bool:
     if isinstance(cell, bool) or isinstance(wanted, bool):
         return bool(cell) == bool(wanted)
-    if isinstance(cell, (dict, list)):
-        return bool(cell == wanted)
+    if isinstance(cell, (dict, list, msgspec.Struct)):
+        return bool(msgspec.to_builtins(cell) == wanted)
     return cell is not None and str(cell) == str(wanted)
 
 

@@ -55,6 +55,18 @@ class NoBody(Body, frozen=True):
     """A route that reads nothing from its body."""
 
 
+class JobBody(Body, frozen=True):
+    """Which job."""
+
+    job_id: Text
+
+
+class PartyBody(Body, frozen=True):
+    """A party."""
+
+    party_id: Text
+
+
 class OpenBody(Body, frozen=True):
     """A body whose further members count too, such as filters on any column of a record."""
 

@@ -16,6 +16,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.site import Site
 from fedflow.web.context import built
 from fedflow.wire import envelope
+from fedflow.wire.api import jobs
 
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -43,7 +44,7 @@ def status_refusal(status: int, retmsg: str | None = None) -> Response:
 
 def status_error(exc: FedflowError) -> Response:
     """Return an error with its HTTP status; `error` tells machines which one it is."""
-    body = envelope.status_failure(exc.http, f"{exc.message} {exc.hint}")
+    body = envelope.status_failure(exc.http, exc.advice)
     return answer({**body, "error": envelope.error_member(exc)}, status=exc.http)
 
 
@@ -59,28 +60,34 @@ def document(value: Any, filename: str | None) -> Response:
         return success(value)
     if not re.fullmatch(r"[^/\\\x00-\x1f\x7f\"]{1,255}", filename):
         raise BadRequest(reason="`filename` must be a plain file name")
-    text = msgspec.json.format(msgspec.json.encode(value), indent=4)
+    text = msgspec.json.format(envelope.encode(value), indent=4)
     return download(io.BytesIO(text), filename, mimetype="application/json")
 
 
-def submitted(job: Submitted, **more: Any) -> Response:
-    """Return the answer to a submit, as FATE's clients read it."""
-    data = {
-        "code": 0,
-        "message": "success",
-        "job_id": job.job_id,
-        "model_info": {"model_id": job.model_id, "model_version": job.model_version},
-        "board_url": board_url(job.job_id, job.initiator),
-        "logs_directory": job.logs_directory,
-        **job.files.as_json(),
-        "warnings": list(job.warnings),
-        "reused": dict(job.reused),
-    }
+def submitted(job: Submitted, *, table: tuple[str, str] | None = None) -> Response:
+    """Return the answer to a submit; `table` is the namespace and name of the one it is about."""
+    data = jobs.Submitted(
+        job_id=job.job_id,
+        model_info=jobs.ModelInfo(model_id=job.model_id, model_version=job.model_version),
+        board_url=board_url(job.job_id, job.initiator),
+        logs_directory=job.logs_directory,
+        dsl_path=str(job.files.dsl_path),
+        runtime_conf_path=str(job.files.runtime_conf_path),
+        runtime_conf_on_party_path=str(job.files.runtime_conf_on_party_path),
+        train_runtime_conf_path=str(job.files.train_runtime_conf_path),
+        pipeline_dsl_path=str(job.files.pipeline_dsl_path),
+        warnings=job.warnings,
+        reused=job.reused,
+    )
+    if table is not None:
+        namespace, name = table
+        members = msgspec.structs.asdict(data)
+        data = jobs.Uploaded(**members, table_name=name, namespace=namespace)
     if not job.obsolete:
-        return success({**data, **more}, job_id=job.job_id)
+        return success(data, job_id=job.job_id)
     names = ", ".join(job.obsolete)
     retmsg = f"[WARN] success; {names} of job_parameters had no effect"
-    return answer(envelope.envelope(0, retmsg, data={**data, **more}, job_id=job.job_id))
+    return answer(envelope.envelope(0, retmsg, data=data, job_id=job.job_id))
 
 
 def board_url(job_id: str, site: Site) -> str:

@@ -6,7 +6,7 @@ Source: reference section 2.8.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 from flask import Blueprint, Response
@@ -22,7 +22,14 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, OpenBody, Text, Whole
 from fedflow.web.responses import success
 from fedflow.web.routes import route
-from fedflow.wire.api.administration import PartyServer, ServerAddress
+from fedflow.wire.api.administration import (
+    Instance,
+    PartyServer,
+    Reloaded,
+    ServerAddress,
+    ServiceInfo,
+    ServiceInfos,
+)
 
 server = Blueprint("server", __name__)
 server.before_request(require_client)
@@ -54,34 +61,6 @@ class RegistryBody(OpenBody, frozen=True):
     data: dict[str, Any] | None = None
     headers: dict[str, Any] | None = None
     protocol: Text | None = None
-
-
-class InstanceRow(TypedDict):
-    instance_id: str
-    timestamp: int
-    version: str
-    host: str
-    grpc_port: int
-    http_port: int
-
-
-class ReloadRow(TypedDict):
-    job_default_config: dict[str, Any]
-    server_registry: None
-
-
-class ServiceRow(TypedDict):
-    f_server_name: str
-    f_service_name: str
-    f_url: str
-    f_method: str
-    f_params: dict[str, Any]
-    f_data: dict[str, Any]
-    f_headers: dict[str, Any]
-
-
-class ServicesRow(TypedDict):
-    service_info: list[ServiceRow]
 
 
 class _Api(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,34 +116,36 @@ def party_servers(_body: NoBody) -> Response:
 
 @route(server, "/server/drain", data=list[PartyServer])
 def drain(_body: NoBody) -> Response:
-    """Start no executors here any more and let another server of the party lead."""
+    """Start no more tasks at this server, and let another server of the party lead."""
     services().servers.drain()
     return success([_party_server(one) for one in services().servers.listed()])
 
 
-@route(server, "/server/fateflow/info", data=dict[str, InstanceRow])
+@route(server, "/server/fateflow/info", data=dict[str, Instance])
 def instances(_body: NoBody) -> Response:
     """Return the servers of this party that are up."""
     info = services().info
-    about = info.common()
-    row = {
-        "instance_id": info.instance_id(),
-        "timestamp": info.now_ms(),
-        **{name: about[name] for name in ("version", "host", "grpc_port", "http_port")},
-    }
+    this = Instance(
+        instance_id=info.instance_id(),
+        timestamp=info.now_ms(),
+        version=FATE_FLOW_VERSION,
+        host=info.place.host,
+        grpc_port=info.place.grpc_port,
+        http_port=info.place.http_port,
+    )
     others = [
         _instance(one)
         for one in services().servers.listed()
         if not one.is_this and one.state in ("up", "draining")
     ]
-    return success({one["instance_id"]: one for one in (row, *others)})
+    return success({one.instance_id: one for one in (this, *others)})
 
 
-@route(server, "/server/reload", data=ReloadRow)
+@route(server, "/server/reload", data=Reloaded)
 def reload(_body: NoBody) -> Response:
     """Read the conf again: routes to parties, permissions and servers change at once."""
     defaults = services().administration.reload()
-    return success({"job_default_config": defaults, "server_registry": None})
+    return success(Reloaded(job_default_config=defaults))
 
 
 @route(server, "/server/config/job/default", data=dict[str, Any])
@@ -213,12 +194,12 @@ def register_service(body: RegistryBody) -> Response:
     return success({})
 
 
-@route(server, "/service/query", body=ServiceBody, data=ServicesRow)
+@route(server, "/service/query", body=ServiceBody, data=ServiceInfos)
 def query_service(body: ServiceBody) -> Response:
     """Return the services of a name."""
     wanted = body.server_name.upper() if body.server_name is not None else None
     found = _registry().services(body.service_name, wanted)
-    return success({"service_info": [_service_row(one) for one in found]})
+    return success(ServiceInfos(service_info=tuple(map(_service, found))))
 
 
 def _registry() -> Registry:
@@ -236,17 +217,17 @@ def _servers(given: Mapping[str, Any]) -> dict[str, _Server]:
         raise BadRequest(reason=str(exc)) from exc
 
 
-def _instance(one: ListedServer) -> dict[str, Any]:
+def _instance(one: ListedServer) -> Instance:
     """Return another server as FATE shows one."""
     (host, http_port), grpc_port = _split(one.http), _split(one.grpc)[1]
-    return {
-        "instance_id": f"flow-{host}-{http_port}",
-        "timestamp": services().info.now_ms() - one.beat_age_ms,
-        "version": FATE_FLOW_VERSION,
-        "host": host,
-        "grpc_port": grpc_port,
-        "http_port": http_port,
-    }
+    return Instance(
+        instance_id=f"flow-{host}-{http_port}",
+        timestamp=services().info.now_ms() - one.beat_age_ms,
+        version=FATE_FLOW_VERSION,
+        host=host,
+        grpc_port=grpc_port,
+        http_port=http_port,
+    )
 
 
 def _split(address: str) -> tuple[str, int]:
@@ -274,13 +255,13 @@ def _row(one: RegisteredServer) -> ServerAddress:
     return ServerAddress(host=one.host, port=one.port, protocol=one.protocol)
 
 
-def _service_row(one: RegisteredService) -> ServiceRow:
-    return {
-        "f_server_name": one.server,
-        "f_service_name": one.name,
-        "f_url": one.url,
-        "f_method": one.method,
-        "f_params": dict(one.params),
-        "f_data": dict(one.data),
-        "f_headers": dict(one.headers),
-    }
+def _service(one: RegisteredService) -> ServiceInfo:
+    return ServiceInfo(
+        server_name=one.server,
+        service_name=one.name,
+        url=one.url,
+        method=one.method,
+        params=one.params,
+        data=one.data,
+        headers=one.headers,
+    )

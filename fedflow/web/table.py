@@ -5,7 +5,7 @@ What is made of elsewhere, and where a table comes from: `web/table_sources.py`.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypedDict
+from typing import Final
 
 from flask import Blueprint, Response
 
@@ -23,7 +23,15 @@ from fedflow.web.requests import Alternatives, Body, Flag, NoBody, Text, Whole, 
 from fedflow.web.responses import refusal, success
 from fedflow.web.routes import Style, route
 from fedflow.wire import envelope, fields
-from fedflow.wire.api.tables import ListedTables, ProducedBy, TableColumn
+from fedflow.wire.api.tables import (
+    ComponentTables,
+    Deleted,
+    ListedTables,
+    NoTable,
+    Preview,
+    TableInfo,
+    TableName,
+)
 
 table = Blueprint("table", __name__, url_prefix="/table")
 table.before_request(require_client)
@@ -86,63 +94,21 @@ class ListBody(Body, frozen=True):
     offset: Whole = Whole(0)
 
 
-class TableName(TypedDict):
-    table_name: str
-    namespace: str
-
-
-class TableInfo(TypedDict, total=False):
-    table_name: str
-    namespace: str
-    exist: int
-    count: int
-    partition: int
-    schema: dict[str, Any]
-    enable: bool
-    origin: str
-    extend_sid: bool
-    engine: str
-    address: dict[str, Any]
-    created: int
-    made_by: ProducedBy | None
-    columns: list[TableColumn]
-
-
-class ComponentTables(TypedDict):
-    input: dict[str, Any]
-    output: dict[str, dict[str, str]]
-
-
-class Preview(TypedDict):
-    header: list[str]
-    data: list[list[str]]
-
-
-class Deleted(TypedDict, total=False):
-    table_name: str
-    namespace: str
-    tables: list[TableName]
-
-
 @route(table, "/table_info", body=NamesBody, data=TableInfo)
 def table_info(body: NamesBody) -> Response:
     """Return what is known of a table; `exist` 0 if there is none."""
     namespace, name = body.names
     found = services().data.table_details.get(namespace, name)
     if found is None:
-        return success(fields.table_info_row(namespace, name, None))
-    return success(
-        fields.table_info_row(
-            namespace, name, found.table, maker=found.maker, columns=found.columns
-        )
-    )
+        return success(NoTable(name=name, namespace=namespace))
+    return success(fields.table_info(found.table, maker=found.maker, columns=found.columns))
 
 
 @route(table, "/delete", body=DeleteBody, data=Deleted)
 def delete(body: DeleteBody) -> Response:
-    """Delete a table, or what a job made here: without a name, `job_id` says which job.
+    """Delete a table, or what a job created at this server: without a name, `job_id` says which.
 
-    Tables that a job only read stay, and so do outputs that another job took over.
+    Tables that a job only read stay, and so do outputs that another job inherited.
     """
     try:
         if body.table_name is None and body.name is None and body.job_id is not None:
@@ -151,7 +117,7 @@ def delete(body: DeleteBody) -> Response:
         services().data.tables.drop(namespace, name)
     except (TableNotFound, JobNotFound) as exc:
         return refusal(envelope.ARGUMENT_ERROR, _NO_TABLE, error=exc)
-    return success({"table_name": name, "namespace": namespace})
+    return success(Deleted(name=name, namespace=namespace))
 
 
 def _delete_outputs(body: DeleteBody, job_id: str) -> Response:
@@ -161,17 +127,18 @@ def _delete_outputs(body: DeleteBody, job_id: str) -> Response:
     dropped = services().data.tables.drop_outputs(job_id, site=site, component=body.component_name)
     if not dropped:
         return _nothing(NoData(reason=f"job {job_id} has no such output table"))
-    return success({**_name_row(dropped[0]), "tables": [_name_row(t) for t in dropped]})
+    names = tuple(map(_name_of, dropped))
+    return success(Deleted(name=names[0].name, namespace=names[0].namespace, tables=names))
 
 
 @route(table, "/list", body=PartyJobBody, data=dict[str, ComponentTables])
 def list_tables(body: PartyJobBody) -> Response:
-    """Return what each component of a job reads at one site, and the tables that it made."""
+    """Return what each component of a job reads at one site, and the tables that it created."""
     site = body.site  # an unknown role is a bad request, not a job without tables
     try:
         return success(services().data.tables.of_job(body.job_id, site))
     except JobNotFound as exc:
-        return refusal(envelope.ARGUMENT_ERROR, f"{exc.message} {exc.hint}", error=exc)
+        return refusal(envelope.ARGUMENT_ERROR, exc.advice, error=exc)
 
 
 @route(table, "/list/all", body=ListBody, data=ListedTables)
@@ -209,7 +176,8 @@ def preview(body: PreviewBody) -> Response:
     found = services().data.tables.get(namespace, name)
     if found is None:
         raise NoData(reason=f"there is no table {namespace}.{name}")
-    return success({"header": fields.table_columns(found), "data": found.preview[: body.limit]})
+    header = tuple(fields.table_columns(found))
+    return success(Preview(header=header, rows=tuple(found.preview[: body.limit])))
 
 
 @route(
@@ -244,7 +212,7 @@ def _set_disabled(body: NamesBody, *, disabled: bool) -> Response:
     if name is None and body.namespace is None:
         raise MissingArgument(names="table_name,namespace")
     changed = services().data.tables.set_disabled(body.namespace, name, disabled=disabled)
-    return success([_name_row(t) for t in changed])
+    return success([_name_of(t) for t in changed])
 
 
 @route(table, "/disable/delete", data=list[TableName])
@@ -253,12 +221,12 @@ def delete_disabled(body: NoBody) -> Response:
     dropped = services().data.tables.drop_disabled()
     if not dropped:
         return _nothing(NoData(reason="no disabled table can be deleted"))
-    return success([_name_row(t) for t in dropped])
+    return success([_name_of(t) for t in dropped])
 
 
 @route(table, "/<access_module>")
 def anything_else(body: NoBody, access_module: str) -> Response:
-    """Do nothing: FATE Flow answers every other word so, and clients rely on it."""
+    """Do nothing: FATE Flow answers every other word like this, and clients rely on it."""
     return success()
 
 
@@ -266,5 +234,5 @@ def _nothing(exc: FedflowError) -> Response:
     return refusal(envelope.ARGUMENT_ERROR, _NO_TABLE, error=exc)
 
 
-def _name_row(found: TableRecord) -> TableName:
-    return {"table_name": found.name, "namespace": found.namespace}
+def _name_of(found: TableRecord) -> TableName:
+    return TableName(name=found.name, namespace=found.namespace)

@@ -5,7 +5,7 @@ Source: `docs/reference/rest.md#tables`.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
 from flask import Blueprint, Response
 
@@ -15,9 +15,15 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, Flag, NoBody, Text, Whole
 from fedflow.web.responses import success
 from fedflow.web.routes import route
-from fedflow.web.table import TableName
 from fedflow.wire import fields
-from fedflow.wire.api.tables import ConnectorName, TableSource
+from fedflow.wire.api.tables import (
+    Connector,
+    ConnectorColumns,
+    ConnectorName,
+    JobsOfTable,
+    TableName,
+    TableSource,
+)
 
 table_sources = Blueprint("table_sources", __name__, url_prefix="/table")
 table_sources.before_request(require_client)
@@ -92,28 +98,13 @@ class MigrateBody(Body, frozen=True):
     migrate_mapping: dict[str, dict[str, Any]]
 
 
-class ConnectorRow(TypedDict):
-    connector_name: str
-    engine: str
-    connector_info: dict[str, Any]
-
-
-class TriedRow(TypedDict):
-    columns: list[str]
-
-
-class JobsOfTable(TypedDict):
-    count: int
-    job: list[str]
-
-
 # --- binding --------------------------------------------------------------------------------------
 
 
 @route(table_sources, "/add", body=BindBody, data=TableName)
 @route(table_sources, "/bind", body=BindBody, data=TableName)
 def bind(body: BindBody) -> Response:
-    """Make a table of rows that stay where they are: of a file, or of another table."""
+    """Create a table whose rows stay in their storage, file or other table."""
     bound = services().data.bindings.bind(
         Binding(
             engine=body.engine,
@@ -132,7 +123,7 @@ def bind(body: BindBody) -> Response:
             schema=body.schema,
         )
     )
-    return success({"table_name": bound.name, "namespace": bound.namespace})
+    return success(TableName(name=bound.name, namespace=bound.namespace))
 
 
 @route(table_sources, "/connector/create", body=ConnectorBody)
@@ -142,10 +133,10 @@ def connector_create(body: ConnectorBody) -> Response:
     return success()
 
 
-@route(table_sources, "/connector/query", body=ConnectorNameBody, data=ConnectorRow)
+@route(table_sources, "/connector/query", body=ConnectorNameBody, data=Connector)
 def connector_query(body: ConnectorNameBody) -> Response:
     """Return a connector; what could be a credential is hidden."""
-    return success(fields.connector_row(services().data.connectors.get(body.connector_name)))
+    return success(fields.shown_connector(services().data.connectors.get(body.connector_name)))
 
 
 @route(table_sources, "/connector/list", data=list[ConnectorName])
@@ -159,16 +150,16 @@ def connector_list(_body: NoBody) -> Response:
 
 @route(table_sources, "/connector/delete", body=ConnectorNameBody)
 def connector_delete(body: ConnectorNameBody) -> Response:
-    """Forget a connector that no table needs."""
+    """Delete a connector that no table uses."""
     services().data.connectors.delete(body.connector_name)
     return success()
 
 
-@route(table_sources, "/connector/test", body=ConnectorTestBody, data=TriedRow)
+@route(table_sources, "/connector/test", body=ConnectorTestBody, data=ConnectorColumns)
 def connector_test(body: ConnectorTestBody) -> Response:
-    """Reach a storage with a connector, and an address that completes it; nothing is stored."""
+    """Test a connector, with an address that completes it; nothing is stored."""
     columns = services().data.bindings.try_connector(body.connector_name, body.address or {})
-    return success({"columns": columns})
+    return success(ConnectorColumns(columns=tuple(columns)))
 
 
 # --- provenance -----------------------------------------------------------------------------------
@@ -176,7 +167,7 @@ def connector_test(body: ConnectorTestBody) -> Response:
 
 @route(table_sources, "/tracking/source", body=TrackedBody, data=list[TableSource])
 def tracking_source(body: TrackedBody) -> Response:
-    """Return the tables that a table was made of, and those at the beginning of that way."""
+    """Return the tables from which a table was created, and the first ones of that chain."""
     found = services().data.provenance.sources(body.namespace, body.table_name)
     rows = [
         TableSource(
@@ -192,9 +183,9 @@ def tracking_source(body: TrackedBody) -> Response:
 
 @route(table_sources, "/tracking/job", body=TrackedBody, data=JobsOfTable)
 def tracking_job(body: TrackedBody) -> Response:
-    """Return the jobs that made or read a table."""
+    """Return the jobs that created or read a table."""
     jobs = services().data.provenance.jobs(body.namespace, body.table_name)
-    return success({"count": len(jobs), "job": jobs})
+    return success(JobsOfTable(count=len(jobs), job=tuple(jobs)))
 
 
 # --- schema ---------------------------------------------------------------------------------------
@@ -209,7 +200,7 @@ def schema_update(body: SchemaBody) -> Response:
 
 @route(table_sources, "/schema/anonymous/migrate", body=MigrateBody, data=Schema)
 def schema_anonymous_migrate(body: MigrateBody) -> Response:
-    """Rename the columns as other parties know them after party ids changed."""
+    """Rename the anonymous columns after party ids changed."""
     changed = services().data.table_schemas.migrate(
         body.namespace, body.name, role=body.role, party_id=body.party_id,
         mapping=body.migrate_mapping,

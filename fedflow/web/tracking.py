@@ -13,24 +13,24 @@ from flask import Blueprint, Response
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.values import dataclass
-from fedflow.domain.records import JobFilter, JobRecord, Metric
+from fedflow.domain import records
+from fedflow.domain.records import JobFilter, JobRecord
 from fedflow.domain.site import Site
 from fedflow.web import downloads
 from fedflow.web.auth import require_client
 from fedflow.web.context import services
-from fedflow.web.job import JobBody
-from fedflow.web.records import (
-    Components,
-    DataView,
-    MetricContent,
-    ModelMeta,
-    OutputDataMeta,
-    OutputTableRow,
-)
-from fedflow.web.requests import Body, Flag, Text, Whole, site_of
+from fedflow.web.requests import Body, Flag, JobBody, Text, Whole, site_of
 from fedflow.web.responses import download, refusal, success
 from fedflow.web.routes import Style, route
-from fedflow.wire import envelope, fields, model_json
+from fedflow.wire import envelope, fields, model_json, tracking_fields
+from fedflow.wire.api.tracking import (
+    Components,
+    DataView,
+    Metric,
+    OutputAddress,
+    OutputMeta,
+    PartyModelMeta,
+)
 
 tracking = Blueprint("tracking", __name__, url_prefix="/tracking")
 tracking.before_request(require_client)
@@ -39,11 +39,11 @@ tracking.before_request(require_client)
 Members = dict[str, Any]
 
 
-# --- which share ----------------------------------------------------------------------------------
+# --- which party job ------------------------------------------------------------------------------
 
 
 class OwnJobBody(Body, frozen=True, kw_only=True):
-    """One site's share of a job."""
+    """One party job."""
 
     job_id: Text
     role: Text | None = None
@@ -121,7 +121,7 @@ def _share(body: ComponentBody | SiteBody) -> ComponentSelector:
 @route(tracking, "/component/list", body=JobBody, data=Components)
 def component_list(body: JobBody) -> Response:
     """Return the component names of a job."""
-    return success({"components": services().tracking.components(body.job_id)})
+    return success(Components(components=tuple(services().tracking.components(body.job_id))))
 
 
 @route(tracking, "/job/data_view", body=OwnJobBody, data=DataView)
@@ -135,7 +135,7 @@ def job_data_view(body: OwnJobBody) -> Response:
     return success(data_view(found[0]))
 
 
-def data_view(job: JobRecord) -> Members:
+def data_view(job: JobRecord) -> DataView:
     """Return which tables a job reads as far as this site may know, its roles, and its partners."""
     own, roles = job.key.site, fields.roles_as_numbers(job.roles)
     partners: Members = {}
@@ -154,7 +154,7 @@ def data_view(job: JobRecord) -> Members:
         read = _read_tables(job.conf, role, index)
         if read:
             dataset.setdefault(role, {})[party] = read
-    return {"dataset": dataset, "roles": roles, "partner": partners, "model_summary": {}}
+    return DataView(dataset=dataset, roles=roles, partner=partners)
 
 
 def _read_tables(conf: Any, role: str, index: int) -> dict[str, str]:
@@ -181,19 +181,19 @@ def _member(value: Any, name: str) -> Members:
 
 @route(
     tracking, "/component/metric/all", body=ComponentBody,
-    data=dict[str, dict[str, MetricContent]],
+    data=dict[str, dict[str, Metric]],
 )  # fmt: skip
 def metric_all(body: ComponentBody) -> Response:
     """Return all metrics with points and meta."""
     found = _metrics(_share(body))
-    return success(fields.metric_tree(found), retmsg="success" if found else "no data")
+    return success(tracking_fields.metric_tree(found), retmsg="success" if found else "no data")
 
 
 @route(tracking, "/component/metrics", body=ComponentBody, data=dict[str, list[str]])
 def metric_names(body: ComponentBody) -> Response:
     """Return the names of the metrics by namespace."""
     found = _metrics(_share(body))
-    return success(fields.metric_names(found), retmsg="success" if found else "no data")
+    return success(tracking_fields.metric_names(found), retmsg="success" if found else "no data")
 
 
 @route(
@@ -204,7 +204,7 @@ def metric_data(body: MetricBody) -> Response:
     wanted = (body.metric_namespace, body.metric_name)
     for metric in _metrics(_share(body)):
         if (metric.namespace, metric.name) == wanted:
-            return success(fields.metric_points(metric), meta=dict(metric.meta))
+            return success(tracking_fields.metric_points(metric), meta=dict(metric.meta))
     return success([], retmsg="no data", meta={})
 
 
@@ -218,7 +218,7 @@ def metric_delete(body: JobBody) -> Response:
     return success("delete status: True")
 
 
-def _metrics(share: ComponentSelector) -> list[Metric]:
+def _metrics(share: ComponentSelector) -> list[records.Metric]:
     return services().tracking.metrics(share.job_id, share.component, share.site)
 
 
@@ -232,15 +232,15 @@ def parameters(body: ComponentBody) -> Response:
     return success(services().tracking.parameters(share.job_id, share.component, share.site))
 
 
-@route(tracking, "/component/output/model", body=ComponentBody, data=Any, meta=ModelMeta)
+@route(tracking, "/component/output/model", body=ComponentBody, data=Any, meta=PartyModelMeta)
 def output_model(body: ComponentBody) -> Response:
-    """Return the model share of a component; an empty object if there is none."""
+    """Return the model of a component; an empty object if there is none."""
     share = _share(body)
     model = services().tracking.model(share.job_id, share.component, share.site)
     if model is None:
         return success({}, retmsg="no data", meta={})
     task = services().tracking.task(share.job_id, share.component, share.site)
-    meta = {"meta_data": model_json.shown(model.meta), "module_name": task.module}
+    meta = PartyModelMeta(meta_data=model_json.shown(model.meta), module_name=task.module)
     return success(model_json.shown(model.param), meta=meta)
 
 
@@ -269,7 +269,7 @@ def _base_name(name: str) -> str:
 
 @route(
     tracking, "/component/output/data", body=ComponentBody, data=list[list[list[Any]]],
-    meta=OutputDataMeta,
+    meta=OutputMeta,
 )  # fmt: skip
 def output_data(body: ComponentBody) -> Response:
     """Return the first rows of each output table, at most 100."""
@@ -279,18 +279,16 @@ def output_data(body: ComponentBody) -> Response:
     return success(rows, retmsg="success" if rows else "no data", meta=meta)
 
 
-def output_rows(job_id: str, component: str, site: Site) -> tuple[list[Any], Members]:
+def output_rows(job_id: str, component: str, site: Site) -> tuple[list[Any], OutputMeta]:
     """Return the first rows of each output table, and header, total and name of each."""
-    rows: list[Any] = []
-    meta: Members = {"header": [], "total": [], "names": []}
-    for output, table in services().tracking.outputs(job_id, component, site):
-        if table is None:
-            continue
-        rows.append(table.preview)
-        meta["header"].append(fields.table_columns(table) if table.count else None)
-        meta["total"].append(table.count)
-        meta["names"].append(output.data_name)
-    return rows, meta
+    outputs = services().tracking.outputs(job_id, component, site)
+    found = [(output.data_name, table) for output, table in outputs if table is not None]
+    meta = OutputMeta(
+        header=tuple(tuple(fields.table_columns(t)) if t.count else None for _, t in found),
+        total=tuple(table.count for _, table in found),
+        names=tuple(name for name, _ in found),
+    )
+    return [table.preview for _, table in found], meta
 
 
 @route(
@@ -311,11 +309,11 @@ def output_data_download(body: OutputBody) -> Response:
     )  # fmt: skip
 
 
-@route(tracking, "/component/output/data/table", body=SiteBody, data=list[OutputTableRow])
+@route(tracking, "/component/output/data/table", body=SiteBody, data=list[OutputAddress])
 def output_data_table(body: SiteBody) -> Response:
     """Return where the output tables of a component are."""
     share = _share(body)
     found = services().tracking.outputs(share.job_id, share.component, share.site)
     if not found:
         raise NoData(reason=f"{share.component} has no output table at {share.site}")
-    return success([fields.output_table_row(output) for output, _ in found])
+    return success([tracking_fields.output_place(output) for output, _ in found])

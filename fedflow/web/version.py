@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 import msgspec
 from flask import Blueprint, Response
 
@@ -13,6 +11,7 @@ from fedflow.web.context import services
 from fedflow.web.requests import Body, NoBody, Text
 from fedflow.web.responses import status_refusal, success
 from fedflow.web.routes import Style, route
+from fedflow.wire.api.parties import PartyInfo
 from fedflow.wire.headers import API_VERSION
 
 version = Blueprint("version", __name__)
@@ -29,19 +28,6 @@ class FederatedBody(Body, frozen=True):
     """A federation's id."""
 
     federated_id: Text | None = msgspec.field(name="federatedId", default=None)
-
-
-class CommonRow(TypedDict):
-    version: str
-    host: str
-    http_port: int
-    grpc_port: int
-    party_id: str
-
-
-class BoardRow(TypedDict):
-    host: str
-    port: int
 
 
 @route(version, "/version/get", body=ModuleBody, data=dict[str, str])
@@ -65,25 +51,25 @@ def version_set(body: FederatedBody) -> Response:
     return success(body.federated_id)
 
 
-@route(version, "/info/common", data=CommonRow)
+@route(version, "/info/common", data=PartyInfo)
 def info_common(_body: NoBody) -> Response:
     """Return where this server listens and which party it is."""
     return success(services().info.common())
 
 
-@route(version, "/info/party/<party_id>", data=CommonRow)
+@route(version, "/info/party/<party_id>", data=PartyInfo)
 def info_party(_body: NoBody, party_id: str) -> Response:
-    """Ask the server of a party who it is: a test of the way there and back."""
+    """Ask the server of a party who it is: a test of both directions."""
     return success(services().administration.neighbours.ask(party_id))
 
 
-@route(version, "/info/party/<proxy_party_id>/<party_id>", data=CommonRow)
+@route(version, "/info/party/<proxy_party_id>/<party_id>", data=PartyInfo)
 def info_party_through(_body: NoBody, proxy_party_id: str, party_id: str) -> Response:
-    """Refuse to choose the way to a party: the conf's routes say which it is."""
+    """Refuse to choose the way to a party: the conf's routes say which one is used."""
     raise NotSupportedYet(what=f"Going through party {proxy_party_id[:32]} to {party_id[:32]}")
 
 
-@route(version, "/info/fateboard", data=BoardRow, style=Style.STATUS)
+@route(version, "/info/fateboard", data=dict[str, str | int], style=Style.STATUS)
 def info_board(_body: NoBody) -> Response:
     """Return where the server FATEBOARD listens, if it is in the conf or was registered."""
     board = services().administration.registry.server("FATEBOARD")
@@ -94,7 +80,7 @@ def info_board(_body: NoBody) -> Response:
 
 @route(version, "/info/eggroll", style=Style.STATUS)
 def info_eggroll(_body: NoBody) -> Response:
-    """Answer HTTP 503: there is no Eggroll here."""
+    """Answer HTTP 503: this server has no Eggroll."""
     return status_refusal(503)
 
 

@@ -7,9 +7,11 @@ Its programs read `code`, `msg` and `data`; names of a job record are `fJobId` a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final, TypedDict
+from typing import Any, Final
+
+import msgspec
 
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.error import FedflowError
@@ -19,6 +21,7 @@ from fedflow.domain.job.dependencies import DependencyInfo
 from fedflow.domain.records import JobRecord, TaskRecord
 from fedflow.domain.site import Role
 from fedflow.domain.states import JobStatus, TaskStatus
+from fedflow.wire.api.tracking import DataView
 from fedflow.wire.envelope import error_member
 from fedflow.wire.fields import job_status_word, roles_as_numbers
 
@@ -53,53 +56,62 @@ LOG_TYPES: Final = {
 Members = dict[str, Any]
 
 
-class JobRow(TypedDict, total=False):
-    """One site's share of a job. Times and durations in ms; `fRoles` is JSON text."""
-
-    fJobId: str
-    fName: str
-    fDescription: str
-    fTag: str
-    fRoles: str
-    fInitiatorRole: str
-    fInitiatorPartyId: str
-    fStatus: str
-    fRole: str
-    fPartyId: str
-    fIsInitiator: int
-    fProgress: int | None
-    fCreateTime: int
-    fUpdateTime: int
-    fStartTime: int | None
-    fEndTime: int | None
-    fElapsed: int | None
-    partners: list[str] | None
+def _of_job(name: str) -> str:
+    """Return the member of a job for an attribute: `fJobId` for `job_id`."""
+    return name if name == "partners" else "f" + name.title().replace("_", "")
 
 
-class PageRow(TypedDict):
+class BoardJob(msgspec.Struct, frozen=True, kw_only=True, rename=_of_job):
+    """One site's share of a job, its JobDO. Times and durations in ms; DSL and conf are null."""
+
+    job_id: str
+    name: str = ""
+    description: str
+    tag: str
+    dsl: None = None
+    runtime_conf: None = None
+    train_runtime_conf: None = None
+    roles: str  #: JSON text
+    work_mode: int = 1
+    initiator_role: str
+    initiator_party_id: str
+    status: str
+    role: str
+    party_id: str
+    is_initiator: int
+    progress: int | None
+    create_time: int
+    update_time: int
+    start_time: int | None
+    end_time: int | None
+    elapsed: int | None
+    partners: tuple[str, ...] | None
+
+
+class PageRow(msgspec.Struct, frozen=True, kw_only=True):
     """A job, and which tables it reads."""
 
-    job: JobRow
-    dataset: dict[str, Any]
+    job: BoardJob
+    dataset: DataView
 
 
-class PageBean(TypedDict):
+class PageBean(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One page of jobs; pages are counted from 1."""
 
-    pageNum: int
-    pageSize: int
-    totalRecord: int
-    totalPage: int
-    startIndex: int
-    start: int
+    page_num: int
+    page_size: int
+    total_record: int
+    total_page: int
+    start_index: int
+    start: int  #: this and `end` are the page numbers to offer
     end: int
-    list: list[PageRow]
+    list: tuple[PageRow, ...]
 
 
-class LogRow(TypedDict):
+class LogRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A line of a log, from 1."""
 
-    lineNum: int
+    line_num: int
     content: str
 
 
@@ -115,8 +127,7 @@ def failure(exc: FedflowError) -> Members:
     """Return the envelope of an error; `error` is for machines, beside FATE-Board's members."""
     code = next((code for kind, code in CODES if isinstance(exc, kind)), exc.retcode)
     code = NOT_SIGNED_IN if exc.http == HTTPStatus.UNAUTHORIZED else code
-    sentence = f"{exc.message} {exc.hint}"
-    return {"code": code, "msg": sentence, "data": None, "error": error_member(exc)}
+    return {"code": code, "msg": str(exc.advice), "data": None, "error": error_member(exc)}
 
 
 def defect() -> Members:
@@ -128,33 +139,28 @@ def defect() -> Members:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def job_row(job: JobRecord) -> Members:
-    """Return a job as FATE-Board's JobDO. DSL and conf are null, as it clears them too."""
+def board_job(job: JobRecord) -> BoardJob:
+    """Return a job as FATE-Board's JobDO."""
     site, started, ended = job.key.site, job.started_ms, job.ended_ms
-    return {
-        "fJobId": job.key.job_id,
-        "fName": "",
-        "fDescription": job.description,
-        "fTag": job.tag,
-        "fDsl": None,
-        "fRuntimeConf": None,
-        "fTrainRuntimeConf": None,
-        "fRoles": json.dumps(roles_as_numbers(job.roles)),
-        "fWorkMode": 1,
-        "fInitiatorRole": job.initiator.role.value,
-        "fInitiatorPartyId": job.initiator.party_id,
-        "fStatus": status_word(job.status),
-        "fRole": site.role.value,
-        "fPartyId": site.party_id,
-        "fIsInitiator": int(job.is_initiator),
-        "fProgress": job.progress,
-        "fCreateTime": job.created_ms,
-        "fUpdateTime": job.updated_ms,
-        "fStartTime": started,
-        "fEndTime": ended,
-        "fElapsed": ended - started if started is not None and ended is not None else None,
-        "partners": _partners(job),
-    }
+    return BoardJob(
+        job_id=job.key.job_id,
+        description=job.description,
+        tag=job.tag,
+        roles=json.dumps(roles_as_numbers(job.roles)),
+        initiator_role=job.initiator.role.value,
+        initiator_party_id=job.initiator.party_id,
+        status=status_word(job.status),
+        role=site.role.value,
+        party_id=site.party_id,
+        is_initiator=int(job.is_initiator),
+        progress=job.progress,
+        create_time=job.created_ms,
+        update_time=job.updated_ms,
+        start_time=started,
+        end_time=ended,
+        elapsed=ended - started if started is not None and ended is not None else None,
+        partners=_partners(job),
+    )
 
 
 def status_word(status: JobStatus) -> str:
@@ -168,31 +174,31 @@ def statuses_of(words: Sequence[str]) -> tuple[str, ...]:
     return (*words, *more)
 
 
-def _partners(job: JobRecord) -> list[str] | None:
+def _partners(job: JobRecord) -> tuple[str, ...] | None:
     """Return a guest's hosts and arbiters, or a host's guests; no other role has any."""
     shown = {Role.GUEST: ("host", "arbiter"), Role.HOST: ("guest",)}.get(job.key.site.role)
     if shown is None:
         return None
-    return sorted({party for role in shown for party in job.roles.get(role, ())})
+    return tuple(sorted({party for role in shown for party in job.roles.get(role, ())}))
 
 
-def page_bean(rows: Sequence[Members], *, number: int, size: int, count: int) -> Members:
-    """Return one page of a list; `start` and `end` are the page numbers to offer."""
+def page_bean(rows: Iterable[PageRow], *, number: int, size: int, count: int) -> PageBean:
+    """Return one page of a list."""
     last = -(-count // size)
     start, end = 1, min(last, 5)
     if last > 5:
         start = max(1, min(number - 2, last - 4))
         end = start + 4
-    return {
-        "pageNum": number,
-        "pageSize": size,
-        "totalRecord": count,
-        "totalPage": last,
-        "startIndex": (number - 1) * size,
-        "start": start,
-        "end": end,
-        "list": list(rows),
-    }
+    return PageBean(
+        page_num=number,
+        page_size=size,
+        total_record=count,
+        total_page=last,
+        start_index=(number - 1) * size,
+        start=start,
+        end=end,
+        list=tuple(rows),
+    )
 
 
 # --- the DAG, live --------------------------------------------------------------------------------
@@ -214,13 +220,13 @@ def _component(name: str, task: TaskRecord | None) -> Members:
 
 
 def progress(
-    job: JobRecord, dag: Members, dataset: Members, *, now_ms: int, first: bool
+    job: JobRecord, dag: Members, dataset: DataView, *, now_ms: int, first: bool
 ) -> Members:
     """Return a message of the websocket `progress`; only the `first` has what never changes."""
     start = job.started_ms
     end = job.ended_ms if job.ended_ms is not None else now_ms
     shown = dag if first else {"component_list": dag["component_list"]}
-    summary: Members = {"job": job_row(job)}
+    summary: Members = {"job": board_job(job)}
     return {
         "process": 100 if job.status is JobStatus.SUCCESS else job.progress,
         "duration": 0 if start is None else max(0, end - start),

@@ -1,4 +1,4 @@
-"""Stored values as FATE shows them: JOB and TASK records with `f_` names, tables, metrics.
+"""Stored values as FATE shows them: JOB and TASK records, tables, uploads, connectors.
 
 Source: `docs/reference/rest.md#records` and `docs/reference/rest.md#tables`. Two facts of FATE's
 clients are kept here:
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from fedflow import __version__
 from fedflow.domain.data.storages import bound_from_json, is_bound, shown_address
-from fedflow.domain.job.engines import SECTIONS
 from fedflow.domain.job.own_conf import own_conf
 from fedflow.domain.job.providers import provider_of_module
 from fedflow.domain.reason import Reason
@@ -22,94 +23,89 @@ from fedflow.domain.records import (
     JOB_END,
     ColumnFacts,
     Connector,
-    Engine,
     JobRecord,
-    Metric,
     OutputTable,
     TableRecord,
     TaskRecord,
 )
 from fedflow.domain.site import Role
 from fedflow.domain.states import JOB_FINAL, TASK_SEVERITY, JobStatus
-from fedflow.wire.api.tables import ListedTable, ProducedBy, TableColumn
+from fedflow.wire.api import job_lists, tables
+from fedflow.wire.api.job_lists import JobQueryRow, JobRow, ReasonRow, TaskQueryRow, TaskRow
+from fedflow.wire.api.tables import (
+    ListedTable,
+    ProducedBy,
+    TableColumn,
+    TableInfo,
+    Upload,
+    UploadInfo,
+)
 
 Row = dict[str, Any]
-
-PREFIX: Final = "f_"
+J = TypeVar("J", bound=JobQueryRow)
+T = TypeVar("T", bound=TaskQueryRow)
 
 
 # --- jobs ----------------------------------------------------------------------------------------
 
 
-def job_row(job: JobRecord) -> Row:
-    """Return a job as FATE's JOB record, with the prefix `f_`."""
-    site, holds = job.key.site, job.cores if job.in_use else 0
+def job_row(job: JobRecord, kind: type[J]) -> J:
+    """Return a job as FATE's JOB record, or as a list shows it."""
+    site, started, ended = job.key.site, job.started_ms, job.ended_ms
     inherited = job.parameters.get("inheritance_info") or {}
-    return {
-        "f_job_id": job.key.job_id,
-        "f_name": "",
-        "f_description": job.description,
-        "f_tag": job.tag or (JOB_END if job.status in JOB_FINAL else ""),
-        "f_user_id": job.user,
-        "f_user": {site.role.value: {site.party_id: job.user}},
-        "f_dsl": job.dsl,
-        "f_runtime_conf": seen_conf(job, job.conf),
-        "f_runtime_conf_on_party": _conf_on_party(job),
-        "f_train_runtime_conf": seen_conf(job, job.train_conf),
-        "f_roles": roles_as_numbers(job.roles),
-        "f_initiator_role": job.initiator.role.value,
-        "f_initiator_party_id": job.initiator.party_id,
-        "f_role": site.role.value,
-        "f_party_id": site.party_id,
-        "f_is_initiator": job.is_initiator,
-        "f_status": job_status_word(job.status),
-        "f_status_code": None,
-        "f_progress": job.progress,
-        "f_ready_signal": False,
-        "f_ready_time": None,
-        "f_cancel_signal": job.status is JobStatus.CANCELED,
-        "f_cancel_time": job.ended_ms if job.status is JobStatus.CANCELED else None,
-        "f_rerun_signal": job.epoch > 0 and job.status is JobStatus.WAITING,
-        "f_end_scheduling_updates": 0,
-        "f_engine_name": job.engine,
-        "f_engine_type": "computing",
-        "f_cores": job.cores,
-        "f_memory": job.memory,
-        "f_remaining_cores": holds,
-        "f_remaining_memory": job.memory if job.in_use else 0,
-        "f_resource_in_use": job.in_use,
-        "f_apply_resource_time": job.applied_ms,
-        "f_return_resource_time": job.returned_ms,
-        "f_inheritance_info": inherited,
-        "f_inheritance_status": "success" if inherited else "pass",
-        **_times(job),
-        "f_since": job.since_ms,
-        "f_deadline": job.deadline_ms,
-        "f_reason": reason_row(job.reason),
-    }
+    return kind(
+        job_id=job.key.job_id,
+        description=job.description,
+        tag=job.tag or (JOB_END if job.status in JOB_FINAL else ""),
+        user_id=job.user,
+        user={site.role.value: {site.party_id: job.user}},
+        dsl=job.dsl,
+        runtime_conf=seen_conf(job, job.conf),
+        runtime_conf_on_party=_conf_on_party(job),
+        train_runtime_conf=seen_conf(job, job.train_conf),
+        roles=roles_as_numbers(job.roles),
+        initiator_role=job.initiator.role.value,
+        initiator_party_id=job.initiator.party_id,
+        role=site.role.value,
+        party_id=site.party_id,
+        is_initiator=job.is_initiator,
+        status=job_status_word(job.status),
+        progress=job.progress,
+        cancel_signal=job.status is JobStatus.CANCELED,
+        cancel_time=job.ended_ms if job.status is JobStatus.CANCELED else None,
+        rerun_signal=job.epoch > 0 and job.status is JobStatus.WAITING,
+        engine_name=job.engine,
+        cores=job.cores,
+        memory=job.memory,
+        remaining_cores=job.cores if job.in_use else 0,
+        remaining_memory=job.memory if job.in_use else 0,
+        resource_in_use=job.in_use,
+        apply_resource_time=job.applied_ms,
+        return_resource_time=job.returned_ms,
+        inheritance_info=inherited,
+        inheritance_status="success" if inherited else "pass",
+        create_time=job.created_ms,
+        create_date=date_text(job.created_ms),
+        update_time=job.updated_ms,
+        update_date=date_text(job.updated_ms),
+        start_time=started,
+        start_date=date_text(started),
+        end_time=ended,
+        end_date=date_text(ended),
+        elapsed=_elapsed_ms(job),
+        since=job.since_ms,
+        deadline=job.deadline_ms,
+        reason=reason_row(job.reason),
+    )
 
 
-def job_list_row(job: JobRecord) -> Row:
-    """Return a job as `list/job` shows it: no prefix, the party id a number, and its partners."""
-    row = without_prefix(job_row(job))
-    row["party_id"] = party_number(job.key.site.party_id)
-    row["partners"] = sorted((party_number(p) for p in job.partners), key=_party_order)
-    return row
-
-
-def engine_row(engine: Engine) -> Row:
-    """Return a computing engine as FATE's record; memory in MiB, 0 if it is not counted."""
-    return {
-        "f_engine_name": engine.name,
-        "f_engine_type": "computing",
-        "f_engine_entrance": SECTIONS[engine.name].partition(".")[0],
-        "f_engine_config": {},
-        "f_cores": engine.cores,
-        "f_remaining_cores": engine.remaining_cores,
-        "f_memory": engine.memory,
-        "f_remaining_memory": engine.remaining_memory if engine.memory else 0,
-        "f_nodes": 1,
-    }
+def listed_job(job: JobRecord) -> JobRow:
+    """Return a job as `list/job` shows it: the party id is a number, and its partners."""
+    return msgspec.structs.replace(
+        job_row(job, JobRow),
+        party_id=party_number(job.key.site.party_id),
+        partners=tuple(sorted((party_number(p) for p in job.partners), key=_party_order)),
+    )
 
 
 def job_status_word(status: JobStatus) -> str:
@@ -152,89 +148,75 @@ def _party_order(party: int | str) -> tuple[int, str]:
 # --- tasks ---------------------------------------------------------------------------------------
 
 
-def task_row(task: TaskRecord) -> Row:
-    """Return an attempt as FATE's TASK record, with the prefix `f_`. Its token stays here."""
-    key, handle = task.key, task.handle
-    mode = "SINGLE" if key.site.role is Role.LOCAL else "MULTIPLE"
-    return {
-        "f_job_id": key.job_id,
-        "f_component_name": key.component,
-        "f_component_module": task.module,
-        "f_task_id": key.task_id,
-        "f_task_version": key.version,
-        "f_initiator_role": task.initiator.role.value,
-        "f_initiator_party_id": task.initiator.party_id,
-        "f_federated_mode": mode,
-        "f_federated_status_collect_type": "PUSH",
-        "f_status": task.status.value,
-        "f_status_code": None,
-        "f_auto_retries": task.auto_retries,
-        "f_auto_retry_delay": task.auto_retry_delay_s,
-        "f_role": key.site.role.value,
-        "f_party_id": key.site.party_id,
-        "f_run_on_this_party": task.here,
-        "f_worker_id": task.launch_id,
-        "f_cmd": [],
-        "f_run_ip": handle.host if handle else None,
-        "f_run_port": None,
-        "f_run_pid": handle.pid if handle else None,
-        "f_party_status": task.party_status.value,
-        "f_provider_info": {"name": provider_of_module(task.module), "version": __version__},
-        "f_component_parameters": task.parameters,
-        "f_engine_conf": {"computing_engine": task.engine} if task.engine else {},
-        "f_kill_status": handle is None and task.party_status in TASK_SEVERITY,
-        "f_error_report": task.traceback or (task.reason.message if task.reason else ""),
-        "f_is_deepspeed": False,
-        "f_deepspeed_id": None,
-        "f_progress": task.progress,
-        "f_inherited_from": task.inherited_from,
-        **_times(task),
-        "f_since": task.since_ms,
-        "f_reason": reason_row(task.reason),
-    }
+def task_row(task: TaskRecord, kind: type[T]) -> T:
+    """Return an attempt as FATE's TASK record, or as a list shows it. Its token stays here."""
+    key, handle, started, ended = task.key, task.handle, task.started_ms, task.ended_ms
+    return kind(
+        job_id=key.job_id,
+        component_name=key.component,
+        component_module=task.module,
+        task_id=key.task_id,
+        task_version=key.version,
+        initiator_role=task.initiator.role.value,
+        initiator_party_id=task.initiator.party_id,
+        federated_mode="SINGLE" if key.site.role is Role.LOCAL else "MULTIPLE",
+        status=task.status.value,
+        auto_retries=task.auto_retries,
+        auto_retry_delay=task.auto_retry_delay_s,
+        role=key.site.role.value,
+        party_id=key.site.party_id,
+        run_on_this_party=task.here,
+        worker_id=task.launch_id,
+        run_ip=handle.host if handle else None,
+        run_pid=handle.pid if handle else None,
+        party_status=task.party_status.value,
+        provider_info={"name": provider_of_module(task.module), "version": __version__},
+        component_parameters=task.parameters,
+        engine_conf={"computing_engine": task.engine} if task.engine else {},
+        kill_status=handle is None and task.party_status in TASK_SEVERITY,
+        error_report=task.traceback or (task.reason.message if task.reason else ""),
+        progress=task.progress,
+        inherited_from=task.inherited_from,
+        create_time=task.created_ms,
+        create_date=date_text(task.created_ms),
+        update_time=task.updated_ms,
+        update_date=date_text(task.updated_ms),
+        start_time=started,
+        start_date=date_text(started),
+        end_time=ended,
+        end_date=date_text(ended),
+        elapsed=_elapsed_ms(task),
+        since=task.since_ms,
+        reason=reason_row(task.reason),
+    )
 
 
-def task_list_row(task: TaskRecord) -> Row:
-    """Return an attempt as `list/task` shows it: no prefix, the party id a number."""
-    row = without_prefix(task_row(task))
-    row["party_id"] = party_number(task.key.site.party_id)
-    return row
+def listed_task(task: TaskRecord) -> TaskRow:
+    """Return an attempt as `list/task` shows it: the party id is a number."""
+    row = task_row(task, TaskRow)
+    return msgspec.structs.replace(row, party_id=party_number(task.key.site.party_id))
 
 
 # --- parts of both -------------------------------------------------------------------------------
 
 
-def without_prefix(row: Row) -> Row:
-    """Return a record without the prefix `f_`, as the `list/*` routes show it."""
-    return {name.removeprefix(PREFIX): value for name, value in row.items()}
-
-
-def reason_row(reason: Reason | None) -> Row | None:
+def reason_row(reason: Reason | None) -> ReasonRow | None:
     """Return why something waits or ended: code, message and where."""
     if reason is None:
         return None
     site = reason.site
-    return {
-        "code": reason.code,
-        "message": reason.message,
-        "role": site.role.value if site else None,
-        "party_id": site.party_id if site else None,
-    }
+    return ReasonRow(
+        code=reason.code,
+        message=reason.message,
+        role=site.role.value if site else None,
+        party_id=site.party_id if site else None,
+    )
 
 
-def _times(record: JobRecord | TaskRecord) -> Row:
-    started, ended = record.started_ms, record.ended_ms
-    return {
-        "f_create_time": record.created_ms,
-        "f_create_date": date_text(record.created_ms),
-        "f_update_time": record.updated_ms,
-        "f_update_date": date_text(record.updated_ms),
-        "f_start_time": started,
-        "f_start_date": date_text(started),
-        "f_end_time": ended,
-        "f_end_date": date_text(ended),
-        "f_elapsed": ended - started if started is not None and ended is not None else None,
-    }
+def _elapsed_ms(record: JobRecord | TaskRecord) -> int | None:
+    if record.started_ms is None or record.ended_ms is None:
+        return None
+    return record.ended_ms - record.started_ms
 
 
 def date_text(time_ms: int | None) -> str | None:
@@ -244,7 +226,7 @@ def date_text(time_ms: int | None) -> str | None:
     return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
 
 
-# --- tables, metrics -----------------------------------------------------------------------------
+# --- tables --------------------------------------------------------------------------------------
 
 
 def table_columns(table: TableRecord) -> list[str]:
@@ -294,36 +276,26 @@ def table_schema_row(table: TableRecord) -> Row:
     return {**shown, **more}
 
 
-def table_info_row(
-    namespace: str,
-    name: str,
-    table: TableRecord | None,
-    *,
-    maker: OutputTable | None = None,
-    columns: Sequence[ColumnFacts] = (),
-) -> Row:
-    """Return what `table_info` tells; an unknown table has `exist` 0.
-
-    Beyond FATE: the task that made it, and facts of its columns.
-    """
-    row: Row = {"table_name": name, "namespace": namespace, "exist": 0, "count": 0}
-    if table is None:
-        return row
-    return {
-        **row,
-        "exist": 1,
-        "count": table.count,
-        "partition": table.partitions,
-        "schema": table_schema_row(table),
-        "enable": not table.disabled,
-        "origin": table.origin,
-        "extend_sid": table.extend_sid,
-        "engine": table.engine,
-        "address": _address_row(table),
-        "created": table.created_ms,
-        "made_by": None if maker is None else _made_by(maker),
-        "columns": [_facts(column) for column in columns],
-    }
+def table_info(
+    table: TableRecord, *, maker: OutputTable | None = None, columns: Sequence[ColumnFacts] = ()
+) -> TableInfo:
+    """Return what `table_info` tells of a table, the task that made it, and facts of columns."""
+    return TableInfo(
+        name=table.name,
+        namespace=table.namespace,
+        exist=1,
+        count=table.count,
+        partitions=table.partitions,
+        schema=table_schema_row(table),
+        enabled=not table.disabled,
+        origin=table.origin,
+        extend_sid=table.extend_sid,
+        engine=table.engine,
+        address=_address_row(table),
+        created_ms=table.created_ms,
+        made_by=None if maker is None else _made_by(maker),
+        columns=tuple(map(_facts, columns)),
+    )
 
 
 def _address_row(table: TableRecord) -> Row:
@@ -357,28 +329,23 @@ def _made_by(maker: OutputTable) -> ProducedBy:
     )
 
 
-def upload_history_row(job: JobRecord, table: TableRecord) -> dict[str, Row]:
-    """Return an upload as `upload/history` shows it: by its job's id."""
-    info = {
-        "table_name": table.name,
-        "namespace": table.namespace,
-        "partition": table.partitions,
-        "upload_count": table.count,
-    }
-    row = {"upload_info": info, "notes": job.description, "schema": table_schema_row(table)}
-    return {job.key.job_id: row}
+def upload(job: JobRecord, table: TableRecord) -> Upload:
+    """Return an upload as `upload/history` shows it."""
+    info = UploadInfo(
+        table_name=table.name,
+        namespace=table.namespace,
+        partition=table.partitions,
+        upload_count=table.count,
+    )
+    return Upload(upload_info=info, notes=job.description, schema=table_schema_row(table))
 
 
-def connector_row(connector: Connector) -> Row:
+def shown_connector(connector: Connector) -> tables.Connector:
     """Return a connector without what could be a credential."""
-    return {
-        "connector_name": connector.name,
-        "engine": connector.engine,
-        "connector_info": {
-            name: value if _is_harmless(name, value) else _HIDDEN
-            for name, value in connector.info.items()
-        },
-    }
+    info = {n: v if _is_harmless(n, v) else _HIDDEN for n, v in connector.info.items()}
+    return tables.Connector(
+        connector_name=connector.name, engine=connector.engine, connector_info=info
+    )
 
 
 _HIDDEN: Final = "******"
@@ -411,54 +378,17 @@ def _is_harmless(name: str, value: Any) -> bool:
     return isinstance(value, int) or (isinstance(value, str) and not set(value) & set("@?="))
 
 
-def output_table_row(output: OutputTable) -> Row:
-    """Return an output as `output/data/table` shows it; `namespace` is what older clients read."""
-    return {
-        "table_name": output.name,
-        "table_namespace": output.namespace,
-        "namespace": output.namespace,
-        "data_name": output.data_name,
-    }
-
-
-def data_view_row(output: OutputTable) -> Row:
+def data_view_row(output: OutputTable) -> job_lists.OutputTable:
     """Return an output as `data/view/query` shows it."""
     key = output.key
-    return {
-        "f_job_id": key.job_id,
-        "f_component_name": key.component,
-        "f_task_id": key.task_id,
-        "f_task_version": key.version,
-        "f_data_name": output.data_name,
-        "f_role": key.site.role.value,
-        "f_party_id": key.site.party_id,
-        "f_table_name": output.name,
-        "f_table_namespace": output.namespace,
-        "f_description": "",
-    }
-
-
-def metric_names(metrics: Sequence[Metric]) -> dict[str, list[str]]:
-    """Return the names of metrics by namespace, in the order in which they were written."""
-    names: dict[str, list[str]] = {}
-    for metric in metrics:
-        names.setdefault(metric.namespace, []).append(metric.name)
-    return names
-
-
-def metric_tree(metrics: Sequence[Metric]) -> dict[str, dict[str, Row]]:
-    """Return namespace -> name -> points and meta, as `metric/all` shows metrics."""
-    tree: dict[str, dict[str, Row]] = {}
-    for metric in metrics:
-        shown = {"data": metric_points(metric), "meta": dict(metric.meta)}
-        tree.setdefault(metric.namespace, {})[metric.name] = shown
-    return tree
-
-
-def metric_points(metric: Metric) -> list[list[Any]]:
-    """Return the points as [key, value], in order of their keys if these can be compared."""
-    points = [[key, value] for key, value in metric.points]
-    numbers = all(isinstance(k, (int, float)) for k, _ in points)
-    if numbers or all(isinstance(k, str) for k, _ in points):
-        points.sort(key=lambda point: point[0])
-    return points
+    return job_lists.OutputTable(
+        job_id=key.job_id,
+        component_name=key.component,
+        task_id=key.task_id,
+        task_version=key.version,
+        data_name=output.data_name,
+        role=key.site.role.value,
+        party_id=key.site.party_id,
+        table_name=output.name,
+        table_namespace=output.namespace,
+    )

@@ -12,52 +12,60 @@ from typing import Any
 
 from fedflow.domain.job.own_conf import own_conf
 from fedflow.domain.models import model
-from fedflow.domain.models.model import ModelTag, ModelVersion
-from fedflow.wire.api.models import Checkpoint, ComponentInfo, TaggedModel
+from fedflow.domain.models.model import ModelTag
+from fedflow.domain.records import Reply
+from fedflow.domain.site import Site
+from fedflow.wire.api.models import (
+    Checkpoint,
+    ComponentInfo,
+    ModelVersion,
+    NewVersion,
+    Tag,
+    TaggedModel,
+)
 from fedflow.wire.fields import date_text, roles_as_numbers
 
 Row = dict[str, Any]
 
 
-def model_row(version: ModelVersion) -> Row:
-    """Return a version as FATE's MODEL record; `f_size` is in KiB."""
+def model_row(version: model.ModelVersion) -> ModelVersion:
+    """Return a version as FATE's MODEL record."""
     site = version.key.site
-    return {
-        "f_role": site.role.value,
-        "f_party_id": site.party_id,
-        "f_roles": roles_as_numbers(version.roles),
-        "f_job_id": version.job_id,
-        "f_model_id": version.key.model_id,
-        "f_model_version": version.key.model_version,
-        "f_size": _kib(version.size_bytes),
-        "f_initiator_role": version.initiator.role.value,
-        "f_initiator_party_id": version.initiator.party_id,
-        "f_runtime_conf": {},
-        "f_train_dsl": version.train_dsl,
-        "f_train_runtime_conf": seen_conf(version, version.train_conf),
-        "f_runtime_conf_on_party": seen_conf(version, version.conf_on_party),
-        "f_inference_dsl": version.inference_dsl,
-        "f_fate_version": version.fate_version,
-        "f_parent": version.parent,
-        "f_parent_info": version.parent_info,
-        "f_loaded_times": version.loaded_times,
-        "f_imported": int(version.imported),
-        "f_archive_sha256": version.archive_sha256,
-        "f_archive_from_ip": version.archive_from_ip,
-        "f_create_time": version.created_ms,
-        "f_create_date": date_text(version.created_ms),
-        "f_update_time": version.updated_ms,
-        "f_update_date": date_text(version.updated_ms),
-    }
+    return ModelVersion(
+        role=site.role.value,
+        party_id=site.party_id,
+        roles=roles_as_numbers(version.roles),
+        job_id=version.job_id,
+        model_id=version.key.model_id,
+        model_version=version.key.model_version,
+        size=_kib(version.size_bytes),
+        initiator_role=version.initiator.role.value,
+        initiator_party_id=version.initiator.party_id,
+        train_dsl=version.train_dsl,
+        train_runtime_conf=seen_conf(version, version.train_conf),
+        runtime_conf_on_party=seen_conf(version, version.conf_on_party),
+        inference_dsl=version.inference_dsl,
+        fate_version=version.fate_version,
+        parent=version.parent,
+        parent_info=version.parent_info,
+        loaded_times=version.loaded_times,
+        imported=int(version.imported),
+        archive_sha256=version.archive_sha256,
+        archive_from_ip=version.archive_from_ip,
+        create_time=version.created_ms,
+        create_date=date_text(version.created_ms),
+        update_time=version.updated_ms,
+        update_date=date_text(version.updated_ms),
+    )
 
 
-def seen_conf(version: ModelVersion, conf: Any) -> Any:
+def seen_conf(version: model.ModelVersion, conf: Any) -> Any:
     """Return what the site of a share may see of a conf of its training."""
     site = version.key.site
     return own_conf(conf, site, version.roles, is_initiator=version.initiator == site)
 
 
-def tagged_model(version: ModelVersion) -> TaggedModel:
+def tagged_model(version: model.ModelVersion) -> TaggedModel:
     """Return what `tag/retrieve` shows of a model."""
     return TaggedModel(
         model_id=version.key.model_id,
@@ -68,9 +76,20 @@ def tagged_model(version: ModelVersion) -> TaggedModel:
     )
 
 
-def tag_row(tag: ModelTag) -> Row:
+def shown_tag(tag: ModelTag) -> Tag:
     """Return a tag without the number of its versions."""
-    return {"name": tag.name, "description": tag.description}
+    return Tag(name=tag.name, description=tag.description)
+
+
+def new_version(replies: Mapping[Site, Reply], model_id: str, model_version: str) -> NewVersion:
+    """Return what every site said of a change of a model, and the version that it made."""
+    detail: dict[str, dict[str, dict[str, Any]]] = {}
+    codes: dict[str, dict[str, int]] = {}
+    for site, reply in replies.items():
+        role, said = site.role.value, {"retcode": reply.retcode, "retmsg": reply.retmsg}
+        detail.setdefault(role, {})[site.party_id] = said
+        codes.setdefault(role, {})[site.party_id] = reply.retcode
+    return NewVersion(detail=detail, **codes, model_id=model_id, model_version=model_version)
 
 
 def with_digests(step: model.Checkpoint) -> Checkpoint:

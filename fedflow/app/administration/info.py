@@ -11,6 +11,7 @@ from fedflow.app.ports.store import Store
 from fedflow.base.clock import Clock
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.wire.api.parties import PartyInfo
 
 FATE_VERSION = "1.11.4"  #: the FATE release whose interface this server speaks
 FATE_FLOW_VERSION = "1.11.2"
@@ -59,16 +60,16 @@ class Info:
             "API": API_VERSION,
         }
 
-    def common(self) -> dict[str, Any]:
+    def common(self) -> PartyInfo:
         """Return where this server listens and who it is, as FATE's `info/common` tells it."""
         place = self.place
-        return {
-            "version": FATE_FLOW_VERSION,
-            "host": place.host,
-            "http_port": place.http_port,
-            "grpc_port": place.grpc_port,
-            "party_id": place.party_id or "",
-        }
+        return PartyInfo(
+            version=FATE_FLOW_VERSION,
+            host=place.host,
+            http_port=place.http_port,
+            grpc_port=place.grpc_port,
+            party_id=place.party_id or "",
+        )
 
     def instance_id(self) -> str:
         """Return the name of this server among those of its party."""

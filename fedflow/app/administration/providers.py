@@ -22,6 +22,7 @@ from fedflow.domain.job.providers import (
     RegisteredProvider,
     provider_of_module,
 )
+from fedflow.wire.api.administration import ProvidedModule
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +60,11 @@ class Providers:
         self._host = host
         self._clock = clock
 
-    def components(self) -> dict[str, dict[str, Any]]:
+    def components(self) -> dict[str, ProvidedModule]:
         """Return each module by its lower-case name."""
         return {str(one["module"]).lower(): _shown(one) for one in self._modules.describe()}
 
-    def component(self, name: str) -> dict[str, Any] | None:
+    def component(self, name: str) -> ProvidedModule | None:
         """Return one module by its name or an alias, None if there is none."""
         for one in self._modules.describe():
             if name.lower() in (alias.lower() for alias in _names(one)):
@@ -173,10 +174,8 @@ def _version(registered: RegisteredProvider) -> dict[str, Any]:
     }
 
 
-def _shown(one: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(one: Mapping[str, Any]) -> ProvidedModule:
     provider = _provider(one)
-    return {
-        "default_provider": provider,
-        "support_provider": [provider],
-        "alias": list(_names(one)),
-    }
+    return ProvidedModule(
+        default_provider=provider, support_provider=(provider,), alias=tuple(_names(one))
+    )

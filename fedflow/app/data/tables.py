@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any
 
@@ -54,8 +55,8 @@ class Tables:
         with self._store.read() as tx:
             return tx.tables.get(namespace, name)
 
-    def of_job(self, job_id: str, site: Site) -> dict[str, Any]:
-        """Return FATE's shape: component -> what it is told to read, and the tables it made.
+    def of_job(self, job_id: str, site: Site) -> dict[str, dict[str, dict[str, object]]]:
+        """Return component -> what it must read, and the tables it created.
 
         Raises: JobNotFound.
         """
@@ -198,7 +199,7 @@ def _is_shared(tx: Tx, table: TableRecord, job_id: str) -> bool:
     return any(use.key.job_id != job_id for use in uses)
 
 
-def _inputs(job: JobRecord, component: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def _inputs(job: JobRecord, component: str, parameters: Mapping[str, Any]) -> dict[str, object]:
     """Return a reader's table parameter, for others the references of the DSL."""
     declared = job.dsl["components"][component]
     if str(declared.get("module")).lower() == "reader":

@@ -6,7 +6,6 @@ nothing is ever read back from here to run a job.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,10 +29,6 @@ class SubmittedFiles:
     runtime_conf_on_party_path: Path
     train_runtime_conf_path: Path
     pipeline_dsl_path: Path
-
-    def as_json(self) -> dict[str, str]:
-        """Return the absolute paths by name."""
-        return {f.name: str(getattr(self, f.name)) for f in fields(self)}
 
 
 def files_of(folders: Folders, job_id: str, site: Site) -> SubmittedFiles:

@@ -357,17 +357,3 @@ def _made(incoming: TypedCommand[ModelCommand]) -> str:
     if not re.fullmatch(r"[0-9A-Za-z]{1,40}", change_id):
         raise BadRequest(reason="`change` must be an id of at most 40 letters and digits")
     return _name(change_id, f"made/{incoming.job.site.key}")
-
-
-def told(replies: Mapping[Site, Reply]) -> dict[str, Any]:
-    """Return every site's answer as FATE's clients read it: codes by role and party, and `detail`.
-
-    Source: `docs/reference/rest.md#models`.
-    """
-    detail: dict[str, dict[str, Any]] = {}
-    codes: dict[str, dict[str, int]] = {}
-    for site, reply in replies.items():
-        answer = {"retcode": reply.retcode, "retmsg": reply.retmsg}
-        detail.setdefault(site.role.value, {})[site.party_id] = answer
-        codes.setdefault(site.role.value, {})[site.party_id] = reply.retcode
-    return {"detail": detail, **codes}

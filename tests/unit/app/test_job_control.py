@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -301,7 +302,7 @@ def test_the_report_tells_the_latest_attempts_in_topological_order(alone: OneSer
 def test_a_submit_writes_its_files_and_names_them(alone: OneServer) -> None:
     alone.live()
     submitted = alone.core.submissions.submit(dsl(), conf())
-    paths = submitted.files.as_json()
+    paths = {n: str(p) for n, p in dataclasses.asdict(submitted.files).items()}
     content = {n: msgspec.json.decode(Path(p).read_bytes()) for n, p in paths.items()}
     assert content["dsl_path"] == dsl()
     assert content["runtime_conf_path"] == conf()

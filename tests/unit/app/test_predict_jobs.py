@@ -17,6 +17,7 @@ from fedflow.domain.job.own_conf import own_conf
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
+from fedflow.wire.api.job_lists import JobQueryRow
 from fedflow.wire.fields import job_row
 from tests.unit.app.fakes import GUEST, HOST
 from tests.unit.app.models_world import (
@@ -92,11 +93,11 @@ def test_a_predict_job_runs_the_stored_dsl_with_both_confs(pair: Pair) -> None:
                 "depth": 3,
                 "threshold": 0.7,
             }
-            row = job_row(job)
-            assert row["f_train_runtime_conf"] == own_conf(
+            row = job_row(job, JobQueryRow)
+            assert row.train_runtime_conf == own_conf(
                 child.train_conf, site, job.roles, is_initiator=job.is_initiator
             )
-            assert row["f_runtime_conf"]["job_parameters"]["common"]["job_type"] == "predict"
+            assert row.runtime_conf["job_parameters"]["common"]["job_type"] == "predict"
 
 
 def test_the_answer_of_a_submit_names_the_deployed_model(pair: Pair) -> None:

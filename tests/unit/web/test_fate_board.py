@@ -93,7 +93,7 @@ def test_a_filter_that_is_none_is_refused(client: FlaskClient, body: Any) -> Non
 def test_page_numbers_to_offer_stay_within_the_list() -> None:
     def offered(number: int, count: int) -> tuple[int, int]:
         bean = page_bean([], number=number, size=10, count=count)
-        return bean["start"], bean["end"]
+        return bean.start, bean.end
 
     assert offered(1, 0) == (1, 0)
     assert offered(2, 35) == (1, 4)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import to_builtins
+
 from fedflow.base.ids import PartyId
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -17,8 +19,11 @@ from fedflow.domain.records import (
 )
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
-from fedflow.wire import fields
+from fedflow.wire import fields, tracking_fields
+from fedflow.wire.api.job_lists import JobQueryRow, TaskQueryRow
+from fedflow.wire.api.tables import NoTable
 from fedflow.wire.envelope import encode
+from fedflow.wire.json_text import decode_json
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 JOB = JobRecord(
@@ -72,52 +77,57 @@ TASK_COLUMNS = (
 
 
 def test_a_job_has_all_of_fates_columns() -> None:
-    assert {f"f_{name}" for name in JOB_COLUMNS} <= set(fields.job_row(JOB))
+    assert {f"f_{name}" for name in JOB_COLUMNS} <= set(
+        to_builtins(fields.job_row(JOB, JobQueryRow))
+    )
 
 
 def test_a_task_has_all_of_fates_columns() -> None:
-    assert {f"f_{name}" for name in TASK_COLUMNS} <= set(fields.task_row(TASK))
+    assert {f"f_{name}" for name in TASK_COLUMNS} <= set(
+        to_builtins(fields.task_row(TASK, TaskQueryRow))
+    )
 
 
 def test_a_ready_job_is_shown_as_waiting() -> None:
-    assert fields.job_row(replace(JOB, status=JobStatus.READY))["f_status"] == "waiting"
+    assert fields.job_row(replace(JOB, status=JobStatus.READY), JobQueryRow).status == "waiting"
 
 
 def test_party_ids_are_text_in_the_record_and_numbers_in_the_roles() -> None:
-    row = fields.job_row(JOB)
-    assert row["f_party_id"] == "9999"
-    assert row["f_roles"] == {"guest": [9999], "host": [10000, 10001], "arbiter": [10000]}
+    row = fields.job_row(JOB, JobQueryRow)
+    assert row.party_id == "9999"
+    assert row.roles == {"guest": [9999], "host": [10000, 10001], "arbiter": [10000]}
 
 
 def test_a_listed_job_has_no_prefix_and_its_partners() -> None:
-    row = fields.job_list_row(JOB)
+    row = decode_json(encode(fields.listed_job(JOB)))
     assert row["party_id"] == 9999
     assert row["partners"] == [10000, 10001]
     assert not any(name.startswith("f_") for name in row)
 
 
 def test_a_running_job_has_no_end() -> None:
-    row = fields.job_row(JOB)
-    assert (row["f_end_time"], row["f_end_date"], row["f_elapsed"]) == (None, None, None)
+    row = fields.job_row(JOB, JobQueryRow)
+    assert (row.end_time, row.end_date, row.elapsed) == (None, None, None)
 
 
 def test_elapsed_is_in_milliseconds() -> None:
-    assert fields.task_row(TASK)["f_elapsed"] == 2_500
+    assert fields.task_row(TASK, TaskQueryRow).elapsed == 2_500
 
 
 def test_a_task_never_shows_its_token() -> None:
-    assert b"secret-token" not in encode(fields.task_row(TASK))
+    assert b"secret-token" not in encode(fields.task_row(TASK, TaskQueryRow))
 
 
 def test_a_failed_task_says_why() -> None:
-    row = fields.task_row(TASK)
-    assert row["f_error_report"] == "no label"
-    assert row["f_reason"]["code"] == "BadData"
+    row = fields.task_row(TASK, TaskQueryRow)
+    assert row.error_report == "no label"
+    assert row.reason is not None
+    assert row.reason.code == "BadData"
 
 
 def test_a_local_job_is_in_single_mode() -> None:
     local = replace(TASK, key=replace(TASK.key, site=Site(Role.LOCAL, PartyId("0"))))
-    assert fields.task_row(local)["f_federated_mode"] == "SINGLE"
+    assert fields.task_row(local, TaskQueryRow).federated_mode == "SINGLE"
 
 
 def table(**changes: object) -> TableRecord:
@@ -153,14 +163,21 @@ def test_anonymous_names_are_shown_once_all_are_known() -> None:
 
 
 def test_an_unknown_table_has_exist_0() -> None:
-    row = fields.table_info_row("exp", "g", None)
-    assert row == {"table_name": "g", "namespace": "exp", "exist": 0, "count": 0}
+    row = NoTable(namespace="exp", name="g")
+    assert decode_json(encode(row)) == {
+        "table_name": "g",
+        "namespace": "exp",
+        "exist": 0,
+        "count": 0,
+    }
 
 
 def test_metric_points_are_sorted_by_key_if_that_makes_sense() -> None:
-    assert fields.metric_points(Metric(namespace="n", name="m", points=((2, 1), (1, 5)))) == [
-        [1, 5],
-        [2, 1],
-    ]
+    assert tracking_fields.metric_points(
+        Metric(namespace="n", name="m", points=((2, 1), (1, 5)))
+    ) == (
+        (1, 5),
+        (2, 1),
+    )
     mixed = Metric(namespace="n", name="m", points=(("b", 1), (1, 5)))
-    assert fields.metric_points(mixed) == [["b", 1], [1, 5]]
+    assert tracking_fields.metric_points(mixed) == (("b", 1), (1, 5))

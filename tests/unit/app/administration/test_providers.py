@@ -11,6 +11,7 @@ from fedflow.app.administration.modules import Modules
 from fedflow.app.administration.providers import Providers
 from fedflow.base.errors.components import ProviderRefused, UnknownComponent
 from fedflow.base.errors.requests import BadRequest
+from fedflow.wire.api.administration import ProvidedModule
 from tests.support.providers import MemoryProviders
 from tests.unit.app.fakes import FakeClock
 
@@ -50,13 +51,12 @@ def providers(modules: Modules, memory: MemoryProviders) -> Providers:
 
 def test_a_module_belongs_to_the_provider_that_fate_has_it_in(providers: Providers) -> None:
     found = providers.components()
-    assert {name: one["default_provider"] for name, one in found.items()} == {
+    assert {name: one.default_provider for name, one in found.items()} == {
         "reader": "fate_flow", "heterolr": "fate", "evaluation": "fate",
     }  # fmt: skip
-    assert providers.component("HETEROLOGISTIC") == {
-        "default_provider": "fate", "support_provider": ["fate"],
-        "alias": ["HeteroLR", "HeteroLogistic"],
-    }  # fmt: skip
+    assert providers.component("HETEROLOGISTIC") == ProvidedModule(
+        default_provider="fate", support_provider=("fate",), alias=("HeteroLR", "HeteroLogistic")
+    )
     assert providers.component("nope") is None
 
 
@@ -81,9 +81,9 @@ def test_what_is_registered_is_known_at_once_and_what_is_deleted_no_more(
     assert "mean" not in modules.modules()
     assert providers.register(path)["components"] == ["mean"]
     assert modules.modules()["mean"].provider == "lab"
-    assert providers.component("mean") == {
-        "default_provider": "lab", "support_provider": ["lab"], "alias": ["Mean"],
-    }  # fmt: skip
+    assert providers.component("mean") == ProvidedModule(
+        default_provider="lab", support_provider=("lab",), alias=("Mean",)
+    )
     assert providers.providers()["lab"]["1.0"]["path"] == path
     assert providers.registry()["providers"]["lab"]["1.0"]["components"] == {
         "mean": {"module": "mean"}

@@ -43,7 +43,7 @@ from fedflow.domain.data.storages import (
 )
 from fedflow.domain.records import Connector, TableRecord, TaskFilter, TaskKey
 from fedflow.store.connector_key import KeyFile
-from fedflow.wire.fields import connector_row, table_info_row
+from fedflow.wire.fields import shown_connector, table_info
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl, table
 
 INFO = {"host": "h", "user": "u", "passwd": "geheim"}
@@ -161,7 +161,7 @@ def test_a_connector_is_stored_encrypted_and_opened_whole(world: World) -> None:
     assert "geheim" not in text_of(stored)
     found = world.connectors.get("c")
     assert (found.engine, found.info) == ("MYSQL", INFO)
-    assert connector_row(found)["connector_info"]["passwd"] == "******"
+    assert shown_connector(found).connector_info["passwd"] == "******"
     world.connectors.put("c", "MYSQL", {**INFO, "host": "h2"})
     assert world.connectors.get("c").info["host"] == "h2"
     assert [(c.name, c.info) for c in world.connectors.all()] == [("c", {})]
@@ -222,9 +222,9 @@ def test_credentials_in_an_address_go_to_a_hidden_connector(world: World) -> Non
     stored = world.get()
     assert stored == bound
     assert "geheim" not in text_of(stored)
-    shown = table_info_row("n", "b", stored)
-    assert shown["engine"] == "MYSQL"
-    assert shown["address"] == {"host": "h", "port": 3306, "db": "d", "name": "t"}
+    shown = table_info(stored)
+    assert shown.engine == "MYSQL"
+    assert shown.address == {"host": "h", "port": 3306, "db": "d", "name": "t"}
     (hidden,) = world.stored()
     assert hidden.name == f".{bound.address}"
     assert "geheim" not in text_of(hidden)

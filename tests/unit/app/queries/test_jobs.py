@@ -14,6 +14,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobFilter, Order, Reply, TaskFilter, TaskKey
 from fedflow.domain.site import Role
 from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus
+from fedflow.wire.api.job_lists import JobQueryRow
 from fedflow.wire.api.jobs import Reason
 from fedflow.wire.fields import job_row
 from tests.unit.app.fakes import ARBITER, CORES, GUEST, HOST, OneServer, conf, dsl
@@ -368,8 +369,8 @@ def test_a_job_that_is_asked_for_by_its_id_says_why_since_when_and_until_when(
     own = next(j for j in shares if j.is_initiator)
     assert own.reason is not None
     assert own.reason.code == "NotEnoughResources"
-    row = job_row(own)
-    assert row["f_deadline"] == own.created_ms + 259_200_000
-    assert row["f_since"] >= own.created_ms
+    row = job_row(own, JobQueryRow)
+    assert row.deadline == own.created_ms + 259_200_000
+    assert row.since >= own.created_ms
     running = next(j for j in alone.core.jobs.find(JobFilter()) if j.status is JobStatus.RUNNING)
-    assert job_row(running)["f_since"] == running.started_ms
+    assert job_row(running, JobQueryRow).since == running.started_ms
