@@ -30,6 +30,8 @@ NAMES: Final = {
     "page": "free_cores",
     "route": "key.describe",
     "noun": "notice",
+    "party_command": "job_word",
+    "worker_command": "say_word",
 }
 PARTS: Final = {
     "column": {"part": "administration", "area": "administration"},
@@ -38,7 +40,9 @@ PARTS: Final = {
     },
 }  # fmt: skip
 """What else stands for words in angle brackets."""
-LIMITS: Final = {"column": 5, "noun": 12, "route": 6, "rule": 1}
+LIMITS: Final = {
+    "column": 5, "noun": 12, "route": 6, "rule": 1, "party_command": 4, "worker_command": 6,
+}  # fmt: skip
 """Most source files of a kind, those that are filled by hand included."""
 NEW: Final[dict[str, Any]] = runpy.run_path(str(ROOT / "bin" / "new"))
 
@@ -197,6 +201,10 @@ def test_tests_of_what_was_made_pass(copy: Copy) -> None:
         "tests/unit/board/test_message_catalog.py",
         "tests/unit/domain/test_policies.py",
         "tests/unit/web/test_api_doc.py",
+        "tests/unit/app/protocol/test_job_word.py",
+        "tests/unit/wire/test_worker_commands.py",
+        "tests/unit/wire/test_wire_paths.py",
+        "tests/integration/test_say_word.py",
     )  # fmt: skip
 
 
