@@ -48,7 +48,8 @@ class Watchdog:
     gRPC's keep-alive does not see a peer that accepts bytes and stops reading; this does. It
     cancels what the conversation waits for, not only its call: a write to a connection that takes
     no bytes goes on waiting after its call was canceled. Raises on exit: ConnectionError, also when
-    the call was canceled and not the task.
+    the call was canceled and not the task. CancelledError: the task was canceled, even if the
+    conversation ended otherwise; gRPC drops a cancellation that comes while a call is prepared.
     """
 
     def __init__(self, *, timeout_s: float) -> None:
@@ -84,7 +85,9 @@ class Watchdog:
         except TimeoutError:
             self.stalled = True
             raise ConnectionError("the peer does not answer") from None
-        if isinstance(error, asyncio.CancelledError) and not _is_canceled():
+        if _is_canceled():
+            raise asyncio.CancelledError from None
+        if isinstance(error, asyncio.CancelledError):
             raise ConnectionError("the stream broke") from None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors.data_plane import SessionUnknown
+from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey
@@ -21,6 +21,7 @@ from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob
 from fedflow.rpc.data_plane.bulk import Upload
+from fedflow.rpc.data_plane.links import Link
 from fedflow.rpc.data_plane.service import DataPlaneService
 
 KEY = bytes(16)
@@ -135,6 +136,49 @@ def test_what_a_stream_still_wants_when_the_server_has_stopped_is_canceled(tmp_p
             await plane.in_thread(print)
 
     asyncio.run(ask())
+
+
+class DropsItsCancellation:
+    """A call that is canceled while it is prepared, and ends with its connection at that moment."""
+
+    def __init__(self) -> None:
+        self.is_read = asyncio.Event()
+
+    async def read(self) -> bytes:
+        self.is_read.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionError("no connection") from None
+        raise AssertionError("nothing comes")
+
+    async def write(self, _: bytes) -> None:
+        return
+
+    def cancel(self) -> None:
+        return
+
+
+def test_a_link_closes_although_its_call_dropped_the_cancellation() -> None:
+    async def close() -> None:
+        call = DropsItsCancellation()
+
+        async def close_channel(_: None) -> None:
+            return
+
+        channel = SimpleNamespace(stream_stream=lambda _: lambda **_: call, close=close_channel)
+        link = Link(
+            PartyId("9999"),
+            open_channel=lambda _: channel,  # type: ignore[arg-type, return-value]
+            settings=FederationSettings(),
+        )
+        sending = asyncio.create_task(link.send(lambda _: NOTICE))
+        await call.is_read.wait()
+        await asyncio.wait_for(link.close(), 5)
+        with pytest.raises(PeerFailed, match="the own server stops"):
+            await sending
+
+    asyncio.run(close())
 
 
 class TakesNoByte:
