@@ -36,7 +36,7 @@ from fedflow.executor.zygote_process import ZygoteLost, ZygoteProcess
 
 logger = logging.getLogger(__name__)
 
-_TICK_S = 0.5  #: how often launches that do not come off are looked for
+_TICK_S = 0.5  #: how often launches that do not come off, and long outputs, are looked for
 _KILL_WAIT_S = 3.0  #: after SIGKILL, how long `close` waits for the last process
 
 
@@ -290,12 +290,15 @@ class ZygoteExecutor:
         born_s = self._clock.monotonic_s()
         with self._changed:
             self._zygote = zygote
+        checked_s = born_s
         try:
             while not self._stop.is_set():
                 for message in zygote.receive(_TICK_S):
                     self._hear(zygote, message)
-                self._check_life(zygote, born_s)
-                self._cut_outputs()
+                if self._clock.monotonic_s() - checked_s >= _TICK_S:
+                    self._check_life(zygote, born_s)
+                    self._cut_outputs()
+                    checked_s = self._clock.monotonic_s()
         except ZygoteLost as exc:
             reason = str(exc)
         finally:

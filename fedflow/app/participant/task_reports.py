@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -251,12 +251,11 @@ class Workers(UseCase):
 
     def not_started(self, key: TaskKey, launch_id: str, reason: str) -> None:
         """A process could not be started: the party task failed."""
-        error = ExecutorNotStarted(task=str(key), reason=reason)
-        self._gone(key, launch_id, error.name, error.message)
+        self._gone(key, launch_id, lambda: ExecutorNotStarted(task=str(key), reason=reason))
 
     def refused(self, key: TaskKey, launch_id: str, error: FedflowError) -> None:
         """A task cannot be run, as something that it needs is not there: the party task failed."""
-        self._gone(key, launch_id, error.name, error.message)
+        self._gone(key, launch_id, lambda: error)
 
     def exited(
         self, key: TaskKey, launch_id: str, exit_code: int | None, signal: int | None
@@ -266,8 +265,11 @@ class Workers(UseCase):
         Raises: StoreUnavailable, DiskFull: what it left could not be stored now; ask again.
         """
         self._take_left(key, launch_id)
-        error = ExecutorDied(task=str(key), reason=_end_of(exit_code, signal))
-        self._gone(key, launch_id, error.name, error.message)
+        self._gone(
+            key,
+            launch_id,
+            lambda: ExecutorDied(task=str(key), reason=_end_of(exit_code, signal)),
+        )
 
     def _take_left(self, key: TaskKey, launch_id: str) -> None:
         """Take the report that a process left when its server did not come back in time."""
@@ -285,7 +287,8 @@ class Workers(UseCase):
         except FedflowError as exc:
             logger.info("The report that %s left has no effect: %s", key, exc.message)
 
-    def _gone(self, key: TaskKey, launch_id: str, code: str, message: Message) -> None:
+    def _gone(self, key: TaskKey, launch_id: str, why: Callable[[], FedflowError]) -> None:
+        """Note that a process is gone; `why` is asked if its task has not ended."""
         effects = AfterCommit()
         with self._store.transaction() as tx:
             task = tx.tasks.get(key)
@@ -293,7 +296,8 @@ class Workers(UseCase):
                 return
             tx.tasks.clear_handle(key, launch_id)
             if task.party_status not in TASK_FINAL:
-                reason = Reason(code=code, message=message, site=key.site)
+                error = why()
+                reason = Reason(code=error.name, message=error.message, site=key.site)
                 self._tasks.finish(tx, task, TaskStatus.FAILED, effects, reason=reason)
             self._jobs.return_if_still(tx, key.job, effects)
         effects.run()
