@@ -12,12 +12,15 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 _PR_SET_CHILD_SUBREAPER: Final = 36  #: prctl(2)
 _ROUNDS: Final = 10  #: an orphan that is ended leaves its own children, and so on
+_LOOKS: Final = 200  #: at processes that were killed, until the system has ended them
+_LOOK_S: Final = 0.005  #: pause between two of them
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -51,13 +54,14 @@ def end_below(pid: int) -> None:
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGSTOP)
-    for _ in range(_ROUNDS):
+    for _ in range(_LOOKS):
         living = [child for child in _below(pid) if _is_living(child)]
+        if not living:
+            return
         for child in living:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
-        if not living:
-            return
+        time.sleep(_LOOK_S)
 
 
 def _below(pid: int) -> list[int]:

@@ -154,6 +154,28 @@ def test_processes_in_sessions_of_their_own_end_with_the_question(
     assert not is_running(int(noted.read_text()))
 
 
+def test_a_process_that_takes_long_to_end_has_ended_with_the_question(tmp_path: Path) -> None:
+    noted = tmp_path / "pid"
+    big = (
+        "import os, sys, time\n"
+        f"held = b'x' * {256 * 2**20}\n"
+        f"open({str(tmp_path / 'part')!r}, 'w').write(str(os.getpid()))\n"
+        f"os.replace({str(tmp_path / 'part')!r}, {str(noted)!r})\n"
+        "time.sleep(600)\n"
+    )
+    daemon = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {big!r}], start_new_session=True)\n"
+        f"while not os.path.exists({str(noted)!r}):\n"
+        "    time.sleep(0.01)\n"
+        "print('x' * 80_000_000, flush=True)\n"  # more than it may print: the server ends it
+        "time.sleep(600)\n"
+    )
+    with pytest.raises(ProviderRefused, match="prints without end"):
+        ProviderProcesses().describe(read(folder(tmp_path / "p", daemon + WHERE)))
+    assert not is_running(int(noted.read_text()))
+
+
 def is_running(pid: int) -> bool:
     """Tell whether a process lives; a dead one that nobody has waited for does not."""
     try:
