@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -64,6 +64,7 @@ class Operation:
     rule: Rule
     route: Route
     text: str  #: the view's docstring
+    about: str  #: what its module says of the noun
 
     @property
     def path(self) -> str:
@@ -92,9 +93,8 @@ def operations(app: Flask) -> Iterator[Operation]:
         if declared is None or declared.access not in SHOWN:
             continue
         for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
-            yield Operation(
-                method=method, rule=rule, route=declared, text=inspect.getdoc(view) or ""
-            )
+            text = inspect.getdoc(view) or ""
+            yield Operation(method=method, rule=rule, route=declared, text=text, about=_about(view))
 
 
 def document(app: Flask, *, version: str, signed: bool) -> Json:
@@ -104,7 +104,7 @@ def document(app: Flask, *, version: str, signed: bool) -> Json:
     paths: dict[str, Json] = {}
     for one in found:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas, signed=signed)
-    used = {one.tag for one in found}
+    used = {one.tag: one.about for one in found}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -114,7 +114,7 @@ def document(app: Flask, *, version: str, signed: bool) -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": t, "description": TAGS.get(t, t)} for t in sorted(used)],
+        "tags": [{"name": t, "description": TAGS.get(t, used[t])} for t in sorted(used)],
         "paths": paths,
         "components": {
             "schemas": {**schemas.named, **_error_schemas()},
@@ -124,6 +124,13 @@ def document(app: Flask, *, version: str, signed: bool) -> Json:
             },
         },
     }
+
+
+def _about(view: Callable[..., object]) -> str:
+    """Return what a module with the docstring "`/v1/noun`: a sentence." says."""
+    text = inspect.getdoc(inspect.getmodule(view)) or ""
+    sentence = text.partition("\n")[0].partition(": ")[2]
+    return sentence[:1].upper() + sentence[1:]
 
 
 # --- one operation --------------------------------------------------------------------------------

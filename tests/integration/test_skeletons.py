@@ -85,6 +85,9 @@ with serving(Path(sys.argv[1])) as place:
     done = shell.invoke(cli, ["notice", "remove", "first"])
     assert done.output == "first is gone.\\n", done.output
     assert "first" not in shell.invoke(cli, ["notice", "list"]).output
+    described = requests.get(f"{place.url}/v1/openapi.json", timeout=10).json()
+    tags = {tag["name"]: tag["description"] for tag in described["tags"]}
+    assert tags["notice"] == "Texts under names. fedflow's own.", tags["notice"]
     page = requests.get(f"{place.url}/board/free-cores", timeout=10)
     assert page.status_code == 200 and "<dt>STANDALONE</dt>" in page.text, page.text
 """
