@@ -14,7 +14,7 @@ import pytest
 from tests.clients.conftest import Deployment
 from tests.clients.environments import Environment
 from tests.e2e.jobs import example
-from tests.e2e.servers import DATA, QUICK, ROOT, standalone, two_parties
+from tests.e2e.servers import DATA, QUICK, ROOT, standalone, two_parties, wait_for
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.timeout(180)
@@ -78,6 +78,8 @@ def bench(
         for row in pair.guest.post("/v1/job/list/job", {"limit": 50})["data"]["jobs"]:
             if row["status"] in {"waiting", "running"}:
                 pair.guest.post("/v1/job/stop", {"job_id": row["job_id"]})
+        for party in pair.all:  # an executor that lives on waits for a server that never comes
+            wait_for(lambda party=party: not party.executors(), "the end of all executors")
 
 
 def fate_test(bench: Deployment, *words: object) -> str:

@@ -86,6 +86,14 @@ def pass_time(seconds: float) -> None:
 # --- one server -----------------------------------------------------------------------------------
 
 
+def _shown(process: psutil.Process) -> str:
+    """Return which process it is and where it works."""
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:300]} in {process.cwd()}"
+    except psutil.Error as exc:
+        return str(exc)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """What stays the same over restarts: where a server lives and listens, and who it is."""
@@ -198,15 +206,17 @@ class Party:
         """Stop it and end whatever is left. Raises: AssertionError: something was left."""
         try:
             self.stop()
-            wait_for(lambda: not self.processes(), "the end of all processes", within_s=8.0)
+            with suppress(AssertionError):  # what is left is named below
+                wait_for(lambda: not self.processes(), "the end of all processes", within_s=8.0)
         finally:
             self.kill()
             left = self.processes()
+            named = [_shown(process) for process in left]
             for process in left:
                 with suppress(psutil.Error):
                     process.kill()
             self.client.close()
-        assert not left, f"left behind by {self.home}: {left}"
+        assert not left, f"left behind by {self.home}: {named}"
 
     # --- looking
 
