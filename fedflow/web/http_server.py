@@ -38,6 +38,7 @@ MayUpload = Callable[[Mapping[str, str], str], bool]
 """Tells by headers (names in capitals, with hyphens) and target whether a body is an upload."""
 
 _UPLOAD_PATHS: Final = frozenset({PREFIX + "/data/upload", PREFIX + "/model/import"})
+_SEND_S: Final = 0.005  #: how long the loop waits for a thread that sends
 _KEPT: Final = re.compile(
     rb"^(" + b"|".join(name.encode() for name in UNDERSCORED) + rb")(?=[ \t]*:)",
     re.IGNORECASE | re.MULTILINE,
@@ -245,7 +246,21 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
+    """Does not turn the loop idly while a view's thread sends its answer.
+
+    A channel with an unsent answer is writable. The loop's thread would try to get the lock of the
+    one that is sending again and again, and take the time that this one needs to let it go.
+    """
+
     parser_class = _Parser
+    outbuf_lock: threading.Condition  #: may be acquired again by the thread that has it
+
+    def _flush_some_if_lockable(self, do_close: bool = True) -> None:
+        if self.outbuf_lock.acquire(timeout=_SEND_S):
+            try:
+                super()._flush_some_if_lockable(do_close=do_close)
+            finally:
+                self.outbuf_lock.release()
 
 
 def _is_busy(server: Any) -> bool:

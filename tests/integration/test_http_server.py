@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from flask import Flask
+from waitress.channel import HTTPChannel
 
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.start import PortInUse
@@ -404,6 +405,34 @@ def test_many_who_only_look_are_served_few_at_once_and_hold_up_nobody_else(
     for asker in askers:
         asker.join(10)
     assert answers == [200] * len(paths)
+
+
+def test_the_loop_does_not_turn_idly_while_an_answer_is_sent(
+    stack: ExitStack, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending, turns, never = threading.Event(), list[None](), threading.Event()
+    flush, handle_write = HTTPChannel._flush_some, HTTPChannel.handle_write
+
+    def flush_slowly(channel: HTTPChannel, do_close: bool = True) -> bool:
+        if not sending.is_set():
+            sending.set()
+            pause(0.3, never)
+        return bool(flush(channel, do_close=do_close))
+
+    def count(channel: HTTPChannel) -> None:
+        turns.append(None)
+        handle_write(channel)
+
+    monkeypatch.setattr(HTTPChannel, "_flush_some", flush_slowly)
+    monkeypatch.setattr(HTTPChannel, "handle_write", count)
+    server = start(stack, recorder)
+    asker = threading.Thread(target=ask, args=(stack, server, "GET", "/x"))
+    asker.start()
+    assert sending.wait(5)
+    status, _, _ = ask(stack, server, "GET", "/y")  # wakes the loop, which then sees what is unsent
+    asker.join(10)
+    assert status == 200
+    assert 1 <= len(turns) < 100  # of thousands, without a pause between them
 
 
 def test_stop_leaves_no_thread_and_can_be_said_twice(recorder: Recorder) -> None:
