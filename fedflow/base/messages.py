@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 LONGEST: Final = 4000  #: characters of a text that another process said
 _DEPTH: Final = 10  #: of messages in fields of messages
 _VERBATIM: Final = "{text}"
 _HOLE: Final = re.compile(r"\{(\w+)(?:!(r))?(?::([^{}]*))?\}")
+_SHORT: Final = 400  #: characters of a template that is parsed once
+_Parsed = tuple[str, tuple[str, ...], tuple[tuple[str, str, str], ...]]
 
 
 class Message(str):
@@ -30,11 +33,12 @@ class Message(str):
 
         Raises: KeyError: a field is missing.
         """
-        holes = _HOLE.findall(template)
-        given = dict(zip((name for name, *_ in holes), values, strict=False)) | fields
+        plain, pieces, holes = _parsed(template)
+        given = dict(zip(pieces[1::2], values, strict=False)) | fields
         kept = {name: _kept(given[name], *form) for name, *form in holes}
-        plain = plain_template(template)
-        made = super().__new__(cls, fill(plain, kept))
+        parts = list(pieces)
+        parts[1::2] = [kept[name] for name in pieces[1::2]]
+        made = super().__new__(cls, "".join(parts))
         made.template, made.fields = plain, kept
         return made
 
@@ -61,7 +65,26 @@ def _kept(value: object, conversion: str, form: str) -> str:
 
 def plain_template(template: str) -> str:
     """Return a template that does not say how its fields are written."""
-    return _HOLE.sub(r"{\1}", template)
+    return _parsed(template)[0]
+
+
+def _parsed(template: str) -> _Parsed:
+    """Return a template without how its fields are written; its texts with the names of fields
+    between them; and each field with how it is written.
+    """
+    return _short_parsed(template) if len(template) <= _SHORT else _parse(template)
+
+
+def _parse(template: str) -> _Parsed:
+    split = _HOLE.split(template)  # text, name, conversion, form, text, ...
+    names = split[1::4]
+    pieces = [split[0]]
+    for name, text in zip(names, split[4::4], strict=True):
+        pieces += (name, text)
+    return _HOLE.sub(r"{\1}", template), tuple(pieces), tuple(_HOLE.findall(template))
+
+
+_short_parsed: Final = lru_cache(maxsize=512)(_parse)
 
 
 def fill(template: str, fields: Mapping[str, str]) -> str:

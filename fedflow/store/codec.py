@@ -86,6 +86,7 @@ def message_to_text(text: str) -> str:
     return _structures.encode(text).decode()
 
 
+@lru_cache(maxsize=256)
 def message_from_text(text: str) -> Message:
     message: Message = _decoded(_messages, text)
     return message
@@ -96,8 +97,12 @@ def reason_to_text(reason: Reason | None) -> str | None:
 
 
 def reason_from_text(text: str | None) -> Reason | None:
-    if text is None:
-        return None
+    return None if text is None else _reason_from_text(text)
+
+
+@lru_cache(maxsize=256)
+def _reason_from_text(text: str) -> Reason:
+    """Return a reason; jobs that wait are read again and again, for one of a few reasons."""
     reason: Reason = _decoded(_reasons, text)
     return reason
 

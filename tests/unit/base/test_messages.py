@@ -107,3 +107,11 @@ def test_msgspec_writes_a_message_as_text_with_the_hook() -> None:
     assert msgspec.json.encode([INNER], enc_hook=english) == b'["no answer within 5 s"]'
     with pytest.raises(TypeError):
         msgspec.json.encode([object()], enc_hook=english)
+
+
+def test_a_long_template_is_as_good_as_a_short_one() -> None:
+    text = "x" * 1000
+    made = Message(text + "{a!r}{b:g}{c}", "A", 2.0, c=3)
+    assert made == f"{text}'A'23"
+    assert made.template == text + "{a}{b}{c}"
+    assert made.fields == {"a": "'A'", "b": "2", "c": "3"}
