@@ -80,7 +80,8 @@ class SqliteFile:
         if write and not self._write_lock.acquire(timeout=BUSY_TIMEOUT_S):
             raise StoreUnavailable(reason=f"{self.where}: another thread keeps a transaction open")
         try:
-            with self._lent() as connection:
+            connection = self._borrow()
+            try:
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 session = Session(
                     connection.cursor(),
@@ -97,6 +98,8 @@ class SqliteFile:
                     raise
                 finally:
                     session.end()
+            finally:
+                self._give_back(connection)
         except DRIVER_ERRORS as exc:
             raise as_fedflow_error(exc, where=self.where) from exc
         finally:
@@ -107,12 +110,15 @@ class SqliteFile:
     def schema(self) -> Iterator[SqliteSchema]:
         """Return access to the schema."""
         try:
-            with self._lent() as connection:
+            connection = self._borrow()
 
-                def run(sql: str, params: Sequence[Value]) -> Sequence[Found]:
-                    return connection.execute(sql, params).fetchall()
+            def run(sql: str, params: Sequence[Value]) -> Sequence[Found]:
+                return connection.execute(sql, params).fetchall()
 
+            try:
                 yield SqliteSchema(run)
+            finally:
+                self._give_back(connection)
         except DRIVER_ERRORS as exc:
             raise as_fedflow_error(exc, where=self.where) from exc
 
@@ -124,23 +130,24 @@ class SqliteFile:
         for connection in idle:
             connection.close()
 
-    @contextmanager
-    def _lent(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection that nobody uses. Raises: StoreUnavailable: the store is closed."""
+    def _borrow(self) -> sqlite3.Connection:
+        """Return a connection that nobody uses. Raises: StoreUnavailable: the store is closed.
+
+        They are opened one after the other: SQLite does not wait for the one that turns the log on.
+        """
         with self._idle_lock:
             if self._closed:
                 raise StoreUnavailable(reason=f"{self.where}: it is closed")
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or self._connections.open()
-        try:
-            yield connection
-        finally:
-            with self._idle_lock:
-                fit = not self._closed and not connection.in_transaction
-                if fit:
-                    self._idle.append(connection)
-            if not fit:
-                connection.close()
+            return self._idle.pop() if self._idle else self._connections.open()
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        """Keep a connection for the next transaction, or close it."""
+        with self._idle_lock:
+            fit = not self._closed and not connection.in_transaction
+            if fit:
+                self._idle.append(connection)
+        if not fit:
+            connection.close()
 
     def _make_private(self) -> None:
         """Make a new file readable by its owner only: tokens are in it."""

@@ -386,8 +386,9 @@ def test_a_schedule_of_a_thousand_tasks_takes_four_statements(tmp_path, make):
     with store.transaction() as tx:
         tx.schedules.add(make.schedule(components=tuple(f"c_{i}" for i in range(1000))))
     statements = []
-    with database._lent() as connection:  # the one that is lent first afterwards, too
-        connection.set_trace_callback(statements.append)
+    connection = database._borrow()
+    connection.set_trace_callback(statements.append)
+    database._give_back(connection)  # it is lent first
     with store.read() as tx:
         tx.schedules.get("j1")
         tx.schedules.get("j1")
