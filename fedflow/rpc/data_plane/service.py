@@ -384,6 +384,7 @@ class _Inbound:
     async def run(self) -> None:
         """Serve the stream until the sender closes it."""
         writer = asyncio.create_task(self._write())
+        writer.add_done_callback(_look_at)
         try:
             while isinstance(raw := await self._context.read(), bytes):
                 for message, body in split_frames(raw):

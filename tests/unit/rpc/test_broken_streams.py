@@ -114,6 +114,44 @@ def test_a_stream_ends_only_after_the_answer_that_is_being_written() -> None:
     assert asyncio.run(serve())
 
 
+class BreaksAtTheAnswer(WritesSlowly):
+    """A stream whose connection is gone when the answer is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes, self.breaks = self._writes, asyncio.Event()
+
+    async def write(self, _: bytes) -> None:
+        self.writes.set()
+        await self.breaks.wait()
+        raise RuntimeError("the batch failed")
+
+
+def test_an_answer_that_fails_after_its_stream_was_canceled_is_no_unhandled_error() -> None:
+    complaints: list[dict[str, Any]] = []
+    plane: Any = SimpleNamespace(on_notice=lambda notice: None, settings=FederationSettings())
+
+    async def serve() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+        service = DataPlaneService(
+            plane, authenticate=lambda _: None, settings=FederationSettings()
+        )
+        stream = BreaksAtTheAnswer()
+        served = asyncio.create_task(service._messages(None, stream))
+        await stream.writes.wait()
+        await asyncio.sleep(0.01)
+        served.cancel()
+        with suppress(asyncio.CancelledError):
+            await served
+        stream.breaks.set()
+        await asyncio.sleep(0.01)
+        gc.collect()
+
+    asyncio.run(serve())
+    gc.collect()
+    assert not complaints
+
+
 class NoWay:
     """No other party."""
 
