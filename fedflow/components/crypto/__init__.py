@@ -1,4 +1,5 @@
-"""Cryptographic building blocks of components: homomorphic encryption and its number encoding.
+"""Products of many ciphertexts at once, as several families of components need them.
 
-What belongs here works on integers and bytes and knows nothing of parties, messages or models.
+What belongs here works on integers and bytes and knows nothing of parties, messages or models. The
+cryptosystem itself is in `sdk.crypto`.
 """

@@ -24,9 +24,9 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-from fedflow.components.crypto.encrypted_rows import Bytes, Ints, cost_of
-from fedflow.components.crypto.multi_exponent import longest_exponent, signed_digits
-from fedflow.components.crypto.paillier import PublicKey
+from fedflow.sdk.crypto.encrypted_rows import Bytes, Ints, cost_of
+from fedflow.sdk.crypto.multi_exponent import longest_exponent, signed_digits
+from fedflow.sdk.crypto.paillier import PublicKey
 from fedflow.sdk.workers import Rows, Workers
 
 WINDOWS = range(2, 13)  #: digit widths, bits

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import gmpy2
 from gmpy2 import mpz
 
-from fedflow.components.crypto.short_form import Short, powers
+from fedflow.sdk.crypto.short_form import Short, powers
 
 if TYPE_CHECKING:
-    from fedflow.components.crypto.paillier import PublicKey
+    from fedflow.sdk.crypto.paillier import PublicKey
 
 _ONE: Final = mpz(1)
 _TOGETHER: Final = 256  # numbers that are encrypted together

@@ -17,9 +17,9 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.fixed_point import scaled
-from fedflow.components.crypto.multi_exponent import longest_exponent
-from fedflow.components.crypto.paillier import Blinding, PublicKey
+from fedflow.sdk.crypto.fixed_point import scaled
+from fedflow.sdk.crypto.multi_exponent import longest_exponent
+from fedflow.sdk.crypto.paillier import Blinding, PublicKey
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, Workers, no_progress
 
 ROWS_PER_BLOCK: Final = 16_384  #: ciphertexts that a process has in memory as numbers at a time

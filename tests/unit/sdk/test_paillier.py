@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from fedflow.base.errors.components import NotEncodable
 from fedflow.base.errors.data_plane import CodecError
-from fedflow.components.crypto.fixed_point import FixedPoint
-from fedflow.components.crypto.multi_exponent import cheapest_window, dot_columns
-from fedflow.components.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
-from fedflow.components.crypto.short_form import Short, ShortFactors, powers
+from fedflow.sdk.crypto.fixed_point import FixedPoint
+from fedflow.sdk.crypto.multi_exponent import cheapest_window, dot_columns
+from fedflow.sdk.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
+from fedflow.sdk.crypto.short_form import Short, ShortFactors, powers
 
 P, Q = 1_000_003, 1_000_039  # both 3 modulo 4, gcd(P - 1, Q - 1) = 6
 KEY = PrivateKey.generate(512)  # short: for arithmetic, not for secrets

@@ -24,7 +24,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.short_form import ShortFactors
+from fedflow.sdk.crypto.short_form import ShortFactors
 
 WINDOWS = range(2, 15)  #: digit widths, bits; a single bit leaves no room for a sign
 CELLS_PER_BLOCK = (

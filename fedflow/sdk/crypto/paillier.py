@@ -43,9 +43,9 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto import multi_exponent
-from fedflow.components.crypto.modulus import parse_modulus
-from fedflow.components.crypto.random_powers import RandomPowers
+from fedflow.sdk.crypto import multi_exponent
+from fedflow.sdk.crypto.modulus import parse_modulus
+from fedflow.sdk.crypto.random_powers import RandomPowers
 from fedflow.sdk.errors import CodecError
 
 MAGIC: Final = b"FPA\x01"  #: Paillier ciphertexts, format version 1
