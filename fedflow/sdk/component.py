@@ -16,22 +16,17 @@ DATA_PORTS = ("data", "train_data", "validate_data", "test_data", "eval_data")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComponentSpec:
-    """What is known of a component without running it.
-
-    `data_ports` are the input ports it understands, `outputs` the kinds it may produce (`data`,
-    `model`, `cache`); `needs_input` tells that at least one data port must be connected.
-    `repeatable` tells that results depend on inputs and parameters only, and that nothing else
-    happens: jobs may then take over results of earlier ones (`reuse`).
-    """
+    """What is known of a component without running it; made by `@component`."""
 
     module: str  #: the name in a DSL, matched without regard to case
-    roles: tuple[Role, ...]
-    params: type[Params]
-    data_ports: tuple[str, ...]
-    needs_input: bool
-    outputs: tuple[str, ...]
+    roles: tuple[Role, ...]  #: that run it
+    params: type[Params]  #: the class of its parameters
+    data_ports: tuple[str, ...]  #: input ports that it understands
+    needs_input: bool  #: at least one data port must be connected
+    outputs: tuple[str, ...]  #: what it may make: `data`, `model`, `cache`
+    #: results depend on inputs and parameters only, so a job may take over those of an earlier one
     repeatable: bool
-    aliases: tuple[str, ...]
+    aliases: tuple[str, ...]  #: further names of the module
     param_name: str  #: what FATE calls its parameters, such as `HeteroLogisticParam`
     summary: str  #: one sentence for people
     factory: type[Any]  #: class with `run(self, ctx: Context) -> Outputs`
@@ -54,12 +49,27 @@ def component(
 ) -> Callable[[C], C]:
     """Declare the decorated class, or function, a component.
 
-    A class has a method `run(self, ctx: Context) -> Outputs`; its `data_ports` are `data` and an
-    input is needed if nothing else is said, and `params` must be given. Of a function these are
-    read from its signature (`sdk.function`), what is said here counts more. The docstring's first
-    line becomes the summary. Without a `param_name` it is the module's name and `Param`. Raises:
-    ValueError: a role or port is unknown, `params` are missing, or a function takes what is no
-    input.
+    A class has a method `run(self, ctx: Context) -> Outputs`. It is made anew for each run. The
+    first line of the docstring is what `fedflow component list` prints.
+
+    Of a function, parameters and ports are read from its signature. Its first argument is the
+    context. Arguments with the name of a data port are the first table that comes in there, `model`
+    is the model. Arguments by keyword are parameters, with types and defaults.
+
+    Args:
+        module: the name in a DSL.
+        roles: who runs it: `guest`, `host`, `arbiter`, `local`.
+        params: a subclass of `Params`; a class needs one, a function has none.
+        data_ports: among `data`, `train_data`, `validate_data`, `test_data`, `eval_data`. Of a
+            class: `("data",)`.
+        needs_input: a data port must be connected. Of a class: true.
+        outputs: kinds that it may make: `data`, `model`, `cache`.
+        repeatable: false: it has effects, or depends on the time.
+        aliases: further names in a DSL.
+        param_name: what FATE calls its parameters; else the module's name and `Param`.
+
+    Raises: ValueError: a role or port is unknown, `params` are missing, or a function takes what is
+        no input.
     """
     unknown = [p for p in data_ports or () if p not in DATA_PORTS]
     if unknown:
@@ -93,7 +103,7 @@ def is_component(offered: object) -> bool:
 
 
 def spec_of(offered: Any) -> ComponentSpec:
-    """Return the description of a component. Raises: ValueError: it is none."""
+    """Return what is known of a component. Raises: ValueError: it is none."""
     spec = getattr(offered, _MARK, None)
     if not isinstance(spec, ComponentSpec):
         name = getattr(offered, "__name__", repr(offered)[:100])

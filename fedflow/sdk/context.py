@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from fedflow.base.errors.components import RefusedAsStrict
+from fedflow.domain.job.warning import MOST, JobWarning
 from fedflow.domain.site import Role, Site
 from fedflow.sdk.outputs import Cache, Model
 from fedflow.sdk.params import PlannedRun
@@ -15,38 +17,49 @@ from fedflow.sdk.table import Table, TableStore
 from fedflow.sdk.workers import Workers
 
 Value: TypeAlias = Any
-"""What may be sent to another party: numpy arrays (kinds b i u f S V), Arrow tables and record
-batches,
-raw bytes, plain JSON values. Ciphertexts of one fixed width travel as bytes or as an array of
-`V<width>`.
+"""What may be sent to another party: numpy arrays of booleans, integers, floats or bytes; Arrow
+tables and record batches; bytes; plain JSON. Python objects are refused: nothing is unpickled.
 """
 
 
 class Federation(Protocol):
-    """Values to and from the same component's runs at the other sites.
+    """Values to and from the runs of the same component at the other sites: `ctx.federation`.
 
-    A value is named by (name, tag, source, destination) within one task attempt and may be sent
-    and read once. Sends return when the own server has the value. `remote` and `get` are FATE's
-    words for the same.
+    A value has a name and a tag, and goes from one site to another. Each is sent once and read once
+    in an attempt, so a loop needs tags: `tag=str(iteration)`.
+
+    What arrives was made by another company. Check its type, shape, size and range before use.
     """
 
     def send(self, name: str, value: Value, *, to: Site | Sequence[Site], tag: str = "") -> None:
-        """Send `value` to every site in `to`. Raises: DuplicateValue, PeerFailed, SpoolFull."""
+        """Send `value` to the site, or to each of the sites, in `to`; do not wait for its reader.
+
+        Raises: DuplicateValue: it was sent before; a loop needs tags. NotSendable: no value
+            that can be sent. PeerFailed: the other task has failed. SpoolFull.
+        """
 
     def recv(self, name: str, *, from_: Site, tag: str = "", timeout_s: float | None = None) -> Any:
-        """Wait for a value of `from_` and return it; arrays are read-only views.
+        """Wait for a value of `from_` and return it; arrays are read-only.
 
-        Raises: PeerFailed: the other task ended without sending it. ValueTooLate. CodecError.
+        Args:
+            timeout_s: longest wait, seconds; None: the setting `federation.receive_timeout_s`, an
+                hour. If the other party computes for long, say more.
+
+        Raises: PeerFailed: the other task ended without sending it. ValueTooLate: the wait was too
+            long. DuplicateValue: it was read before. CodecError: it arrived damaged.
         """
 
     def recv_all(
         self, name: str, *, from_: Sequence[Site], tag: str = "", timeout_s: float | None = None
     ) -> list[Any]:
-        """Return one value per site, in the order of `from_`."""
+        """Return one value per site, in the order of `from_`. Raises: as `recv`."""
 
 
 class Tracker(Protocol):
-    """Records what the run shows to people. All values are plain JSON."""
+    """Records what the run shows to people on the board and by `fedflow tracking`: `ctx.tracker`.
+
+    All values are plain JSON: `.item()` and `.tolist()` make it of numpy's.
+    """
 
     def metric(
         self,
@@ -57,10 +70,23 @@ class Tracker(Protocol):
         points: Sequence[tuple[Any, Any]] = (),
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add points to the metric (namespace, name); `meta` entries replace earlier ones."""
+        """Add points to the metric (namespace, name).
+
+        Points are added to those recorded before; entries of `meta` replace earlier ones.
+
+        Args:
+            namespace: the part of the data: `train`, `validate`, `predict`; or any other word.
+            name: of the metric; for curves of several models, the model's name and an ending.
+            metric_type: how the board draws it; docs/write-a-component.md lists the types.
+            points: pairs (x, y).
+            meta: further facts, such as `unit_name` (of x) and `thresholds`.
+
+        Raises: TypeError: a point is no pair, or a value not plain JSON. ValueError: a number is
+            not finite, or the metric had another type before.
+        """
 
     def progress(self, done: float) -> None:
-        """Tell how much of the run is done, 0 to 1."""
+        """Tell how much of the run is done, 0 to 1. Raises: ValueError: it is not within."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,32 +94,34 @@ class Step:
     """A stored state of a training: its number, its name, and the model as it was after it."""
 
     step_index: int  #: from 0
-    step_name: str
-    model: Model
+    step_name: str  #: for people
+    model: Model  #: as it was after the step
 
 
 class Checkpoints(Protocol):
-    """States of this component's model while it is trained, stored at this site.
+    """States of this component's model while it is trained, stored at this site: `ctx.checkpoints`.
 
     They belong to the job and component: an attempt sees those of the attempts before it. Saving a
-    step removes what earlier attempts had from that step on, so that the steps of one list always
-    belong together. Each site has its own; before training goes on, the sites must agree on a step
-    that all of them have. What the server refuses arrives as ServerRefused with its sentence.
+    step removes what earlier attempts had from that step on. Each site has its own. Before training
+    goes on, the sites must agree on a step that all of them have.
     """
 
     def save(self, step_index: int, step_name: str, model: Model) -> None:
         """Store the model after a step; the same step again replaces it.
 
-        Raises: BadRequest: the index is negative, or the name is empty, longer than 100 characters,
-            or holds other than letters, digits, `_`, `-` and `.`; or it is a predict job.
-            TypeError, ValueError: the model is not plain JSON.
+        Args:
+            step_index: from 0.
+            step_name: up to 100 letters, digits, `_`, `-` and `.`.
+
+        Raises: FedflowError: index or name are no such, or it is a predict job. TypeError,
+            ValueError: the model is not plain JSON.
         """
 
     def steps(self) -> Sequence[tuple[int, str]]:
         """Return (index, name) of what is stored, ascending."""
 
     def load(self, step_index: int) -> Step:
-        """Return a stored step. Raises: CheckpointNotFound, ModelDamaged."""
+        """Return a stored step. Raises: CheckpointNotFound: there is none. ModelDamaged."""
 
     def latest(self) -> Step | None:
         """Return the step with the highest index, None if there is none. Raises: ModelDamaged."""
@@ -111,21 +139,37 @@ class ModelStore(Protocol):
         """Bring the model back from the external store. Returns the same."""
 
 
+class RunWarnings:
+    """What a run warns of; it is reported with the run's end, and shown with the job."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+        self._found: dict[JobWarning, None] = {}
+
+    @property
+    def found(self) -> tuple[JobWarning, ...]:
+        """Return the warnings so far, each once, at most `MOST`."""
+        return tuple(self._found)
+
+    def add(self, warning: JobWarning) -> None:
+        """Keep a warning. Raises: RefusedAsStrict: the job is strict."""
+        if self._strict:
+            raise RefusedAsStrict(what=str(warning))
+        if len(self._found) < MOST:
+            self._found[warning] = None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inputs:
-    """What upstream components produced, at this site.
+    """What upstream components produced at this site: `ctx.inputs`."""
 
-    `data[port]` is a list of (upstream component, table); a table that the upstream component did
-    not produce at this site is None. `model` maps upstream component to its model, `cache` to its
-    cache.
-    """
-
+    #: by port, pairs of upstream component and table; None: it made no table at this site
     data: Mapping[str, Sequence[tuple[str, Table | None]]]
-    model: Mapping[str, Model]
-    cache: Mapping[str, Cache] = field(default_factory=dict)
+    model: Mapping[str, Model]  #: by upstream component; in a predict job the stored model
+    cache: Mapping[str, Cache] = field(default_factory=dict)  #: by upstream component
 
     def first(self, *ports: str) -> Table | None:
-        """Return the first table of the first connected port among `ports`, or None."""
+        """Return the first table of the first of `ports` that has one, else None."""
         for port in ports:
             for _, table in self.data.get(port, ()):
                 if table is not None:
@@ -137,23 +181,37 @@ class Inputs:
 class Context:
     """One run of a component at one site."""
 
-    job_id: str
+    job_id: str  #: the same at all sites
     component: str  #: name of the DAG node, for example `hetero_lr_0`
-    task_version: int
-    site: Site
-    sites: tuple[Site, ...]  #: the sites that run this component, in the conf's order
+    task_version: int  #: number of the attempt, from 0
+    site: Site  #: who runs this
+    sites: tuple[Site, ...]  #: all that run this component, in the conf's order
     params: Any  #: instance of the declared parameter class
-    inputs: Inputs
-    federation: Federation
-    tracker: Tracker
-    tables: TableStore
-    checkpoints: Checkpoints
-    work_dir: Path  #: private folder of this attempt
+    inputs: Inputs  #: tables, models and caches
+    federation: Federation  #: values to and from other sites
+    tracker: Tracker  #: metrics and progress
+    tables: TableStore  #: makes new tables
+    checkpoints: Checkpoints  #: states that a repeated attempt goes on from
+    work_dir: Path  #: private folder of this attempt, deleted later
     cores: int  #: how many cores of this machine the task may use
     workers: Workers  #: does heavy arithmetic on rows, here or on a cluster
-    log: logging.Logger
-    model_store: ModelStore | None = None  #: None: there is none, as in tests
-    output_names: tuple[str, ...] = ()  #: declared `output.data` names
+    log: logging.Logger  #: its lines are in the task's log, see `fedflow job log`
+    model_store: ModelStore | None = None  #: for components that the server itself starts
+    output_names: tuple[str, ...] = ()  #: names of data outputs that the DSL declares
+    warnings: RunWarnings = field(default_factory=RunWarnings)  #: `warn` adds to it
+
+    def warn(self, code: str, message: str, *, hint: str = "", path: str = "") -> None:
+        """Warn people of something doubtful that is accepted, as FATE accepts it.
+
+        `code` is a stable word for programs; `message` says what was ignored and what was used;
+        `path` is below the component, as `train_data` or `max_iter`. The warning stays at this
+        party: in the task's log, in `fedflow job query`, and on the board.
+        Raises: RefusedAsStrict: the job is strict.
+        """
+        where = f"{self.component}.{path}" if path else self.component
+        warning = JobWarning(code=code, path=where, message=message, hint=hint)
+        self.warnings.add(warning)
+        self.log.warning("%s", warning)
 
     @property
     def planned(self) -> PlannedRun:

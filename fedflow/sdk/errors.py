@@ -1,4 +1,4 @@
-"""Errors that components raise or handle; docs/errors.md lists all of them."""
+"""Errors that components raise or handle. All are `FedflowError`s with a message and a hint."""
 
 from fedflow.base.errors.components import (
     BadParameter,
@@ -8,21 +8,33 @@ from fedflow.base.errors.components import (
     NotEncodable,
     UnknownComponent,
 )
-from fedflow.base.errors.data import BadData
-from fedflow.base.errors.data_plane import CodecError, PeerFailed
+from fedflow.base.errors.data import BadData, TableNotFound
+from fedflow.base.errors.data_plane import (
+    CodecError,
+    DuplicateValue,
+    NotSendable,
+    PeerFailed,
+    ValueTooLate,
+)
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.models import CheckpointNotFound
 from fedflow.base.errors.requests import NotSupportedYet
 
 __all__ = [
     "BadData",
     "BadParameter",
+    "CheckpointNotFound",
     "CodecError",
     "ComponentFailed",
     "Diverged",
+    "DuplicateValue",
     "FedflowError",
     "NoCommonIds",
     "NotEncodable",
+    "NotSendable",
     "NotSupportedYet",
     "PeerFailed",
+    "TableNotFound",
     "UnknownComponent",
+    "ValueTooLate",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from fedflow.base.decoding import read_as
+from fedflow.base.decoding import read_as, words_of
 from fedflow.base.errors.components import BadParameter
 from fedflow.domain.job.planned_run import PlannedRun as PlannedRun  # noqa: PLC0414  others find it here
+from fedflow.domain.job.warning import HINTS, JobWarning
+from fedflow.sdk.spellings import read_spellings
 
 P = TypeVar("P", bound="Params")
 
@@ -22,42 +24,62 @@ _UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
 _NAMED = re.compile(r"(?P<where>[A-Za-z_]\w*(?:\.\w+|\[\d+\])*): (?P<what>.+)", re.DOTALL)
 
 
+class Doubt(NamedTuple):
+    """Something doubtful in parameters that are accepted."""
+
+    field: str  #: as `max_iter`, or `encrypt_param.method`; empty: the parameters as a whole
+    message: str  #: what was ignored, and what is used
+    code: str = "NoEffect"  #: a stable word for programs
+    hint: str = ""  #: what to do; empty: the hint of the code, if it has one
+
+
 class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all parameter classes: frozen, by keyword, unknown names refused.
 
-    Ranges are given as `Annotated[int, msgspec.Meta(ge=1)]`; rules over several fields go into
-    `check`, which raises `ValueError("<field>: <sentence>")`.
+    Write `class MyParams(Params, frozen=True, kw_only=True)` and the fields with type and default.
+    Ranges are given as `Annotated[int, msgspec.Meta(ge=1)]`, other ways of writing a value as
+    one of `fedflow.sdk.spellings`.
     """
 
     def check(self) -> None:
-        """Raise ValueError if the fields do not fit together."""
+        """Do nothing if the fields fit together; for rules over several of them.
+
+        Raises: ValueError: `<field>: <sentence>`; the submit is refused with it.
+        """
+
+    def doubts(self) -> Iterable[Doubt]:
+        """Return what is accepted and doubtful: a field without effect, a value that is replaced.
+
+        Each becomes a warning of the job at the submit; a strict job is refused.
+        """
+        return ()
 
     def check_run(self, run: PlannedRun) -> None:
-        """Raise ValueError, as `check` does, if a run with these parameters cannot be as planned.
+        """Do nothing if a run can be as planned; for rules over roles, hosts and connected ports.
 
-        For rules over roles, the number of hosts, and connected ports; where the fault is no
-        parameter's, the sentence begins with `role: ` or `input.data: `.
+        Raises: ValueError: `<field>: <sentence>`. If no parameter is at fault, the sentence begins
+            with `role: ` or `input.data: `.
         """
 
 
 def check_params(
     kind: type[P], values: Mapping[str, Any], *, path: str, run: PlannedRun | None = None
 ) -> P:
-    """Return `values` as a `kind`, every field checked, and the planned `run` if one is given.
+    """Return `values` as a `kind`, all checked as at a submit; for tests of parameters.
 
-    Raises: BadParameter: with every mistake that was found (`BadParameter.mistakes`): unknown
-        names, wrong types and bad ranges, with the JSON path below `path`; if there are none, what
-        `check` says, and what `check_run` says.
+    Args:
+        path: what the path of a mistake begins with, such as `$`.
+        run: is checked too, if it is given.
+
+    Raises: BadParameter: unknown names, wrong types and bad ranges, all of them. If there are none,
+        what `check` and `check_run` say. `BadParameter.mistakes` has pairs of path and sentence.
     """
+    given = read_spellings(values, kind)
     try:
-        params = read_as(dict(values), kind)
+        params = read_as(given, kind)
     except msgspec.ValidationError as exc:
-        _refuse(_all_mistakes(kind, dict(values), exc), path)
-    said: list[tuple[str, str]] = []
-    try:
-        params.check()
-    except ValueError as exc:
-        said.append(_placed(str(exc), kind))
+        _refuse(_all_mistakes(kind, given, exc), path)
+    said = _check_mistakes(params, given)
     if run is not None:
         try:
             params.check_run(run)
@@ -74,6 +96,19 @@ def check_planned(params: Params, run: PlannedRun, *, path: str) -> None:
         params.check_run(run)
     except ValueError as exc:
         _refuse([_placed(str(exc), type(params))], path)
+
+
+def warnings_of(params: Params, *, path: str) -> list[JobWarning]:
+    """Return what is doubtful in checked parameters, with paths below `path`."""
+    return [
+        JobWarning(
+            code=one.code,
+            path=f"{path}.{one.field}" if one.field else path,
+            message=one.message,
+            hint=one.hint or HINTS.get(one.code, ""),
+        )
+        for one in params.doubts()
+    ]
 
 
 def checks_run(kind: type[Params]) -> bool:
@@ -121,7 +156,9 @@ def _all_mistakes(
             found.append((where, what))
         else:
             name = unknown[1] if unknown else ""
-            found.append((where, _plain(what, kind, at_top=not members)))
+            known = _words_at(kind, members) if "enum value" in what else []
+            more = f"; known are {', '.join(known)}" if known else ""
+            found.append((where, _plain(what, kind, at_top=not members) + more))
             members += [name] if unknown else []
         if not members:
             break
@@ -129,6 +166,30 @@ def _all_mistakes(
             taken.add(members[0])
         values = _without(values, members)
         error = _error(kind, values)
+    return found
+
+
+def _check_mistakes(params: Params, values: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what `check` says. It stops at the first mistake, so the field that this one names is
+    taken out, and its default is checked with the others; a rule over several fields ends it.
+    """
+    kind = type(params)
+    found: list[tuple[str, str]] = []
+    while len(found) < MAX_MISTAKES:
+        try:
+            params.check()
+        except ValueError as exc:
+            said = _placed(str(exc), kind)
+        else:
+            break
+        if said in found:  # the default is not allowed either
+            break
+        found.append(said)
+        members = list(_members(found[-1][0]))
+        left = _without(values, members) if members else values
+        if left == values or _error(kind, left) is not None:
+            break
+        values, params = left, read_as(left, kind)
     return found
 
 
@@ -180,3 +241,18 @@ def _plain(what: str, kind: type[Params], *, at_top: bool) -> str:
     if at_top and "unknown field" in what:
         return f"{what}; known are {', '.join(kind.__struct_fields__)}"
     return what
+
+
+def _words_at(kind: type[Params], members: Sequence[str]) -> list[str]:
+    """Return the words that the field at a path allows, none if it is no enumeration."""
+    hint: Any = kind
+    for name in members:
+        inner = [one for one in (hint, *get_args(hint)) if _is_params(one)]
+        if not inner:
+            return []
+        hint = get_type_hints(inner[0], include_extras=True).get(name)
+    return words_of(hint)
+
+
+def _is_params(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)

@@ -1,8 +1,6 @@
-"""The Table port: a data set of Arrow record batches with a schema that says what each column is.
+"""Tables of one party: Arrow record batches, and a schema that says what each column is.
 
-The first column is the sample id (string, unique). `TableKind.RAW` tables hold text columns as
-uploaded; `INSTANCES` hold an optional label, an optional weight and numeric features;
-`PREDICTIONS` hold label, predict_result, predict_score, predict_detail and type.
+The first column is the sample id: text, unique, never null.
 """
 
 from __future__ import annotations
@@ -27,22 +25,25 @@ class TableKind(StrEnum):
     """What the rows of a table are."""
 
     RAW = "raw"  #: text, as uploaded
-    INSTANCES = "instances"  #: features, perhaps label and weight
-    PREDICTIONS = "predictions"  #: label, predict_result, predict_score, predict_detail, type
+    INSTANCES = "instances"  #: numbers: features, perhaps a label and a weight
+    #: label, predict_result, predict_score, predict_detail, type; Evaluation measures these
+    PREDICTIONS = "predictions"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSchema:
-    """Names and meaning of the columns, in order: id, [match_id], [label], [weight], columns."""
+    """Names and meaning of the columns, in order: id, [match_id], [label], [weight], columns.
 
-    kind: TableKind
+    A changed schema is `dataclasses.replace(schema, ...)`; `select` keeps some of the columns.
+    """
+
+    kind: TableKind  #: what the rows are
     id: str  #: name of the sample-id column, the first
     columns: tuple[str, ...]  #: features, or the other columns of raw and prediction tables
-    label: str | None = None
-    match_id: str | None = None
-    weight: str | None = None
-    #: by which names other parties know the features, one per column; empty where that is not known
-    #: (docs/reference/data-formats.md#anonymous-names)
+    label: str | None = None  #: name of the label column
+    match_id: str | None = None  #: name of a further id, by which Intersection matches rows
+    weight: str | None = None  #: name of the column with sample weights
+    #: by which names other parties know the features, one per column; empty: not known
     anonymous: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -69,31 +70,42 @@ class TableSchema:
 
 
 class Table(Protocol):
-    """A stored, immutable data set of one party."""
+    """A stored data set of one party; it never changes.
+
+    Functions that are given to its methods change nothing outside of themselves. They may run in
+    another process and twice. They capture little: no context, no table, no column.
+    """
 
     @property
-    def namespace(self) -> str: ...
+    def namespace(self) -> str:
+        """Return the namespace of the table's name."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the table's name in its namespace."""
 
     @property
-    def schema(self) -> TableSchema: ...
+    def schema(self) -> TableSchema:
+        """Return the names and meaning of the columns."""
 
     @property
     def count(self) -> int:
         """Return the number of rows."""
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in stored order, in batches of bounded size (at most 65,536 rows)."""
+        """Yield the rows in stored order, at most 65,536 at a time."""
 
     def read(self, columns: tuple[str, ...] | None = None) -> pa.Table:
-        """Return the whole table, or some columns of it, in memory (mapped from disk, not
-        copied).
+        """Return the whole table, or the columns that are named, as an Arrow table.
+
+        It is mapped from disk: what nobody looks at costs no memory. Numbers of a column are
+        `table.read(("x0",)).column(0).to_numpy()`.
+
+        Raises: BadData: a column is not in the table, or a file is damaged.
         """
 
     def head(self, rows: int) -> pa.Table:
-        """Return the first `rows` rows."""
+        """Return the first `rows` rows, or all if there are fewer."""
 
     def map_blocks(
         self,
@@ -103,24 +115,40 @@ class Table(Protocol):
         name: str | None = None,
         progress: Progress = no_progress,
     ) -> Table:
-        """Return a new table of `function` applied to every batch; the result has `schema`.
+        """Return a new table: what `function` makes of every batch, one after the other.
 
-        `progress` gets how far that is, 1.0 at the end; an engine may call it only then.
-        `function` keeps to the rules of `fedflow.sdk.workers`: it may run elsewhere, and twice.
+        Args:
+            function: gets at most 65,536 rows and returns rows with the columns of `schema`, as
+                many as it likes. If the table has no rows it gets one empty batch.
+            schema: of the result; `self.schema` if the columns stay.
+            name: of the result; None: one is made up.
+            progress: gets how far that is, up to 1.0.
+
+        Raises: BadData: the rows do not have the columns of `schema`, or their types change between
+            batches. What `function` raises.
         """
 
     def fold_blocks(self, function: Callable[[pa.RecordBatch], T]) -> Iterator[T]:
-        """Yield what `function` makes of every batch, in stored order; small values, for sums.
+        """Yield what `function` makes of every batch, in stored order: small values, for sums.
 
-        The same rules hold as for `map_blocks`. A table without rows yields nothing.
+        It makes no table, and does nothing until the values are taken: `sum(table.fold_blocks(f))`.
+        A table without rows yields nothing.
+
+        Raises: BadData: a file is damaged. What `function` raises.
         """
 
     def map_columns(
         self, function: Callable[[str, pa.ChunkedArray], T], names: Sequence[str]
     ) -> Iterator[T]:
-        """Yield `function(name, column)` for each of some columns, in their order; several at once.
+        """Yield `function(name, column)` for each of the named columns, in the order of `names`.
 
-        The same rules hold as for `map_blocks`. Raises: BadData: a column is not in the table.
+        The function comes first. It gets the whole column and returns any value, best a small one.
+        It makes no table, and does nothing until the values are taken:
+        `means = list(table.map_columns(mean, table.schema.columns))`. For a new table of changed
+        columns use `map_blocks`. Several columns are done at once.
+
+        Raises: BadData: a column is not in the table. TypeError: the arguments are the other way
+            round. What `function` raises.
         """
 
     def take(
@@ -132,22 +160,34 @@ class Table(Protocol):
         name: str | None = None,
         progress: Progress = no_progress,
     ) -> Table:
-        """Return a new table of the rows at `rows` (from 0, any order, repeats allowed).
+        """Return a new table of the rows at the positions `rows`.
 
-        A negative position gives a row of nulls, as in a left join. `schema` is that of the result
-        (None: the same); its columns come from `made` (one row per position, in their order) where
-        that has them, else from this table. Raises: IndexError: a position is not in the table.
+        Args:
+            rows: int64, from 0, in any order; repeats are allowed. A negative position gives a row
+                of nulls, as in a left join.
+            schema: of the result; None: the same.
+            made: further columns, one row per position: a column of `schema` that it has comes from
+                it, others from this table.
+            name: of the result; None: one is made up.
+            progress: gets how far that is, up to 1.0.
+
+        Raises: IndexError: a position is not in the table. ValueError: `made` has another number of
+            rows. BadData: a column is missing, or an id is null.
         """
 
 
 class TableWriter(Protocol):
-    """Writes one new table; leaving the `with` block with an error leaves nothing behind."""
+    """Writes one new table, in a `with` block; an error in the block leaves nothing behind."""
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Append rows. The column names must be those of the schema, in order."""
+        """Append rows.
+
+        Raises: BadData: other columns than the schema's, in their order; other types than in the
+            rows before; an id that is null or no text. DiskFull.
+        """
 
     def close(self) -> Table:
-        """Finish and return the table."""
+        """Finish and return the table; called inside of the `with` block."""
 
     def __enter__(self) -> TableWriter: ...
 
@@ -160,14 +200,16 @@ class TableWriter(Protocol):
 
 
 class TableStore(Protocol):
-    """Makes and finds tables of this party."""
+    """Makes and finds tables of this party: `ctx.tables`."""
 
     def open(self, namespace: str, name: str) -> Table:
-        """Return a table. Raises: TableNotFound."""
+        """Return a table that is there already. Raises: TableNotFound."""
 
     def create(
         self, schema: TableSchema, *, namespace: str | None = None, name: str | None = None
     ) -> TableWriter:
-        """Return a writer for a new table; without names it becomes an output of the running
-        task.
+        """Return a writer for a new table.
+
+        Without names the table belongs to the running task. It is kept if `Outputs` or a cache
+        names it, else it is deleted with the end of the task.
         """

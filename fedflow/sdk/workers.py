@@ -1,10 +1,4 @@
-"""The Workers port: where a component's heavy arithmetic on rows is done.
-
-A task has one of these, `ctx.workers`: processes on the cores of this machine, or a Spark cluster.
-What is done is a function of some rows that gives bytes. It must be free of side effects, for it
-may run in another process, on another machine, and twice; what it captures is sent there, so it
-captures little (a key) and gets what is large as `inputs`.
-"""
+"""The Workers port: where a component's heavy arithmetic on rows is done."""
 
 from __future__ import annotations
 
@@ -16,16 +10,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    Rows: TypeAlias = NDArray[Any] | pa.Array | "PlacedRows"
-else:
-    Rows: TypeAlias = Any
+Rows: TypeAlias = "NDArray[Any] | pa.Array | PlacedRows"
+"""Rows to work on: a numpy array (first axis: rows), an Arrow array, or what `Workers.pin` gave."""
 
 BlockWork: TypeAlias = Callable[..., bytes]
-"""Gets one slice per input, all of the same rows in order, as arrays. Raises: CodecError, BadData:
-the rows are not usable; it arrives at the caller as it is."""
+"""Work on rows: gets one slice per input, all of the same rows, as arrays. CodecError and BadData
+that it raises arrive at the caller as they are.
+"""
 
 Progress: TypeAlias = Callable[[float], None]
-"""Gets the done part, 0 to 1."""
+"""Gets how much is done, 0 to 1: `ctx.tracker.progress`, or a part of it."""
 
 
 def no_progress(done: float) -> None:
@@ -45,7 +39,13 @@ class PlacedRows(Protocol):
 
 
 class Workers(Protocol):
-    """The cores of one task."""
+    """Heavy arithmetic on rows: `ctx.workers`, the cores of this machine or a Spark cluster.
+
+    The work is a function of rows that returns bytes. It may run in another process, on another
+    machine, and twice, so it changes nothing outside of itself. What it captures is sent there:
+    capture little, such as a key, and give what is large as `inputs`. It is best a function of a
+    module with `functools.partial`.
+    """
 
     @property
     def cores(self) -> int:
@@ -63,14 +63,16 @@ class Workers(Protocol):
         cost: float = 1.0,
         progress: Progress = no_progress,
     ) -> NDArray[np.uint8]:
-        """Return one row of `width` bytes per input row (rows x width, uint8, read-only or not).
+        """Return one row of `width` bytes per input row: an array rows x width, uint8.
 
         Args:
-            work: returns `width` bytes per row of its slices.
-            cost: of one row, in multiplications on curve25519 (about 30 microseconds): little work
-                is done at once and here.
+            work: gets one slice per input, all of the same rows; returns `width` bytes per row.
+            inputs: arrays of equal length, Arrow arrays, or what `pin` returned.
+            width: bytes per row of the result.
+            cost: of one row, in units of 30 microseconds; little work is done here and at once.
+            progress: gets how much is done, up to 1.0.
 
-        Raises: CodecError, BadData: from `work`. MemoryError: also of another process.
+        Raises: CodecError, BadData: what `work` raised. MemoryError: also of another process.
             ComponentFailed: a worker died, or returned another number of bytes.
         """
 
@@ -85,11 +87,12 @@ class Workers(Protocol):
     ) -> list[bytes]:
         """Return what `work` makes of each of a few large blocks of rows, in the rows' order.
 
-        For sums: the caller merges what comes back, one value per block. At least one block, also
-        of no rows.
+        For sums: the caller merges what comes back. There is at least one block, even of no rows.
 
         Args:
-            work: returns at most `most` bytes.
+            work: gets one slice per input, all of the same rows; returns at most `most` bytes.
+            inputs: as of `fill_rows`; `cost` and `progress` too.
+            most: bytes that a block's result has at most.
 
         Raises: as `fill_rows`.
         """

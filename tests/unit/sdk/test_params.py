@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -39,11 +39,40 @@ class Outer(Params, frozen=True, kw_only=True):
             raise ValueError("role: one host only")
 
 
+class Strict(Params, frozen=True, kw_only=True):
+    """Parameters whose rules are all in `check`."""
+
+    first: int = 1
+    word: Literal["a", "b"] = "a"
+    inner: Inner = Inner()
+
+    def check(self) -> None:
+        if self.first < 0:
+            raise ValueError("first: must not be negative")
+        if self.inner.bits > 4096:
+            raise ValueError("inner.bits: at most 4096")
+        if self.word == "b" and self.first == 1:
+            raise ValueError("b needs another first")
+
+
 class Needed(Params, frozen=True, kw_only=True):
     """Parameters without defaults."""
 
     column: str
     parts: int
+
+
+def test_check_says_every_mistake_that_a_field_makes() -> None:
+    given = {"first": -1, "inner": {"bits": 8192}}
+    assert mistakes(Strict, given) == [
+        ("$.first", "must not be negative"), ("$.inner.bits", "at most 4096"),
+    ]  # fmt: skip
+    assert mistakes(Strict, {"word": "b"}) == [("$", "b needs another first")]
+
+
+def test_an_enumeration_is_told_with_its_words() -> None:
+    ((where, what),) = mistakes(Strict, {"word": "c"})
+    assert (where, what) == ("$.word", "Invalid enum value 'c'; known are a, b")
 
 
 def mistakes(kind: type[Params], values: dict[str, Any], **more: Any) -> list[tuple[str, str]]:
