@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
@@ -36,11 +36,27 @@ class ComponentRegistry:
 
     offers: dict[str, ComponentSpec | str]
     problems: tuple[str, ...]
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Module of another package -> name of its entry point, `@`, version of the package."""
 
     @property
     def specs(self) -> tuple[ComponentSpec, ...]:
         """Return all components, built-in ones first; those that are not imported yet are."""
         return tuple(dict.fromkeys(self.find(name) for name in self.offers))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Return the names of the modules by lower-case name and alias; nothing is imported."""
+        return {
+            name: offer.rpartition(":")[2] if isinstance(offer, str) else offer.module
+            for name, offer in self.offers.items()
+        }
+
+    def described(self) -> list[dict[str, Any]]:
+        """Return `describe` of each component, with `package`: empty for fedflow's own."""
+        return [
+            {**describe(spec), "package": self.packages.get(spec.module, "")} for spec in self.specs
+        ]
 
     def find(self, module: str) -> ComponentSpec:
         """Return a component by its name or alias, in any case. Raises: UnknownComponent."""
@@ -67,6 +83,7 @@ def load_registry(*, found: Iterable[EntryPoint] | None = None) -> ComponentRegi
     }
     registry = ComponentRegistry(offers=offers, problems=())
     problems: list[str] = []
+    packages: dict[str, str] = {}
     points = entry_points(group=GROUP) if found is None else found
     for point in sorted(points, key=lambda p: (p.name, p.value)):
         if point.value == _BUILTIN:
@@ -83,10 +100,11 @@ def load_registry(*, found: Iterable[EntryPoint] | None = None) -> ComponentRegi
             rival = registry.find(taken) if taken is not None else None
             if rival is None:
                 offers.update(dict.fromkeys(_names(spec), spec))
+                packages[spec.module] = f"{point.name}@{point.dist.version if point.dist else ''}"
             elif rival is not spec:
                 said = f"{spec.module} has a name of {rival.module}"
                 problems.append(f"provider {point.name}: {said}")
-    return replace(registry, problems=tuple(problems))
+    return replace(registry, problems=tuple(problems), packages=packages)
 
 
 def load_provider(value: str) -> ComponentRegistry:

@@ -30,7 +30,7 @@ from fedflow.components.binning.statistics import (
     counts_per_bin,
     statistics_of,
 )
-from fedflow.components.samples.columns import chosen_columns
+from fedflow.components.samples.columns import chosen_columns, columns_here
 from fedflow.components.samples.decoding import (
     block_numbers,
     counted_in_all,
@@ -73,25 +73,26 @@ class Choice:
     transformed: tuple[str, ...]
 
 
-def choose(params: HeteroFeatureBinningParams, schema: TableSchema, *, path: str) -> Choice:
-    """Return the columns to work on; `path` is that of the parameters.
-
-    Raises: BadParameter: there is no such column.
-    """
-
-    binned = chosen_columns(
+def choose(ctx: Context, schema: TableSchema) -> Choice:
+    """Return the columns to work on. Raises: BadParameter: there is no such column."""
+    params: HeteroFeatureBinningParams = ctx.params
+    path = ctx.component
+    binned = columns_here(
+        ctx,
         schema,
         params.bin_indexes,
         params.bin_names,
-        path=f"{path}.bin_indexes",
-        names_path=f"{path}.bin_names",
+        field="bin_indexes",
+        names_field="bin_names",
+        only_names=True,
     )
-    categories = chosen_columns(
+    categories = columns_here(
+        ctx,
         schema,
         params.category_indexes,
         params.category_names,
-        path=f"{path}.category_indexes",
-        names_path=f"{path}.category_names",
+        field="category_indexes",
+        names_field="category_names",
     )
     given = dict(params.split_points_by_col_name or {})
     for index, points in (params.split_points_by_index or {}).items():

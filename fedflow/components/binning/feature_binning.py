@@ -98,7 +98,7 @@ class HeteroFeatureBinning:
 
 def _fit_guest(ctx: Context, table: Table) -> Outputs:
     params: HeteroFeatureBinningParams = ctx.params
-    choice = choose(params, table.schema, path=ctx.component)
+    choice = choose(ctx, table.schema)
     labels = None if params.skip_static else read_classes(table)
     if labels is not None and params.kind == "optimal" and len(labels.names) > 2:
         raise BadParameter(
@@ -140,7 +140,7 @@ def _fit_guest(ctx: Context, table: Table) -> Outputs:
 
 def _fit_host(ctx: Context, table: Table) -> Outputs:
     params: HeteroFeatureBinningParams = ctx.params
-    choice = choose(params, table.schema, path=ctx.component)
+    choice = choose(ctx, table.schema)
     takes_part = not params.local_only and not params.skip_static
     classes = agree_as_host(ctx, takes_part=takes_part)
     if not classes and params.kind == "optimal":

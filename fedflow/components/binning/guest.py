@@ -22,11 +22,11 @@ from fedflow.components.binning.optimal import Aim
 from fedflow.components.binning.params import HeteroFeatureBinningParams
 from fedflow.components.binning.session import HostColumns, check_rows, receive_columns
 from fedflow.components.binning.sums import SumLayout, encrypt_labels, open_sums
-from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.samples.columns import anonymous_of
 from fedflow.components.samples.decoding import counted_in_all
 from fedflow.components.training.keys import warn_of_short_key
 from fedflow.sdk import BadData, Context, Site, Table
+from fedflow.sdk.crypto.paillier import PrivateKey
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, field
 
 from fedflow.components.training.params import EncryptParam, Positive, one_of
-from fedflow.sdk import Params, Role
+from fedflow.sdk import Doubt, Params, Role
 from fedflow.sdk.params import PlannedRun
+from fedflow.sdk.spellings import Flag, also
 
 Share = Annotated[float, Meta(ge=0, le=1)]
-Bins = Annotated[int, Meta(ge=2)]
+Bins = Annotated[int, Meta(ge=1)]
 MAX_BUCKETS = 10_000  #: merging them costs time with their square
-Buckets = Annotated[int, Meta(ge=2, le=MAX_BUCKETS)]
+Buckets = Annotated[int, Meta(ge=1, le=MAX_BUCKETS)]
 
 BIN_NUM, WOE, NOTHING = "bin_num", "woe", "none"
 
@@ -46,12 +47,21 @@ class TransformParam(Params, frozen=True, kw_only=True):
 class OptimalBinningParam(Params, frozen=True, kw_only=True):
     """How fine buckets are merged to bins, with the method `optimal`."""
 
-    metric_method: str = "iv"  #: what merging keeps high: `iv`, `gini`, `ks` or `chi_square`
+    #: what merging keeps high: `iv`, `gini`, `ks` or `chi_square` (also `chi-square`)
+    metric_method: Annotated[str, also({"chi-square": "chi_square"})] = "iv"
     min_bin_pct: Share = 0.05  #: smaller bins are merged on, share of the rows
     max_bin_pct: Share = 1.0  #: no bins are merged to a larger one, share of the rows
     init_bin_nums: Buckets = 1000  #: buckets to begin with, at most 10000
     mixture: bool = True  #: bins without rows of both classes are merged on
     init_bucket_method: str = "quantile"  #: how the buckets are made: `quantile` or `bucket`
+    max_bin: Any = None  #: without effect: `bin_num` counts
+    adjustment_factor: Any = None  #: without effect: that beside `optimal_binning_param` counts
+
+    def doubts(self) -> Iterable[Doubt]:
+        for name in ("max_bin", "adjustment_factor"):
+            if getattr(self, name) is not None:
+                other = "bin_num" if name == "max_bin" else name
+                yield Doubt(f"optimal_binning_param.{name}", f"the component's {other} counts")
 
     @property
     def metric(self) -> str:
@@ -92,11 +102,11 @@ class HeteroFeatureBinningParams(Params, frozen=True, kw_only=True):
     optimal_binning_param: OptimalBinningParam = field(default_factory=OptimalBinningParam)
     #: the guest's key; hosts refuse a shorter one than their own `key_length`
     encrypt_param: EncryptParam = field(default_factory=EncryptParam)
-    skip_static: bool = False  #: split points only, no statistics; not with `optimal`, `woe`
+    skip_static: Flag = False  #: split points only, no statistics; not with `optimal`, `woe`
     #: own split points per column index, ascending, of which the last is the column's largest value
     split_points_by_index: dict[str, list[float]] | None = None
     split_points_by_col_name: dict[str, list[float]] | None = None  #: the same per column name
-    need_run: bool = True  #: false: the data pass through unchanged
+    need_run: Flag = True  #: false: the data pass through unchanged
 
     @property
     def kind(self) -> str:
@@ -118,6 +128,12 @@ class HeteroFeatureBinningParams(Params, frozen=True, kw_only=True):
                 raise ValueError(f"split_points_by_index: {index!r} is not an index")
             _check_points(f"split_points_by_index.{index}", points)
         _check_all_points("split_points_by_col_name", self.split_points_by_col_name or {})
+
+    def doubts(self) -> Iterable[Doubt]:
+        yield from self.encrypt_param.doubts()
+        yield from self.optimal_binning_param.doubts()
+        if self.bin_num == 1:
+            yield Doubt("bin_num", "one bin holds all rows: woe and iv are 0", "Unusual")
 
     def check_run(self, run: PlannedRun) -> None:
         if not run.sites_of(Role.GUEST) and not self.local_only and not self.skip_static:

@@ -81,7 +81,7 @@ class HostColumns:
         if min(bins, default=1) < 1 or sum(bins) > MAX_BINS or most_buckets > MAX_BUCKETS:
             raise CodecError(reason=f"optimal_info of {sender}: impossible numbers of bins")
         bin_num, optimal = value.get("bin_num"), value.get("optimal")
-        if type(bin_num) is not int or bin_num < 2 or not isinstance(optimal, dict):
+        if type(bin_num) is not int or bin_num < 1 or not isinstance(optimal, dict):
             raise CodecError(reason=f"optimal_info of {sender}: no parameters of optimal binning")
         try:
             params = check_params(OptimalBinningParam, optimal, path="optimal_info")

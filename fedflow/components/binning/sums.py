@@ -18,7 +18,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.sdk.errors import CodecError
 from fedflow.sdk.workers import Workers
 

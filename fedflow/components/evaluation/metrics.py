@@ -92,6 +92,12 @@ def choose_metrics(
     return chosen
 
 
+def fits(name: str, eval_type: str) -> bool:
+    """Tell whether a known measure, by name or alias, belongs to a kind of evaluation."""
+    full = ALIASES.get(name.lower(), name.lower())
+    return full in METRICS_OF[eval_type] or (full == LOGARITHMIC and eval_type == "regression")
+
+
 def written(value: float) -> float:
     """Return `value` rounded to 6 decimals; an infinity becomes INFINITE, NaN 0."""
     if math.isnan(value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from fedflow.sdk import (
     component,
 )
 from fedflow.sdk.names import has_control
+from fedflow.sdk.spellings import ANY_CASE
 
 META, PARAM = "ColumnExpandMeta", "ColumnExpandParam"
 Cell = str | int | float
@@ -33,7 +34,7 @@ class ColumnExpandParams(Params, frozen=True, kw_only=True):
     """Parameters of ColumnExpand; docs/reference/components.md#columnexpand."""
 
     append_header: list[str] | None = None  #: names of the new columns; none: rows stay as they are
-    method: Literal["manual"] = "manual"  #: the values are given
+    method: Annotated[Literal["manual"], ANY_CASE] = "manual"  #: the values are given
     fill_value: Cell | list[Cell] = 1e-8  #: of all new columns, or a list with one per column
     need_run: bool = True  #: false: the output is the input
 

@@ -21,6 +21,7 @@ from fedflow.components.features.data_transform_params import (
     DataTransformParams,
     as_described,
     meta_of,
+    overruled,
     params_of,
 )
 from fedflow.components.features.raw_rows import Layout, raw_rows
@@ -126,10 +127,23 @@ def _transform(ctx: Context, *, name: str) -> Outputs:
         return Outputs(data=(table,), passed=True)
     model = own_model(ctx, f"{name}Param")
     params = as_described(given, table) if model is None else params_of(model, given)
+    if model is None:
+        _warn_of_overruled(ctx, table)
     if table.schema.kind is not TableKind.RAW:
         raise BadData(where=f"table {table.name}", reason="its rows were transformed before")
     run = _Run(ctx=ctx, table=table, params=params, name=name)
     return run.fit() if model is None else run.transform(model)
+
+
+def _warn_of_overruled(ctx: Context, table: Table) -> None:
+    """Warn of parameters that are not used, as the table's upload said something else."""
+    for name, given, used in overruled(ctx.params, table):
+        ctx.warn(
+            "Overruled",
+            f"{given!r} is not used: the upload of table {table.name} says {used!r}",
+            hint="Take the parameter out, or upload the table again.",
+            path=name,
+        )
 
 
 class _Run:
@@ -199,7 +213,8 @@ class _Run:
         special = {k.lower(): v for k, v in (self._params.exclusive_data_type or {}).items()}
         unknown = sorted(set(special) - {c.lower() for c in columns})
         if unknown:
-            self._ctx.log.warning("exclusive_data_type names no column here: %s", unknown)
+            message = f"there are no columns {', '.join(unknown[:20])}"
+            self._ctx.warn("UnknownColumn", message, path="exclusive_data_type")
         return {c: CellType.of(special.get(c.lower(), self._params.data_type)) for c in columns}
 
     def _stored(self, model: Model) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]:

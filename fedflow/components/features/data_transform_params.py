@@ -11,22 +11,24 @@ from typing import Annotated, Any, Final, Literal, Protocol, runtime_checkable
 import msgspec
 
 from fedflow.sdk import BadData, Model, Params, Table, check_params
+from fedflow.sdk.spellings import ANY_CASE, NULL_AS_EMPTY, Flag
 
 Cell = str | int | float
-Method = Literal["min", "max", "mean", "designated"]
+Method = Annotated[Literal["min", "max", "mean", "designated"], ANY_CASE]
 NumberType = Literal["float64", "float", "int", "int64", "long", "str"]
+NumberTypeInAnyCase = Annotated[NumberType, ANY_CASE]
 
 
 class DataIOParams(Params, frozen=True, kw_only=True):
     """How raw rows become instances."""
 
     #: a cell per column; `sparse` is svmlight's `index:value`; `tag` names what a row has
-    input_format: Literal["dense", "sparse", "tag"] = "dense"
+    input_format: Annotated[Literal["dense", "sparse", "tag"], ANY_CASE] = "dense"
     #: between the items of `sparse` and `tag` rows, and of dense rows that are one text
     delimitor: str = ","
-    data_type: NumberType = "float64"  #: of all features
+    data_type: NumberTypeInAnyCase = "float64"  #: of all features
     exclusive_data_type: dict[str, NumberType] | None = None  #: per column, names in any case
-    tag_with_value: bool = False  #: items of `tag` rows are a tag and its value
+    tag_with_value: Flag = False  #: items of `tag` rows are a tag and its value
     tag_value_delimitor: str = ":"  #: between the two
     missing_fill: bool = False  #: fill missing cells
     #: what with, learnt per column; `designated` and null: `default_value`
@@ -34,16 +36,18 @@ class DataIOParams(Params, frozen=True, kw_only=True):
     default_value: Cell | list[Cell] | None = 0  #: for all features, or a list with one per feature
     #: values that count as missing beside the empty cell, `NULL`, `null`, `NA`
     missing_impute: list[Cell | None] | None = None
-    outlier_replace: bool = False  #: replace the values that `outlier_impute` lists
+    outlier_replace: Flag = False  #: replace the values that `outlier_impute` lists
     #: what with, as `missing_fill_method`; `designated` and null: `outlier_replace_value`
     outlier_replace_method: Method | None = None
     outlier_impute: list[Cell | None] | None = None  #: null: the texts that mean missing
     outlier_replace_value: Cell | list[Cell] | None = 0  #: as `default_value`
     with_label: bool = False  #: the rows have a label
-    label_name: str = "y"  #: its column in `dense` rows; in others it stands before the features
-    label_type: NumberType = "int"  #: its type
-    output_format: Literal["dense", "sparse"] = "dense"  #: `sparse`: sizes below 1e-8 become 0
-    need_run: bool = True  #: false: the output is the input
+    #: its column in `dense` rows; in others it stands before the features
+    label_name: Annotated[str, NULL_AS_EMPTY] = "y"
+    label_type: NumberTypeInAnyCase = "int"  #: its type
+    #: `sparse`: sizes below 1e-8 become 0
+    output_format: Annotated[Literal["dense", "sparse"], ANY_CASE] = "dense"
+    need_run: Flag = True  #: false: the output is the input
 
     def check(self) -> None:
         """A value to fill with is needed where something is filled with it."""
@@ -95,25 +99,44 @@ def described(table: Table) -> Mapping[str, Any]:
     return (table.meta if isinstance(table, Described) else None) or {}
 
 
+def overruled(params: DataIOParams, table: Table) -> list[tuple[str, Any, Any]]:
+    """Return the parameters that were given and that the table's upload contradicts: name, given
+    value, and the upload's, which is used.
+    """
+    known, default = type(params).__struct_fields__, type(params)()
+    return [
+        (name, getattr(params, name), value)
+        for name, value in _said(table).items()
+        if name in known and getattr(params, name) not in (getattr(default, name), value)
+    ]
+
+
+def _said(table: Table) -> dict[str, Any]:
+    """Return what the table's upload said, in the words of parameters."""
+    meta = described(table)
+    said = {ours: meta[theirs] for theirs, ours in _OF_META.items() if theirs in meta}
+    if said.get("input_format") == "svmlight":
+        said["input_format"] = "sparse"
+    return said
+
+
 def as_described(params: DataIOParams, table: Table) -> DataTransformParams:
     """Return the parameters with what the table's upload said in place of theirs.
 
     Raises: BadParameter: somebody has changed that to what it cannot be.
     """
-    meta = described(table)
-    said = {ours: meta[theirs] for theirs, ours in _OF_META.items() if theirs in meta}
-    if said.get("input_format") == "svmlight":
-        said["input_format"] = "sparse"
     whole: dict[str, Any] = msgspec.to_builtins(params)
-    return check_params(DataTransformParams, {**whole, **said}, path=f"meta of {table.name}")
+    return check_params(
+        DataTransformParams, {**whole, **_said(table)}, path=f"meta of {table.name}"
+    )
 
 
 class DataTransformParams(DataIOParams, frozen=True, kw_only=True):
     """DataIO's and those of match ids."""
 
     #: rows have a match id, by which parties find common rows; the first column stays the key
-    with_match_id: bool = False
-    match_id_name: str = ""  #: its column; empty: by `match_id_index`
+    with_match_id: Flag = False
+    match_id_name: Annotated[str, NULL_AS_EMPTY] = ""  #: its column; empty: by `match_id_index`
     #: its place among the id columns, from 0: those of the upload's `meta`, else after the key
     match_id_index: Annotated[int, msgspec.Meta(ge=0)] = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +32,7 @@ from fedflow.sdk import (
     Table,
     component,
 )
+from fedflow.sdk.spellings import EMPTY_AS_NULL
 
 Cell = str | int | float
 METHODS = ("min", "max", "mean", "designated")
@@ -45,10 +47,12 @@ class FeatureImputationParams(Params, frozen=True, kw_only=True):
     #: `col_missing_fill_method` does not name; null: they are not filled
     missing_fill_method: str | None = None
     #: column -> method
-    col_missing_fill_method: dict[str, str] | None = field(default_factory=dict)
+    col_missing_fill_method: Annotated[dict[str, str] | None, EMPTY_AS_NULL] = field(
+        default_factory=dict
+    )
     #: values that count as missing, beside missing ones; null: in text columns the empty text,
     #: `NULL`, `null`, `NA`
-    missing_impute: list[Cell | None] | None = None
+    missing_impute: Annotated[list[Cell | None] | None, EMPTY_AS_NULL] = None
     need_run: bool = True  #: false: the output is the input
 
     @property

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedflow.components.samples.columns import anonymous_of, chosen_columns
+from fedflow.components.samples.columns import anonymous_of, columns_here
 from fedflow.components.samples.decoding import need_rows, where_of
 from fedflow.components.samples.progress import part_of
 from fedflow.components.samples.stored import need_columns, own_model
@@ -23,6 +23,7 @@ from fedflow.sdk import (
     TableSchema,
     component,
 )
+from fedflow.sdk.spellings import Flag
 
 MAX_VALUES: Final = 1024  #: different values of one column
 
@@ -34,7 +35,7 @@ class OneHotEncoderParams(Params, frozen=True, kw_only=True):
 
     transform_col_indexes: int | list[int] | None = -1  #: indexes, from 0; -1: all features
     transform_col_names: list[str] | None = None  #: further columns, by name
-    need_run: bool = True  #: false: the data pass through unchanged
+    need_run: Flag = True  #: false: the data pass through unchanged
 
 
 @component(
@@ -67,12 +68,13 @@ class OneHotEncoder:
         model = own_model(ctx, _PARAM)
         if model is None:
             need_rows(table)
-            names = chosen_columns(
+            names = columns_here(
+                ctx,
                 table.schema,
                 params.transform_col_indexes,
                 params.transform_col_names,
-                path=f"{ctx.component}.transform_col_indexes",
-                names_path=f"{ctx.component}.transform_col_names",
+                field="transform_col_indexes",
+                names_field="transform_col_names",
             )
             values = table.map_columns(_categories(where_of(table)), names)
             encoding = _Encoding(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from fedflow.sdk import (
     BadData,
     BadParameter,
     Context,
+    Doubt,
     Model,
     Outputs,
     Params,
@@ -26,6 +27,7 @@ from fedflow.sdk import (
     TableSchema,
     component,
 )
+from fedflow.sdk.spellings import ANY_CASE, EMPTY_AS_NULL
 
 Floats = NDArray[np.float64]
 
@@ -36,19 +38,25 @@ CLASS_MODE, NAME_MODE = "class weight", "sample weight name"
 class SampleWeightParams(Params, frozen=True, kw_only=True):
     """Where the weights come from; `sample_weight_name` goes before `class_weight`."""
 
-    #: weight per label, 0 or more (labels not named: 1), or `balanced`: n / (classes * rows of the
-    #: class)
-    class_weight: dict[str, float] | Literal["balanced"] | None = None
-    sample_weight_name: str | None = None  #: the feature that becomes the weight
+    #: weight per label (labels not named: 1), or `balanced`: n / (classes * rows of the class)
+    class_weight: Annotated[
+        dict[str, float] | Literal["balanced"] | None, EMPTY_AS_NULL, ANY_CASE
+    ] = None
+    #: the feature that becomes the weight
+    sample_weight_name: Annotated[str | None, EMPTY_AS_NULL] = None
     normalize: bool = False  #: divide the weights of `sample_weight_name` by their mean
     need_run: bool = True  #: false: the output is the input
 
     def check(self) -> None:
-        """Weights must be numbers from 0."""
+        """Weights must be finite numbers."""
         if isinstance(self.class_weight, dict):
             for label, weight in self.class_weight.items():
-                if not math.isfinite(weight) or weight < 0:
-                    raise ValueError(f"class_weight.{label}: must be a number of 0 or more")
+                if not math.isfinite(weight):
+                    raise ValueError(f"class_weight.{label}: must be a finite number")
+
+    def doubts(self) -> Iterable[Doubt]:
+        if self.class_weight and self.sample_weight_name:
+            yield Doubt("class_weight", "sample_weight_name is used instead")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,8 +89,10 @@ class SampleWeight:
 
     Model: `SampleWeightModelMeta`, `SampleWeightModelParam`. Metric `train` / `sample_weight`.
 
-    Unlike FATE: negative weights, and weights that are all 0, are refused; `class_weight` may name
-    labels that are no whole numbers.
+    Negative weights are taken, with a warning; trainings need a mean above 0.
+
+    Unlike FATE: weights that are all 0 are refused; `class_weight` may name labels that are no
+    whole numbers.
     """
 
     def run(self, ctx: Context) -> Outputs:
@@ -100,12 +110,14 @@ class SampleWeight:
         stored = own_model(ctx, "SampleWeightModelParam")
         rule = _rule(ctx, table) if stored is None else _load(stored)
         if rule is None:
-            ctx.log.warning("Neither class_weight nor sample_weight_name is given: nothing is done")
+            message = "neither class_weight nor sample_weight_name is given: rows pass as they are"
+            ctx.warn("NoEffect", message, hint="Give one of them, or need_run false.")
             return Outputs(data=(table,), passed=True)
         if stored is not None and rule.lacks(table.schema):
             ctx.log.info("the rows lack what the model's weights come from: they are passed on")
             return Outputs(data=(table,), model=stored, passed=True)
         weights = _weights(rule, table, path=f"{ctx.component}.sample_weight_name")
+        _warn(ctx, weights)
         weighted = _write(ctx, table, weights, without=rule.name)
         classes = dict(rule.classes) if rule.mode == CLASS_MODE else None
         ctx.tracker.metric(
@@ -127,8 +139,6 @@ def _rule(ctx: Context, table: Table) -> _Rule | None:
     """Return what the parameters ask for, None if nothing. Raises: BadData: labels are missing."""
     params: SampleWeightParams = ctx.params
     if params.sample_weight_name:
-        if params.class_weight:
-            ctx.log.warning("class_weight is not used beside sample_weight_name")
         return _Rule(name=params.sample_weight_name, classes={}, normalize=params.normalize)
     if params.class_weight == "balanced":
         need_rows(table)
@@ -159,14 +169,26 @@ def _weights(rule: _Rule, table: Table, *, path: str) -> Floats:
             raise BadParameter(path=path, reason=f"there is no feature {rule.name!r}")
         column = table.read((rule.name,)).column(0)
         weights = numbers(column, name=rule.name, where=where)
-        if rule.normalize and weights.sum() > 0:
+        if rule.normalize and weights.any():
+            if weights.sum() <= 0:
+                reason = "the mean of the weights is not above 0: normalize would turn their signs"
+                raise BadData(where=where, reason=reason)
             weights = weights / weights.mean()
-    negative = int((weights < 0).sum())
-    if negative:
-        raise BadData(where=where, reason=f"{negative} of {len(weights)} weights are negative")
     if len(weights) and not weights.any():
         raise BadData(where=where, reason=f"all {len(weights)} weights are 0")
     return weights
+
+
+def _warn(ctx: Context, weights: Floats) -> None:
+    """Say what a training makes of negative weights, which FATE takes too."""
+    negative = int((weights < 0).sum())
+    if negative:
+        ctx.warn(
+            "NegativeWeight",
+            f"{negative} of {len(weights)} weights are negative:"
+            " a training moves away from these rows",
+            hint="Correct the weights, unless that is meant.",
+        )
 
 
 def _write(ctx: Context, table: Table, weights: Floats, *, without: str | None) -> Table:

@@ -17,7 +17,7 @@ from msgspec import field as parameter
 from numpy.typing import NDArray
 
 from fedflow.components.features.moments import Moments
-from fedflow.components.samples.columns import ALL, chosen_columns
+from fedflow.components.samples.columns import ALL, columns_here
 from fedflow.components.samples.decoding import (
     block_numbers,
     counted_in_all,
@@ -156,7 +156,8 @@ class FeatureScale:
         if params.kind is None:
             return Outputs(data=(table,), model=_model(params, table, {}))
         if params.scale_col_indexes == ALL and params.scale_names:
-            ctx.log.warning("scale_col_indexes is -1: all columns are scaled, whatever scale_names")
+            message = "scale_col_indexes is -1: all columns are scaled"
+            ctx.warn("NoEffect", message, path="scale_names")
         fits = _learn(ctx, table)
         scaled = _scaled(ctx, table, fits, params.kind)
         ctx.tracker.metric("train", "scale", metric_type="SCALE", meta={"method": params.kind})
@@ -168,12 +169,14 @@ class FeatureScale:
 def _learn(ctx: Context, table: Table) -> dict[str, _Fit]:
     """Return what the table's columns need. Raises: BadData: a column has no numbers."""
     params: FeatureScaleParams = ctx.params
-    columns = chosen_columns(
+    columns = columns_here(
+        ctx,
         table.schema,
         params.scale_col_indexes,
         params.scale_names,
-        path=f"{ctx.component}.scale_col_indexes",
-        names_path=f"{ctx.component}.scale_names",
+        field="scale_col_indexes",
+        names_field="scale_names",
+        only_names=True,
     )
     limits = {name: _Limits() for name in columns}
     for bound, given in (("upper", params.feat_upper), ("lower", params.feat_lower)):

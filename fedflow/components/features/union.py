@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedflow.components.samples.progress import RowProgress
-from fedflow.sdk import BadData, Context, Outputs, Params, Table, TableSchema, component
+from fedflow.sdk import BadData, Context, Doubt, Outputs, Params, Table, TableSchema, component
 
 
 class UnionParams(Params, frozen=True, kw_only=True):
@@ -18,6 +18,10 @@ class UnionParams(Params, frozen=True, kw_only=True):
     allow_missing: bool = False  #: without effect: every row here has all columns of its table
     #: keep rows whose id another table has too: every id becomes `<id>_<component>`
     keep_duplicate: bool = False
+
+    def doubts(self) -> Iterable[Doubt]:
+        if self.allow_missing:
+            yield Doubt("allow_missing", "every row here has all columns of its table")
 
 
 @component("Union", roles=("guest", "host"), params=UnionParams)
@@ -48,7 +52,7 @@ class Union:
         filled = [(name, table) for name, table in tables if table.count]
         for name, table in tables:
             if not table.count:
-                ctx.log.warning("the table of %s is empty: skipped", name)
+                ctx.warn("EmptyTable", f"the table of {name} has no rows and is left out")
         united = _unite(ctx, filled or tables[:1], keep_duplicate=params.keep_duplicate)
         counts = {name: table.count for name, table in tables} | {"Total": united.count}
         points = [(name, count) for name, count in counts.items()]

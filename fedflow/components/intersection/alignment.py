@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from fedflow.components.intersection.elements import Positions
 from fedflow.components.intersection.exchange import Offered
 from fedflow.components.intersection.hashing import domain_of
-from fedflow.components.intersection.keys import RowKeys
+from fedflow.components.intersection.keys import RowKeys, check_not_repeated
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.errors import CodecError
@@ -43,6 +43,7 @@ def align_at_guest(ctx: Context, keys: RowKeys, places: Positions) -> Aligned:
     """Return the guest's rows, and tell the hosts theirs if they shall know.
 
     `places` is what `match_at_guest` found. Raises: CodecError: the host sent no rows of its own.
+        BadData: the host decides, and the guest repeats match ids that both have.
     """
     common = np.logical_and.reduce(places >= 0, axis=0)
     count = int(np.count_nonzero(common))
@@ -66,7 +67,8 @@ def align_at_guest(ctx: Context, keys: RowKeys, places: Positions) -> Aligned:
 def align_at_host(ctx: Context, keys: RowKeys, offered: Offered) -> Aligned:
     """Return a host's rows as the guest tells them.
 
-    Raises: CodecError: the guest sent no rows, or more than it has.
+    Raises: CodecError: the guest sent no rows, or more than it has. BadData: this host does not
+        decide, and repeats match ids that all have.
     """
     guest, order = ctx.only(Role.GUEST), offered.order
     told = wait_for(ctx, "intersect_ids", guest)
@@ -81,6 +83,8 @@ def align_at_host(ctx: Context, keys: RowKeys, offered: Offered) -> Aligned:
     count = len(np.unique(own[own >= 0]))
     if decides:
         return _lead(ctx, keys, own)
+    if keys.match_ids:
+        check_not_repeated(ctx, keys, np.unique(own[own >= 0]))
     rows = np.where(own >= 0, keys.row_of_key()[own], -1)
     if not (left or keys.match_ids):
         return Aligned(rows=rows, common=count)
@@ -118,6 +122,7 @@ def _lead(ctx: Context, keys: RowKeys, own: Positions) -> Aligned:
 def _follow(ctx: Context, keys: RowKeys, *, places: Positions, common: Positions) -> Aligned:
     """Return the guest's rows, repeated as the only host repeats its match ids."""
     (host,) = ctx.sites_of(Role.HOST)
+    check_not_repeated(ctx, keys, common)  # before the host learns which are common
     row_of_key = keys.row_of_key()
     common = common[np.argsort(row_of_key[common])]
     ctx.federation.send("intersect_ids", places[0, common], to=host)

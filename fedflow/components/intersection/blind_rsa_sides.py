@@ -23,7 +23,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from gmpy2 import mpz
 
-from fedflow.components.crypto.modulus import parse_modulus
 from fedflow.components.intersection.blind_rsa import (
     Names,
     SigningKey,
@@ -43,6 +42,7 @@ from fedflow.components.intersection.elements import (
 from fedflow.components.intersection.hashing import domain_of, spread
 from fedflow.components.intersection.sides import Held, HolderOffer, Pair
 from fedflow.sdk import Role
+from fedflow.sdk.crypto.modulus import parse_modulus
 from fedflow.sdk.errors import BadParameter, CodecError
 
 

@@ -108,7 +108,7 @@ def as_cached(ctx: Context, cache: Cache) -> Context:
         raise BadParameter(path=PATH, reason=f"its settings are damaged: {exc}") from exc
     name = f"{params.method}_params"
     if settled != own:
-        ctx.log.warning("%s: those that the cache was made with are used", name)
+        ctx.warn("Replaced", "those that the cache was made with are used", path=name)
     named = {name: settled}
     return replace(ctx, params=msgspec.structs.replace(params, **named))
 

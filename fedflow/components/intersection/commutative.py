@@ -64,7 +64,7 @@ def cipher_of(ctx: Context, *, secret: str | None = None) -> Cipher:
         return PrimeGroupCipher(
             ctx.workers,
             key_length=params.dh_params.key_length,
-            hash_method=params.dh_params.hash_method,
+            hash_method=params.dh_params.used_hash,
             secret=secret,
         )
     except ValueError as exc:

@@ -6,7 +6,7 @@ from fedflow.components.intersection.alignment import Aligned, align_at_guest, a
 from fedflow.components.intersection.caching import as_cached, guests_cache, hosts_cache, make_cache
 from fedflow.components.intersection.cardinality import cardinality
 from fedflow.components.intersection.exchange import match_at_guest, match_at_host
-from fedflow.components.intersection.keys import RowKeys, check_not_repeated, read_keys
+from fedflow.components.intersection.keys import RowKeys, read_keys
 from fedflow.components.intersection.params import IntersectionParams
 from fedflow.components.intersection.writing import write_rows
 from fedflow.sdk import (
@@ -40,11 +40,12 @@ class Intersection:
     signatures. At 2048 bits `dh` is 11 times slower and `rsa` 25 times. With `rsa` the guest can
     test no guessed ids but those that it had signed. Their results are the same.
 
-    A table with match ids is matched by these. The rows of `sample_id_generator`, which alone may
-    repeat a match id, decide. The others repeat their rows to fit, and all get its sample ids, or
-    new ones with `new_sample_id`. With `join_method` `left_join` the guest keeps all rows, and
-    hosts get rows of zeros for the ids they lack. Then they learn the guest's sample ids, or new
-    ones. `run_preprocess` and `left_join` show more than the result; docs/security.md says what.
+    A table with match ids is matched by these. The rows of `sample_id_generator` decide: it alone
+    may repeat a match id that all parties have. The others repeat their rows to fit, and all get
+    its sample ids, or new ones with `new_sample_id`. With `join_method` `left_join` the guest keeps
+    all rows, and hosts get rows of zeros for the ids they lack. Then they learn the guest's sample
+    ids, or new ones. `run_preprocess` and `left_join` show more than the result; docs/security.md
+    says what.
 
     With `run_cache` the hosts blind their ids once and both sides keep that as the cache output;
     there is no other output. Later jobs between the same parties take it as cache input, through a
@@ -81,7 +82,7 @@ class Intersection:
             raise BadData(where=ctx.component, reason="there is no input table at this party")
         keys = read_keys(table)
         if keys.match_ids and not (params.cardinality_only or params.run_cache):
-            _check_match_ids(ctx, keys)
+            _check_generator(ctx)
         _warn(ctx, keys)
         ctx.log.info("%s own ids, %s host(s)", len(keys.values), len(ctx.sites_of(Role.HOST)))
         if params.run_cache:
@@ -133,26 +134,20 @@ def _count(ctx: Context, keys: RowKeys) -> Outputs:
     return Outputs(summary=_record(ctx, keys, common=count, rows=None))
 
 
-def _check_match_ids(ctx: Context, keys: RowKeys) -> None:
-    """Refuse match ids, which only the table shows, that do not fit the parameters."""
-    generator = Role(ctx.params.sample_id_generator)
-    if generator is Role.HOST:
-        if len(ctx.sites_of(Role.HOST)) > 1:
-            reason = "'host' takes one host, there are several"
-            raise BadParameter(path="$.sample_id_generator", reason=reason)
-        if not ctx.params.sync_intersect_ids:
-            reason = "'host' needs sync_intersect_ids"
-            raise BadParameter(path="$.sample_id_generator", reason=reason)
-    if ctx.site.role is not generator:
-        check_not_repeated(ctx, keys)
+def _check_generator(ctx: Context) -> None:
+    """Refuse a generator that does not fit match ids, which only the table shows."""
+    if Role(ctx.params.sample_id_generator) is not Role.HOST:
+        return
+    if len(ctx.sites_of(Role.HOST)) > 1:
+        reason = "'host' takes one host, there are several"
+        raise BadParameter(path="$.sample_id_generator", reason=reason)
+    if not ctx.params.sync_intersect_ids:
+        reason = "'host' needs sync_intersect_ids"
+        raise BadParameter(path="$.sample_id_generator", reason=reason)
 
 
 def _warn(ctx: Context, keys: RowKeys) -> None:
     params: IntersectionParams = ctx.params
-    if params.intersect_method.lower() == "raw" and not params.cardinality_only:
-        ctx.log.warning("intersect_method 'raw' would show all ids: ECDH is used instead")
-    if useless := params.without_effect():
-        ctx.log.warning("parameters without effect: %s", ", ".join(useless))
     if params.method == "rsa" and params.rsa_params.key_length < SAFE_BITS:
         ctx.log.warning(
             "an RSA key of %s bits is short; use %s", params.rsa_params.key_length, SAFE_BITS
@@ -161,7 +156,7 @@ def _warn(ctx: Context, keys: RowKeys) -> None:
         return
     left = params.join_method == "left_join"
     if params.new_sample_id and not (left or keys.match_ids):
-        ctx.log.warning("parameter new_sample_id has no effect: there are no match ids")
+        ctx.warn("NoEffect", "there are no match ids: sample ids stay", path="new_sample_id")
     if left and not params.new_sample_id:
         ctx.log.warning("left_join tells all hosts the sample ids of all rows of the guest")
     if params.run_preprocess:

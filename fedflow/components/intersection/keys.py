@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedflow.components.intersection.elements import Positions
-from fedflow.sdk import BadData, Context, Table
+from fedflow.sdk import BadData, Context, Role, Table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,8 +27,12 @@ class RowKeys:
         return len(self.of_row) - len(self.values)
 
     def row_of_key(self) -> Positions:
-        """Return the row of each key, where no key is repeated."""
-        return self.of_row.argsort()
+        """Return the first row of each key."""
+        return np.unique(self.of_row, return_index=True)[1].astype(np.int64)
+
+    def rows_per_key(self) -> Positions:
+        """Return how many rows each key has."""
+        return np.bincount(self.of_row, minlength=len(self.values))
 
 
 def read_keys(table: Table) -> RowKeys:
@@ -57,17 +61,27 @@ def read_keys(table: Table) -> RowKeys:
     )
 
 
-def check_not_repeated(ctx: Context, keys: RowKeys) -> None:
-    """Do nothing if every row has a key of its own.
+def check_not_repeated(ctx: Context, keys: RowKeys, common: Positions) -> None:
+    """Do nothing if each of the keys `common`, which all parties have, is that of one row.
 
     Raises: BadData: not so; only the party of `sample_id_generator` may repeat match ids.
     """
-    if keys.repeated:
+    repeated = int(np.count_nonzero(keys.rows_per_key()[common] > 1))
+    if repeated:
         raise BadData(
             where=ctx.component,
-            reason=f"{keys.repeated} of {len(keys.of_row)} rows repeat a match id; only the "
-            f"{ctx.params.sample_id_generator} may (sample_id_generator)",
+            reason=f"{repeated} of the {len(common)} match ids in the intersection are those of "
+            f"several rows at the {ctx.site.role.value}; only the sample_id_generator, here the "
+            f"{ctx.params.sample_id_generator}, may repeat them. {_cure(ctx)}",
         )
+
+
+def _cure(ctx: Context) -> str:
+    """Return what a party that repeats match ids may do."""
+    if len(ctx.sites_of(Role.HOST)) > 1:
+        return "Make them unique in its table"
+    role = ctx.site.role.value
+    return f"Set sample_id_generator to {role!r}, or make them unique in its table"
 
 
 def _column(table: Table, name: str, *, where: str) -> pa.Array:

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from fedflow.components.intersection.hashing import is_available
-from fedflow.sdk import Params, PlannedRun, Role
+from fedflow.sdk import Doubt, Params, PlannedRun, Role
+from fedflow.sdk.spellings import ANY_CASE, EMPTY_AS_NULL
 
 Fraction = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 KeyLength = Annotated[int, msgspec.Meta(ge=1024, le=8192)]
-HashMethod = Literal["sha256", "sha384", "sha512", "sm3"]
-FinalHashMethod = Literal["md5", "sha1", "sha224", "sha256", "sha384", "sha512", "sm3"]
+HashMethod = Annotated[Literal["sha256", "sha384", "sha512", "sm3"], ANY_CASE]
+FinalHashMethod = Annotated[
+    Literal["md5", "sha1", "sha224", "sha256", "sha384", "sha512", "sm3"], ANY_CASE
+]
+AnyHashMethod = Annotated[
+    Literal["none", "md5", "sha1", "sha224", "sha256", "sha384", "sha512", "sm3"], ANY_CASE
+]
+Party = Annotated[Literal["guest", "host"], ANY_CASE]
 
 METHODS = ("rsa", "dh", "ecdh", "raw")
+FATES_RANDOM_BIT = 128
+_HASH = {"salt": "", "base64": False}
+#: what FATE 1.7 and later only keep for old confs, with its defaults
+_DEPRECATED: Mapping[str, Any] = {
+    "raw_params": {**_HASH, "use_hash": False, "hash_method": "none", "join_role": "guest"},
+    "encode_params": {**_HASH, "encode_method": "none"},
+    "with_encode": False,
+    "allow_info_share": False,
+    "info_owner": "guest",
+    "repeated_id_process": False,
+    "repeated_id_owner": "guest",
+    "with_sample_id": False,
+    "join_role": "guest",
+    "intersect_cache_param": {"use_cache": False, "id_type": "phone", "encrypt_type": "sha256"},
+}
+_WEAK_HASHES = ("none", "md5", "sha1", "sha224")
 
 
 class RsaParams(Params, frozen=True, kw_only=True):
@@ -28,7 +52,9 @@ class RsaParams(Params, frozen=True, kw_only=True):
     split_calculation: bool = False
     #: without effect: every id is blinded by a number of its own, as the host could test pairs of
     #: guesses else
-    random_base_fraction: Fraction | None = None
+    random_base_fraction: Annotated[
+        Annotated[float, msgspec.Meta(gt=0, le=1)] | None, EMPTY_AS_NULL
+    ] = None
     key_length: KeyLength = 2048  #: bits of the modulus, 1024 to 8192
     #: without effect: the blinding has the length of the key, as the host could test guesses else
     random_bit: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -38,9 +64,15 @@ class DhParams(Params, frozen=True, kw_only=True):
     """Settings of Diffie-Hellman in a prime group. All must be equal at all parties."""
 
     salt: str = ""  #: goes into the hash of every id
-    hash_method: HashMethod = "sha256"  #: of the ids
+    #: of the ids: `sha256`, `sha384`, `sha512` or `sm3`; in place of the others `sha256` is used
+    hash_method: AnyHashMethod = "sha256"
     #: bits of the prime, 1024 to 8192; the next larger one of RFC 7919 is taken, from 2048 bits on
     key_length: KeyLength = 2048
+
+    @property
+    def used_hash(self) -> str:
+        """Return the hash that is used: a short one, or none, would not hide ids as well."""
+        return "sha256" if self.hash_method in _WEAK_HASHES else self.hash_method
 
 
 class EcdhParams(Params, frozen=True, kw_only=True):
@@ -48,7 +80,7 @@ class EcdhParams(Params, frozen=True, kw_only=True):
 
     salt: str = ""  #: goes into the hash of every id
     hash_method: HashMethod = "sha256"  #: of the ids
-    curve: Literal["curve25519"] = "curve25519"  #: the only one
+    curve: Annotated[Literal["curve25519"], ANY_CASE] = "curve25519"  #: the only one
 
 
 class PreprocessParams(Params, frozen=True, kw_only=True):
@@ -57,12 +89,12 @@ class PreprocessParams(Params, frozen=True, kw_only=True):
     #: of the filter, at least 0.01 with `run_preprocess`
     false_positive_rate: Fraction = 1e-3
     #: without effect: FATE's filter for `cardinality_method` `rsa`, which is exact here
-    encrypt_method: Literal["rsa"] = "rsa"
-    hash_method: HashMethod = "sha256"  #: without effect, as `encrypt_method`
+    encrypt_method: Annotated[Literal["rsa"], ANY_CASE] = "rsa"
+    hash_method: FinalHashMethod = "sha256"  #: without effect, as `encrypt_method`
     preprocess_method: FinalHashMethod = "sha256"  #: of the ids in the filter
     preprocess_salt: str = ""  #: of that hash
-    random_state: int | None = None  #: of that hash, too
-    filter_owner: Literal["guest", "host"] = "guest"  #: who makes it; the other side is pruned
+    random_state: Annotated[int | None, EMPTY_AS_NULL] = None  #: of that hash, too
+    filter_owner: Party = "guest"  #: who makes it; the other side is pruned
 
 
 class IntersectionParams(Params, frozen=True, kw_only=True):
@@ -73,16 +105,17 @@ class IntersectionParams(Params, frozen=True, kw_only=True):
     sync_intersect_ids: bool = True  #: hosts learn the common ids and get an output
     only_output_key: bool = False  #: the output has the ids only (and match ids)
     #: `left_join`: the guest keeps all rows, and hosts have rows of zeros for the ids they lack
-    join_method: Literal["inner_join", "left_join"] = "inner_join"
+    join_method: Annotated[Literal["inner_join", "left_join"], ANY_CASE] = "inner_join"
     #: with match ids or a left join: the output has new sample ids instead of the generator's
     new_sample_id: bool = False
-    #: with match ids: whose sample ids the output has; only that party may repeat match ids
-    sample_id_generator: Literal["guest", "host"] = "guest"
+    #: with match ids: whose sample ids the output has; it alone may repeat those that all have
+    sample_id_generator: Party = "guest"
     #: older place of that in `rsa_params`
     random_bit: Annotated[int, msgspec.Meta(ge=1)] | None = None
     cardinality_only: bool = False  #: find only how many ids all parties have: no output table
     sync_cardinality: bool = False  #: hosts learn that number
-    cardinality_method: Literal["ecdh", "dh", "rsa"] = "ecdh"  #: `rsa` takes one host only
+    #: `ecdh`, `dh` or `rsa`, which takes one host only; without effect but for `cardinality_only`
+    cardinality_method: str = "ecdh"
     run_preprocess: bool = False  #: a Bloom filter of one side prunes the ids of the other first
     intersect_preprocess_params: PreprocessParams = PreprocessParams()  #: table below
     run_cache: bool = False  #: make a cache for later jobs, and nothing else
@@ -122,6 +155,8 @@ class IntersectionParams(Params, frozen=True, kw_only=True):
         """Raise ValueError if the fields do not fit together."""
         if self.intersect_method.lower() not in METHODS:
             raise ValueError(f"intersect_method: must be one of {', '.join(METHODS)}")
+        if self.cardinality_only and self.cardinality_method not in METHODS[:3]:
+            raise ValueError(f"cardinality_method: must be one of {', '.join(METHODS[:3])}")
         if self.random_bit is not None and self.rsa_params.random_bit is not None:
             raise ValueError("random_bit: given here and in rsa_params; keep rsa_params.random_bit")
         if self.join_method == "left_join":
@@ -158,7 +193,8 @@ class IntersectionParams(Params, frozen=True, kw_only=True):
             raise ValueError("rsa_params.split_calculation: a cache is an input")
 
     def _check_hashes(self) -> None:
-        used = {f"{self.method}_params.hash_method": self.own.hash_method}
+        own = self.own.used_hash if self.method == "dh" else self.own.hash_method
+        used = {f"{self.method}_params.hash_method": own}
         if self.method == "rsa":
             used["rsa_params.final_hash_method"] = self.rsa_params.final_hash_method
         if self.run_preprocess:
@@ -168,23 +204,26 @@ class IntersectionParams(Params, frozen=True, kw_only=True):
             if not is_available(name):
                 raise ValueError(f"{path}: OpenSSL on this machine has no {name}")
 
-    def without_effect(self) -> list[str]:
-        """Return the paths of given parameters that have no effect; `False` asks for none."""
-        deprecated = (
-            "raw_params",
-            "encode_params",
-            "with_encode",
-            "allow_info_share",
-            "info_owner",
-            "repeated_id_process",
-            "repeated_id_owner",
-            "with_sample_id",
-            "join_role",
-            "intersect_cache_param",
-            "random_bit",
-        )
-        found = [name for name in deprecated if getattr(self, name) not in (None, False)]
-        if self.method == "rsa":
-            names = ("random_bit", "random_base_fraction")
-            found += [f"rsa_params.{n}" for n in names if getattr(self.rsa_params, n) is not None]
-        return found
+    def doubts(self) -> Iterable[Doubt]:
+        """FATE's clients send all its parameters, so its defaults are no doubt."""
+        if self.intersect_method.lower() == "raw" and not self.cardinality_only:
+            yield Doubt("intersect_method", "raw would show all ids: ECDH is run", "Replaced")
+        if self.method == "dh" and self.dh_params.used_hash != self.dh_params.hash_method:
+            yield Doubt("dh_params.hash_method", "hides ids too little: sha256 is used", "Replaced")
+        for name, defaults in _DEPRECATED.items():
+            if not _is_default(getattr(self, name), defaults):
+                yield Doubt(name, "is deprecated at FATE, too; it has no effect")
+        random_bit = (self.random_bit, self.rsa_params.random_bit)
+        for path, value in zip(("random_bit", "rsa_params.random_bit"), random_bit, strict=True):
+            if value not in (None, FATES_RANDOM_BIT):
+                yield Doubt(path, "blinding numbers have the length of the key")
+        if self.method == "rsa" and self.rsa_params.random_base_fraction is not None:
+            message = "every id has a blinding number of its own"
+            yield Doubt("rsa_params.random_base_fraction", message)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Tell whether a value, an object as far as it goes, is none or FATE's default."""
+    if isinstance(value, dict) and isinstance(default, dict):
+        return all(name in default and default[name] == v for name, v in value.items())
+    return value is None or value == default

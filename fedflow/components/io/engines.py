@@ -29,6 +29,7 @@ class ImportsCsv(Protocol):
         whole: bool,
         describe: Callable[[TableSchema], dict[str, Any] | None] | None,
         progress: Callable[[float], None] | None,
+        doubt: Callable[[str], None] | None,
     ) -> Table:
         """Return the new table. Raises: BadData, TableExists, BadTableName, DiskFull."""
 

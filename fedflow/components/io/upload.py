@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -21,6 +21,10 @@ from fedflow.sdk import (
     component,
 )
 from fedflow.sdk.uploads import UploadMeta, given_names, schema_members
+
+_HEAD_BYTES: Final = 65_536  #: of the first line
+_OTHER_DELIMITERS: Final = {";": "';'", "\t": "a tab", "|": "'|'", ",": "','"}
+_IN_SHELL: Final = {";": "';'", "\t": "$'\\t'", "|": "'|'", ",": ","}
 
 Switch = bool | Annotated[int, msgspec.Meta(ge=0)]  #: FATE's clients send 0 and 1, old ones 2
 
@@ -56,7 +60,7 @@ class UploadParams(Params, frozen=True, kw_only=True):
         if self.meta is not None:
             self.meta.check()
         if self.schema and self.head:
-            raise ValueError("schema: the file names its columns itself; send head 0")
+            raise ValueError("schema: the file names its columns itself; send head 0 (`--no-head`)")
 
 
 @component(
@@ -78,11 +82,16 @@ class Upload:
     the same table as the CSV file of their rows. The first column is the sample id, which no two
     rows may share. Cells stay text until DataTransform. Rows of a text without a head may differ in
     length: each is kept as its id and one text then, which DataTransform parts (`delimitor`). A
-    mistake is reported with its row, never with the cell, and nothing is stored. The summary
-    and the metric `upload` / `data_access` hold the number of rows.
+    mistake is reported with its row, never with the cell, and nothing is stored. The summary and
+    the metric `upload` / `data_access` hold the number of rows.
+
+    With `head` 1 the first line is the header, whatever it holds, as at FATE. Names that it repeats
+    get a number (`x_2`), empty ones that of their column (`column_3`), with a warning.
 
     With `with_meta` the table keeps `meta`, and DataTransform goes by it instead of by its own
     parameters of the same meaning. Rows whose ids are made have their old id as match id then.
+
+    A first line without the delimiter, but with another usual one (`;`, a tab, `|`), is a warning.
 
     Not yet: other storage than this server's.
     """
@@ -97,6 +106,7 @@ class Upload:
         if not source.is_absolute():
             raise BadParameter(path=f"{ctx.component}.file", reason="it is not an absolute path")
         try:
+            _look_at_delimiter(ctx, source, params.id_delimiter)
             table = _import(ctx, source, params)
         finally:
             if params.delete_file:
@@ -106,8 +116,31 @@ class Upload:
         ctx.tracker.metric(
             "upload", "data_access", metric_type="UPLOAD", points=[("count", table.count)]
         )
-        ctx.log.info("uploaded %s rows", table.count)
+        ctx.log.info("uploaded %s rows, %s columns", table.count, len(table.schema.columns))
         return Outputs(data=(table,), summary={"count": table.count})
+
+
+def _look_at_delimiter(ctx: Context, source: Path, delimiter: str) -> None:
+    """Warn if the first line has another delimiter than the one that was named, and not that one.
+
+    Raises: RefusedAsStrict.
+    """
+    try:
+        with source.open("rb") as file:
+            line = file.readline(_HEAD_BYTES).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):  # the import says what is wrong with it, if anything is
+        return
+    others = [text for text in _OTHER_DELIMITERS if text in line and text != delimiter]
+    if delimiter in line or "\0" in line or not others:
+        return
+    found, shown = max(others, key=line.count), _OTHER_DELIMITERS
+    ctx.warn(
+        "OtherDelimiter",
+        f"the first line has no {shown.get(delimiter, repr(delimiter))} but {shown[found]}: "
+        "each row is taken as one cell",
+        hint=f"Upload it with `--id-delimiter {_IN_SHELL[found]}`, in a conf `id_delimiter`.",
+        path="id_delimiter",
+    )
 
 
 def _import(ctx: Context, source: Path, params: UploadParams) -> Table:
@@ -131,6 +164,12 @@ def _import(ctx: Context, source: Path, params: UploadParams) -> Table:
         whole=bool(params.with_meta) and params.meta is not None and not params.meta.is_dense,
         describe=lambda schema: _extra(params, schema),
         progress=ctx.tracker.progress,
+        doubt=lambda sentence: ctx.warn(
+            "DoubtfulHead",
+            f"the first line names the columns (head 1), but {sentence}",
+            hint="If the file has no header line, send head 0 (`--no-head`).",
+            path="head",
+        ),
     )
 
 

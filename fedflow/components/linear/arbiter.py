@@ -18,7 +18,13 @@ from fedflow.components.linear.keys import PartyKeys
 from fedflow.components.linear.optimizer import Convergence, Optimizer
 from fedflow.components.linear.params import LinearParams
 from fedflow.components.linear.party_weights import TrainingProgress
-from fedflow.components.linear.session import batch_tag, receive_shapes, record_loss, show_progress
+from fedflow.components.linear.session import (
+    batch_tag,
+    log_iteration,
+    receive_shapes,
+    record_loss,
+    show_batch,
+)
 from fedflow.components.linear.sqn import is_due
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Diverged, Model, Role
@@ -69,7 +75,7 @@ def train_arbiter(
             to=arbiter.data_sites,
             tag=str(iteration),
         )
-        show_progress(ctx, iteration)
+        log_iteration(ctx, iteration, loss=loss)
         stop = callbacks.after(iteration, converged=converged) or stop
         iteration += 1
         if stop:
@@ -120,6 +126,7 @@ class _Arbiter:
             total += update
             if is_due(self._params.sqn, self._info.step(iteration, batch)):
                 self._learn_curvature(iteration, tag=tag)
+            show_batch(self._ctx, iteration, batch, of=self._info.batch_num)
         return (sum(losses) / len(losses) if losses else None), total
 
     def _receive(self, rows: int, *, tag: str) -> tuple[Floats, float | None]:

@@ -24,11 +24,11 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import parts_of
-from fedflow.components.crypto.fixed_point import FixedPoint, check_range
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.components.linear.batches import BatchInfo
 from fedflow.components.linear.families import Family
+from fedflow.sdk.crypto.encrypted_rows import parts_of
+from fedflow.sdk.crypto.fixed_point import FixedPoint, check_range
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.sdk.errors import BadData
 
 Floats = NDArray[np.float64]

@@ -143,7 +143,7 @@ def _train_each(
     if ctx.params.callbacks.callbacks:
         ctx.log.info("several classes: measures are those of each class, and no checkpoints")
     for number in range(count):
-        own = class_context(ctx, number)
+        own = class_context(ctx, number, of=count)
         start = earlier.parts[number] if earlier else None
         ctx.log.info("class %s of %s", number + 1, count)
         targets = [
@@ -287,7 +287,8 @@ def _score(ctx: Context, scheme: Scheme, model: LinearModel, parts: Sequence[Row
     """Return the prediction table at the guest, None at a host, which sends its scores."""
     contexts = [ctx]
     if model.one_vs_rest:
-        contexts = [class_context(ctx, number) for number in range(len(model.parts))]
+        count = len(model.parts)
+        contexts = [class_context(ctx, number, of=count) for number in range(count)]
     scored = []
     for rows in parts:
         found = [

@@ -12,7 +12,6 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import IntegerRows, column_sums
 from fedflow.components.linear.arithmetic import (
     WEIGHT_BITS,
     Floats,
@@ -25,12 +24,13 @@ from fedflow.components.linear.keys import PartyKeys
 from fedflow.components.linear.params import MIN_BATCH_ROWS, LinearParams
 from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.rows import Rows
-from fedflow.components.linear.session import batch_tag, diverging, send_shape
+from fedflow.components.linear.session import batch_tag, diverging, send_shape, show_batch
 from fedflow.components.linear.sqn import announce_sample, due_direction
 from fedflow.components.linear.zeros import MOST_ROWS, Zeros
 from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Role
+from fedflow.sdk.crypto.encrypted_rows import IntegerRows, column_sums
 
 
 class GuestTrainer(ABC):
@@ -55,7 +55,7 @@ class GuestTrainer(ABC):
         )
         self.scales = Scales.of(self.info, family=self.family, hosts=len(self.hosts))
         encoded = encode_features(data.features, fixed=self.scales.fixed, columns=data.columns)
-        if data.weights is not None and float(data.weights.max()) >= 2.0**WEIGHT_BITS:
+        if data.weights is not None and float(np.abs(data.weights).max()) >= 2.0**WEIGHT_BITS:
             raise BadData(
                 where="sample weights",
                 reason=f"one is more than 2^{WEIGHT_BITS} times as large as their mean",
@@ -104,6 +104,7 @@ class GuestTrainer(ABC):
             update = wait_for(self.ctx, "guest_optim_gradient", self._arbiter, tag=tag)
             self.share.apply(update, iteration=iteration)
             self._measure_curvature(iteration, number)
+            show_batch(self.ctx, iteration, number, of=self.info.batch_num)
 
     def _measure_curvature(self, iteration: int, batch: int) -> None:
         step = self.info.step(iteration, batch)

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import IntegerRows, column_sums
 from fedflow.components.linear.arithmetic import (
     Floats,
     Scales,
@@ -22,12 +21,13 @@ from fedflow.components.linear.keys import PartyKeys
 from fedflow.components.linear.params import LinearParams
 from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.rows import Rows
-from fedflow.components.linear.session import batch_tag, diverging, send_shape
+from fedflow.components.linear.session import batch_tag, diverging, send_shape, show_batch
 from fedflow.components.linear.sqn import announced_sample, due_direction
 from fedflow.components.linear.zeros import MOST_ROWS, Zeros
 from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
+from fedflow.sdk.crypto.encrypted_rows import IntegerRows, column_sums
 from fedflow.sdk.errors import CodecError
 
 
@@ -80,6 +80,7 @@ class HostTrainer(ABC):
             update = wait_for(self.ctx, "host_optim_gradient", self._arbiter, tag=tag)
             self.share.apply(update, iteration=iteration)
             self._measure_curvature(iteration, number)
+            show_batch(self.ctx, iteration, number, of=self.info.batch_num)
 
     def _measure_curvature(self, iteration: int, batch: int) -> None:
         tag = batch_tag(iteration, batch)

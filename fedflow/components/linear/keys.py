@@ -6,9 +6,9 @@ private key.
 
 from __future__ import annotations
 
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.training.keys import receive_key, warn_of_short_key
 from fedflow.sdk import Context, Role
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 
 
 class PartyKeys:

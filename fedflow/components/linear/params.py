@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -24,7 +26,8 @@ from fedflow.components.training.params import (
     one_of,
 )
 from fedflow.components.training.planned import check_ports, check_roles
-from fedflow.sdk import Params, PlannedRun, Role
+from fedflow.sdk import Doubt, Params, PlannedRun, Role
+from fedflow.sdk.spellings import Flag
 
 MIN_BATCH_ROWS = 10  #: the sums of fewer rows tell too much about each
 MAX_PRECISION = 30  #: fraction bits that are used at most; float64 results gain nothing from more
@@ -85,12 +88,12 @@ class LinearParams(Params, frozen=True, kw_only=True):
     """What the vertical linear models have in common."""
 
     penalty: str | None = "L2"  #: `L1`, `L2` or none (`None`, null), in any case
-    tol: NonNegative = 1e-4  #: limit of the stop rule
-    alpha: NonNegative = 1.0  #: strength of the penalty
+    tol: float = 1e-4  #: limit of the stop rule; below 0 it is never met
+    alpha: float = 1.0  #: strength of the penalty; below 0 it rewards large weights
     #: `sgd`, `rmsprop`, `adam`, `adagrad`, `nesterov_momentum_sgd` or (not in HeteroPoisson) `sqn`
     optimizer: str = "rmsprop"
     batch_size: int = -1  #: rows, at least 10; -1: all
-    learning_rate: Annotated[float, Meta(gt=0)] = 0.01  #: of the first iteration
+    learning_rate: float = 0.01  #: of the first iteration; 0 learns nothing, below 0 the reverse
     max_iter: Positive = 20  #: iterations at most
     #: training ends when this is below `tol`: `diff` (change of the loss), `abs` (the loss) or
     #: `weight_diff` (length of the iteration's update)
@@ -113,7 +116,7 @@ class LinearParams(Params, frozen=True, kw_only=True):
     metrics: list[str] | None = None
     validation_freqs: Positive | list[NonNegativeInt] | None = None  #: means PerformanceEvaluate
     early_stopping_rounds: Positive | None = None  #: means EarlyStopping
-    use_first_metric_only: bool = False  #: as in `callback_param`
+    use_first_metric_only: Flag = False  #: as in `callback_param`
 
     def check(self) -> None:
         for part in msgspec.structs.asdict(self).values():
@@ -124,6 +127,9 @@ class LinearParams(Params, frozen=True, kw_only=True):
                 raise ValueError(f"{name}: given here and in callback_param; keep the latter")
         self.callbacks.check()
         self.callbacks.check_measures(self.family.kind)
+        for name in ("tol", "alpha", "learning_rate"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name}: must be a finite number")
         one_of("penalty", self.penalty or "none", _PENALTIES)
         one_of("optimizer", self.optimizer, self.optimizers)
         one_of("early_stop", self.early_stop, _EARLY_STOPS)
@@ -131,6 +137,19 @@ class LinearParams(Params, frozen=True, kw_only=True):
             raise ValueError(f"batch_size: must be -1 (all rows) or at least {MIN_BATCH_ROWS}")
         if self.cv_param.need_cv and self.stepwise_param.need_stepwise:
             raise ValueError("stepwise_param.need_stepwise: not together with cv_param.need_cv")
+
+    def doubts(self) -> Iterable[Doubt]:
+        for part in msgspec.structs.asdict(self).values():
+            if isinstance(part, Params) and not isinstance(part, CallbackParam):
+                yield from part.doubts()
+        yield from self.callbacks.doubts()
+        if self.tol < 0:
+            yield Doubt("tol", "is below 0: training never ends before max_iter", "Unusual")
+        if self.alpha < 0:
+            yield Doubt("alpha", "is below 0: large weights are rewarded", "Unusual")
+        if self.learning_rate <= 0:
+            does = "nothing is learnt" if self.learning_rate == 0 else "the loss grows"
+            yield Doubt("learning_rate", f"is not above 0: {does}", "Unusual")
 
     def check_run(self, run: PlannedRun) -> None:
         training = "train_data" in run.data_ports
@@ -258,7 +277,7 @@ class HeteroLRParams(LinearParams, frozen=True, kw_only=True):
     """All parameters of HeteroLR."""
 
     max_iter: Positive = 100  #: iterations at most
-    shuffle: bool = True  #: batches are drawn at random; without effect if one batch holds all rows
+    shuffle: Flag = True  #: batches are drawn at random; without effect if one batch holds all rows
     batch_strategy: str = "full"  #: `full`: every row once per iteration; `random`: free draws
     masked_rate: NonNegative = 5.0  #: decoys per real row that the hosts see in a mini-batch
     multi_class: str = "ovr"  #: several classes: one training for each against the rest

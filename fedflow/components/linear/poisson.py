@@ -14,9 +14,6 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import encrypt_numbers, encrypted
-from fedflow.components.crypto.fixed_point import check_range, scaled
-from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.linear.arithmetic import (
     COLUMN_BITS,
     SHARE_BITS,
@@ -29,6 +26,9 @@ from fedflow.components.linear.families import exp
 from fedflow.components.linear.guest import GuestTrainer
 from fedflow.components.linear.host import HostTrainer
 from fedflow.components.waiting import wait_for
+from fedflow.sdk.crypto.encrypted_rows import encrypt_numbers, encrypted
+from fedflow.sdk.crypto.fixed_point import check_range, scaled
+from fedflow.sdk.crypto.paillier import PublicKey
 
 FORWARD_FACTORS = 2  #: what the host sends has the scale of so many numbers
 

@@ -23,13 +23,6 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import (
-    IntegerRows,
-    column_sums,
-    encrypted,
-)
-from fedflow.components.crypto.fixed_point import check_range
-from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.linear.arithmetic import (
     WEIGHT_BITS,
     Floats,
@@ -46,6 +39,13 @@ from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.rows import Rows as DataRows
 from fedflow.components.waiting import wait_for, wait_for_all
 from fedflow.sdk import Context
+from fedflow.sdk.crypto.encrypted_rows import (
+    IntegerRows,
+    column_sums,
+    encrypted,
+)
+from fedflow.sdk.crypto.fixed_point import check_range
+from fedflow.sdk.crypto.paillier import PublicKey
 from fedflow.sdk.workers import Rows
 
 

@@ -74,7 +74,8 @@ def read_rows(
     name = exposure if ctx.site.role is Role.GUEST else None
     if name is None or name not in table.schema.columns:
         if name is not None:
-            ctx.log.warning("there is no column %r: all rows have the same exposure", name)
+            message = f"there is no column {name!r}: all rows have the same exposure"
+            ctx.warn("UnknownColumn", message, path="exposure_colname")
         return Rows(kind=kind, data=read_instances(table, columns=columns))
     wanted = columns or tuple(c for c in table.schema.columns if c != name)
     where = f"table {table.namespace}.{table.name}"

@@ -82,7 +82,7 @@ def follow_arbiter(
     while iteration < ctx.params.max_iter and not state.ended:
         iterate(iteration)
         converged, stop = receive_flag(ctx, iteration)
-        show_progress(ctx, iteration)
+        log_iteration(ctx, iteration)
         stop = callbacks.after(iteration, converged=converged) or stop
         iteration += 1
         if stop:
@@ -112,9 +112,19 @@ def receive_flag(
     return converged, stop
 
 
-def show_progress(ctx: Context, iteration: int) -> None:
-    """Record that `iteration` (from 0) is done."""
-    ctx.tracker.progress(min(1.0, (iteration + 1) / ctx.params.max_iter))
+def show_batch(ctx: Context, iteration: int, batch: int, *, of: int) -> None:
+    """Show how far training is: `batch` (from 0) `of` so many of `iteration` (from 0) is done."""
+    done = (iteration + (batch + 1) / of) / ctx.params.max_iter
+    ctx.tracker.progress(min(1.0, done))
+
+
+def log_iteration(ctx: Context, iteration: int, *, loss: float | None = None) -> None:
+    """Log that `iteration` (from 0) is done, with its `loss` at a party that learns it."""
+    most = ctx.params.max_iter
+    if loss is None:
+        ctx.log.info("iteration %s of at most %s is done", iteration + 1, most)
+    else:
+        ctx.log.info("iteration %s of at most %s is done, loss %.6g", iteration + 1, most, loss)
 
 
 def record_loss(ctx: Context, iteration: int, loss: float) -> None:

@@ -21,9 +21,10 @@ the tags `stepwise_<k>_<i>.<tag>`. Source: docs/reference/components.md#stepwise
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedflow.components.linear.families import Family
@@ -32,6 +33,7 @@ from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.stored import LinearModel, Trained
 from fedflow.components.linear.training import Train
 from fedflow.components.samples.columns import anonymous_of
+from fedflow.components.samples.progress import part_of
 from fedflow.components.training.nested import SilentTracker, nested
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Diverged, Role
@@ -109,17 +111,23 @@ class _Selection:
         """Take steps until none is better."""
         names = len(self._host_names) + len(self._guest_names)
         mask: Mask = (self._param.direction.lower() != "forward",) * names
-        best = self._train(mask, step=0, number=0)
+        best = self._train(mask, step=0)
         best, mask = self._agree({mask: best}, step=0)
         self._record(0, mask, best)
         for step in range(1, self._param.max_step + 1):
             tried = {mask: best}
-            for number, other in enumerate(candidates(mask, self._param)):
-                tried[other] = self._train(other, step=step, number=number)
+            others = list(candidates(mask, self._param))
+            for number, other in enumerate(others):
+                tried[other] = self._train(other, step=step, number=number, of=len(others))
             if len(tried) == 1:
                 break
             best, chosen = self._agree(tried, step=step)
             self._record(step, chosen, best)
+            self._ctx.log.info(
+                "step %s of at most %s is done: %s columns, loss %.6g, %s %.6g",
+                step, self._param.max_step, sum(chosen), best.loss, self._param.score_name,
+                best.criterion,
+            )  # fmt: skip
             self._ctx.tracker.progress(step / self._param.max_step)
             if chosen == mask:
                 break
@@ -128,8 +136,13 @@ class _Selection:
             trained=best.trained, columns=self._own_columns(mask), steps=self._steps
         )
 
-    def _train(self, mask: Mask, *, step: int, number: int) -> _Candidate:
-        ctx = nested(self._ctx, f"stepwise_{step}_{number}", tracker=SilentTracker())
+    def _train(self, mask: Mask, *, step: int, number: int = 0, of: int = 1) -> _Candidate:
+        """Train candidate `number` of a step, `of` so many; what it logs are warnings only."""
+        steps = self._param.max_step
+        start, end = (max(0, step - 1 + part / of) / steps for part in (number, number + 1))
+        show = part_of(self._ctx, start=start, end=end if step else 0.0)
+        ctx = nested(self._ctx, f"stepwise_{step}_{number}", tracker=SilentTracker(show))
+        ctx = replace(ctx, log=_warnings_of(self._ctx.log))
         parts = [] if self._rows is None else [self._rows.select(self._own_columns(mask))]
         ended = self._train_one(
             ctx,
@@ -236,3 +249,10 @@ class _Selection:
         self._ctx.tracker.metric(
             "train", name, metric_type="STEPWISE", points=[(name, step)], meta=meta
         )
+
+
+def _warnings_of(log: logging.Logger) -> logging.Logger:
+    """Return a log that takes warnings only: candidates are many, and each has its iterations."""
+    quiet = log.getChild("candidates")
+    quiet.setLevel(logging.WARNING)
+    return quiet

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import cost_of, encrypt_integers
-from fedflow.components.crypto.paillier import PublicKey
+from fedflow.sdk.crypto.encrypted_rows import cost_of, encrypt_integers
+from fedflow.sdk.crypto.paillier import PublicKey
 from fedflow.sdk.workers import Workers
 
 MOST_ROWS: Final = 1 << 15  #: of a batch whose zeros are made ahead: 8 MiB with 1024 bits

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import field
 
 from fedflow.components.training.params import PredictParam, one_of
-from fedflow.sdk import Params
+from fedflow.sdk import Doubt, Params
 from fedflow.sdk.params import PlannedRun
 
 Above0 = Annotated[float, msgspec.Meta(gt=0)]
@@ -123,6 +124,12 @@ class LocalBaselineParams(Params, frozen=True, kw_only=True):
         """The model must be known, its options possible together."""
         one_of("model_name", self.model_name, ("logisticregression",))
         self.options.check()
+
+    def doubts(self) -> Iterable[Doubt]:
+        yield from self.predict_param.doubts()
+        for name in ("verbose", "warm_start", "n_jobs"):
+            if getattr(self.options, name):
+                yield Doubt(f"model_opts.{name}", "the task's own log, start and cores are used")
 
     def check_run(self, run: PlannedRun) -> None:
         """A run trains or predicts."""

@@ -46,7 +46,11 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import (
+from fedflow.components.pearson.params import HeteroPearsonParams
+from fedflow.components.training.params import MIN_KEY_BITS
+from fedflow.components.waiting import wait_for
+from fedflow.sdk import BadData, Context, Role, Site
+from fedflow.sdk.crypto.encrypted_rows import (
     DECRYPTION_COST,
     IntegerRows,
     blinding_products,
@@ -54,12 +58,8 @@ from fedflow.components.crypto.encrypted_rows import (
     merged,
     sums_of_block,
 )
-from fedflow.components.crypto.fixed_point import FixedPoint
-from fedflow.components.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
-from fedflow.components.pearson.params import HeteroPearsonParams
-from fedflow.components.training.params import MIN_KEY_BITS
-from fedflow.components.waiting import wait_for
-from fedflow.sdk import BadData, Context, Role, Site
+from fedflow.sdk.crypto.fixed_point import FixedPoint
+from fedflow.sdk.crypto.paillier import Blinding, PrivateKey, PublicKey, unpack
 from fedflow.sdk.errors import CodecError
 
 Floats = NDArray[np.float64]

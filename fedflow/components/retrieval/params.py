@@ -12,6 +12,7 @@ from fedflow.components.intersection.params import DhParams
 from fedflow.components.training.params import one_of
 from fedflow.sdk import Params, Role
 from fedflow.sdk.params import PlannedRun
+from fedflow.sdk.spellings import EMPTY_AS_NULL
 
 BLOCKS_PER_LEVEL = 500  #: FATE's: a level of 1 makes so many times two blocks
 
@@ -29,7 +30,7 @@ class SecureInformationRetrievalParams(Params, frozen=True, kw_only=True):
     #: of the prime group in which ids are blinded and keys are transferred
     dh_params: DhParams = field(default_factory=DhParams)
     #: older name of `dh_params.key_length`, which it replaces if it is given
-    key_size: Annotated[int, msgspec.Meta(ge=1024, le=8192)] | None = None
+    key_size: Annotated[Annotated[int, msgspec.Meta(ge=1024, le=8192)] | None, EMPTY_AS_NULL] = None
     raw_retrieval: bool = False  #: true: the guest shows its ids to the host, without protection
     #: the host's columns to retrieve; null or empty: its label
     target_cols: str | list[str] | None = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedflow.sdk import BadParameter, Site, TableSchema
+from fedflow.sdk import BadParameter, Context, Site, TableSchema
 
 ALL = -1  #: in place of a list of indexes: all features
 
@@ -56,3 +56,50 @@ def chosen_columns(
             )
         chosen.add(columns[index])
     return tuple(name for name in columns if name in chosen)
+
+
+def columns_here(
+    ctx: Context,
+    schema: TableSchema,
+    indexes: int | Sequence[int] | None,
+    names: Sequence[str] | None,
+    *,
+    field: str,
+    names_field: str,
+    only_names: bool = False,
+) -> tuple[str, ...]:
+    """Return the features that are chosen and there, as `chosen_columns` does.
+
+    As at FATE, names that this table lacks, and indexes past its end, are left out, with a warning:
+    common parameters name the columns of all parties. `field` and `names_field` are the parameters.
+
+    Raises: BadParameter: an index is negative; with `only_names` also: past the end.
+    """
+    known = [name for name in names or () if name in schema.columns]
+    lacking = [name for name in names or () if name not in schema.columns]
+    if isinstance(indexes, Sequence) and not only_names:
+        beyond = [index for index in indexes if index >= len(schema.columns)]
+        indexes = [index for index in indexes if index < len(schema.columns)]
+        warn_of_columns(ctx, schema, beyond, used=len(indexes), path=field)
+    if indexes != ALL:
+        warn_of_columns(ctx, schema, lacking, used=len(known), path=names_field)
+    return chosen_columns(schema, indexes, known, path=f"{ctx.component}.{field}")
+
+
+def warn_of_columns(
+    ctx: Context, schema: TableSchema, lacking: Sequence[object], *, used: int, path: str
+) -> None:
+    """Warn of columns that parameters choose and a table of this `schema` lacks, if there are any.
+
+    `used` is how many of those chosen there are.
+    """
+    if not lacking:
+        return
+    named = ", ".join(str(one) for one in lacking[:20]) + (", ..." if len(lacking) > 20 else "")
+    ctx.warn(
+        "UnknownColumn",
+        f"{len(lacking)} of {len(lacking) + used} chosen columns are not among the"
+        f" {len(schema.columns)} of this table and are left out: {named}",
+        hint="Correct them, or give each party its own parameters.",
+        path=path,
+    )

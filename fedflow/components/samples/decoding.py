@@ -59,8 +59,8 @@ def read_instances(table: Table, *, columns: tuple[str, ...] | None = None) -> I
     if schema.weight is not None:
         weights = numbers(about.column(schema.weight), name=schema.weight, where=where)
         total = float(weights.sum())
-        if float(weights.min()) < 0 or total <= 0:
-            raise BadData(where=where, reason="weights must not be negative or all 0")
+        if total <= 0:
+            raise BadData(where=where, reason="the mean of the weights must be above 0")
         weights = weights * (len(weights) / total)
     return Instances(
         table=table,

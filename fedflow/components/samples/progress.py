@@ -28,6 +28,6 @@ def part_of(ctx: Context, *, start: float = 0.0, end: float = 1.0) -> Callable[[
     """Return what shows how far one pass is, as the part of a run from `start` to `end`."""
 
     def show(done: float) -> None:
-        ctx.tracker.progress(start + (end - start) * min(1.0, done))
+        ctx.tracker.progress(min(end, start + (end - start) * done))
 
     return show

@@ -33,6 +33,7 @@ from fedflow.components.training.params import one_of
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Outputs, Params, Role, Table, component
 from fedflow.sdk.errors import CodecError
+from fedflow.sdk.spellings import Flag
 
 Label = int | float | str
 Hashes = NDArray[np.uint64]
@@ -57,7 +58,7 @@ class FederatedSampleParams(Params, frozen=True, kw_only=True):
     random_state: Annotated[int, msgspec.Meta(ge=0)] | None = None
     #: `hetero`: the guest draws for all; `homo`: each party draws from its own rows
     task_type: str = "hetero"
-    need_run: bool = True  #: false: the output is the input
+    need_run: Flag = True  #: false: the output is the input
 
     @property
     def repeated(self) -> bool:
@@ -131,10 +132,10 @@ class FederatedSample:
             raise BadData(where="input.data", reason="there are no rows to choose from")
         alone = params.task_type.lower() == "homo"
         if alone or not ctx.sites_of(Role.HOST):
-            draw = _Draw(table, params)
+            draw = _Draw(ctx, table)
             chosen = draw.positions()
         elif ctx.site.role is Role.GUEST:
-            draw = _Draw(table, params)
+            draw = _Draw(ctx, table)
             chosen = _choose_for_all(ctx, table, draw)
         else:
             draw, chosen = None, _follow_guest(ctx, table)
@@ -145,11 +146,13 @@ class FederatedSample:
 class _Draw:
     """The draw of one party."""
 
-    def __init__(self, table: Table, params: FederatedSampleParams) -> None:
+    def __init__(self, ctx: Context, table: Table) -> None:
+        params: FederatedSampleParams = ctx.params
         self.rng = np.random.default_rng(params.random_state)
         self.counts: list[tuple[Label, int, int]] = []  #: (label, rows, of these chosen)
         self._table = table
         self._params = params
+        self._ctx = ctx
         self._where = f"table {table.namespace}.{table.name}"
 
     @property
@@ -207,12 +210,13 @@ class _Draw:
         if name is None:
             raise BadData(where=self._where, reason="has no weights, which exact_by_weight needs")
         weights = numbers(self._table.read((name,)).column(0), name=name, where=self._where)
+        if not (weights > 0).any():
+            raise BadData(where=self._where, reason=f"none of {len(weights)} weights is above 0")
         negative = int((weights < 0).sum())
         if negative:
-            reason = f"{negative} of {len(weights)} weights are negative"
-            raise BadData(where=self._where, reason=reason)
-        if not weights.any():
-            raise BadData(where=self._where, reason=f"all {len(weights)} weights are 0")
+            message = f"{negative} of {len(weights)} weights are negative: their rows are left out"
+            self._ctx.warn("NegativeWeight", message)
+            weights = np.maximum(weights, 0)
         self._bounded(float(np.ceil(weights).sum()))
         times = np.ceil(weights).astype(np.int64)
         return np.repeat(np.arange(len(times)), times)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from fedflow.components.samples.decoding import numbers, where_of
 from fedflow.components.samples.progress import part_of
 from fedflow.components.training.params import one_of
-from fedflow.sdk import BadData, Context, Outputs, Params, Table, TableKind, component
+from fedflow.sdk import BadData, Context, Doubt, Outputs, Params, Table, TableKind, component
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +28,7 @@ class ScorecardParams(Params, frozen=True, kw_only=True):
 
     method: str = "credit"  #: `credit`, in any case
     offset: float = 500.0  #: score where both classes are equally probable
-    #: points by which the score grows when the odds grow `factor_base` fold; not 0
+    #: points by which the score grows when the odds grow `factor_base` fold; 0: all are `offset`
     factor: float = 20.0
     factor_base: Annotated[float, msgspec.Meta(gt=0)] = 2.0  #: other than 1
     upper_limit_ratio: float = 3.0  #: scores are at most this times `offset`
@@ -42,10 +43,12 @@ class ScorecardParams(Params, frozen=True, kw_only=True):
         for name in ("offset", "factor", "factor_base", "upper_limit_ratio", "lower_limit_value"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name}: must be finite")
-        if self.factor == 0:
-            raise ValueError("factor: must not be 0")
         if self.lower_limit_value > self.upper_limit_ratio * self.offset:
             raise ValueError("lower_limit_value: it is above upper_limit_ratio * offset")
+
+    def doubts(self) -> Iterable[Doubt]:
+        if self.factor == 0:
+            yield Doubt("factor", "is 0: all scores are equal to offset", "Unusual")
 
 
 @component("Scorecard", roles=("guest", "host"), params=ScorecardParams)

@@ -22,9 +22,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fedflow.components.samples.columns import anonymous_of, chosen_columns
+from fedflow.components.samples.columns import anonymous_of, columns_here, warn_of_columns
 from fedflow.components.selection.known import Correlations, IsometricModels, Known, Values
-from fedflow.components.selection.params import THRESHOLD, HeteroFeatureSelectionParams
+from fedflow.components.selection.params import THRESHOLD, HeteroFeatureSelectionParams, Indexes
 from fedflow.components.selection.rules import at_least_one, keep_by_value, keep_uncorrelated
 from fedflow.components.selection.steps import FilterStep, ValueSource
 from fedflow.components.selection.values import values_for
@@ -57,20 +57,20 @@ class StepResult:
 
 
 def own_names(
-    ctx: Context, schema: TableSchema, names: Sequence[str] | None, *, path: str
+    ctx: Context, schema: TableSchema, names: Sequence[str] | None, *, field: str
 ) -> list[str]:
-    """Return names of features from the parameters, which may give anonymous ones.
+    """Return names of features from the parameter `field`, which may give anonymous ones.
 
-    Raises: BadParameter: there is no such anonymous name.
+    Names that are no anonymous ones of this party are left out then, with a warning.
     """
+    given = list(names or ())
     if not ctx.params.use_anonymous:
-        return list(names or ())
+        return given
     known = dict(zip(anonymous_of(schema, ctx.site), schema.columns, strict=True))
-    if unknown := [name for name in names or () if name not in known]:
-        raise BadParameter(
-            path=path, reason=f"there are no anonymous names {', '.join(unknown[:20])}"
-        )
-    return [known[name] for name in names or ()]
+    found = [known[name] for name in given if name in known]
+    lacking = [name for name in given if name not in known]
+    warn_of_columns(ctx, schema, lacking, used=len(found), path=field)
+    return found
 
 
 class Selection:
@@ -147,16 +147,19 @@ class Selection:
         """Return what `manually` leaves."""
         params: HeteroFeatureSelectionParams = self._ctx.params
         manually, schema = params.manually_param, self._table.schema
-        path = f"{self._ctx.component}.manually_param"
+
+        def named(kind: str, indexes: Indexes, names: Sequence[str] | None) -> set[str]:
+            field, names_field = (f"manually_param.{kind}_{what}" for what in ("indexes", "names"))
+            own = own_names(self._ctx, schema, names, field=names_field)
+            return set(
+                columns_here(self._ctx, schema, indexes, own, field=field, names_field=names_field)
+            )
+
         if manually.names_left:
-            path = f"{path}.left_col_names"
-            names = own_names(self._ctx, schema, manually.left_col_names, path=path)
-            stays = chosen_columns(schema, manually.left_col_indexes, names, path=path)
-            return set(self._columns) & set(stays)
-        path = f"{path}.filter_out_names"
-        names = own_names(self._ctx, schema, manually.filter_out_names, path=path)
-        goes = chosen_columns(schema, manually.filter_out_indexes, names, path=path)
-        return set(self._columns) - set(goes)
+            stays = named("left_col", manually.left_col_indexes, manually.left_col_names)
+            return set(self._columns) & stays
+        goes = named("filter_out", manually.filter_out_indexes, manually.filter_out_names)
+        return set(self._columns) - goes
 
     # --- guest and hosts together -----------------------------------------------------------------
 

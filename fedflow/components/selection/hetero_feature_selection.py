@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedflow.components.samples.columns import chosen_columns
+from fedflow.components.samples.columns import columns_here
 from fedflow.components.samples.stored import need_columns
 from fedflow.components.selection.deciding import Selection, own_names
 from fedflow.components.selection.known import IsometricModels
@@ -88,9 +88,15 @@ def _select(ctx: Context, table: Table) -> Outputs:
         raise BadData(where=f"table {table.name}", reason="has no columns to select from")
     if table.count == 0:
         raise BadData(where=f"table {table.name}", reason="has no rows")
-    path = f"{ctx.component}.select_names"
-    names = own_names(ctx, schema, params.select_names, path=path)
-    chosen = chosen_columns(schema, params.select_col_indexes, names, path=path)
+    names = own_names(ctx, schema, params.select_names, field="select_names")
+    chosen = columns_here(
+        ctx,
+        schema,
+        params.select_col_indexes,
+        names,
+        field="select_col_indexes",
+        names_field="select_names",
+    )
     models = IsometricModels(ctx.inputs.model.values(), component=ctx.component)
     steps = steps_of(params)
     check_models(ctx, steps, models)

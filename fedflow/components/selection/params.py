@@ -13,6 +13,7 @@ from msgspec import Meta, field
 from fedflow.components.statistics.describing import is_statistic
 from fedflow.components.training.params import one_of
 from fedflow.sdk import Params, PlannedRun, Role
+from fedflow.sdk.spellings import ONE_AS_LIST, Flag
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Names = list[str] | None
@@ -131,7 +132,7 @@ class CommonFilterParam(Params, frozen=True, kw_only=True):
     #: the threshold (kept where the value reaches it), k, or the share to keep
     threshold: float | list[float] = 1.0
     #: thresholds of the hosts, in the conf's order; with several runs a list or null per run
-    host_thresholds: list[float | list[float] | None] | None = None
+    host_thresholds: Annotated[list[float | list[float] | None] | None, ONE_AS_LIST] = None
     #: guest and hosts are filtered together, by the guest, where it knows the hosts' values
     select_federated: bool | list[bool] = True
 
@@ -236,7 +237,7 @@ class CorrelationParam(Params, frozen=True, kw_only=True):
 
     sort_metric: str = "iv"  #: `iv`: what makes a column better
     threshold: Annotated[float, Meta(ge=0)] = 0.1  #: like: |correlation| above this
-    select_federated: bool = True  #: also across the parties, with one host only
+    select_federated: Flag = True  #: also across the parties, with one host only
 
 
 class HeteroFeatureSelectionParams(Params, frozen=True, kw_only=True):
@@ -267,8 +268,8 @@ class HeteroFeatureSelectionParams(Params, frozen=True, kw_only=True):
     #: of `correlation_filter`
     correlation_param: CorrelationParam = field(default_factory=CorrelationParam)
     #: names of this party's own columns are given as its anonymous names, `<role>_<party>_x<i>`
-    use_anonymous: bool = False
-    need_run: bool = True  #: false: the data pass through
+    use_anonymous: Flag = False
+    need_run: Flag = True  #: false: the data pass through
 
     @property
     def methods(self) -> tuple[str, ...]:

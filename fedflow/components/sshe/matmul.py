@@ -28,18 +28,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import (
-    DECRYPTION_COST,
-    IntegerRows,
-    blinding_products,
-    column_sums,
-    cost_of,
-    encrypted,
-    merged,
-    sums_of_block,
-)
 from fedflow.components.crypto.packed_rows import PackedMatrix, packed_products, slots_in_use
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.components.sshe.session import Batches
 from fedflow.components.sshe.shares import (
     ELEMENT_BYTES,
@@ -54,6 +43,17 @@ from fedflow.components.sshe.shares import (
     to_rows,
     vector_matrix,
 )
+from fedflow.sdk.crypto.encrypted_rows import (
+    DECRYPTION_COST,
+    IntegerRows,
+    blinding_products,
+    column_sums,
+    cost_of,
+    encrypted,
+    merged,
+    sums_of_block,
+)
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.sdk.workers import PlacedRows, Workers
 
 STATISTICAL_BITS: Final = 64

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 from gmpy2 import mpz
 
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.params import LinearParams
 from fedflow.components.linear.party_weights import FittedWeights
@@ -27,6 +26,7 @@ from fedflow.components.sshe.params import SSHEParams
 from fedflow.components.sshe.shares import WEIGHT_BITS
 from fedflow.components.training.params import MIN_KEY_BITS
 from fedflow.sdk import BadData, Model
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from fedflow.components.linear.families import LINEAR, LOGISTIC, Family
 from fedflow.components.linear.params import LinearParams
 from fedflow.components.training.params import NonNegative, Positive, one_of
+from fedflow.sdk.spellings import Flag
 
 RESPECTIVELY: Final = "respectively"
 ENCRYPTED: Final = "encrypted_reveal_in_host"
@@ -27,7 +28,7 @@ class SSHEParams(LinearParams, frozen=True, kw_only=True):
     optimizer: str = "sgd"
     #: without effect: features have 24 fraction bits, weights 32
     floating_point_precision: Annotated[int, Meta(ge=0, le=64)] | None = 23
-    use_mix_rand: bool = True  #: without effect: all masks come from the operating system
+    use_mix_rand: Flag = True  #: without effect: all masks come from the operating system
     #: who gets which weights in the end: `respectively`, each party its own, or
     #: `encrypted_reveal_in_host`, the guest its own, the host its own encrypted for the guest
     reveal_strategy: str = RESPECTIVELY
@@ -79,7 +80,7 @@ class HeteroSSHELRParams(SSHEParams, frozen=True, kw_only=True):
 
     max_iter: Positive = 100  #: iterations at most
     multi_class: str = "ovr"  #: several classes: one training for each against the rest
-    shuffle: bool = True  #: without effect: batches keep the stored order
+    shuffle: Flag = True  #: without effect: batches keep the stored order
     batch_strategy: str = "full"  #: without effect, as `shuffle`
     masked_rate: NonNegative = 5.0  #: without effect: both parties know the rows of a batch
 

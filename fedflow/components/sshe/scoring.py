@@ -8,10 +8,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.encrypted_rows import blinding_products
-from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.crypto.packed_rows import PackedMatrix, packed_products
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.scoring import score_in_clear
@@ -23,6 +20,9 @@ from fedflow.components.sshe.shares import FEATURE_BITS, SCORE_BITS, decode
 from fedflow.components.sshe.weights import FINAL_LIMIT_BITS
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context
+from fedflow.sdk.crypto.encrypted_rows import blinding_products
+from fedflow.sdk.crypto.fixed_point import FixedPoint
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 
 Floats = NDArray[np.float64]
 

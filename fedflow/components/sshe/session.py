@@ -59,12 +59,12 @@ from typing import Any
 
 import msgspec
 
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.params import MIN_BATCH_ROWS
 from fedflow.components.sshe.params import SSHEParams
 from fedflow.components.training.keys import parse_key, warn_of_short_key
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import BadParameter, CodecError
 

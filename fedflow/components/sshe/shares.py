@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.fixed_point import check_range, scaled
+from fedflow.sdk.crypto.fixed_point import check_range, scaled
 from fedflow.sdk.errors import CodecError, NotEncodable
 
 RING_BITS: Final = 192

@@ -7,16 +7,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.fixed_point import FixedPoint
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.callbacks import Callbacks
 from fedflow.components.linear.optimizer import Convergence
 from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.linear.session import (
     diverging,
+    log_iteration,
     receive_flag,
     record_loss,
-    show_progress,
+    show_batch,
 )
 from fedflow.components.samples.decoding import Instances
 from fedflow.components.sshe.matmul import (
@@ -49,6 +49,7 @@ from fedflow.components.sshe.shares import (
 )
 from fedflow.components.sshe.weights import LOSS_BITS, Weights, square_scale
 from fedflow.sdk import BadData, Role
+from fedflow.sdk.crypto.fixed_point import FixedPoint
 from fedflow.sdk.errors import CodecError
 
 Floats = NDArray[np.float64]
@@ -101,7 +102,7 @@ def train(
             converged, stop = receive_flag(
                 session.ctx, iteration, name="is_converged", leader=Role.GUEST
             )
-        show_progress(session.ctx, iteration)
+        log_iteration(session.ctx, iteration, loss=loss)
         stop = callbacks.after(iteration, converged=converged) or stop
         iteration += 1
         if stop:
@@ -167,6 +168,7 @@ class _Trainer:
             tag = f"{iteration}.{number}"
             count = rows.stop - rows.start
             total += batches.weight(count) * self._batch(rows, iteration, tag=tag)
+            show_batch(session.ctx, iteration, number, of=batches.count)
         share = ring([total])
         if not session.is_guest:
             session.send("loss", to_bytes(share), tag=str(iteration))
@@ -285,7 +287,7 @@ class _Trainer:
 def _samples(data: Instances) -> Floats:
     """Return the rows' sample weights. Raises: BadData: one is too large."""
     samples = np.ones(data.rows) if data.weights is None else data.weights
-    if float(samples.max()) >= 2.0**SAMPLE_LIMIT_BITS:
+    if float(np.abs(samples).max()) >= 2.0**SAMPLE_LIMIT_BITS:
         raise BadData(
             where="sample weights",
             reason=f"one is more than 2^{SAMPLE_LIMIT_BITS} times as large as their mean",

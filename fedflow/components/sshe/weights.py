@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.crypto.fixed_point import scaled
 from fedflow.components.linear.optimizer import Optimizer
 from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.sshe.matmul import (
@@ -41,6 +40,7 @@ from fedflow.components.sshe.shares import (
     split,
     to_bytes,
 )
+from fedflow.sdk.crypto.fixed_point import scaled
 from fedflow.sdk.errors import CodecError
 
 START_LIMIT_BITS: Final = 20  #: start weights stay below 2**20

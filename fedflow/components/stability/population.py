@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -13,7 +14,7 @@ from fedflow.components.binning.columns import per_column
 from fedflow.components.binning.splitting import bin_numbers, quantile_points
 from fedflow.components.samples.decoding import need_rows
 from fedflow.components.samples.stored import own_model
-from fedflow.sdk import BadData, Context, Model, Outputs, Params, Table, component
+from fedflow.sdk import BadData, Context, Doubt, Model, Outputs, Params, Table, component
 from fedflow.sdk.params import PlannedRun
 
 EMPTY: Final = 1e-6  #: the share of rows that an empty bin counts as
@@ -27,11 +28,18 @@ Floats = NDArray[np.float64]
 class PSIParams(Params, frozen=True, kw_only=True):
     """All parameters of PSI, with FATE's names and defaults."""
 
-    max_bin_num: Annotated[int, Meta(ge=2)] = 20  #: quantile bins per feature, at most
+    max_bin_num: Annotated[int, Meta(ge=1)] = 20  #: quantile bins per feature, at most
     need_run: bool = True  #: false: nothing is made
-    dense_missing_val: float | None = None  #: a number that counts as missing; NaN always does
+    #: a number that counts as missing; NaN always does, and a text never occurs
+    dense_missing_val: float | str | None = None
     #: allowed error of a quantile's rank; quantiles are exact here
     binning_error: Annotated[float, Meta(ge=0, le=1)] = 1e-4
+
+    def doubts(self) -> Iterable[Doubt]:
+        if isinstance(self.dense_missing_val, str):
+            yield Doubt("dense_missing_val", "features are numbers, so a text never occurs")
+        if self.max_bin_num == 1:
+            yield Doubt("max_bin_num", "one bin holds all rows: the index is 0", "Unusual")
 
     def check_run(self, run: PlannedRun) -> None:
         if self.need_run and set(run.data_ports) == {"train_data"}:
@@ -68,8 +76,7 @@ class PSI:
         if (stored := own_model(ctx, _PARAM)) is not None:
             return Outputs(model=stored, passed=True)
         expected, actual = _tables(ctx)
-        missing = params.dense_missing_val
-
+        missing = None if isinstance(params.dense_missing_val, str) else params.dense_missing_val
         names, bins = expected.schema.columns, params.max_bin_num
 
         def before(name: str, values: Floats) -> tuple[Floats, Floats]:

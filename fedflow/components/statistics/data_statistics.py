@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedflow.components.samples.columns import chosen_columns
+from fedflow.components.samples.columns import columns_here
 from fedflow.components.samples.decoding import numbers, where_of
 from fedflow.components.statistics.describing import describe
 from fedflow.components.statistics.params import DataStatisticsParams
@@ -62,16 +62,18 @@ class DataStatistics:
             return Outputs(data=(table,), passed=True)
         if any(model.param_name == PARAM_NAME for model in ctx.inputs.model.values()):
             return Outputs(data=(table,))
-        columns = chosen_columns(
+        columns = columns_here(
+            ctx,
             table.schema,
             params.column_indexes,
-            self._names_here(ctx, table),
-            path=f"{ctx.component}.column_indexes",
+            params.column_names,
+            field="column_indexes",
+            names_field="column_names",
         )
-        if params.column_names and not columns:
-            names = ", ".join(params.column_names[:20])
-            path = f"{ctx.component}.column_names"
-            raise BadParameter(path=path, reason=f"there are no features {names}")
+        if not columns and table.schema.columns:
+            path = "column_names" if params.column_names else "column_indexes"
+            reason = "none of the features that it names is in this table"
+            raise BadParameter(path=f"{ctx.component}.{path}", reason=reason)
         if not columns:
             raise BadData(where=f"table {table.name}", reason="has no columns to describe")
         if table.count == 0:
@@ -84,14 +86,6 @@ class DataStatistics:
         return Outputs(
             data=(table,), model=_model(params, columns, described), summary=dict(described)
         )
-
-    @staticmethod
-    def _names_here(ctx: Context, table: Table) -> list[str]:
-        """Return the names asked for that this party has: common parameters name all parties'."""
-        names: list[str] = ctx.params.column_names or []
-        if elsewhere := [name for name in names if name not in table.schema.columns]:
-            ctx.log.warning("column_names without effect, not in this table: %s", elsewhere)
-        return [name for name in names if name in table.schema.columns]
 
 
 def describing(

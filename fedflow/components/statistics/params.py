@@ -10,13 +10,15 @@ from fedflow.components.statistics.describing import BASIC, OTHERS, is_statistic
 from fedflow.sdk import Params
 
 SUMMARY = "summary"  #: stands for the basic statistics
+DESCRIBE = "describe"  #: stands for these, alone
+DESCRIBED = ("count", "mean", "stddev", "min", "max")
 
 
 class DataStatisticsParams(Params, frozen=True, kw_only=True):
     """All parameters of DataStatistics, with FATE's names and defaults."""
 
-    #: `summary` (the basic ones), or names: `count`, `variance`, quantiles such as `95%`, and the
-    #: basic ones, which are computed whatever is asked for
+    #: `summary` (the basic ones), `describe` (also `count`), or names: `count`, `variance`,
+    #: quantiles such as `95%`, and the basic ones, which are computed whatever is asked for
     statistics: str | list[str] = SUMMARY
     column_names: list[str] | None = field(default_factory=list)  #: features, beside the indexes
     column_indexes: int | list[int] | None = -1  #: features by position from 0; -1: all
@@ -40,6 +42,8 @@ class DataStatisticsParams(Params, frozen=True, kw_only=True):
     @property
     def asked(self) -> tuple[str, ...]:
         """Return the names asked for, without those of `summary`."""
+        if self.statistics == DESCRIBE:
+            return DESCRIBED
         given = [self.statistics] if isinstance(self.statistics, str) else self.statistics
         return tuple(name for name in given if name != SUMMARY)
 

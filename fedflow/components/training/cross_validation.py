@@ -36,7 +36,6 @@ from fedflow.sdk import (
     Role,
     Table,
     TableWriter,
-    Tracker,
 )
 
 Rows = NDArray[np.int64]
@@ -79,7 +78,7 @@ def cross_validate(
                     ctx,
                     f"fold_{number}",
                     inputs=_inputs(parts),
-                    tracker=_FoldTracker(ctx.tracker, number),
+                    tracker=_FoldTracker(ctx, number, of=param.n_splits),
                 )
             )
             summary[f"fold_{number}"] = dict(outputs.summary)
@@ -242,8 +241,9 @@ class _History:
 class _FoldTracker:
     """Names a training's metrics as FATE does. Satisfies `fedflow.sdk.Tracker`."""
 
-    inner: Tracker
+    ctx: Context
     number: int
+    of: int  #: folds
 
     def metric(
         self,
@@ -259,7 +259,8 @@ class _FoldTracker:
             name, meta = f"{name}.{self.number}", {**(meta or {}), "curve_name": fold}
         else:
             name = f"{fold}.{name}"
-        self.inner.metric(namespace, name, metric_type=metric_type, points=points, meta=meta)
+        tracker = self.ctx.tracker
+        tracker.metric(namespace, name, metric_type=metric_type, points=points, meta=meta)
 
     def progress(self, done: float) -> None:
-        """Show nothing: only the whole run knows how much of it is done."""
+        self.ctx.tracker.progress((self.number + done) / self.of)

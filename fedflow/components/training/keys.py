@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fedflow.components.crypto.paillier import PublicKey
 from fedflow.components.training.params import SAFE_KEY_BITS, EncryptParam
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Site
+from fedflow.sdk.crypto.paillier import PublicKey
 from fedflow.sdk.errors import BadParameter, CodecError
 
 

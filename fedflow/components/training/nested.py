@@ -5,7 +5,7 @@ Each works with a context of its own, whose values and metrics have names that n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +24,7 @@ def nested(
     """Return a context for a training within that of `ctx`; `tag` differs from those of others.
 
     All parties must use the same tags. Metrics are named `<tag>.<name>` unless another `tracker` is
-    given, progress is not shown, and there are no checkpoints: a repeated attempt does the whole of
-    it again.
+    given, and there are no checkpoints: a repeated attempt does the whole of it again.
     """
     return replace(
         ctx,
@@ -59,6 +58,10 @@ class _TaggedFederation:
         return f"{self.prefix}.{tag}"
 
 
+def _nothing(_done: float) -> None:
+    """Show nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaggedTracker:
     """Names metrics `<prefix>.<name>`. Satisfies `fedflow.sdk.Tracker`."""
@@ -66,6 +69,7 @@ class TaggedTracker:
     inner: Tracker
     prefix: str
     without: frozenset[str] = frozenset()  #: types of metrics that are not recorded
+    show: Callable[[float], None] = _nothing  #: how far this part is, 0 to 1
 
     def metric(
         self,
@@ -86,11 +90,14 @@ class TaggedTracker:
             )
 
     def progress(self, done: float) -> None:
-        """Show nothing: only the whole run knows how much of it is done."""
+        self.show(done)
 
 
+@dataclass(frozen=True, slots=True)
 class SilentTracker:
-    """Records nothing. Satisfies `fedflow.sdk.Tracker`."""
+    """Records no metrics. Satisfies `fedflow.sdk.Tracker`."""
+
+    show: Callable[[float], None] = _nothing  #: how far this part is, 0 to 1
 
     def metric(
         self,
@@ -104,7 +111,7 @@ class SilentTracker:
         """Do nothing."""
 
     def progress(self, done: float) -> None:
-        """Do nothing."""
+        self.show(done)
 
 
 class _NoCheckpoints:

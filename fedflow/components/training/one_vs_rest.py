@@ -9,6 +9,7 @@ The messages of training number i have the tags `model_<i>.<tag>`, classes in so
 
 from __future__ import annotations
 
+from fedflow.components.samples.progress import part_of
 from fedflow.components.training.nested import TaggedTracker, nested
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
@@ -35,10 +36,11 @@ def agree_on_classes(ctx: Context, count: int | None) -> int:
     return number
 
 
-def class_context(ctx: Context, number: int) -> Context:
-    """Return the context of the training of class `number`, from 0.
+def class_context(ctx: Context, number: int, *, of: int) -> Context:
+    """Return the context of the training of class `number`, from 0, `of` so many.
 
     Losses of single classes are not recorded, as in FATE; other metrics are `model_<i>.<name>`.
     """
     tag = f"model_{number}"
-    return nested(ctx, tag, tracker=TaggedTracker(ctx.tracker, tag, frozenset({"LOSS"})))
+    show = part_of(ctx, start=number / of, end=(number + 1) / of)
+    return nested(ctx, tag, tracker=TaggedTracker(ctx.tracker, tag, frozenset({"LOSS"}), show))

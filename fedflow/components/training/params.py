@@ -5,13 +5,15 @@ Source: docs/reference/components.md#common-parameters.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from fedflow.components.crypto.paillier import Blinding
 from fedflow.components.evaluation.metrics import ALIASES, choose_metrics
-from fedflow.sdk import Params
+from fedflow.sdk import Doubt, Params
+from fedflow.sdk.crypto.paillier import Blinding
+from fedflow.sdk.spellings import ONE_AS_LIST, Flag
 
 NonNegative = Annotated[float, Meta(ge=0)]
 NonNegativeInt = Annotated[int, Meta(ge=0)]
@@ -67,36 +69,56 @@ class EncryptParam(Params, frozen=True, kw_only=True):
                 f"encrypt_param.key_length: must be an even number of {MIN_KEY_BITS} to 8192 bits"
             )
 
+    def doubts(self) -> Iterable[Doubt]:
+        if self.key_length < SAFE_KEY_BITS:
+            message = f"{self.key_length} bits are for tests and comparisons; they are used"
+            yield Doubt("encrypt_param.key_length", message, "ShortKey")
+        if self.method is not None and self.method.lower() == "ipcl":
+            yield Doubt("encrypt_param.method", "IPCL is not used; it is Paillier here", "Replaced")
+
 
 class EncryptedModeCalculatorParam(Params, frozen=True, kw_only=True):
     """Deprecated in FATE: accepted and without effect."""
 
-    mode: str = "strict"  #: without effect
-    re_encrypted_rate: float = 1.0  #: without effect
+    mode: Any = "strict"  #: without effect
+    re_encrypted_rate: Any = 1.0  #: without effect
+
+    def doubts(self) -> Iterable[Doubt]:
+        if self != EncryptedModeCalculatorParam():
+            yield Doubt("encrypted_mode_calculator_param", "every value is encrypted anew")
 
 
 class PredictParam(Params, frozen=True, kw_only=True):
     """Turning scores into classes."""
 
-    #: the second class is predicted where its probability is above this
-    threshold: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    #: the second class is predicted where its probability is above this; below 0 always, from 1 on
+    #: never
+    threshold: float = 0.5
+
+    def doubts(self) -> Iterable[Doubt]:
+        if not 0 <= self.threshold <= 1:
+            kind = "second" if self.threshold < 0 else "first"
+            message = f"is no probability, so all rows are predicted as the {kind} class"
+            yield Doubt("predict_param.threshold", message, "Unusual")
 
 
 class CvParam(Params, frozen=True, kw_only=True):
     """Cross validation: trainings on n - 1 of n parts of the rows, each measured on the last."""
 
-    n_splits: Annotated[int, Meta(ge=2)] = 5  #: parts, and so trainings
-    mode: str = "hetero"  #: without effect
-    role: str = "guest"  #: without effect
-    shuffle: bool = True  #: rows are drawn into parts at random; false: consecutive rows
+    n_splits: Positive = 5  #: parts, and so trainings; at least 2 with `need_cv`
+    mode: Any = "hetero"  #: without effect
+    role: Any = "guest"  #: without effect
+    shuffle: Flag = True  #: rows are drawn into parts at random; false: consecutive rows
     random_seed: int | None = 1  #: of the draw, as of scikit-learn's KFold; null: random
-    need_cv: bool = False  #: true: no model is made, but the trainings are measured
+    need_cv: Flag = False  #: true: no model is made, but the trainings are measured
     #: the output has the rows of each training, `<id>#fold<k>#train` or `#validate`; else the input
-    output_fold_history: bool = True
+    output_fold_history: Flag = True
     #: what these rows are: `score` (predictions, at the guest) or `instance` (labels and features)
     history_value_type: str = "score"
 
     def check(self) -> None:
+        if self.need_cv and self.n_splits < 2:
+            raise ValueError("cv_param.n_splits: must be at least 2")
         one_of("cv_param.history_value_type", self.history_value_type, ("score", "instance"))
         if self.random_seed is not None and not 0 <= self.random_seed < 2**32:
             raise ValueError("cv_param.random_seed: must be 0 to 2^32 - 1")
@@ -107,7 +129,7 @@ class CallbackParam(Params, frozen=True, kw_only=True):
 
     #: `PerformanceEvaluate` (measure), `EarlyStopping` (measure, and stop when it gets no better),
     #: `ModelCheckpoint` (store the model, which a repeated attempt goes on from)
-    callbacks: list[str] = field(default_factory=list)
+    callbacks: Annotated[list[str], ONE_AS_LIST] = field(default_factory=list)
     #: measure after every so many iterations, or after those in a list, counted from 0
     validation_freqs: Positive | list[NonNegativeInt] | None = None
     early_stopping_rounds: Positive | None = None  #: validations without a better value
@@ -141,6 +163,12 @@ class CallbackParam(Params, frozen=True, kw_only=True):
             raise ValueError("callback_param.early_stopping_rounds: EarlyStopping needs it")
         if EARLY_STOPPING in self.callbacks and not self.validation_freqs:
             raise ValueError("callback_param.validation_freqs: EarlyStopping needs it")
+
+    def doubts(self) -> Iterable[Doubt]:
+        for name in ("validation_freqs", "early_stopping_rounds"):
+            if getattr(self, name) and not set(self.callbacks) & {EARLY_STOPPING, PERFORMANCE}:
+                used = "nothing is measured in training: callbacks names no PerformanceEvaluate"
+                yield Doubt(f"callback_param.{name}", used)
 
     def check_measures(self, kind: str) -> None:
         """Do nothing if there is something to measure. Raises: ValueError, as `measures_of`."""

@@ -99,6 +99,16 @@ def small(
     return Data(tables, features, np.where(y == 1, 1.0, -1.0), weights)
 
 
+def with_negative_weights(data: Data) -> Data:
+    """Return the data with every fifth of the guest's sample weights below 0."""
+    guest, weights = data.tables[GUEST], data.weights
+    assert weights is not None
+    weights = np.where(np.arange(len(weights)) % 5 == 0, -weights, weights)
+    place = guest.column_names.index("weight")
+    tables = {**data.tables, GUEST: guest.set_column(place, "weight", pa.array(weights))}
+    return replace(data, tables=tables, weights=weights)
+
+
 def with_labels(data: Data, values: Any) -> Data:
     """Return the data with other labels of the guest."""
     guest = data.tables[GUEST]

@@ -27,9 +27,9 @@ from fedflow.components.binning.splitting import (
 from fedflow.components.binning.statistics import against_rest, counts_per_bin, statistics_of
 from fedflow.components.binning.sums import HostSums, SumLayout, encrypt_labels, open_sums
 from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
-from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Workers
+from fedflow.sdk.crypto.paillier import PrivateKey
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.workers import PicklingWorkers
 

@@ -68,7 +68,12 @@ def test_the_sdks_defaults_ask_for_nothing_that_is_missing() -> None:
         IntersectionParams, {**SENT["Intersection"], "intersect_method": "rsa"}, path="$"
     )
     assert rsa.method == "rsa"
-    assert "rsa_params.random_bit" in rsa.without_effect()
+
+
+@pytest.mark.parametrize("module", sorted(SENT))
+def test_the_sdks_defaults_are_no_doubt(module: str, registry: ComponentRegistry) -> None:
+    params = check_params(registry.find(module).params, SENT[module], path=module)
+    assert {one.code for one in params.doubts()} <= {"ShortKey"}  # FATE's keys have 1024 bits
 
 
 def test_every_module_names_its_parameters_as_fate_does(registry: ComponentRegistry) -> None:

@@ -99,6 +99,8 @@ def test_other_packages_add_components_by_an_entry_point() -> None:
     registry = load_registry(found=found)
     assert registry.problems == ()
     assert registry.find("wellbehaved").module == "WellBehaved"
+    assert registry.packages["WellBehaved"] == "faults@"
+    assert {d["module"]: d["package"] for d in registry.described()}["Reader"] == ""
     one = load_registry(found=[point("one", "fedflow.testing.faults:Sleeps")])
     assert one.find("Sleeps").module == "Sleeps"
 

@@ -408,6 +408,17 @@ def test_an_upload_with_meta_says_how_rows_are_read(
     assert bench.instances(raw, label_name="other", delimitor="!").schema.names == names
 
 
+def test_parameters_that_the_upload_contradicts_are_named(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    meta = {"with_label": True, "label_name": "y"}
+    raw = bench.upload("id,y,yy\nu,1,0\n", head=1, with_meta=1, meta=meta)
+    bench.run(raw, label_name="yy", with_label=True)
+    (told,) = [r.getMessage() for r in caplog.records if "is not used" in r.getMessage()]
+    assert ".label_name: 'yy' is not used: the upload of table " in told
+    assert told.endswith(" says 'y' (Overruled)")
+
+
 def test_data_io_reads_what_an_upload_says_of_match_ids(bench: Bench) -> None:
     raw = bench.upload("id,m,a\nu,1,2\n", head=1, with_meta=1, meta={"with_match_id": True})
     done = bench.run(raw, module=DataIO)

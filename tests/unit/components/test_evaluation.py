@@ -317,7 +317,6 @@ def test_the_logarithmic_error_is_made_when_asked_for(tmp_path: Path) -> None:
     [
         {"eval_type": "ranking"},
         {"metrics": ["auc", "nonsense"]},
-        {"metrics": []},
         {"eval_type": "regression", "metrics": ["auc"]},
         {"pos_label": [1]},
     ],

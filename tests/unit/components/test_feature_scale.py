@@ -214,6 +214,15 @@ def test_a_model_of_another_component_is_refused(party: Party) -> None:
     )
 
 
+def test_names_that_the_table_lacks_are_left_out(
+    party: Party, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, x = data(party)
+    params = {"scale_col_indexes": [], "scale_names": ["z"]}
+    np.testing.assert_array_equal(matrix(party.run(FeatureScale, table, **params)), x)
+    assert "featurescale_0.scale_names: 1 of 1 chosen columns are not" in caplog.text
+
+
 def test_no_method_or_no_need_leaves_the_rows(party: Party) -> None:
     table, x = data(party)
     outputs = party.run(FeatureScale, table, method=None)
@@ -235,7 +244,6 @@ def test_no_method_or_no_need_leaves_the_rows(party: Party) -> None:
         ({"feat_upper": [1.0, 1.0]}, "feat_upper"),
         ({"scale_col_indexes": 3}, "scale_col_indexes"),
         ({"scale_col_indexes": [3]}, "scale_col_indexes"),
-        ({"scale_col_indexes": [], "scale_names": ["z"]}, "no features z"),
     ],
 )
 def test_wrong_parameters_are_named(party: Party, params: dict[str, Any], path: str) -> None:

@@ -178,13 +178,22 @@ def test_labels_without_a_share_are_counted(tmp_path: Path) -> None:
     assert "25 of 100 rows have a label that fractions does not name" in error.message
 
 
+def test_rows_of_negative_weight_are_left_out(
+    party: Party, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = party.table({"id": ["a", "b", "c"], "weight": [-2.0, 1.5, 1.0], "x": [1.0, 2.0, 3.0]})
+    outputs = party.run(FederatedSample, table, mode="exact_by_weight")
+    assert rows_of(outputs)["x"] == [2.0, 2.0, 3.0]
+    assert "1 of 3 weights are negative" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("columns", "params", "what"),
     [
         ({"x": [1.0]}, {"mode": "stratified", "fractions": [[1, 0.5]]}, "has no label column"),
         ({"x": [1.0]}, {"mode": "exact_by_weight"}, "has no weights"),
-        ({"weight": [-1.0]}, {"mode": "exact_by_weight"}, "1 of 1 weights are negative"),
-        ({"weight": [0.0]}, {"mode": "exact_by_weight"}, "all 1 weights are 0"),
+        ({"weight": [-1.0]}, {"mode": "exact_by_weight"}, "none of 1 weights is above 0"),
+        ({"weight": [0.0]}, {"mode": "exact_by_weight"}, "none of 1 weights is above 0"),
         ({"weight": [1e12]}, {"mode": "exact_by_weight"}, "is too large"),
         ({"x": [1.0]}, {"method": "upsample", "fractions": 1e12}, "is too large"),
         ({"weight": [math.nan]}, {"mode": "exact_by_weight"}, "1 missing or infinite"),

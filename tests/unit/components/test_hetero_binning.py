@@ -82,6 +82,15 @@ def test_buckets_of_equal_width_have_the_published_figures(tmp_path: Path) -> No
 # --- statistics equal those in the clear ----------------------------------------------------------
 
 
+@pytest.mark.parametrize("method", ["quantile", "bucket", "optimal"])
+def test_one_bin_tells_nothing(method: str, tmp_path: Path) -> None:
+    optimal = {"metric_method": "chi-square", "init_bin_nums": 1 if method == "optimal" else 9}
+    found = run(small(), tmp_path, method=method, bin_num=1, optimal_binning_param=optimal)
+    for entry in (*own_bins(found[GUEST]).values(), *host_bins(found[GUEST]).values()):
+        assert entry["bin_nums"] == 1
+        assert entry["iv"] == pytest.approx(0)
+
+
 def test_missing_values_are_a_bin_of_their_own(tmp_path: Path) -> None:
     data = small(missing=True)
     found = run(data, tmp_path, bin_num=4)

@@ -13,15 +13,17 @@ from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import BadData
 from fedflow.base.errors.data_plane import CodecError, PeerFailed
 from fedflow.components.binning.params import HeteroFeatureBinningParams
-from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.samples.alignment import ids_digest
 from fedflow.sdk import check_params
+from fedflow.sdk.crypto.paillier import PrivateKey
 from fedflow.testing.federation import LocalFederation
+from fedflow.testing.run import outputs_of
 from tests.unit.components.binning_parties import (
     GUEST,
     HOST,
     HOST_2,
     error_of,
+    own_bins,
     results,
     small,
 )
@@ -104,7 +106,7 @@ def test_a_host_with_names_of_the_guest_is_refused(name: str, tmp_path: Path) ->
         ({"bins": [1 << 40]}, "impossible numbers of bins"),
         ({"bins": [10_001], "merges": [True]}, "impossible numbers of bins"),
         ({"bins": [True]}, "`bins`"),
-        ({"bin_num": 1}, "no parameters"),
+        ({"bin_num": 0}, "no parameters"),
         ({"optimal": {"metric_method": "none"}}, "metric_method"),
         ({"columns": ["x" * 400]}, "names of columns"),
     ],
@@ -200,7 +202,7 @@ def test_optimal_binning_needs_two_classes(tmp_path: Path) -> None:
     ("params", "path"),
     [
         ({"method": "chimerge"}, "method"),
-        ({"bin_num": 1}, "bin_num"),
+        ({"bin_num": 0}, "bin_num"),
         ({"adjustment_factor": 0}, "adjustment_factor"),
         ({"transform_param": {"transform_type": "bins"}}, "transform_param.transform_type"),
         ({"skip_static": True, "method": "optimal"}, "skip_static"),
@@ -224,8 +226,6 @@ def test_wrong_parameters_are_refused_with_their_path(params: Any, path: str) ->
     [
         ({"bin_indexes": [7]}, "bin_indexes"),
         ({"bin_indexes": None}, "bin_indexes"),
-        ({"bin_indexes": [0], "bin_names": ["x9"]}, "bin_names"),
-        ({"category_names": ["x9"]}, "category_names"),
         ({"split_points_by_index": {"9": [1.0]}}, "split_points_by_index"),
         (
             {"bin_indexes": [0], "split_points_by_col_name": {"x1": [1.0]}},
@@ -241,7 +241,17 @@ def test_wrong_parameters_are_refused_with_their_path(params: Any, path: str) ->
         ),
     ],
 )
-def test_columns_that_are_not_there_are_refused(params: Any, path: str, tmp_path: Path) -> None:
+def test_columns_that_cannot_be_meant_are_refused(params: Any, path: str, tmp_path: Path) -> None:
     error = error_of(results(small(), tmp_path, params={GUEST: params}), GUEST)
     assert isinstance(error, BadParameter)
     assert f"heterofeaturebinning_0.{path}: " in str(error)
+
+
+def test_names_of_columns_that_are_not_there_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    params = {"bin_indexes": [0], "bin_names": ["x9"], "category_names": ["x8", "x1"]}
+    outputs = outputs_of(results(small(), tmp_path, params={GUEST: params}))
+    assert set(own_bins(outputs[GUEST])) == {"x0", "x1"}
+    for told in ("bin_names: 1 of 1 chosen", "category_names: 1 of 2 chosen"):
+        assert f"heterofeaturebinning_0.{told}" in caplog.text

@@ -197,8 +197,8 @@ def test_names_may_be_anonymous(tmp_path: Path) -> None:
         "manually_param": {"left_col_names": ["host_10000_x2"]},
     }
     assert run({}, tmp_path, own={HOST: hosts}) == {GUEST: "abcd", HOST: "bcd"}
-    hosts["select_names"] = ["c"]
-    assert "anonymous" in refused(BadParameter, {}, tmp_path, own={HOST: hosts})
+    hosts["select_names"] = ["b", "host_10000_x0", "host_10000_x2"]  # `b` is no anonymous name
+    assert run({}, tmp_path, own={HOST: hosts}) == {GUEST: "abcd", HOST: "bcd"}
 
 
 def test_only_chosen_columns_are_looked_at(tmp_path: Path) -> None:
@@ -600,16 +600,24 @@ def test_a_model_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "params",
+    ("params", "kept", "path"),
     [
-        {"select_names": ["e"], "select_col_indexes": None},
-        {"select_col_indexes": [4]},
-        {"manually_param": {"filter_out_names": ["e"]}},
-        {"manually_param": {"left_col_indexes": [7]}},
+        ({"select_names": ["e"], "select_col_indexes": None}, "abcd", "select_names"),
+        ({"select_col_indexes": [4]}, "abcd", "select_col_indexes"),
+        ({"manually_param": {"filter_out_names": ["e", "a"]}}, "bcd", "filter_out_names"),
+        ({"manually_param": {"left_col_indexes": [1, 7]}}, "b", "left_col_indexes"),
     ],
 )
-def test_columns_that_do_not_exist_are_named(tmp_path: Path, params: Params) -> None:
-    refused(BadParameter, params, tmp_path)
+def test_columns_that_do_not_exist_are_left_out_with_a_warning(
+    tmp_path: Path, params: Params, kept: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run(params, tmp_path) == {GUEST: kept, HOST: kept}
+    assert "UnknownColumn" in caplog.text
+    assert path in caplog.text
+
+
+def test_a_negative_index_is_refused(tmp_path: Path) -> None:
+    refused(BadParameter, {"select_col_indexes": [-2]}, tmp_path)
 
 
 def test_thresholds_fit_the_hosts(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from tests.unit.components.hetero_lr_parties import (
     run,
     small,
     weights_of,
+    with_negative_weights,
 )
 
 
@@ -49,6 +50,22 @@ def breast() -> Data:
 
 
 # --- the anchors ----------------------------------------------------------------------------------
+
+
+def test_every_party_logs_each_iteration_and_only_the_arbiter_its_loss(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="fedflow.task")
+    results = run(small(rows=40), tmp_path, max_iter=2, batch_size=20)
+    for site, result in results.items():
+        records = [r for r in caplog.records if r.name.endswith(site.key)]
+        lines = [r.getMessage() for r in records if "of at most" in r.getMessage()]
+        assert [line.split(" is done")[0] for line in lines] == [
+            "iteration 1 of at most 2", "iteration 2 of at most 2",
+        ]  # fmt: skip
+        assert all(("loss" in line) is (site == ARBITER) for line in lines)
+        assert result.progress == (0.25, 0.5, 0.75, 1.0), "each batch counts"
+    assert f"loss {losses(results)[1]:.6g}" in caplog.text
 
 
 def test_the_oracle_gives_the_published_figures(breast: Data) -> None:
@@ -114,6 +131,8 @@ def test_mini_batches_in_stored_order_equal_the_oracle(optimizer: str, tmp_path:
     [
         ({"penalty": "L1", "alpha": 0.1}, {"penalty": "L1", "alpha": 0.1}),
         ({"penalty": None}, {"penalty": "none"}),
+        ({"alpha": -0.1, "learning_rate": -0.05}, {"alpha": -0.1, "learning_rate": -0.05}),
+        ({"learning_rate": 0, "tol": -1}, {"learning_rate": 0.0}),
         ({"decay": 2.0, "decay_sqrt": False}, {"decay": 2.0, "decay_sqrt": False}),
         ({"init_param": {"init_method": "zeros", "fit_intercept": False}}, {"intercept": False}),
         ({"floating_point_precision": None}, {}),
@@ -141,10 +160,11 @@ def test_two_hosts_equal_the_oracle_without_a_loss(tmp_path: Path) -> None:
     assert federation.unread() == []
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_sample_weights_equal_the_oracle(hosts: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hosts", "negative"), [(1, False), (1, True), (2, True)])
+def test_sample_weights_equal_the_oracle(hosts: int, negative: bool, tmp_path: Path) -> None:
     widths = {GUEST: 3, HOST: 4} if hosts == 1 else {GUEST: 3, HOST: 2, HOST_2: 2}
     data = small(widths=widths, weighted=True)
+    data = with_negative_weights(data) if negative else data
     results = run(data, tmp_path, early_stop="weight_diff", batch_size=25)
     settings = OracleSettings(iterations=3, batch_size=25)
     expected = train_in_clear(data.features, data.labels, settings, weights=data.weights)
@@ -360,7 +380,7 @@ def test_labels_may_be_text(tmp_path: Path) -> None:
         ({"penalty": "L3"}, "penalty"),
         ({"optimizer": "adamw"}, "optimizer"),
         ({"init_param": {"init_method": "magic"}}, "init_method"),
-        ({"predict_param": {"threshold": 1.5}}, "predict_param.threshold"),
+        ({"predict_param": {"threshold": "0.5"}}, "predict_param.threshold"),
         ({"max_iter": 0}, "max_iter"),
         ({"learnig_rate": 0.1}, "learnig_rate"),
     ],

@@ -15,7 +15,6 @@ from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import BadData
 from fedflow.base.errors.data_plane import CodecError, PeerFailed
 from fedflow.base.errors.error import FedflowError
-from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.pearson import products
 from fedflow.components.pearson.correlation import correlations, inflation_factors, standardize
 from fedflow.components.pearson.hetero_pearson import HeteroPearson
@@ -23,6 +22,7 @@ from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.waiting import PATIENCE_S
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Inputs, Outputs
+from fedflow.sdk.crypto.paillier import PrivateKey
 from fedflow.testing.federation import LocalFederation, SiteFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, outputs_of, run_component

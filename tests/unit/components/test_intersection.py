@@ -204,15 +204,13 @@ def test_a_missing_table_or_host_is_refused(tmp_path: Path) -> None:
     assert isinstance(alone[GUEST].error, BadParameter)
 
 
-def test_raw_runs_ecdh_and_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    results = intersect(
-        {GUEST: ["1"], HOST: ["1"]},
-        tmp_path,
-        params={"intersect_method": "raw", "join_role": "guest"},
-    )
+def test_raw_runs_ecdh_and_warns(tmp_path: Path) -> None:
+    params = {"intersect_method": "raw", "join_role": "guest"}
+    results = intersect({GUEST: ["1"], HOST: ["1"]}, tmp_path, params=params)
     assert ids_out(results, HOST) == ["1"]
-    assert "ECDH is used instead" in caplog.text
-    assert "without effect: join_role" in caplog.text
+    (doubt,) = check_params(IntersectionParams, params, path="$").doubts()
+    assert (doubt.field, doubt.code) == ("intersect_method", "Replaced")
+    assert "ECDH is run" in doubt.message
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_a_damaged_secret_is_refused(method: str, tmp_path: Path) -> None:
 def test_match_ids_are_cached_once_each(tmp_path: Path) -> None:
     given = {
         GUEST: with_match_ids(["g1", "g2", "g3"], ["a", "b", "a"]),
-        HOST: with_match_ids(["h1", "h2"], ["b", "a"]),
+        HOST: with_match_ids(["h1", "h2", "h3", "h4"], ["b", "k", "a", "k"]),
     }
     made = intersect_tables(given, tmp_path, params={"run_cache": True})
     caches = {site: outputs_of(made)[site].cache[0] for site in given}

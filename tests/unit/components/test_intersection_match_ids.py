@@ -20,6 +20,7 @@ from tests.unit.components.intersection_parties import (
     GUEST,
     HOST,
     HOST_2,
+    SMALL_KEYS,
     errors_of,
     ids_out,
     intersect_tables,
@@ -143,17 +144,88 @@ def test_zeros_of_a_left_join_leave_missing_cells_of_other_rows(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("generator", ["guest", "host"])
-def test_only_the_generator_may_repeat_match_ids(generator: str, tmp_path: Path) -> None:
+def test_only_the_generator_may_repeat_match_ids_that_all_have(
+    generator: str, tmp_path: Path
+) -> None:
     repeated = with_match_ids(["1", "2", "3"], ["a", "b", "a"])
     plain = with_match_ids(["4", "5"], ["a", "b"])
+    repeater = "guest" if generator == "host" else "host"
     given = (
         {GUEST: repeated, HOST: plain} if generator == "host" else {GUEST: plain, HOST: repeated}
     )
     results = run((GUEST, HOST), tmp_path, given=given, sample_id_generator=generator)
     (error,) = errors_of(results)
     assert isinstance(error, BadData)
-    assert "1 of 3 rows repeat a match id" in str(error)
-    assert all(r.error is not None for r in results.values())
+    assert (
+        f"1 of the 2 match ids in the intersection are those of several rows at the {repeater}"
+        in str(error)
+    )
+    assert f"Set sample_id_generator to '{repeater}'" in str(error)
+    assert results[HOST].error is not None  # it has not learned which ids are common
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "ecdh": {"intersect_method": "ecdh"},
+    "dh": {"intersect_method": "dh"},
+    "rsa": {"intersect_method": "rsa", **SMALL_KEYS},
+    "rsa, split": {
+        "intersect_method": "rsa",
+        "rsa_params": {"key_length": 1024, "split_calculation": True},
+    },
+    "preprocessed": {
+        "run_preprocess": True,
+        "intersect_preprocess_params": {"false_positive_rate": 0.02, "filter_owner": "host"},
+    },
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("generator", ["guest", "host"])
+def test_match_ids_that_not_all_have_may_repeat(
+    generator: str, method: str, tmp_path: Path
+) -> None:
+    given = {
+        GUEST: with_match_ids(["g1", "g2", "g3", "g4"], ["only", "a", "b", "only"]),
+        HOST: with_match_ids(["h1", "h2", "h3", "h4", "h5"], ["k", "b", "k", "k", "a"]),
+    }
+    results = run(
+        (GUEST, HOST), tmp_path, given=given, sample_id_generator=generator, **METHODS[method]
+    )
+    sids = ["g2", "g3"] if generator == "guest" else ["h5", "h2"]
+    assert table_out(results, GUEST) == {"sid": sids, "id": ["a", "b"], "at": [1.0, 2.0]}
+    assert table_out(results, HOST) == {"sid": sids, "id": ["a", "b"], "at": [4.0, 1.0]}
+
+
+def test_match_ids_that_one_of_several_hosts_lacks_may_repeat(tmp_path: Path) -> None:
+    given = {
+        GUEST: with_match_ids(["g1", "g2"], ["a", "b"]),
+        HOST: with_match_ids(["h1", "h2", "h3"], ["b", "a", "b"]),
+        HOST_2: with_match_ids(["k1"], ["a"]),
+    }
+    results = run((GUEST, HOST, HOST_2), tmp_path, given=given)
+    assert all(table_out(results, site)["id"] == ["a"] for site in given)
+    given[HOST_2] = with_match_ids(["k1", "k2"], ["a", "b"])
+    (error,) = errors_of(run((GUEST, HOST, HOST_2), tmp_path, given=given))
+    assert isinstance(error, BadData)
+    assert "Make them unique in its table" in str(error)
+
+
+def test_repeats_of_a_host_that_gets_no_output_do_not_matter(tmp_path: Path) -> None:
+    given = {
+        GUEST: with_match_ids(["g1", "g2"], ["a", "x"]),
+        HOST: with_match_ids(["h1", "h2"], ["a", "a"]),
+    }
+    results = run((GUEST, HOST), tmp_path, given=given, sync_intersect_ids=False)
+    assert ids_out(results, GUEST) == ["g1"]
+
+
+def test_a_left_join_repeats_no_row_of_a_host_either(tmp_path: Path) -> None:
+    given = {
+        GUEST: with_match_ids(["g1", "g2", "g3"], ["x", "a", "a"]),
+        HOST: with_match_ids(["h1", "h2", "h3"], ["k", "a", "k"]),
+    }
+    results = run((GUEST, HOST), tmp_path, given=given, join_method="left_join")
+    assert table_out(results, HOST)["at"] == [0.0, 1.0, 1.0]
 
 
 def test_match_ids_at_one_party_only_are_an_error_at_both(tmp_path: Path) -> None:

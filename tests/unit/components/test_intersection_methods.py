@@ -37,6 +37,10 @@ SPLIT: dict[str, Any] = {
 METHODS: dict[str, dict[str, Any]] = {
     "ecdh": {"intersect_method": "ECDH"},
     "dh": {"intersect_method": "dh", "dh_params": {"key_length": 1024, "salt": "12345"}},
+    "dh none": {
+        "intersect_method": "DH",
+        "dh_params": {"key_length": 1024, "hash_method": "NONE"},
+    },
     "rsa": RSA,
     "rsa split": SPLIT,
     "rsa md5": {
@@ -186,10 +190,10 @@ def test_short_rsa_keys_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureF
 
 def test_options_without_effect_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     params = {**SPLIT, "with_sample_id": True, "with_encode": False, "new_sample_id": True}
+    doubts = check_params(IntersectionParams, params, path="$").doubts()
+    assert [one.field for one in doubts] == ["with_sample_id", "rsa_params.random_base_fraction"]
     intersect({GUEST: ["1"], HOST: ["1"]}, tmp_path, params=params)
-    assert "without effect: with_sample_id, rsa_params.random_base_fraction" in caplog.text
-    assert "new_sample_id has no effect" in caplog.text
-    assert "with_encode" not in caplog.text
+    assert "intersection_0.new_sample_id: there are no match ids" in caplog.text
 
 
 def left_tables() -> dict[Site, Any]:

@@ -12,14 +12,6 @@ import pytest
 from fedflow.base.errors.components import Diverged
 from fedflow.base.errors.data import BadData
 from fedflow.base.errors.data_plane import CodecError
-from fedflow.components.crypto.encrypted_rows import (
-    IntegerRows,
-    column_sums,
-    encrypt_integers,
-    encrypt_numbers,
-)
-from fedflow.components.crypto.fixed_point import FixedPoint
-from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.components.linear import arithmetic
 from fedflow.components.linear.arithmetic import (
     Scales,
@@ -37,6 +29,14 @@ from fedflow.components.samples.alignment import ids_digest
 from fedflow.components.samples.predictions import sigmoid
 from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Workers, check_params
+from fedflow.sdk.crypto.encrypted_rows import (
+    IntegerRows,
+    column_sums,
+    encrypt_integers,
+    encrypt_numbers,
+)
+from fedflow.sdk.crypto.fixed_point import FixedPoint
+from fedflow.sdk.crypto.paillier import PrivateKey
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.workers import PicklingWorkers
 from tests.unit.components.hetero_lr_parties import ARBITER, HOST
@@ -241,7 +241,7 @@ WORKERS = [LocalWorkers(1), LocalWorkers(2), PicklingWorkers(block_rows=6)]
 def test_long_messages_are_worked_on_in_blocks(
     monkeypatch: pytest.MonkeyPatch, workers: Workers
 ) -> None:
-    monkeypatch.setattr("fedflow.components.crypto.encrypted_rows.ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr("fedflow.sdk.crypto.encrypted_rows.ROWS_PER_BLOCK", 7)
     key = PrivateKey.generate(256)
     values = np.arange(-10, 10)
     payload = encrypt_integers(workers, key.public, values)

@@ -156,9 +156,10 @@ def test_options_mean_what_they_mean_there(
     np.testing.assert_allclose(got, expected.coef_[0], rtol=1e-3, atol=1e-4)
 
 
-def test_weights_of_rows_count(party: Party) -> None:
+@pytest.mark.parametrize("lowest", [0, -0.5])
+def test_weights_of_rows_count(lowest: float, party: Party) -> None:
     _, x, y = breast(party)
-    weights = np.random.default_rng(1).uniform(0, 4, len(y))
+    weights = np.random.default_rng(1).uniform(lowest, 4, len(y))
     columns = {"id": [str(i) for i in range(len(y))], "y": y, "weight": weights}
     table = party.table({**columns, **{f"x{j}": x[:, j] for j in range(x.shape[1])}})
     outputs = train(party, table)

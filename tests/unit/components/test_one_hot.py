@@ -137,10 +137,14 @@ def test_missing_columns_and_other_models_are_refused(party: Party) -> None:
     assert "it holds ScaleParam, not OneHotParam" in str(error)
 
 
-def test_unknown_columns_are_refused(party: Party) -> None:
-    error = party.fails(OneHotEncoder, party.table(COLUMNS), transform_col_indexes=[9])
+def test_unknown_columns_are_left_out_with_a_warning(
+    party: Party, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = party.table(COLUMNS)
+    for indexes, names in (([9], None), (None, ["none"])):
+        params = {"transform_col_indexes": indexes, "transform_col_names": names}
+        assert rows_of(party.run(OneHotEncoder, table, **params)) == table.read().to_pydict()
+    assert "onehotencoder_0.transform_col_indexes: 1 of 1 chosen columns are not" in caplog.text
+    assert "onehotencoder_0.transform_col_names: 1 of 1 chosen columns are not" in caplog.text
+    error = party.fails(OneHotEncoder, table, transform_col_indexes=[-2])
     assert isinstance(error, BadParameter)
-    assert "onehotencoder_0.transform_col_indexes: " in str(error)
-    params = {"transform_col_indexes": None, "transform_col_names": ["none"]}
-    error = party.fails(OneHotEncoder, party.table(COLUMNS), **params)
-    assert "onehotencoder_0.transform_col_names: there are no features none" in str(error)

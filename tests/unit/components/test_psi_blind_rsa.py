@@ -12,7 +12,6 @@ from gmpy2 import mpz
 
 from fedflow.base.errors.components import ComponentFailed
 from fedflow.base.errors.data_plane import CodecError
-from fedflow.components.crypto.modulus import parse_modulus
 from fedflow.components.intersection.blind_rsa import (
     EXPONENT,
     Names,
@@ -24,6 +23,7 @@ from fedflow.components.intersection.blind_rsa import (
 from fedflow.components.intersection.hashing import domain_of, spread
 from fedflow.cores import forked
 from fedflow.cores.workers import LocalWorkers
+from fedflow.sdk.crypto.modulus import parse_modulus
 
 KEY = SigningKey.generate(1024)
 IDS = pa.array(["1", "Zoë", "3"])

@@ -35,6 +35,7 @@ from fedflow.tables.local import LocalTableStore
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, run_component
 from fedflow.testing.tables import MemoryCatalog, local_store
+from tests.support.previews import preview_of
 
 LOCAL = Site(Role.LOCAL, "0")  # type: ignore[arg-type]
 GUEST = Site(Role.GUEST, "9999")  # type: ignore[arg-type]
@@ -97,12 +98,76 @@ def test_an_uploaded_file_is_read_into_a_job(store: LocalTableStore, tmp_path: P
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "names", "told"),
+    [
+        (
+            "133,1,0.5,1,0.5\n",
+            ("133", "1", "0.5", "1_2", "0.5_2"),
+            ["columns 4, 5 have a name that stands before", "the line is probably a row"],
+        ),
+        ("id,x,x,x_2,x\n", ("id", "x", "x_3", "x_2", "x_4"), ["columns 3, 5 have a name"]),
+        ("id,,x,\n", ("id", "column_2", "x", "column_4"), ["columns 2, 4 have no name"]),
+        ("id,id\n", ("id", "id_2"), ["column 2 has a name"]),
+        ("id,1,2\n", ("id", "1", "2"), ["the line is probably a row"]),
+        ("id,y,1\n", ("id", "y", "1"), []),
+    ],
+)
+def test_any_first_line_is_a_head_with_a_warning(
+    text: str,
+    names: tuple[str, ...],
+    told: list[str],
+    store: LocalTableStore,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(text + ",".join(f"c{i}" for i in range(len(names))) + "\n")
+    found = upload(store, tmp_path, file=str(file), head=1)
+    table = output(found)
+    assert table is not None
+    assert table.schema.names == names
+    assert list(table.read().to_pydict().values()) == [[f"c{i}"] for i in range(len(names))]
+    warned = [one.getMessage() for one in caplog.records if "DoubtfulHead" in one.getMessage()]
+    assert len(warned) == len(told)
+    assert all(sentence in line for sentence, line in zip(told, warned, strict=True))
+    assert all("send head 0 (`--no-head`)" in one.hint for one in found.warnings)
+
+
 def test_an_upload_over_a_table_needs_drop(store: LocalTableStore, tmp_path: Path) -> None:
     assert upload(store, tmp_path).error is None
     assert isinstance(upload(store, tmp_path).error, TableExists)
     assert isinstance(upload(store, tmp_path, drop=2).error, TableExists)  # fate_client 1.6's "no"
     assert upload(store, tmp_path, drop=1).error is None
     assert upload(store, tmp_path, destroy=True).error is None
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "said"),
+    [
+        ("id;x\n1;2\n", {}, "--id-delimiter ';'"),
+        ("id\tx\n1\t2\n", {}, "--id-delimiter $'\\t'"),
+        ("id|x;y|z\n1|2|3\n", {}, "--id-delimiter '|'"),
+        ("id,x\n1,2\n", {"id_delimiter": ";"}, "--id-delimiter ,"),
+        ("1;2\n", {"head": 0}, "--id-delimiter ';'"),
+        ("id;x\n1;2\n", {"id_delimiter": ";"}, None),
+        ("id,x;y\n1,2\n", {}, None),
+        ("id\n1\n", {}, None),
+    ],
+)
+def test_a_first_line_with_another_delimiter_is_a_warning(
+    store: LocalTableStore, tmp_path: Path, text: str, params: dict[str, Any], said: str | None
+) -> None:
+    (tmp_path / "d.csv").write_text(text)
+    found = upload(store, tmp_path, file=str(tmp_path / "d.csv"), **params)
+    assert found.error is None or "\t" in text  # a tab is in no column's name
+    assert [warning.code for warning in found.warnings] == (["OtherDelimiter"] if said else [])
+    assert said is None or said in found.warnings[0].hint
+
+
+def test_a_parquet_file_has_no_delimiter_to_warn_of(store: LocalTableStore, tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"id": ["a;b"], "x;y": [1]}), tmp_path / "d.parquet")
+    assert not upload(store, tmp_path, file=str(tmp_path / "d.parquet")).warnings
 
 
 def test_upload_parameters_reach_the_table(store: LocalTableStore, tmp_path: Path) -> None:
@@ -118,9 +183,10 @@ def test_upload_parameters_reach_the_table(store: LocalTableStore, tmp_path: Pat
         auto_increasing_sid=1,
     )
     assert result.error is None
-    entry = store.open("experiment", "guest").entry
+    table = store.open("experiment", "guest")
+    entry = table.entry
     assert (entry.have_head, entry.extend_sid, entry.id_delimiter) == (False, True, ";")
-    assert entry.preview == (("0", "a", "1"), ("1", "a", "2"))
+    assert preview_of(table) == (("0", "a", "1"), ("1", "a", "2"))
 
 
 def test_a_wrong_file_fails_the_upload_and_keeps_nothing(

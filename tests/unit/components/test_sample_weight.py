@@ -167,7 +167,7 @@ def test_balanced_weights_need_rows(party: Party) -> None:
 @pytest.mark.parametrize(
     ("params", "what"),
     [
-        ({"class_weight": {"1": -1}}, "class_weight.1"),
+        ({"class_weight": {"1": float("inf")}}, "class_weight.1"),
         ({"class_weight": "even"}, "class_weight"),
         ({"sample_weight_name": "nope"}, "no feature 'nope'"),
     ],
@@ -182,11 +182,33 @@ def test_wrong_parameters_are_named(party: Party, params: dict[str, Any], what: 
 
 
 @pytest.mark.parametrize(
+    ("params", "weights"),
+    [
+        ({"sample_weight_name": "pm"}, [-0.5, 1.0, 1.5, 0.0, 2.0]),
+        ({"sample_weight_name": "pm", "normalize": True}, [-0.625, 1.25, 1.875, 0.0, 2.5]),
+        ({"class_weight": {"0": -1}}, [1.0, -1.0, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_negative_weights_are_taken_and_said(
+    party: Party, params: dict[str, Any], weights: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    columns = {
+        "id": ["a", "b", "c", "d", "e"],
+        "y": LABELS,
+        "x0": [1.0, 2.0, 3.0, 4.0, 5.0],
+        "pm": [-0.5, 1.0, 1.5, 0.0, 2.0],
+    }
+    outputs = party.run(SampleWeight, party.table(columns), **params)
+    assert rows_of(outputs)["weight"] == pytest.approx(weights)
+    assert "1 of 5 weights are negative" in caplog.text
+
+
+@pytest.mark.parametrize(
     ("columns", "params", "what"),
     [
         ({"x": [1.0, 2.0]}, {"class_weight": "balanced"}, "has no label column"),
         ({"y": [1, None]}, {"class_weight": {"1": 2}}, "1 of 2 rows have no label"),
-        ({"x": [1.0, -2.0]}, {"sample_weight_name": "x"}, "1 of 2 weights are negative"),
+        ({"x": [1.0, -2.0]}, {"sample_weight_name": "x", "normalize": True}, "not above 0"),
         ({"x": [0.0, 0.0]}, {"sample_weight_name": "x"}, "all 2 weights are 0"),
         ({"x": [1.0, None]}, {"sample_weight_name": "x"}, "'x' has 1 missing"),
         ({"y": [1, 0], "weight": [1.0, 2.0]}, {"class_weight": {"1": 2}}, "called 'weight'"),

@@ -71,7 +71,7 @@ def test_the_scale_can_be_chosen(party: Party) -> None:
     [
         ({"method": "debit"}, "method"),
         ({"factor_base": 1}, "factor_base"),
-        ({"factor": 0}, "factor"),
+        ({"factor": float("inf")}, "factor"),
         ({"factor_base": 0}, "factor_base"),
         ({"offset": 100, "lower_limit_value": 301}, "lower_limit_value"),
     ],

@@ -16,8 +16,6 @@ import pytest
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.data import BadData
 from fedflow.base.errors.data_plane import PeerFailed
-from fedflow.components.crypto import paillier
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.party_weights import TrainingProgress
 from fedflow.components.linear.stored import LinearModel
 from fedflow.components.sshe.component import HeteroSSHELinR, HeteroSSHELR
@@ -32,6 +30,8 @@ from fedflow.components.sshe.params import SSHE_LOGISTIC, HeteroSSHELRParams
 from fedflow.domain.models.model import canonical_json
 from fedflow.domain.site import Site
 from fedflow.sdk import Model
+from fedflow.sdk.crypto import paillier
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 from fedflow.testing.checkpoints import MemoryCheckpoints
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.oracle import OracleSettings, train_in_clear

@@ -14,10 +14,7 @@ from gmpy2 import mpz
 
 from fedflow.base.errors.components import BadParameter, NotEncodable
 from fedflow.base.errors.data_plane import CodecError
-from fedflow.components.crypto.encrypted_rows import IntegerRows
-from fedflow.components.crypto.fixed_point import scaled
 from fedflow.components.crypto.packed_rows import PackedMatrix, PowerTables, packed_products
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.components.sshe import matmul
 from fedflow.components.sshe.params import HeteroSSHELinRParams, HeteroSSHELRParams
 from fedflow.components.sshe.session import Batches
@@ -41,6 +38,9 @@ from fedflow.components.sshe.shares import (
 )
 from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import PlannedRun, Workers, check_params
+from fedflow.sdk.crypto.encrypted_rows import IntegerRows
+from fedflow.sdk.crypto.fixed_point import scaled
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey, unpack
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.run import RunResult
 from fedflow.testing.workers import PicklingWorkers

@@ -13,7 +13,15 @@ from fedflow.components.sshe.component import HeteroSSHELinR
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.oracle import OracleSettings, train_in_clear
 from fedflow.testing.run import outputs_of
-from tests.unit.components.hetero_lr_parties import GUEST, HOST, Data, auc, breast_data, small
+from tests.unit.components.hetero_lr_parties import (
+    GUEST,
+    HOST,
+    Data,
+    auc,
+    breast_data,
+    small,
+    with_negative_weights,
+)
 from tests.unit.components.sshe_parties import (
     HIDDEN,
     KNOWN,
@@ -46,6 +54,7 @@ def test_breast_cancer_data_equal_the_oracle(mode: dict[str, Any], tmp_path: Pat
     [
         ({}, {}),
         ({"penalty": None}, {"penalty": "none"}),
+        ({"alpha": -0.1, "learning_rate": -0.05}, {"alpha": -0.1, "learning_rate": -0.05}),
         ({"batch_size": 16}, {"batch_size": 16}),
         ({"decay": 2.0, "decay_sqrt": False}, {"decay": 2.0, "decay_sqrt": False}),
         ({"init_param": {"init_method": "zeros", "fit_intercept": False}}, {"intercept": False}),
@@ -76,9 +85,12 @@ def test_known_weights_take_an_l1_penalty(tmp_path: Path) -> None:
     assert_equals(results, train_in_clear(data.features, data.labels, settings))
 
 
-@pytest.mark.parametrize("mode", [KNOWN, HIDDEN])
-def test_sample_weights_count_in_the_gradient(mode: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "negative"), [(KNOWN, True), (HIDDEN, False), (HIDDEN, True)])
+def test_sample_weights_count_in_the_gradient(
+    mode: dict[str, Any], negative: bool, tmp_path: Path
+) -> None:
     data = small(weighted=True)
+    data = with_negative_weights(data) if negative else data
     federation = LocalFederation(SITES)
     results = run(data, tmp_path, batch_size=25, federation=federation, **mode)
     settings = OracleSettings(iterations=3, optimizer="sgd", batch_size=25)
@@ -162,8 +174,16 @@ def test_several_classes_are_trained_one_against_the_rest(
     assert set(outputs_of(results)[GUEST].summary) == {"0", "1", "2"}
 
 
-def test_the_loss_metric_and_the_summary_are_fates(tmp_path: Path) -> None:
+def test_the_loss_metric_and_the_summary_are_fates(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="fedflow.task")
     results = run(small(), tmp_path, **HIDDEN)
+    for site in SITES:
+        lines = [r.getMessage() for r in caplog.records if r.name.endswith(site.key)]
+        third = [line for line in lines if line.startswith("iteration 3 of at most 3 is done")]
+        assert len(third) == 1
+        assert ("loss" in third[0]) is (site == GUEST)
     metric = results[GUEST].metrics["train", "loss"]
     assert metric.metric_type == "LOSS"
     assert [key for key, _ in metric.points] == [0, 1, 2]

@@ -65,6 +65,13 @@ def test_scores_equal_those_in_the_clear(party: Party) -> None:
     assert len(entry["psi"]) == len(entry["interval"]) == len(entry["actual_perc"]) == 21
 
 
+def test_one_bin_is_always_the_same(party: Party) -> None:
+    expected = party.table({"id": list("abc"), "x": [1.0, 2.0, 3.0]})
+    actual = party.table({"id": list("abc"), "x": [-7.0, 8.0, 9.0]})
+    found = compare(party, expected, actual, max_bin_num=1, dense_missing_val="none")
+    assert found.summary["psi_scores"] == {"x": pytest.approx(0)}
+
+
 def test_missing_values_are_one_more_bin(party: Party) -> None:
     expected = party.table({"id": list("abcd"), "x": [1.0, 2.0, NAN, 3.0]})
     actual = party.table({"id": list("abcd"), "x": [-7.0, NAN, NAN, 9.0]})

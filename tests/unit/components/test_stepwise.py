@@ -134,7 +134,10 @@ def test_a_selection_takes_the_steps_of_one_in_the_clear(direction: str, tmp_pat
     np.testing.assert_allclose(table.read()["predict_score"].to_numpy(), score, atol=1e-9)
 
 
-def test_a_step_tells_what_fates_board_shows(tmp_path: Path) -> None:
+def test_a_step_tells_what_fates_board_shows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="fedflow.task")
     data = small(rows=30, widths=WIDTHS)
     results = run(data, tmp_path, max_iter=2, stepwise_param=step(max_step=1, score_name="AIC"))
     meta = results[GUEST].metrics["train", "stepwise_0"].meta
@@ -148,6 +151,12 @@ def test_a_step_tells_what_fates_board_shows(tmp_path: Path) -> None:
     assert "header" not in results[ARBITER].metrics["train", "stepwise_0"].meta
     assert ("train", "loss") not in results[ARBITER].metrics
     assert "stepwise_2" not in {name for _, name in results[GUEST].metrics}
+    assert "step 1 of at most 1 is done:" in caplog.text
+    assert "iteration" not in caplog.text, "of candidates only warnings are logged"
+    for result in results.values():
+        assert list(result.progress) == sorted(result.progress)
+        assert result.progress[-1] == 1.0
+        assert len(set(result.progress)) > 3, "each candidate counts"
 
 
 def test_criteria_follow_their_formulas() -> None:
