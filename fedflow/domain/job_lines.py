@@ -11,7 +11,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
 from fedflow.domain.site import Site
-from fedflow.domain.states import JobStatus
+from fedflow.domain.states import JOB_FINAL, JobStatus
 
 MAX_TAG: Final = 50  #: characters of a tag
 MAX_TAGS: Final = 20  #: tags of a job
@@ -48,6 +48,22 @@ class StatusCount:
 
     status: JobStatus
     count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndedJobs:
+    """Jobs that ended before a time, in one of some ways."""
+
+    before_ms: int
+    statuses: frozenset[JobStatus] = JOB_FINAL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndedJob:
+    """A job that ended, or its party job at one site; lists go by time and id."""
+
+    job_id: str
+    created_ms: int
 
 
 def tag_problem(name: str) -> str | None:

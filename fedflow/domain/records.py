@@ -18,6 +18,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, Capacity, ComputeResources
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.job.engines import STANDALONE
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.site import Role, Site
@@ -98,7 +99,7 @@ class JobRecord:
     description: str = ""
     user: str = ""
     tag: str = ""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[JobWarning, ...] = ()
     parameters: Json = field(default_factory=dict)  #: this site's job parameters, under FATE's keys
     train_conf: Json = field(default_factory=dict)  #: of a predict job: its model's training conf
     deadline_ms: int | None = None  #: when it ends by itself, as its initiator says; never stored
@@ -385,7 +386,8 @@ class Metric:
 class TableRecord:
     """A data set of this party: where it lies and what people may see of it without opening it.
 
-    `schema` is the table's own JSON description, `preview` its first rows as text.
+    `schema` is the table's own JSON description, `preview` the first rows as text if it
+    is bound; other tables have them in a file beside their rows.
     """
 
     namespace: str
@@ -439,6 +441,11 @@ class OutputTable:
     position: int
     namespace: str
     name: str
+    address: str = ""  #: of its rows; the table of that name may have others by now. Empty: unknown
+
+    def is_of(self, table: TableRecord) -> bool:
+        """Tell whether a table of this name has the rows that were produced."""
+        return self.address in ("", table.address)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

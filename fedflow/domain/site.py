@@ -21,8 +21,8 @@ class Role(StrEnum):
 class Site:
     """One role of one party; a party with two roles in a job is two sites."""
 
-    role: Role
-    party_id: PartyId
+    role: Role  #: what the party is in the job
+    party_id: PartyId  #: its number, a text
 
     def __str__(self) -> str:
         return f"{self.role.value} {self.party_id}"
@@ -42,6 +42,6 @@ class Site:
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Return the sort key in which grants are asked for: by party number, then role."""
+        """Return the sort key: by party number, then role."""
         number = int(self.party_id) if self.party_id.isdigit() else 0
         return (number, self.party_id, self.role.value)

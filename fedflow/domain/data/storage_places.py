@@ -7,13 +7,15 @@ links can be followed (`app/data/allowed_folders.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from fedflow.base.errors.data import StorageNotAllowed
 from fedflow.base.values import dataclass
 from fedflow.domain.data.storages import Address, HdfsFiles, HiveRows, MysqlRows, S3Files
 
 _AWS = "s3:/"
+_PORTS: Final = {"MYSQL": 3306, "HIVE": 10000}  #: by engine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,11 +49,25 @@ def check_place(address: Address, places: Places) -> None:
             pass
 
 
+def check_connector_place(engine: str, info: Mapping[str, Any], places: Places) -> None:
+    """Check that the host of a connector may be reached, if it names one; an address may still
+    name the port. Raises: StorageNotAllowed.
+    """
+    if engine not in _PORTS or "host" not in info:
+        return
+    is_mysql = engine == "MYSQL"
+    allowed = places.mysql_hosts if is_mysql else places.hive_hosts
+    setting = "storage.mysql_hosts" if is_mysql else "storage.hive_hosts"
+    if "port" not in info:
+        allowed = tuple(f"{pattern.rpartition(':')[0]}:*" for pattern in allowed)
+    _check_host(str(info["host"]), info.get("port", _PORTS[engine]), allowed, setting)
+
+
 def _endpoint(address: S3Files) -> str:
     return _AWS if address.endpoint is None else address.endpoint.rstrip("/")
 
 
-def _check_host(host: str, port: int, allowed: Sequence[str], setting: str) -> None:
+def _check_host(host: str, port: object, allowed: Sequence[str], setting: str) -> None:
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if not any(_fits(place, pattern) for pattern in allowed):
         raise StorageNotAllowed(place=place, setting=setting)

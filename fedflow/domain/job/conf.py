@@ -1,11 +1,10 @@
 """Reading a runtime conf of version 2: from a submitted object to a `Conf` value.
 
 Source: `docs/reference/jobs.md#runtime-conf`. FATE ignores an index, role or component name that
-does not exist; here it is a mistake, because the parameters below it would silently be lost. There
-are two exceptions. FATE's own toy job leaves out the index: a component name in its place counts
-for all parties of the role, with a warning. And the conf of a predict job carries the parameters of
-the training job, also of components that were not deployed. FATE has no class names for these
-mistakes, so `rule` is our own word.
+does not exist; here it is ignored with a warning, because parameters are lost. FATE's own toy job
+leaves out the index: a component name in its place counts for all parties of the role. The conf of
+a predict job carries the parameters of the training job, also of components that were not deployed.
+FATE has no class names for the mistakes, so `rule` is our own word.
 """
 
 from __future__ import annotations
@@ -218,9 +217,10 @@ def parse_conf(
 def _check_member(key: str, report: Report) -> None:
     path = child("$.conf", key)
     if key in V1_MEMBERS:
-        report.warn(path, "belongs to DSL version 1 and has no effect in version 2")
+        message = "belongs to DSL version 1 and has no effect in version 2"
+        report.warn(path, message, code="NoEffect")
     elif key not in _MEMBERS and key not in _CLIENT_EXTRAS:
-        report.warn(path, "unknown member, it has no effect")
+        report.warn(path, "unknown member, it has no effect", code="UnknownMember")
 
 
 def read_roles(value: object, report: Report) -> dict[Role, tuple[PartyId, ...]]:
@@ -330,18 +330,24 @@ class _Sections:
         if self.names is None or self.mode == "predict":
             return
         options, run_to = parameters.get("task_conf"), parameters.get("run_to")
-        named = [
-            (child(f"{path}.task_conf", name), name)
-            for name in (options if isinstance(options, dict) else ())
-        ]
+        for name in options if isinstance(options, dict) else ():
+            self._knows(name, child(f"{path}.task_conf", name))
+        named = [(f"{path}.run_to", str(run_to))] if run_to else []
         if isinstance(run_to, list):
-            named += [(f"{path}.run_to[{i}]", name) for i, name in enumerate(run_to)]
-        elif run_to:
-            named.append((f"{path}.run_to", str(run_to)))
+            named = [(f"{path}.run_to[{i}]", name) for i, name in enumerate(run_to)]
         for at, name in named:
             if name not in self.names:
                 message = f"there is no component {shown(name)} in the DSL"
                 self.report.problem(at, message, rule="UnknownComponentName")
+
+    def _knows(self, name: str, path: str) -> bool:
+        """Tell whether the DSL has a component; if not, warn that its values have no effect."""
+        if self.names is None or name in self.names:
+            return True
+        if self.mode == "train":  # the conf of a predict job is that of the whole training job
+            message = "there is no component of this name in the DSL; this has no effect"
+            self.report.warn(path, message, code="UnknownComponentName")
+        return False
 
     def by_component(self, section: str, read_value: _ReadValue) -> Layers:
         """Return a section with members by component, each value read by `read_value`."""
@@ -350,13 +356,7 @@ class _Sections:
             found: dict[str, object] = {}
             for name, value in values.items():
                 at = child(path, name)
-                if self.names is not None and name not in self.names:
-                    if self.mode == "predict":
-                        continue
-                    message = "there is no component of this name in the DSL"
-                    self.report.problem(at, message, rule="UnknownComponentName")
-                    continue
-                checked = read_value(value, at)
+                checked = read_value(value, at) if self._knows(name, at) else None
                 if checked is not None:
                     found[name] = checked
             return found
@@ -375,10 +375,11 @@ class _Sections:
         members = self._object_or_none(self.conf.get(section), path)
         for key in members:
             if key in beside_common:
-                self.report.warn(child(path, key), "belongs into `common`, and counts as if there")
+                message = "belongs into `common`, and counts as if there"
+                self.report.warn(child(path, key), message, code="Misplaced")
             elif key not in ("common", "role"):
                 message = "has no effect here: only members of `common` and `role` are read"
-                self.report.warn(child(path, key), message)
+                self.report.warn(child(path, key), message, code="UnknownMember")
         common = {key: members[key] for key in beside_common if key in members}
         common |= self._object_or_none(members.get("common"), f"{path}.common")
         overlays: list[Overlay] = []
@@ -394,8 +395,8 @@ class _Sections:
         role = role_of(name)
         if role is None or role not in self.roles:
             if role is None or not _declares(self.conf, role):
-                message = "there is no party with this role in the job"
-                self.report.problem(path, message, rule="UnknownRole")
+                message = "there is no party with this role in the job; this has no effect"
+                self.report.warn(path, message, code="UnknownRole")
             return []
         overlays: list[Overlay] = []
         for key, values in self._object_or_none(value, path).items():
@@ -403,7 +404,7 @@ class _Sections:
             parties = len(self.roles[role])
             if self._is_misplaced(key):
                 message = "a component name where the index of a party belongs: taken as `all`"
-                self.report.warn(at, message)
+                self.report.warn(at, message, code="Misplaced")
                 checked = read({key: values}, path)
                 indexes, at = frozenset(range(parties)), path
             else:
@@ -419,21 +420,22 @@ class _Sections:
         return self.names is not None and key in self.names and not is_index
 
     def _indexes(self, key: str, path: str, *, parties: int) -> frozenset[int]:
-        """Return the positions that an index key such as `0`, `0|2` or `all` names."""
+        """Return the positions that an index key such as `0`, `0|2` or `all` names.
+
+        As at FATE, what names no party has no effect; there is a warning.
+        """
         if key == ALL:
             return frozenset(range(parties))
         parts = key.split("|")
-        if all(re.fullmatch(r"[0-9]{1,6}", part, re.ASCII) for part in parts):
-            indexes = frozenset(int(part) for part in parts)
-            if max(indexes) < parties:
-                return indexes
+        indexes = [int(p) for p in parts if re.fullmatch(r"[0-9]{1,6}", p, re.ASCII)]
+        if len(indexes) < len(parts):
+            message = "is not an index (`0` for the first party, `0|1` for two, or `all`)"
+            self.report.warn(path, f"{message}; this has no effect", code="UnknownIndex")
+        elif max(indexes) >= parties:
             many = "is only one party" if parties == 1 else f"are only {parties} parties"
-            message = f"there {many} with this role, counted from 0"
-            self.report.problem(path, message, rule="UnknownIndex")
-        else:
-            message = "is not an index: `0` for the first party, `0|1` for two, or `all`"
-            self.report.problem(path, message, rule="UnknownIndex")
-        return frozenset()
+            message = f"there {many} with this role, counted from 0; others are ignored"
+            self.report.warn(path, message, code="UnknownIndex")
+        return frozenset(index for index in indexes if index < parties)
 
     def _object_or_none(self, value: object, path: str) -> JsonObject:
         """Return the object, an empty one if the member is missing or null."""

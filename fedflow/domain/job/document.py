@@ -9,12 +9,13 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
+from fedflow.domain.job.warning import MOST, JobWarning, warning
 
 MAX_DEPTH: Final = 50  #: objects and lists inside each other
 MAX_VALUES: Final = 1_000_000  #: values in one document
 MAX_TEXT: Final = 100_000  #: characters of one string
 MAX_NAME: Final = 100  #: characters of a component or output name
-MAX_FINDINGS: Final = 1_000  #: problems (and warnings) that are listed; the rest is counted
+MAX_FINDINGS: Final = 1_000  #: problems that are listed; the rest is counted
 
 JsonObject = Mapping[str, object]
 
@@ -27,7 +28,7 @@ class Report:
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
-        self._warnings: list[str] = []
+        self._warnings: list[JobWarning] = []
         self._found = 0
 
     @property
@@ -44,8 +45,8 @@ class Report:
         return (*self._problems, Problem("$", f"{left_out} more problems", rule="LimitExceeded"))
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return the warnings, each `path: sentence`."""
+    def warnings(self) -> tuple[JobWarning, ...]:
+        """Return the warnings in the order of finding."""
         return tuple(self._warnings)
 
     def problem(self, path: str, message: str, *, rule: str) -> None:
@@ -54,10 +55,10 @@ class Report:
         if len(self._problems) < MAX_FINDINGS:
             self._problems.append(Problem(path, message, rule=rule))
 
-    def warn(self, path: str, message: str) -> None:
-        """Record something that has no effect or may surprise."""
-        if len(self._warnings) < MAX_FINDINGS:
-            self._warnings.append(f"{path}: {message}")
+    def warn(self, path: str, message: str, *, code: str) -> None:
+        """Record something that has no effect or may surprise; `code` is one of `HINTS`."""
+        if len(self._warnings) < MOST:
+            self._warnings.append(warning(code, path, message))
 
     def raise_if_any(self) -> None:
         """Raises: InvalidJobSpec: a problem was found; it lists all of them."""
@@ -71,14 +72,14 @@ class Report:
         self.problem(path, f"must be an object, not {kind_of(value)}", rule=rule)
         return None
 
-    def refuse_unknown(self, value: JsonObject, known: Collection[str], *, path: str) -> None:
-        """Record a problem for each member of `value` that is not among `known`."""
+    def warn_of_unknown(self, value: JsonObject, known: Collection[str], *, path: str) -> None:
+        """Record a warning for each member of `value` that is not among `known`, as FATE reads it:
+        it has no effect.
+        """
         for key in value:
             if key not in known:
-                expected = ", ".join(known)
-                self.problem(
-                    child(path, key), f"unknown member; known are {expected}", rule="UnknownMember"
-                )
+                message = f"unknown member, it has no effect; known are {', '.join(known)}"
+                self.warn(child(path, key), message, code="UnknownMember")
 
 
 def child(path: str, key: str) -> str:

@@ -4,10 +4,11 @@ Version 2 is what jobs are made of; of version 1 only the references differ (`ar
 `formats` converts it. A predict DSL may name models of a deployed version, `pipeline.<component>.
 <model>`: they are no edges, whoever starts the component fetches them.
 
-Rules and the class names in `rule` are FATE's (`docs/reference/jobs.md#validation-rules`). Stricter
-here: unknown members and ports, names of model and cache outputs, repeated names and references are
-mistakes as well; their rules are our own words (`UnknownMember`, `UnknownPort`, `DuplicateInput`,
-`DuplicateOutputName`, `RefFormatError`, `LimitExceeded`, and `NamingFormatError` for outputs).
+Rules and the class names in `rule` are FATE's (`docs/reference/jobs.md#validation-rules`). Unknown
+members and ports and repeated references are ignored as there, with a warning. Stricter here: names
+of model and cache outputs and repeated output names are mistakes, as the job would fail later or
+lose a table; their rules are our own words (`DuplicateOutputName`, `RefFormatError`,
+`LimitExceeded`, and `NamingFormatError` for outputs).
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def parse_dsl(
     declared = declared_components(dsl, report)
     if not declared or not isinstance(dsl, dict):
         return ()
-    report.refuse_unknown(dsl, _DSL_MEMBERS, path="$.dsl")
+    report.warn_of_unknown(dsl, _DSL_MEMBERS, path="$.dsl")
     default_provider = read_provider(dsl.get("provider"), "$.dsl.provider", report=report)
     outputs: dict[str, _Outputs | None] = {}
     faulty: set[str] = set()
@@ -167,7 +168,7 @@ def _outputs(raw: object, path: str, *, report: Report) -> _Outputs | None:
     output = report.expect_object(raw["output"], path, rule="ComponentOutputTypeError")
     if output is None:
         return None
-    report.refuse_unknown(output, OUTPUT_KINDS, path=path)
+    report.warn_of_unknown(output, OUTPUT_KINDS, path=path)
     names: dict[str, tuple[str, ...]] = {}
     before = report.found
     for kind in OUTPUT_KINDS:
@@ -205,7 +206,7 @@ def _component(name: str, raw: object, *, inputs: _Inputs) -> Component | None:
         message = f"must be an object with a module, not {kind_of(raw)}"
         report.problem(path, message, rule="ModuleFieldNotExistError")
         return None
-    report.refuse_unknown(raw, _COMPONENT_MEMBERS, path=path)
+    report.warn_of_unknown(raw, _COMPONENT_MEMBERS, path=path)
     module = raw.get("module")
     if not isinstance(module, str) or not module or len(module) > MAX_NAME:
         message = f"must name a module, at most {MAX_NAME} characters"
@@ -263,7 +264,7 @@ class _Inputs:
         members = self.report.expect_object(value, path, rule="ComponentInputTypeError")
         if members is None:
             return {}, {}
-        self.report.refuse_unknown(members, ("data", *_REF_KINDS), path=path)
+        self.report.warn_of_unknown(members, ("data", *_REF_KINDS), path=path)
         lists = {
             member: self._refs(members[member], f"{path}.{member}", kind=kind)
             for member, kind in _REF_KINDS.items()
@@ -278,8 +279,8 @@ class _Inputs:
         for port, refs in (ports or {}).items():
             at = child(path, port)
             if port not in DATA_PORTS:
-                message = f"unknown port; known are {', '.join(DATA_PORTS)}"
-                self.report.problem(at, message, rule="UnknownPort")
+                message = f"unknown port, nothing reads it; known are {', '.join(DATA_PORTS)}"
+                self.report.warn(at, message, code="UnknownPort")
                 continue
             data[port] = self._refs(refs, at, kind="data")
         return data
@@ -293,8 +294,8 @@ class _Inputs:
         for i, text in enumerate(value):
             taken = self._taken(text, f"{path}[{i}]", kind=kind)
             if taken in found:
-                message = f"{shown(text)} is listed twice"
-                self.report.problem(f"{path}[{i}]", message, rule="DuplicateInput")
+                message = f"{shown(text)} is listed twice; it is taken once"
+                self.report.warn(f"{path}[{i}]", message, code="DuplicateInput")
             elif taken is not None:
                 found[taken] = None
         return tuple(found)

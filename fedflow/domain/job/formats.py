@@ -15,6 +15,7 @@ from fedflow.domain.job.conf import mode_of, version_of
 from fedflow.domain.job.document import JsonObject, Report, check_document, kind_of, shown
 from fedflow.domain.job.dsl import Mode
 from fedflow.domain.job.version_1 import convert_job
+from fedflow.domain.job.warning import JobWarning
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +26,7 @@ class JobForm:
     conf: JsonObject
     version: int  #: of the given form
     mode: Mode
-    notes: tuple[str, ...]  #: what the conversion did, each `path: sentence`
+    warnings: tuple[JobWarning, ...]  #: what the conversion did
 
 
 _Reader = Callable[[object, JsonObject, Report], tuple[object, JsonObject]]
@@ -38,6 +39,22 @@ def _as_given(dsl: object, conf: JsonObject, _: Report) -> tuple[object, JsonObj
 
 FORMATS: Final[Mapping[str, _Reader]] = {"1": convert_job, "2": _as_given}
 """By what the conf's `dsl_version` says."""
+
+
+def as_strict(conf: object) -> object:
+    """Return a conf of either version as one of a strict job; what is no conf stays as it is."""
+    given = conf.get("job_parameters") if isinstance(conf, dict) else None
+    if not isinstance(conf, dict) or not isinstance(given, dict | None):
+        return conf
+    section = dict(given or {})
+    common = section.get("common")
+    if version_of(conf) != "1" and not isinstance(common, dict | None):
+        return conf
+    if version_of(conf) == "1" and not isinstance(common, dict):
+        section["strict"] = True
+    else:
+        section["common"] = {**(common or {}), "strict": True}
+    return {**conf, "job_parameters": section}
 
 
 def read_job(dsl: object, conf: object) -> JobForm:
@@ -66,5 +83,5 @@ def read_job(dsl: object, conf: object) -> JobForm:
         conf=converted_conf,
         version=int(version),
         mode=mode_of(conf),
-        notes=report.warnings,
+        warnings=report.warnings,
     )

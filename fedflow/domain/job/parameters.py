@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import field
-from enum import Enum
-from typing import Annotated, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Final, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from fedflow.base.decoding import read_as
+from fedflow.base.decoding import read_as, words_of
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.values import dataclass
 from fedflow.domain.job.document import (
@@ -109,6 +108,7 @@ class JobParameters:
         None  #: see `domain/scheduling/submits.py`
     )
     reuse: bool = False  #: results of equal components of earlier jobs are taken over
+    strict: bool = False  #: what would be a warning refuses the job, or fails the task
     user: Text = ""  #: owner at this site
     roles: dict[str, object] = field(default_factory=dict)  #: copy of the conf's `role`
     role_parameters: dict[str, object] = field(default_factory=dict)
@@ -166,9 +166,9 @@ def check_job_parameters(values: JsonObject, path: str, *, report: Report) -> di
     for key, value in values.items():
         at = child(path, key)
         if key in OBSOLETE:
-            report.warn(at, "is obsolete and has no effect")
+            report.warn(at, "is obsolete and has no effect", code="NoEffect")
         elif key not in _TYPES:
-            report.warn(at, "unknown job parameter, it has no effect")
+            report.warn(at, "unknown job parameter, it has no effect", code="UnknownMember")
         elif value is not None:
             _check(key, value, at, checked=checked, report=report)
     for member, key in _CORES_KEYS:
@@ -224,9 +224,10 @@ def _check(
     if key == "retry_on":
         _check_errors(value, path, report=report)
     if key in _WITHOUT_EFFECT and value:
-        report.warn(path, "has no effect in this version")
+        report.warn(path, "has no effect in this version", code="NoEffect")
     if key in _ENGINES and value != "STANDALONE" and (key, value) != _SPARK:
-        report.warn(path, f"{value} is not an engine of this version; each server uses its own")
+        message = f"{value} is not an engine of this version; each server uses its own"
+        report.warn(path, message, code="OtherEngine")
 
 
 def _mistake(value: object, kind: type[object]) -> str | None:
@@ -235,18 +236,9 @@ def _mistake(value: object, kind: type[object]) -> str | None:
         read_as(value, kind)
     except msgspec.ValidationError as error:
         given = shown(value) if not isinstance(value, dict | list) else kind_of(value)
-        known = ", ".join(_words(kind))
+        known = ", ".join(words_of(kind))
         return f"{error}, given was {given}" + (f"; known are {known}" if known else "")
     return None
-
-
-def _words(kind: object) -> list[str]:
-    """Return the words that a kind allows, none if it is not an enumeration (or null)."""
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return [str(member.value) for member in kind]
-    if get_origin(kind) is Literal:
-        return [str(word) for word in get_args(kind)]
-    return [word for part in get_args(kind) for word in _words(part)]
 
 
 def _task_confs(values: JsonObject, path: str, *, report: Report) -> dict[str, dict[str, object]]:
@@ -255,7 +247,7 @@ def _task_confs(values: JsonObject, path: str, *, report: Report) -> dict[str, d
     for component, options in values.items():
         at = child(path, component)
         members = report.expect_object(options, at, rule="JobParameterError") or {}
-        report.refuse_unknown(members, _TASK_TYPES, path=at)
+        report.warn_of_unknown(members, _TASK_TYPES, path=at)
         right = checked.setdefault(component, {})
         for key, value in members.items():
             if key in _TASK_TYPES:
@@ -285,5 +277,5 @@ def _check_errors(names: object, path: str, *, report: Report) -> None:
     known = {error.__name__ for error in all_errors()}
     for i, name in enumerate(names if isinstance(names, list) else ()):
         if name not in known:
-            message = f"{shown(name)} is no error that docs/errors.md lists"
+            message = f"{shown(name)} is no name of an error of fedflow"
             report.problem(f"{path}[{i}]", message, rule="JobParameterError")

@@ -13,7 +13,7 @@ from fedflow.domain.site import Role, Site
 class PlannedRun:
     """What is known of a component's run at one site before it starts."""
 
-    site: Site
+    site: Site  #: who runs it
     sites: tuple[Site, ...]  #: all that run the component, in the conf's order
     data_ports: tuple[str, ...] = ()  #: connected ones, as `train_data`
     has_model: bool = False  #: a model or isometric model is connected, or stored for prediction

@@ -7,7 +7,7 @@ keys are rewritten, so that each party keeps its own. Source: `docs/reference/jo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from fedflow.base.errors.documents import InvalidJobSpec
@@ -18,10 +18,13 @@ from fedflow.domain.job.document import (
     JsonObject,
     Report,
     check_document,
+    child,
     copy_object,
     kind_of,
     merge_objects,
 )
+from fedflow.domain.job.dsl import EXTERNAL
+from fedflow.domain.job.warning import JobWarning, warning
 from fedflow.domain.site import Role
 
 _OF_ONE_JOB: Final = (*MODEL_MEMBERS, "inheritance_info")
@@ -31,11 +34,14 @@ _WITH_DATA: Final = (Role.GUEST, Role.HOST)
 _Parties = Mapping[Role, Sequence[PartyId]]
 
 
-def merge_predict_conf(train_conf: JsonObject, predict_conf: object) -> dict[str, object]:
-    """Return the conf that a predict job runs with, from two confs of version 2.
+def merge_predict_conf(
+    train_conf: JsonObject, predict_conf: object
+) -> tuple[dict[str, object], tuple[JobWarning, ...]]:
+    """Return the conf that a predict job runs with, from two confs of version 2, and warnings.
 
     Objects are merged member by member, of anything else the predict conf's value counts; its roles
-    may be a subset of the training job's, also in another order.
+    may be a subset of the training job's, also in another order. A role that the training job did
+    not have is left out: no component of the model runs there.
 
     Raises: InvalidJobSpec: a party had no such role in the training job, or the predict conf is no
     conf. Paths are those of the predict conf, but for a training conf beyond the limits.
@@ -51,6 +57,11 @@ def merge_predict_conf(train_conf: JsonObject, predict_conf: object) -> dict[str
         raise InvalidJobSpec(report.problems)
     trained = read_roles(train_conf.get("role"), Report())
     asked = read_roles(predict_conf.get("role"), report)
+    strangers = [role for role in asked if trained and role not in trained]
+    for role in strangers:
+        del asked[role]
+        message = f"the training job had no {role.value}: parties of this role take no part"
+        report.warn(f"$.conf.role.{role.value}", message, code="UnknownRole")
     for role, parties in asked.items():
         for i, party in enumerate(parties):
             if party and party not in trained.get(role, ()):
@@ -62,7 +73,38 @@ def merge_predict_conf(train_conf: JsonObject, predict_conf: object) -> dict[str
         base[section] = _for_parties(_object(base.get(section)), trained=trained, asked=asked)
     base["job_parameters"] = _without_own(_object(base["job_parameters"]))
     over = {**predict_conf, "job_parameters": _common(_object(predict_conf.get("job_parameters")))}
-    return copy_object(merge_objects(base, over, depth=MAX_DEPTH))
+    for section in over.keys() & {"role", *_BY_ROLE}:
+        over[section] = _without_roles(over[section], strangers, in_section=section != "role")
+    return copy_object(merge_objects(base, over, depth=MAX_DEPTH)), report.warnings
+
+
+def unknown_names(conf: object, known: Collection[str]) -> tuple[JobWarning, ...]:
+    """Return warnings of components that a submitted predict conf, of either version, names and
+    neither the training job nor the predict DSL has (`known`). The merged conf has those of the
+    training job, so what reads it cannot tell.
+    """
+    given = _object(conf)
+    found: list[JobWarning] = []
+
+    def look(values: object, path: str) -> None:
+        for name in _object(values):
+            if name not in (*known, EXTERNAL):
+                message = "the model's training job had no component of this name; no effect"
+                found.append(warning("UnknownComponentName", child(path, name), message))
+
+    jobs, by_role = "$.conf.job_parameters.common", "$.conf.role_parameters"
+    for section in ("component_parameters", "provider"):
+        path, values = f"$.conf.{section}", _object(given.get(section))
+        look(values.get("common"), f"{path}.common")
+        for role, by_index in _object(values.get("role")).items():
+            for index, own in _object(by_index).items():
+                look(own, child(child(f"{path}.role", role), index))
+    common = _object(_object(given.get("job_parameters")).get("common"))
+    look(common.get("task_conf"), f"{jobs}.task_conf")
+    look(given.get("algorithm_parameters"), "$.conf.algorithm_parameters")
+    for role, own in _object(given.get("role_parameters")).items():
+        look(own, child(by_role, role))
+    return tuple(found)
 
 
 def predict_conf_template(
@@ -129,6 +171,17 @@ def _without_own(parameters: JsonObject) -> dict[str, object]:
     found = _common(parameters)
     common = _object(found["common"])
     return {**found, "common": {k: v for k, v in common.items() if k not in _OF_ONE_JOB}}
+
+
+def _without_roles(section: object, roles: Sequence[Role], *, in_section: bool) -> object:
+    """Return the list of parties by role, or a section with parameters by role, without some."""
+    if not isinstance(section, dict) or not roles:
+        return section
+    if in_section:
+        by_role = _without_roles(section.get("role"), roles, in_section=False)
+        return {**section, "role": by_role}
+    left_out = {role.value for role in roles}
+    return {name: value for name, value in section.items() if name not in left_out}
 
 
 def _for_parties(section: JsonObject, *, trained: _Parties, asked: _Parties) -> dict[str, object]:

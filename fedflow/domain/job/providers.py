@@ -17,6 +17,7 @@ from fedflow.base.errors.documents import Problem
 from fedflow.base.values import dataclass
 from fedflow.domain.job.document import child
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import JobWarning, warning
 from fedflow.domain.site import Site
 
 FATE: Final = "fate"
@@ -67,7 +68,8 @@ def provider_problems(spec: JobSpec, *, here: Collection[Site]) -> list[Problem]
     A provider must be known, as its modules are; of a version that is only asked of the sites
     `here`, since other parties have their own.
     """
-    known = {*PROVIDERS, *(info.provider for info in spec.modules.values() if info.provider)}
+    others = {info.provider or info.package for info in spec.modules.values()}
+    known = {*PROVIDERS, *(name for name in others if name)}
     problems: dict[str, Problem] = {}
     for name, site, provider, version in _asked(spec):
         path = f"{child('$.dsl.components', name)}.provider"
@@ -84,19 +86,20 @@ def provider_problems(spec: JobSpec, *, here: Collection[Site]) -> list[Problem]
     return list(problems.values())
 
 
-def provider_notes(spec: JobSpec) -> tuple[str, ...]:
-    """Return what people should know: versions and providers that a job names without effect."""
-    notes: dict[str, None] = {}
+def provider_warnings(spec: JobSpec) -> tuple[JobWarning, ...]:
+    """Return the versions and providers that a job names without effect."""
+    found: dict[JobWarning, None] = {}
     for name, _, provider, version in _asked(spec):
         place = f"{child('$.dsl.components', name)}.provider"
         info = spec.modules[name]
-        own = info.provider or provider_of_module(info.module)
+        own = info.provider or info.package or provider_of_module(info.module)
         if provider != own:
-            notes[f"{place}: the module is of provider {own}, which is used"] = None
-        if version and own in PROVIDERS:
-            note = f"{place}: version {version} has no effect, this server's own is used"
-            notes[note] = None
-    return tuple(notes)
+            message = f"the module is of provider {own}, which is used"
+            found[warning("OtherProvider", place, message)] = None
+        if version and not info.provider:
+            message = f"version {version} has no effect, this server's own is used"
+            found[warning("OtherProvider", place, message)] = None
+    return tuple(found)
 
 
 def _asked(spec: JobSpec) -> Iterator[tuple[str, Site, str, str]]:

@@ -21,13 +21,13 @@ from fedflow.domain.job.document import (
     check_document,
     child,
     copy_object,
-    shown,
 )
 from fedflow.domain.job.dsl import Component, Mode, edges_of, parse_dsl
 from fedflow.domain.job.parameters import JobParameters, merge_job_parameters
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.resources import ResourceRequest, demand_at
 from fedflow.domain.job.rules import Rules, make_rules
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Role, Site
 
 _GUARDED_MODULES: Final = frozenset({"heterolr", "heterolinr", "heteropoisson"})
@@ -44,8 +44,9 @@ class ModuleInfo:
     needs_input: bool  #: at least one data port must be connected
     outputs: tuple[str, ...]  #: kinds that it may write: data, model, cache
     repeatable: bool = True  #: the same inputs and parameters give results that are as good
-    provider: str = ""  #: registered provider that has it; empty: it comes with fedflow
+    provider: str = ""  #: registered provider that has it; empty: it is installed
     versions: tuple[str, ...] = ()  #: of that provider, the one used without a word last
+    package: str = ""  #: installed package that offers it by an entry point
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +62,7 @@ class JobSpec:
     dsl: JsonObject  #: as given
     conf: JsonObject  #: as given
     mode: Mode  #: a predict job takes models of a deployed version
-    warnings: tuple[str, ...]  #: each `path: sentence`
+    warnings: tuple[JobWarning, ...]
     settings: Conf = field(repr=False)  #: the conf as read
     defaults: JobParameters = field(repr=False)
     _by_name: Mapping[str, Component] = field(init=False, compare=False, repr=False)
@@ -154,14 +155,14 @@ def parse_job(
     *,
     modules: Mapping[str, ModuleInfo],
     defaults: JobParameters | None = None,
-    notes: Sequence[str] = (),
+    warnings: Sequence[JobWarning] = (),
 ) -> JobSpec:
     """Return the job that a DSL and a runtime conf describe, both of version 2 (see `formats`).
 
     Where the conf says that it is a predict job, the DSL is its predict DSL, and the conf the one
     of the training job with the submitted one over it (see `predict_conf`).
     `modules` are keyed by lower-case name, aliases included; `defaults` are the server's job
-    parameters; `notes` become the first warnings. Later changes of the given objects do not reach
+    parameters; `warnings` become the first ones. Later changes of the given objects do not reach
     the spec.
     Raises: InvalidJobSpec: with all problems that were found. Paths start with `$.dsl` or `$.conf`.
     """
@@ -199,7 +200,7 @@ def parse_job(
         dsl=copy_object(given_dsl),
         conf=copy_object(given_conf),
         mode=mode,
-        warnings=(*notes, *report.warnings),
+        warnings=(*warnings, *report.warnings),
         settings=settings,
         defaults=defaults or JobParameters(),
     )
@@ -235,6 +236,11 @@ def _input_path(component: Component, *members: str) -> str:
     return ".".join((path, *members))
 
 
+def names_of(modules: Mapping[str, ModuleInfo]) -> dict[str, str]:
+    """Return the names of modules by lower-case name and alias."""
+    return {name: info.module for name, info in modules.items()}
+
+
 def _known_modules(
     components: Iterable[Component], modules: Mapping[str, ModuleInfo], *, report: Report
 ) -> dict[str, ModuleInfo]:
@@ -243,10 +249,11 @@ def _known_modules(
     for component in components:
         info = modules.get(component.module.lower())
         if info is None:
+            from fedflow.domain.job.missing_modules import refusal  # most jobs never need it
+
             path = f"{child('$.dsl.components', component.name)}.module"
-            message = f"this server has no module {shown(component.module)}; its list is in "
-            message += "docs/components.md and in `fedflow component list`"
-            report.problem(path, message, rule="ModuleNotFound")
+            rule, message = refusal(component.module, names_of(modules))
+            report.problem(path, message, rule=rule)
         else:
             known[component.name] = info
     return known
@@ -302,7 +309,7 @@ def _check_sources(
         info = known.get(ref.component)
         if info is not None and kind not in info.outputs:
             message = f"{ref} will be missing: {info.module} writes no {kind}"
-            report.warn(_input_path(component), message)
+            report.warn(_input_path(component), message, code="NotWritten")
 
 
 def _check_roles(

@@ -54,7 +54,7 @@ def convert_job(dsl: object, conf: JsonObject, report: Report) -> tuple[_Values,
     converted = converter.convert(needed=new)
     for key, name in new.items():
         message = f"{EXTERNAL}.{key} is read by a new component, {name}"
-        report.warn(_DSL, message)
+        report.warn(_DSL, message, code="Converted")
     return _converted_dsl(dsl, new), converted
 
 
@@ -195,8 +195,8 @@ class _Conf:
             role = next((role for role in roles if role.value == name), None)
             if role is None:
                 if self.mode == "train" and not self._declares(name):
-                    message = "there is no party with this role in the job"
-                    self.report.problem(path, message, rule="UnknownRole")
+                    message = "there is no party with this role in the job; this has no effect"
+                    self.report.warn(path, message, code="UnknownRole")
                 continue
             members = self.report.expect_object(values, path, rule="ParametersTypeError")
             by_role[name] = self._by_index(members or {}, path, parties=roles[role])
@@ -221,7 +221,7 @@ class _Conf:
             return True
         if self.mode == "train":
             message = "there is no component of this name in the DSL, it has no effect"
-            self.report.warn(path, message)
+            self.report.warn(path, message, code="UnknownComponentName")
         return False
 
     def _tables(self, value: object, path: str, *, by_index: Sequence[_Values]) -> None:
@@ -229,7 +229,8 @@ class _Conf:
         members = self.report.expect_object(value, path, rule="ParametersTypeError") or {}
         for key in members:
             if key != "data":
-                self.report.warn(child(path, key), "only `data` is read here, it has no effect")
+                message = "only `data` is read here, it has no effect"
+                self.report.warn(child(path, key), message, code="UnknownMember")
         path = f"{path}.data"
         if members.get("data") is None:
             return

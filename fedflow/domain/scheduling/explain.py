@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Final
 
 from fedflow.base.errors.catalog import all_errors
+from fedflow.base.errors.executors import ExecutorDied
 from fedflow.base.messages import Message, joined
 from fedflow.base.values import dataclass
 from fedflow.domain.phases import SitePhase
@@ -327,13 +328,15 @@ def _running(view: JobView, component: str, task: TaskView, now_ms: int) -> Iter
 
 
 def _log_remedy(job_id: str, component: str, site: Site) -> Message:
-    where = f"-r {site.role} -p {site.party_id}"
-    command = f"fedflow job log -j {job_id} -c {component} {where}"
     return Message(
         "its log, at the server of party {party_id}, tells more: `{command}`",
         site.party_id,
-        command,
+        _log_command(job_id, component, site),
     )
+
+
+def _log_command(job_id: str, component: str, site: Site) -> str:
+    return f"fedflow job log -j {job_id} -c {component} -r {site.role} -p {site.party_id}"
 
 
 def _since(task: TaskView, share: PartyTaskView) -> int | None:
@@ -595,7 +598,7 @@ def end_of(
         status=status,
         code=why.code,
         message=told.message,
-        remedy=_remedy(why.code, job_id),
+        remedy=_remedy(why.code, job_id, component=component, site=why.site),
         site=why.site,
         component=component,
         version=version,
@@ -614,8 +617,15 @@ def _first_failed(
     return "", None, None
 
 
-def _remedy(code: str, job_id: str) -> Message:
-    hint = hint_of(code)
+def _remedy(code: str, job_id: str, *, component: str = "", site: Site | None = None) -> Message:
+    hint: str = hint_of(code)
+    if code == _DIED and component and site is not None:
+        hint = Message(
+            "{hint} At the server of party {party_id}: `{command}`.",
+            hint,
+            site.party_id,
+            f"{_log_command(job_id, component, site)} --level stdout",
+        )
     return Message(
         "{hint} Then `fedflow job rerun -j {job_id}` runs again what did not succeed."
         if hint
@@ -630,4 +640,5 @@ def hint_of(code: str) -> str:
     return _HINTS.get(code, "")
 
 
+_DIED: Final = ExecutorDied.__name__
 _HINTS: Final[Mapping[str, str]] = {e.__name__: e.hint for e in all_errors()}

@@ -14,6 +14,7 @@ from typing import Final
 
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
+from fedflow.domain.job.warning import JobWarning
 
 MAX_KEY: Final = 255  #: characters
 _KEY: Final = re.compile(rf"[!#-\[\]-~]{{1,{MAX_KEY}}}")  # printable ASCII but blank, quote, \
@@ -26,7 +27,7 @@ class SubmitKey:
     key: str
     digest: str  #: of what was submitted, see `content_digest`
     job_id: str
-    warnings: tuple[str, ...]  #: what the first answer said
+    warnings: tuple[JobWarning, ...]  #: what the first answer said
     created_ms: int
 
 

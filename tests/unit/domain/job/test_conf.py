@@ -128,7 +128,7 @@ def test_model_members_beside_common_count_but_common_wins() -> None:
     assert parsed is not None
     assert parsed.job_parameters.common["model_id"] == "beside"
     assert parsed.job_parameters.common["model_version"] == "8"
-    assert [w.split(": ")[0] for w in report.warnings] == [
+    assert [w.path for w in report.warnings] == [
         "$.conf.job_parameters.model_id",
         "$.conf.job_parameters.model_version",
     ]
@@ -173,55 +173,12 @@ def test_a_predict_job_carries_parameters_of_components_that_it_does_not_have() 
             "component_parameters.role.guest",
         ),
         (
-            "component_parameters/role/local",
-            {"0": {}},
-            "UnknownRole",
-            "component_parameters.role.local",
-        ),
-        (
-            "component_parameters/role/boss",
-            {"0": {}},
-            "UnknownRole",
-            "component_parameters.role.boss",
-        ),
-        (
-            "component_parameters/role/host/2",
-            {},
-            "UnknownIndex",
-            'component_parameters.role.host["2"]',
-        ),
-        (
-            "component_parameters/role/host/0|x",
-            {},
-            "UnknownIndex",
-            'component_parameters.role.host["0|x"]',
-        ),
-        (
-            "component_parameters/role/host/-1",
-            {},
-            "UnknownIndex",
-            'component_parameters.role.host["-1"]',
-        ),
-        (
-            "component_parameters/common/lr_7",
-            {},
-            "UnknownComponentName",
-            "component_parameters.common.lr_7",
-        ),
-        (
-            "component_parameters/role/host/0",
-            {"lr_7": {}},
-            "UnknownComponentName",
-            'component_parameters.role.host["0"].lr_7',
-        ),
-        (
             "component_parameters/common/lr_0",
             [1],
             "ParametersTypeError",
             "component_parameters.common.lr_0",
         ),
         ("provider/common/lr_0", "a@b@c", "ValueError", "provider.common.lr_0"),
-        ("provider/common/lr_7", "fate", "UnknownComponentName", "provider.common.lr_7"),
         (
             "job_parameters/common/task_cores",
             0,
@@ -328,7 +285,89 @@ def test_what_has_no_or_a_surprising_effect_is_a_warning(
     conf, report = read(changed(path, value))
     assert conf is not None
     assert report.problems == ()
-    assert [w.split(": ")[0] for w in report.warnings] == [where]
+    assert [w.path for w in report.warnings] == [where]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "code", "where"),
+    [
+        (
+            "component_parameters/role/local",
+            {"0": {}},
+            "UnknownRole",
+            "component_parameters.role.local",
+        ),
+        (
+            "component_parameters/role/boss",
+            {"0": {}},
+            "UnknownRole",
+            "component_parameters.role.boss",
+        ),
+        (
+            "component_parameters/role/host/2",
+            {},
+            "UnknownIndex",
+            'component_parameters.role.host["2"]',
+        ),
+        (
+            "component_parameters/role/host/0|x",
+            {},
+            "UnknownIndex",
+            'component_parameters.role.host["0|x"]',
+        ),
+        (
+            "component_parameters/role/host/-1",
+            {},
+            "UnknownIndex",
+            'component_parameters.role.host["-1"]',
+        ),
+        (
+            "component_parameters/common/lr_7",
+            {},
+            "UnknownComponentName",
+            "component_parameters.common.lr_7",
+        ),
+        (
+            "component_parameters/role/host/0",
+            {"lr_7": {}},
+            "UnknownComponentName",
+            'component_parameters.role.host["0"].lr_7',
+        ),
+        ("provider/common/lr_7", "fate", "UnknownComponentName", "provider.common.lr_7"),
+        (
+            "job_parameters/common/task_conf",
+            {"lr_7": {"task_cores": 1}},
+            "UnknownComponentName",
+            "job_parameters.common.task_conf.lr_7",
+        ),
+        (
+            "job_parameters/role/host/9",
+            {"task_cores": 1},
+            "UnknownIndex",
+            'job_parameters.role.host["9"]',
+        ),
+    ],
+)
+def test_what_fate_ignores_is_ignored_with_a_warning(
+    path: str, value: object, code: str, where: str
+) -> None:
+    conf, report = read(changed(path, value))
+    assert conf is not None
+    assert report.problems == ()
+    (warning,) = report.warnings
+    assert (warning.code, warning.path) == (code, f"$.conf.{where}")
+    assert warning.hint
+    good, _ = read(CONF)
+    assert good is not None
+    parameters = [c.parameters_of("lr_0", site) for c in (conf, good) for site in good.sites[:2]]
+    assert parameters[:2] == parameters[2:] or "role/host/0" in path
+
+
+def test_the_known_places_of_an_index_key_count_and_the_others_are_warned_of() -> None:
+    conf, report = read(changed("component_parameters/role/host/1|7", {"lr_0": {"x": 9}}))
+    assert conf is not None
+    assert [one.code for one in report.warnings] == ["UnknownIndex"]
+    assert [conf.parameters_of("lr_0", site)["x"] for site in conf.sites[1:3]] == [2, 9]
 
 
 @pytest.mark.parametrize("member", ["conf_path", "dsl_path", "local"])

@@ -15,7 +15,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.job.conf import given_version
 from fedflow.domain.job.document import Report
 from fedflow.domain.job.dsl import parse_dsl
-from fedflow.domain.job.formats import FORMATS, JobForm, read_job
+from fedflow.domain.job.formats import FORMATS, JobForm, as_strict, read_job
 from fedflow.domain.job.parameters import PROCESSORS_KEY
 from fedflow.domain.job.predict_conf import merge_predict_conf
 from fedflow.domain.job.predict_dsl import deduce_predict_dsl
@@ -119,7 +119,7 @@ def problems(dsl: object, conf: object) -> list[tuple[str, str]]:
 def test_a_job_of_version_2_stays_as_it_is() -> None:
     conf = {"dsl_version": "2"}
     form = read_job(DSL, conf)
-    assert form == JobForm(dsl=DSL, conf=conf, version=2, mode="train", notes=())
+    assert form == JobForm(dsl=DSL, conf=conf, version=2, mode="train", warnings=())
 
 
 def test_the_data_of_the_conf_comes_from_readers() -> None:
@@ -131,7 +131,7 @@ def test_the_data_of_the_conf_comes_from_readers() -> None:
     assert dsl["components"]["reader_0"] == reader
     assert dsl["components"]["dataio_0"]["input"] == {"data": {"data": ["reader_0.train_data"]}}
     assert dsl["components"]["hetero_lr_0"]["input"]["data"]["eval_data"] == ["reader_1.eval_data"]
-    assert [note.split(": ")[1] for note in form.notes] == [
+    assert [one.message for one in form.warnings] == [
         "args.train_data is read by a new component, reader_0",
         "args.eval_data is read by a new component, reader_1",
     ]
@@ -139,8 +139,8 @@ def test_the_data_of_the_conf_comes_from_readers() -> None:
 
 def test_a_converted_job_gives_each_site_what_version_1_meant() -> None:
     form = read_job(DSL, CONF)
-    spec = parse_job(form.dsl, form.conf, modules=MODULES, notes=form.notes)
-    assert spec.warnings[: len(form.notes)] == form.notes
+    spec = parse_job(form.dsl, form.conf, modules=MODULES, warnings=form.warnings)
+    assert spec.warnings[: len(form.warnings)] == form.warnings
     for site, names in zip((GUEST, *HOSTS), (("g", "ge"), ("h0", "he0"), ("h1", "he1"))):
         for reader, name in zip(("reader_0", "reader_1"), names):
             table = {"name": name, "namespace": "demo"}
@@ -247,8 +247,6 @@ def test_a_dsl_of_version_1_has_rules_of_its_own(
             "ParametersTypeError",
             "role_parameters.host.dataio_0",
         ),
-        ("role_parameters/boss", {}, "UnknownRole", "role_parameters.boss"),
-        ("role_parameters/local", {}, "UnknownRole", "role_parameters.local"),
         (
             "algorithm_parameters/hetero_lr_0",
             5,
@@ -272,10 +270,46 @@ def test_parameters_of_a_component_that_the_dsl_does_not_have_are_a_warning() ->
     conf = put(CONF, "algorithm_parameters/other_0", {"x": 1})
     conf = put(conf, "role_parameters/guest/other_0", {"x": [1]})
     form = read_job(DSL, conf)
-    warned = [note.split(": ")[0] for note in form.notes]
+    warned = [one.path for one in form.warnings]
     assert f"{C}.algorithm_parameters.other_0" in warned
     assert f"{C}.role_parameters.guest.other_0" in warned
     assert parse_job(form.dsl, form.conf, modules=MODULES)
+
+
+@pytest.mark.parametrize("role", ["boss", "local"])
+def test_parameters_of_a_role_that_the_job_does_not_have_are_a_warning(role: str) -> None:
+    form = read_job(DSL, put(CONF, f"role_parameters/{role}", {}))
+    warned = [(one.code, one.path) for one in form.warnings]
+    assert ("UnknownRole", f"{C}.role_parameters.{role}") in warned
+    assert parse_job(form.dsl, form.conf, modules=MODULES)
+
+
+@pytest.mark.parametrize(
+    ("conf", "strict"),
+    [
+        ({"dsl_version": 2}, {"common": {"strict": True}}),
+        (
+            {"dsl_version": 2, "job_parameters": {"common": {"task_cores": 1}, "role": {}}},
+            {"common": {"task_cores": 1, "strict": True}, "role": {}},
+        ),
+        ({"job_parameters": {"work_mode": 0}}, {"work_mode": 0, "strict": True}),
+        (
+            {"dsl_version": "1", "job_parameters": {"common": {"work_mode": 0}}},
+            {"common": {"work_mode": 0, "strict": True}},
+        ),
+    ],
+)
+def test_a_conf_of_either_version_becomes_strict(conf: Any, strict: Any) -> None:
+    given = copy.deepcopy(conf)
+    assert as_strict(conf) == {**conf, "job_parameters": strict}
+    assert conf == given
+
+
+@pytest.mark.parametrize(
+    "conf", [None, [1], {"job_parameters": 5}, {"dsl_version": 2, "job_parameters": {"common": 5}}]
+)
+def test_what_is_no_conf_is_left_to_the_reader(conf: object) -> None:
+    assert as_strict(conf) is conf
 
 
 def test_what_is_wrong_in_both_versions_is_found_after_the_conversion() -> None:
@@ -311,7 +345,7 @@ def test_a_model_of_version_1_predicts_with_a_conf_of_version_1() -> None:
     assert list(predict_dsl["components"]) == ["reader_0", "reader_1", "dataio_0", "hetero_lr_0"]  # type: ignore[call-overload]
     form = read_job(predict_dsl, PREDICT_CONF)
     assert (form.dsl, form.mode) == (predict_dsl, "predict")
-    spec = parse_job(form.dsl, merge_predict_conf(conf, form.conf), modules=MODULES)
+    spec = parse_job(form.dsl, merge_predict_conf(conf, form.conf)[0], modules=MODULES)
     assert spec.mode == "predict"
     assert [str(ref) for ref in spec.component("hetero_lr_0").stored_models] == [
         "hetero_lr_0.hetero_lr"

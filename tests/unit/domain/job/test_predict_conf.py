@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedflow.base.errors.documents import InvalidJobSpec
-from fedflow.domain.job.predict_conf import merge_predict_conf, predict_conf_template
+from fedflow.domain.job.predict_conf import (
+    merge_predict_conf,
+    predict_conf_template,
+    unknown_names,
+)
 from tests.unit.domain.json_values import json_values, places
 
 TRAIN: dict[str, Any] = {
@@ -54,8 +58,12 @@ PREDICT: dict[str, Any] = {
 }
 
 
+def merge(train: Any, predict: Any) -> dict[str, object]:
+    return merge_predict_conf(train, predict)[0]
+
+
 def test_parameters_follow_their_parties_to_the_new_places() -> None:
-    merged: Any = merge_predict_conf(TRAIN, PREDICT)
+    merged: Any = merge(TRAIN, PREDICT)
     assert merged["role"] == PREDICT["role"]
     assert merged["component_parameters"]["role"] == {
         "guest": {"0": {"reader_0": {"table": {"name": "new", "namespace": "n"}}}},
@@ -65,7 +73,7 @@ def test_parameters_follow_their_parties_to_the_new_places() -> None:
 
 
 def test_what_concerned_the_training_job_alone_is_left_out() -> None:
-    merged: Any = merge_predict_conf(TRAIN, PREDICT)
+    merged: Any = merge(TRAIN, PREDICT)
     assert "provider" not in merged
     assert merged["job_parameters"] == {
         "common": {"job_type": "predict", "model_id": "m", "model_version": "1", "task_cores": 3},
@@ -76,14 +84,13 @@ def test_what_concerned_the_training_job_alone_is_left_out() -> None:
 def test_the_type_and_the_model_may_stand_beside_common() -> None:
     predict = copy.deepcopy(PREDICT)
     predict["job_parameters"] = predict["job_parameters"]["common"]
-    assert merge_predict_conf(TRAIN, predict) == merge_predict_conf(TRAIN, PREDICT)
+    assert merge(TRAIN, predict) == merge(TRAIN, PREDICT)
 
 
 @pytest.mark.parametrize(
     ("role", "rule", "path"),
     [
         ({"guest": [9999], "host": [10, 40]}, "UnknownParty", "$.conf.role.host[1]"),
-        ({"guest": [9999], "local": [0]}, "UnknownParty", "$.conf.role.local[0]"),
         ({"guest": "9999"}, "RoleError", "$.conf.role.guest"),
         (None, "RoleError", "$.conf.role"),
     ],
@@ -94,6 +101,42 @@ def test_every_party_had_its_role_in_the_training_job(role: object, rule: str, p
     assert [(p.rule, p.path) for p in caught.value.problems] == [(rule, path)]
 
 
+def test_a_role_that_the_training_job_did_not_have_takes_no_part() -> None:
+    train = {**TRAIN, "role": {"guest": [9999], "host": [10, 20, 30]}}
+    predict = copy.deepcopy(PREDICT)
+    predict["role"]["arbiter"] = [50]
+    predict["component_parameters"]["role"]["arbiter"] = {"0": {"lr_0": {"x": 1}}}
+    predict["job_parameters"]["role"] = {"arbiter": {"0": {"task_cores": 2}}}
+    merged, warnings = merge_predict_conf(train, predict)
+    assert [(one.code, one.path) for one in warnings] == [("UnknownRole", "$.conf.role.arbiter")]
+    assert merged == {**merge(train, PREDICT), "job_parameters": merged["job_parameters"]}
+    assert "arbiter" not in merged["job_parameters"]["role"]  # type: ignore[index,operator]
+
+
+def test_names_that_neither_the_model_nor_its_training_knows_are_warned_of() -> None:
+    conf = {
+        "job_parameters": {"common": {"task_conf": {"gone_0": {}, "lr_0": {}}}},
+        "component_parameters": {
+            "common": {"gone_1": {}, "lr_0": {}},
+            "role": {"guest": {"0": {"gone_2": {}}}},
+        },
+        "provider": {"common": {"gone_3": "fate"}},
+        "algorithm_parameters": {"gone_4": {}},
+        "role_parameters": {"guest": {"gone_5": {}, "args": {}}},
+    }
+    found = unknown_names(conf, {"lr_0"})
+    assert {one.code for one in found} == {"UnknownComponentName"}
+    assert [one.path for one in found] == [
+        "$.conf.component_parameters.common.gone_1",
+        '$.conf.component_parameters.role.guest["0"].gone_2',
+        "$.conf.provider.common.gone_3",
+        "$.conf.job_parameters.common.task_conf.gone_0",
+        "$.conf.algorithm_parameters.gone_4",
+        "$.conf.role_parameters.guest.gone_5",
+    ]
+    assert unknown_names([1], ()) == ()
+
+
 def test_a_conf_that_is_no_object_is_refused() -> None:
     with pytest.raises(InvalidJobSpec):
         merge_predict_conf(TRAIN, [1])
@@ -101,7 +144,7 @@ def test_a_conf_that_is_no_object_is_refused() -> None:
 
 def test_merging_leaves_the_given_confs_alone() -> None:
     before = copy.deepcopy((TRAIN, PREDICT))
-    merged: Any = merge_predict_conf(TRAIN, PREDICT)
+    merged: Any = merge(TRAIN, PREDICT)
     merged["role"]["guest"].append(1)
     merged["component_parameters"]["common"]["lr_0"]["list"].append(1)
     assert before == (TRAIN, PREDICT)
@@ -121,7 +164,7 @@ def test_each_party_keeps_exactly_its_own_parameters(
     train = copy.deepcopy(TRAIN)
     train["component_parameters"] = {"role": {"host": by_index}}
     predict = {**PREDICT, "role": {"guest": [9999], "host": chosen}, "component_parameters": {}}
-    merged: Any = merge_predict_conf(train, predict)
+    merged: Any = merge(train, predict)
     new = merged["component_parameters"]["role"]["host"]
     for place, party in enumerate(chosen):
         old = [10, 20, 30].index(party)
@@ -176,4 +219,4 @@ def test_a_template_has_a_place_for_every_table() -> None:
         "guest": {"0": place(0)},
         "host": {"0": place(1), "1": place(2), "2": place(3)},
     }
-    assert merge_predict_conf(TRAIN, conf)["role"] == TRAIN["role"]
+    assert merge(TRAIN, conf)["role"] == TRAIN["role"]

@@ -287,10 +287,10 @@ def test_a_stored_model_is_no_data() -> None:
     assert predict_problems(dsl) == [("InputComponentNotExistError", path)]
 
 
-def test_a_stored_model_that_is_listed_twice_is_a_mistake() -> None:
+def test_a_stored_model_that_is_listed_twice_is_taken_once() -> None:
     dsl = copy.deepcopy(V2_PREDICT)
     dsl["components"]["lr_0"]["input"]["model"] *= 2
-    assert predict_problems(dsl) == [("DuplicateInput", f"{C}.lr_0.input.model[1]")]
+    assert predict_problems(dsl) == []
 
 
 MODULES = st.sampled_from(["Reader", "DataIO", "HeteroLR", "Evaluation", "FederatedSample"])

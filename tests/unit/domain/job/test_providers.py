@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedflow.domain.job.providers import provider_notes, provider_of_module, provider_problems
+from fedflow.domain.job.providers import provider_of_module, provider_problems, provider_warnings
 from fedflow.domain.job.spec import JobSpec, ModuleInfo, parse_job
 from fedflow.domain.site import Role
 
@@ -38,7 +38,7 @@ def spec(top: str | None = None, *, reader: str | None = None, conf: Any = None)
 @pytest.mark.parametrize("job", [spec(), spec("fate", reader="fate_flow")])
 def test_the_providers_that_the_pipeline_names_are_taken_silently(job: JobSpec) -> None:
     assert provider_problems(job, here=job.sites) == []
-    assert provider_notes(job) == ()
+    assert provider_warnings(job) == ()
 
 
 def test_an_unknown_provider_is_a_problem_with_its_path() -> None:
@@ -55,12 +55,12 @@ def test_an_unknown_provider_is_a_problem_with_its_path() -> None:
 def test_a_version_and_a_foreign_module_are_noted() -> None:
     job = spec("fate@1.11.4")
     assert provider_problems(job, here=job.sites) == []
-    assert provider_notes(job) == (
+    assert [f"{one.path}: {one.message}" for one in provider_warnings(job)] == [
         "$.dsl.components.lr_0.provider: version 1.11.4 has no effect, this server's own is used",
         "$.dsl.components.reader_0.provider: the module is of provider fate_flow, which is used",
         "$.dsl.components.reader_0.provider: version 1.11.4 has no effect,"
         " this server's own is used",
-    )
+    ]
 
 
 def test_a_version_of_a_registered_provider_must_be_at_the_sites_here() -> None:
@@ -73,7 +73,7 @@ def test_a_version_of_a_registered_provider_must_be_at_the_sites_here() -> None:
 
     for known in ("lab", "lab@1.0", "lab@2.0"):
         assert provider_problems(job(known), here=job(known).sites) == []
-        assert provider_notes(job(known)) == ()
+        assert provider_warnings(job(known)) == ()
     other = job("lab@3.0")
     guest, host = other.sites
     assert provider_problems(other, here=()) == []
@@ -81,7 +81,7 @@ def test_a_version_of_a_registered_provider_must_be_at_the_sites_here() -> None:
     assert problem.path == "$.dsl.components.lr_0.provider"
     assert problem.message == "host 10000 has no version 3.0 of provider lab, only 1.0, 2.0"
     assert len(provider_problems(other, here=(guest, host))) == 2
-    assert "of provider lab, which is used" in provider_notes(job("fate@1.11"))[0]
+    assert "of provider lab, which is used" in provider_warnings(job("fate@1.11"))[0].message
 
 
 def test_a_module_has_one_provider_in_any_case() -> None:

@@ -348,13 +348,14 @@ def test_outputs_that_are_never_written_are_declared_freely_but_not_used_unnotic
     assert parse_job(dsl_, conf(), modules=MODULES).warnings == ()
     dsl_["components"]["t"] = takes("Tool", source="e.data")
     (warning,) = parse_job(dsl_, conf(), modules=MODULES).warnings
-    assert warning == f"{C}.t.input: e.data will be missing: Evaluation writes no data"
+    assert (warning.code, warning.path) == ("NotWritten", f"{C}.t.input")
+    assert warning.message == "e.data will be missing: Evaluation writes no data"
 
 
 def test_mistakes_of_dsl_and_conf_come_together() -> None:
     conf_ = conf()
     conf_["role"]["boss"] = [1]
-    conf_["component_parameters"] = {"common": {"nobody": {}}}
+    conf_["job_parameters"] = {"common": {"run_to": "nobody"}}
     found = problems(dsl(r={"module": "Nope"}, t=takes("Tool", source="r.data")), conf_)
     assert {rule for rule, _ in found} == {
         "InputNameNotExistError",

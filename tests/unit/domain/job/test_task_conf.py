@@ -118,11 +118,10 @@ def test_an_empty_run_to_selects_everything(asked: Any) -> None:
         ({"auto_retry_delay": -1}, "auto_retry_delay", ">= 0"),
         ({"auto_retries": 101}, "auto_retries", "<= 100"),
         ({"retry_on": "ExecutorDied"}, "retry_on", "array"),
-        ({"retry_on": ["Oops"]}, "retry_on[0]", "docs/errors.md"),
+        ({"retry_on": ["Oops"]}, "retry_on[0]", "no name of an error"),
         ({"task_cores": 0}, "task_cores", ">= 1"),
         ({"task_memory": -1}, "task_memory", ">= 0"),
         ({"launcher": "deepspeed"}, "launcher", "deepspeed"),
-        ({"world_size": 2}, "world_size", "known are"),
     ],
 )
 def test_a_wrong_option_is_refused_at_its_place(
@@ -136,7 +135,6 @@ def test_a_wrong_option_is_refused_at_its_place(
 @pytest.mark.parametrize(
     ("common", "path"),
     [
-        ({"task_conf": {"zzz": {"timeout": 5}}}, f"{COMMON}.task_conf.zzz"),
         ({"task_conf": {"b": 5}}, f"{COMMON}.task_conf.b"),
         ({"task_conf": []}, f"{COMMON}.task_conf"),
         ({"run_to": "zzz"}, f"{COMMON}.run_to"),
@@ -153,9 +151,8 @@ def test_a_wrong_parameter_is_refused_at_its_place(common: dict[str, Any], path:
 
 
 def test_an_unknown_component_is_found_in_the_layer_of_a_role_too() -> None:
-    role = {"host": {"all": {"task_conf": {"zzz": {}}}}}
-    ((path, _),) = problems(role)
-    assert path == "$.conf.job_parameters.role.host.all.task_conf.zzz"
+    ((path, _),) = problems({"host": {"all": {"run_to": "zzz"}}})
+    assert path == "$.conf.job_parameters.role.host.all.run_to"
 
 
 def test_a_task_that_takes_more_than_the_whole_job_is_refused_with_the_numbers() -> None:
@@ -170,3 +167,10 @@ def test_a_task_that_takes_more_than_the_whole_job_is_refused_with_the_numbers()
     )
     assert path == f"{COMMON}.task_conf.b.task_memory"
     assert "9 at host 10000, where the whole job has 8" in message
+
+
+def test_an_unknown_option_is_ignored_with_a_warning() -> None:
+    spec = parse(task_conf={"b": {"world_size": 2, "timeout": 5}})
+    (warning,) = spec.warnings
+    assert (warning.code, warning.path) == ("UnknownMember", f"{COMMON}.task_conf.b.world_size")
+    assert spec.job_parameters_at(spec.initiator).task("b").timeout == 5

@@ -222,6 +222,16 @@ def test_a_task_that_was_skipped_or_timed_out_explains_the_end() -> None:
     )
 
 
+def test_the_end_of_a_process_names_the_command_that_shows_what_it_printed() -> None:
+    died = Reason(code="ExecutorDied", message="a died: signal 11", site=HOST)
+    reason = replace(died, message=f"a: {died.message}")
+    end = end_of("j1", JobStatus.FAILED, reason, [("a", 0, TaskStatus.FAILED, died)])
+    where = f"-r host -p {HOST.party_id} --level stdout"
+    assert f"At the server of party {HOST.party_id}: `fedflow job log -j j1 -c a {where}`." in (
+        end.remedy
+    )
+
+
 def test_a_component_that_was_not_selected_waits_for_nothing() -> None:
     tasks = {"a": task(TaskStatus.RUNNING, started_ms=1), "b": task()}
     waits = waits_of(running(selected=frozenset({"a"}), tasks=tasks), NOW)
