@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -47,3 +48,12 @@ def _learn(kind: Any) -> None:
     with _learning:
         msgspec.json.Decoder(kind)
         _known.add(kind)
+
+
+def words_of(kind: object) -> list[str]:
+    """Return the words that a kind allows, none if it is not an enumeration (or null)."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [str(member.value) for member in kind]
+    if get_origin(kind) is Literal:
+        return [str(word) for word in get_args(kind)]
+    return [word for part in get_args(kind) for word in words_of(part)]

@@ -1,4 +1,8 @@
-"""Sets up logging: one handler for people or for machines, and none on import."""
+"""Sets up logging: one handler for people or for machines, and none on import.
+
+A server that was started in the background writes to `server.log`, which is its standard error. It
+begins a new file when that one is full, and when another program moved it away (SIGHUP).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,14 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Literal, TextIO
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 _JOB_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")  #: all but the tab
+_BEGIN: Final = re.compile(r"\[|\d{4}-")  #: how a record's first line begins: `[LEVEL]` or the date
 _JOB_LOGS: Final = {
     "fate_flow_schedule.log": logging.INFO,
     "fate_flow_schedule_error.log": logging.ERROR,
@@ -43,8 +49,18 @@ class OneLine(logging.Formatter):
     """A line for people: control characters of the message are shown, not obeyed.
 
     Messages repeat what other parties sent, who could else write lines of their own, or make a
-    terminal do things. A traceback follows in lines of its own.
+    terminal do things. A traceback follows in lines of its own (`exc_info`); none of them can be
+    taken for another record's first one.
     """
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = record.getMessage()
+        if self.usesTime():
+            record.asctime = self.formatTime(record, self.datefmt)
+        line = self.formatMessage(record)
+        following = [self.formatException(record.exc_info)] if record.exc_info else []
+        following += [record.stack_info] if record.stack_info else []
+        return "\n".join([line, *(_following(text) for text in following)])
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
         if not record.message.isprintable():
@@ -61,6 +77,12 @@ class OneLine(logging.Formatter):
 def _second(time_s: int) -> str:
     """Return a second as `asctime` shows it; many lines, in two files each, are of the same one."""
     return time.strftime(logging.Formatter.default_time_format, time.localtime(time_s))
+
+
+def _following(text: str) -> str:
+    """Return lines that belong to a record; one that looks like a record's first is indented."""
+    lines = (_CONTROL.sub(_shown, line) for line in text.rstrip("\n").split("\n"))
+    return "\n".join(f"  {line}" if _BEGIN.match(line) else line for line in lines)
 
 
 def _shown(control: re.Match[str]) -> str:
@@ -109,11 +131,89 @@ def _append(path: str, line: bytes) -> None:
         os.close(file)
 
 
+if TYPE_CHECKING:
+    _Stream = logging.StreamHandler[TextIO]
+else:
+    _Stream = logging.StreamHandler
+
+
+class ServerLogFile(_Stream):
+    """Writes to standard error, which is a file of this process, and begins a new one by size.
+
+    Standard output and error move to the new file together, so what libraries print is in it too.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, kept: int) -> None:
+        """`max_bytes` 0: never by size. `kept` older files stay, as `<name>.1` (the newest) ..."""
+        super().__init__(sys.stderr)
+        self._path = path
+        self._max_bytes = max_bytes
+        self._limit = max_bytes
+        self._kept = kept
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if not self._limit:
+            return
+        try:
+            size = os.fstat(2).st_size
+            if size >= self._limit:
+                self._limit = 2 * size  # if it fails, it is tried again much later
+                self._rotate()
+                self._limit = self._max_bytes
+        except OSError:
+            self.handleError(record)
+
+    def reopen(self) -> None:
+        """Go on in the file of this name, which is a new one if the old one was moved away."""
+        with suppress(OSError):  # the old file stays good
+            self.acquire()
+            try:
+                self._open()
+            finally:
+                self.release()
+
+    def _rotate(self) -> None:
+        """Give the files their next numbers, and begin a new one. Raises: OSError."""
+        for number in range(self._kept - 1, 0, -1):
+            with suppress(FileNotFoundError):
+                os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+        if self._kept:
+            os.replace(self._path, f"{self._path}.1")
+        else:
+            os.unlink(self._path)
+        self._open()
+
+    def _open(self) -> None:
+        """Let standard output and error go to the file of this name. Raises: OSError."""
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+                stream.flush()
+                os.dup2(file, number)
+        finally:
+            os.close(file)
+
+
+def log_file_of(path: Path, *, max_bytes: int, kept: int) -> ServerLogFile | None:
+    """Return the handler of a log file, None if standard error goes elsewhere."""
+    try:
+        if not os.path.samestat(os.fstat(2), path.stat()):
+            return None
+    except OSError:
+        return None
+    return ServerLogFile(path, max_bytes=max_bytes, kept=kept)
+
+
 def set_up_logging(
-    *, level: str, style: Literal["console", "json"], stream: TextIO | None = None
+    *,
+    level: str,
+    style: Literal["console", "json"],
+    stream: TextIO | None = None,
+    handler: logging.Handler | None = None,
 ) -> None:
-    """Send everything from `level` up to a stream (standard error by default)."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+    """Send all from `level` up to a handler, else to a stream (standard error by default)."""
+    handler = handler or logging.StreamHandler(stream or sys.stderr)
     if style == "json":
         handler.setFormatter(JsonLines())
     else:

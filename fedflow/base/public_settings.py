@@ -33,6 +33,7 @@ SHOWN: Final = (
     "scheduling.create_timeout_s", "scheduling.lease_s", "scheduling.heartbeat_s",
     "scheduling.call_timeout_s", "scheduling.preflight_timeout_s", "scheduling.retry_cap_s",
     "scheduling.hold_limit_s", "scheduling.launch_grace_s", "scheduling.stop_grace_s",
+    "jobs.strict",
     "executor.start_method", "executor.memory_mib",
     "federation.receive_timeout_s", "federation.spool_mib", "federation.memory_mib",
     "upload.allowed_folders", "upload.max_mib", "download.allowed_folders",
@@ -42,7 +43,8 @@ SHOWN: Final = (
     "provider.allowed_folders",
     "model_store_address.storage", "model_store_address.folder", "model_store_address.name",
     "model_store_address.host", "model_store_address.port", "model_store_address.timeout",
-    "log.level", "log.format",
+    "retention.jobs_days", "retention.status", "health.min_free_mib",
+    "log.level", "log.format", "log.max_mib", "log.kept",
     "board.switch", "board.sign_in", "board.session_idle_s", "board.session_s",
     "board.host_names",
 )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -172,6 +172,12 @@ class Scheduling(_Section, frozen=True, kw_only=True):
     stop_grace_s: Positive = 3.0  #: pause between SIGTERM and SIGKILL of an executor
 
 
+class JobDefaults(_Section, frozen=True, kw_only=True):
+    """What jobs may be."""
+
+    strict: bool = False  #: jobs that do not say are refused where they would only be warned of
+
+
 class Executors(_Section, frozen=True, kw_only=True):
     """Worker processes."""
 
@@ -231,9 +237,30 @@ class ModelStoreAddress(_Section, frozen=True, kw_only=True):
     timeout: Count = 30  #: seconds that one statement may take (mysql)
 
 
+class HealthLimits(_Section, frozen=True, kw_only=True):
+    """What `/readyz` goes by."""
+
+    #: less free space in a folder of the server, MiB, and it is not ready
+    min_free_mib: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 256
+
+
+class RetentionSettings(_Section, frozen=True, kw_only=True):
+    """Ended jobs that the server deletes by itself."""
+
+    #: those that ended longer ago, days, at most 36,500; None: none
+    jobs_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
+    #: and ended so
+    status: Annotated[
+        tuple[Literal["success", "failed", "canceled", "timeout"], ...], Meta(min_length=1)
+    ] = ("success", "failed", "canceled", "timeout")
+
+
 class Log(_Section, frozen=True, kw_only=True):
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     format: Literal["console", "json"] = "console"
+    #: size of `server.log` at which a new one is begun, MiB; 0: never
+    max_mib: Annotated[int, Meta(ge=0, le=1_000_000)] = 64
+    kept: Annotated[int, Meta(ge=0, le=1_000)] = 5  #: older ones that are kept: server.log.1 ...
 
 
 class Board(_Section, frozen=True, kw_only=True):
@@ -267,6 +294,7 @@ class Settings(_Section, frozen=True, kw_only=True):
     fate_on_spark: SparkEngines = SparkEngines()
     default_engines: DefaultEngines = DefaultEngines()
     scheduling: Scheduling = Scheduling()
+    jobs: JobDefaults = JobDefaults()
     executor: Executors = Executors()
     federation: FederationLimits = FederationLimits()
     upload: Upload = Upload()
@@ -274,6 +302,8 @@ class Settings(_Section, frozen=True, kw_only=True):
     storage: Storage = Storage()
     provider: ProviderSettings = ProviderSettings()
     model_store_address: ModelStoreAddress = ModelStoreAddress()
+    retention: RetentionSettings = RetentionSettings()
+    health: HealthLimits = HealthLimits()
     log: Log = Log()
     board: Board = Board()
 
@@ -330,7 +360,28 @@ def _bad_setting(text: str) -> BadSetting:
     unknown = _UNKNOWN.fullmatch(what)
     if unknown:
         what, path = "there is no such key", f"{path}.{unknown[1]}".removeprefix(".")
+    elif words := _words_at(path):
+        what = f"{what}; known are {', '.join(words)}"
     return BadSetting(path=path or "(top level)", reason=what)
+
+
+def _words_at(path: str) -> list[str]:
+    """Return the words that a setting may be; none if it is not a choice of words."""
+    kinds: list[Any] = [Settings]
+    for key in re.findall(r"[A-Za-z_]\w*", path):
+        section = next((kind for kind in kinds if _is_section(kind)), None)
+        if section is not None:
+            found = next((f.type for f in msgspec.structs.fields(section) if f.name == key), None)
+            kinds = list(_parts_of(found))
+    return [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+
+
+def _parts_of(kind: Any) -> Iterator[Any]:
+    """Yield a type and the types it is made of."""
+    yield kind
+    if get_origin(kind) is not Literal:
+        for part in get_args(kind):
+            yield from _parts_of(part)
 
 
 def _unknown_keys(values: Mapping[str, Any], section: type[msgspec.Struct]) -> Iterator[str]:

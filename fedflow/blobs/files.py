@@ -6,7 +6,6 @@ every read is checked against the name.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -16,11 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from fedflow.base.errors.data import DiskFull
+from fedflow.base.disk import writing
 from fedflow.base.errors.models import BlobDamaged
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _PREFIX: Final = "new-"
 
 
@@ -40,13 +38,9 @@ class LocalBlobs:
             if self._is_whole(path, sha256):
                 os.utime(path)  # so that it does not count as old
                 return sha256
-        try:
+        with writing(self._folder):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _write(path, content)
-        except OSError as exc:
-            if exc.errno in _FULL:
-                raise DiskFull(path=self._folder) from exc
-            raise
         return sha256
 
     def get(self, sha256: str) -> bytes:

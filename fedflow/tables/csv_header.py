@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import IO, Final
 
@@ -66,6 +66,9 @@ class CsvOptions:
     whole: bool = False  #: what follows the id is one text: rows may differ in length; no head
     id_column: str | None = None  #: column that is the id, wherever it stands; None: the first
     columns: tuple[str, ...] | None = None  #: other columns, in this order; None: all, in theirs
+    lenient: bool = (
+        False  #: repeated and empty names of a text's head get others, as `doubts` tells
+    )
 
     @property
     def makes_ids(self) -> bool:
@@ -81,6 +84,7 @@ class CsvHeader:
     schema: TableSchema  #: of the table; with made ids it has one column more
     first_bytes: int  #: length of the first line
     rows_at: int  #: position of the first row
+    doubts: tuple[str, ...] = ()  #: sentences on a head that was taken leniently; no name or cell
 
 
 def file_kind(path: Path) -> FileKind:
@@ -120,8 +124,15 @@ def header_of(file: IO[bytes], options: CsvOptions, *, where: str) -> CsvHeader:
         raise BadData(where=where, reason=reason)
     first, begin, end = _first_line(file)
     names = _names(first, options, where)
+    doubts: tuple[str, ...] = ()
+    if options.head and options.lenient:
+        names, doubts = distinct_names(names)
+    if options.head or options.names is not None:
+        place = "in the header" if options.head else "in the given schema"
+        check_names(names, where=where, place=place)
     return CsvHeader(
         names=names,
+        doubts=doubts,
         schema=raw_schema(names, options, where=where),
         first_bytes=len(first),
         rows_at=end if options.head else begin,
@@ -238,17 +249,63 @@ def _names(first: bytes, options: CsvOptions, where: str) -> tuple[str, ...]:
     if len(cells) > COLUMN_LIMIT:
         raise bad(f"it has more than {COLUMN_LIMIT} columns")
     if options.head:
-        names = tuple(cell.strip() for cell in cells)
-        place = "in the header"
-    elif options.names is not None:
-        names, place = options.names, "in the given schema"
-        if len(names) != len(cells):
-            raise bad(f"its first row has {len(cells)} cells, the given schema {len(names)} names")
-    else:
-        made = tuple(f"x{i}" for i in range(len(cells)))
-        return made if options.makes_ids else ("id", *made[:-1])
-    check_names(names, where=where, place=place)
-    return names
+        return tuple(cell.strip() for cell in cells)
+    if options.names is not None:
+        if len(options.names) != len(cells):
+            given = f"{len(options.names)} names"
+            raise bad(f"its first row has {len(cells)} cells, the given schema {given}")
+        return options.names
+    made = tuple(f"x{i}" for i in range(len(cells)))
+    return made if options.makes_ids else ("id", *made[:-1])
+
+
+def distinct_names(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names that differ, for those of a head, and what was doubtful about it.
+
+    FATE takes any first line as a head. Here a name that stands before gets a number (`x_2`), an
+    empty one that of its column (`column_3`, from 1).
+    """
+    taken, seen = set(names), set[str]()
+    repeated, empty, found = list[int](), list[int](), list[str]()
+    for number, name in enumerate(names, start=1):
+        if not name:
+            empty.append(number)
+            name = _free(f"column_{number}", taken)
+        elif name in seen:
+            repeated.append(number)
+            name = _free(f"{name}_2", taken)
+        seen.add(name)
+        found.append(name)
+    doubts = []
+    if repeated:
+        doubts.append(f"{_columns(repeated)} a name that stands before: a number was added")
+    if empty:
+        doubts.append(f"{_columns(empty)} no name: it is now `column_` and the number")
+    if len(names) > 1 and all(map(_is_number, names[1:])):
+        doubts.append("all names but the first are numbers: the line is probably a row")
+    return tuple(found), tuple(doubts)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return `name`, with another number at its end if it is taken; then it is."""
+    stem = name.rstrip("0123456789")
+    tries = chain((name,), (f"{stem}{number}" for number in count(3)))
+    free = next(one for one in tries if one not in taken)
+    taken.add(free)
+    return free
+
+
+def _columns(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:20])) + (" ..." if len(numbers) > 20 else "")
+    return f"column {shown} has" if len(numbers) == 1 else f"columns {shown} have"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_names(names: tuple[str, ...], *, where: str, place: str) -> None:

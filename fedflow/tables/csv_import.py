@@ -57,6 +57,7 @@ class CsvSource(FileSource):
             raise
         self.schema = header.schema
         self.names = header.names
+        self.doubts = header.doubts
         self._reader: Any = None
         self._block_bytes = max(BLOCK_BYTES, 4 * header.first_bytes)
         if options.whole:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from fedflow.base.errors.data import BadData
 from fedflow.domain.data.table_parts import parts_uri
 from fedflow.domain.records import TableRecord
+from fedflow.sdk.arguments import check_names
 from fedflow.tables.catalog import where_is
 from fedflow.tables.parts import Manifest, PartFile, TablePart, read_manifest
 from fedflow.tables.spool import BatchSpool
@@ -94,6 +95,8 @@ class DatasetTable(StoredTable):
 
         Raises: BadData: a part is damaged, or a column is not in the table. DiskFull.
         """
+        if columns is not None:
+            check_names(columns, "read(columns)")
         self._check_known(columns or ())
         none = self.head(0)
         none = none if columns is None else none.select(list(columns))

@@ -1,11 +1,11 @@
 """Tables as Arrow files in a folder of this machine.
 
 A table is one uncompressed Arrow IPC file, `<root>/<random id>/rows.arrow`, which readers map into
-memory instead of copying it; `columns.json` beside it has what its columns amount to. The folder's
-name is random, so no namespace or name ever becomes a path. A table is written in
-`<root>/.new-<random id>` and renamed when it is complete: a folder without the prefix is a whole
-table. What the columns mean stands in the file's schema (key `fedflow`) as well as in the catalog;
-a file that says something else than the catalog is refused.
+memory instead of copying it. Beside it `columns.json` has what its columns amount to, and
+`preview.json` its first rows as text. The folder's name is random, so no namespace or name ever
+becomes a path. A table is written in `<root>/.new-<random id>` and renamed when it is complete: a
+folder without the prefix is a whole table. What the columns mean stands in the file's schema (key
+`fedflow`) as well as in the catalog; a file that says something else than the catalog is refused.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from fedflow.tables.csv_header import CsvOptions, FileKind, file_kind
 from fedflow.tables.csv_import import RaggedRows
 from fedflow.tables.export import write_csv
 from fedflow.tables.local_table import LocalTable
+from fedflow.tables.preview_file import FILE as PREVIEW_FILE
 from fedflow.tables.remote_gc import remove_all
 from fedflow.tables.row_source import RowSource
 from fedflow.tables.sources import open_source
@@ -78,7 +79,8 @@ class LocalTables:
         self._output_namespace = output_namespace
         self._clock = clock or SystemClock()
         if not root.is_dir():  # as a rule it is there, and each task comes by
-            root.mkdir(parents=True, exist_ok=True)
+            with on_disk(root):
+                root.mkdir(parents=True, exist_ok=True)
 
     def table_of(self, entry: TableRecord) -> StoredTable:
         """Return the table of a catalog entry. Raises: BadData: its address is wrong."""
@@ -155,15 +157,16 @@ class LocalTables:
             with on_disk(folder):
                 folder.mkdir(mode=0o700)
                 _link_or_copy(self._folder(entry) / ROWS_FILE, folder / ROWS_FILE)
-                if (facts := self._folder(entry) / FACTS_FILE).exists():
-                    _link_or_copy(facts, folder / FACTS_FILE)
+                for name in (FACTS_FILE, PREVIEW_FILE):
+                    if (file := self._folder(entry) / name).exists():
+                        _link_or_copy(file, folder / name)
         except FileNotFoundError as exc:
             shutil.rmtree(folder, ignore_errors=True)
             raise BadData(where=where_is(entry), reason="its file is missing") from exc
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        written = Written(folder=folder, count=entry.count, preview=entry.preview)
+        written = Written(folder=folder, count=entry.count)
         try:
             return self._keep(place, table.schema, written)
         finally:
@@ -234,6 +237,7 @@ class LocalTables:
         whole: bool = False,
         describe: Callable[[TableSchema], dict[str, Any] | None] | None = None,
         progress: Callable[[float], None] | None = None,
+        doubt: Callable[[str], None] | None = None,
     ) -> StoredTable:
         """Return a new RAW table of the rows of a file; `drop` lets it replace an old one.
 
@@ -241,8 +245,9 @@ class LocalTables:
         differ in length: each becomes its id and one text then, in the column `x0`; `whole` asks
         for that at once. `names` are those of all columns of a file without a head; what `describe`
         returns for its columns is kept with the table as members of FATE's schema. `progress` is
-        called with the part of the file that was read, 0 to 1. Memory is bounded for a file of any
-        size (`tables.row_source`, `tables.unique`). An error leaves all as it was.
+        called with the part of the file that was read, 0 to 1. With `doubt`, repeated and empty
+        names of a text's head get others; it is called with sentences on that. Memory is bounded
+        for a file of any size (`tables.row_source`, `tables.unique`). An error leaves all as it is.
 
         Raises: BadData: the file is wrong, with its row. TableExists, BadTableName, DiskFull.
         """
@@ -255,6 +260,7 @@ class LocalTables:
             auto_increasing_sid=auto_increasing_sid,
             names=None if head else names,
             whole=whole and not head,
+            lenient=doubt is not None,
         )
         has_names = head or file_kind(source) is not FileKind.TEXT
         place = TableTarget(
@@ -274,7 +280,7 @@ class LocalTables:
                 progress(done)
 
         opener = partial(open_source, source)
-        return self._import(opener, options, place, describe=describe, watch=told)
+        return self._import(opener, options, place, describe=describe, watch=told, doubt=doubt)
 
     def _import(
         self,
@@ -284,17 +290,21 @@ class LocalTables:
         *,
         describe: Callable[[TableSchema], dict[str, Any] | None] | None = None,
         watch: Watch | None = None,
+        doubt: Callable[[str], None] | None = None,
     ) -> StoredTable:
         """Write the rows that `opener` opens to a table."""
         try:
             with opener(options) as rows, IdLedger(self._root) as ledger:
                 kept = place
+                if doubt is not None:
+                    for sentence in rows.doubts:
+                        doubt(sentence)
                 if describe is not None:
                     kept = replace(place, extra=describe(rows.schema))
                 return self._write(rows, ledger, kept, options=options, watch=watch)
         except RaggedRows:
             again = replace(options, whole=True)
-        return self._import(opener, again, place, describe=describe, watch=watch)
+        return self._import(opener, again, place, describe=describe, watch=watch, doubt=doubt)
 
     def _write(
         self,
@@ -355,7 +365,6 @@ class LocalTables:
             have_head=place.have_head,
             extend_sid=place.extend_sid,
             origin=place.origin,
-            preview=written.preview,
             created_ms=self._clock.now_ms(),
             extra=place.extra,
         )

@@ -12,6 +12,7 @@ from pyarrow import ipc
 
 from fedflow.base.errors.data import BadData
 from fedflow.domain.records import TableRecord
+from fedflow.sdk.arguments import check_names
 from fedflow.tables.catalog import where_is
 from fedflow.tables.stored_table import OutputTables, StoredTable
 from fedflow.tables.writer import META, ROWS_FILE, mapped, read_schema
@@ -43,6 +44,8 @@ class LocalTable(StoredTable):
 
         Raises: BadData: the file is damaged, or a column is not in the table.
         """
+        if columns is not None:
+            check_names(columns, "read(columns)")
         self._check_known(columns or ())
         with self._guard(), mapped(self._path) as file:
             # Arrow's own choice of columns (`included_fields`) copies all of them into memory.

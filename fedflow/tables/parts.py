@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from fedflow.base.decoding import decode_as
+from fedflow.base.disk import NO_SPACE
 from fedflow.base.errors.data import BadData, DiskFull, StorageRefused, TablesNotShared
 from fedflow.base.values import dataclass
 from fedflow.domain.data.table_parts import local_path
@@ -32,7 +33,7 @@ from fedflow.tables.file_errors import told
 from fedflow.tables.filesystems import FilesystemAccess, OpenPath, below, open_place
 from fedflow.tables.row_checks import RowCheck, empty_types
 from fedflow.tables.statistics import Statistics
-from fedflow.tables.writer import BATCH_ROWS, META, NO_SPACE, read_schema, schema_json
+from fedflow.tables.writer import BATCH_ROWS, META, read_schema, schema_json
 
 MANIFEST: Final = "_rows.json"
 _NAME: Final = re.compile(r"part-[0-9a-z-]{1,100}\.parquet")

@@ -33,6 +33,7 @@ from fedflow.tables.parts import (
     write_manifest,
 )
 from fedflow.tables.preview import Preview
+from fedflow.tables.preview_file import write_preview
 from fedflow.tables.row_checks import RowCheck
 from fedflow.tables.staging import StagedTable
 from fedflow.tables.statistics_file import write_facts
@@ -143,19 +144,15 @@ class PartsTableStore(LocalTableStore):
                     place,
                     schema,
                     address=folder.address,
-                    written=Written(
-                        folder=folder.note,
-                        count=manifest.rows,
-                        preview=() if preview is None else preview.rows,
-                    ),
+                    written=Written(folder=folder.note, count=manifest.rows),
                 ),
                 engine=folder_at(folder.uri).engine,
                 storage=parts_storage(folder.uri),
             )
-            if preview is None:
-                entry = replace(entry, preview=self._preview(entry, schema))
+            first = self._preview(entry, schema) if preview is None else preview.rows
             with on_disk(folder.note):
                 write_facts(folder.note, _facts(kept))
+                write_preview(folder.note, first)
                 folder.note.rename(self._folder(entry))
         return self._register(entry, place)
 

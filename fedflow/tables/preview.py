@@ -1,4 +1,4 @@
-"""The first rows of a table as text for people, kept in the catalog."""
+"""The first rows of a table as text for people, kept beside its rows (`preview_file`)."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from fedflow.base.errors.data import BadData
+from fedflow.sdk.arguments import check_rows
 from fedflow.sdk.table import TableKind, TableSchema
 
 
@@ -22,8 +23,9 @@ class RowCheck:
         """Return the rows, with the table's own Arrow schema.
 
         Raises: BadData: the columns are not those of the schema, their types differ from the first
-            batch's, or an id is null or no text.
+            batch's, or an id is null or no text. TypeError: it is no Arrow rows.
         """
+        check_rows(batch)
         given = batch.schema
         if tuple(given.names) != self._schema.names:
             raise self._bad(f"columns {given.names} written, not {list(self._schema.names)}")

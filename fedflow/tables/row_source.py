@@ -30,6 +30,7 @@ class RowSource(ABC):
 
     schema: TableSchema  #: of the table that it becomes
     names: tuple[str, ...]  #: of all columns that there are, chosen or not
+    doubts: tuple[str, ...] = ()  #: sentences on what was taken leniently
 
     def __init__(self, where: str, options: CsvOptions) -> None:
         self._where = where

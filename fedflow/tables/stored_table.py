@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fedflow.base.errors.data import BadData
 from fedflow.domain.records import TableRecord
+from fedflow.sdk.arguments import check_function, check_names
 from fedflow.sdk.table import Table, TableSchema, TableWriter
 from fedflow.sdk.workers import Progress, no_progress
 from fedflow.tables.catalog import schema_of, where_is
@@ -115,6 +116,7 @@ class StoredTable(ABC):
         For a table without rows it is applied to one empty batch, to learn the column types. Raw
         rows of raw rows keep what the upload said of them.
         """
+        check_function(function, "map_blocks(function, schema=...)")
         batches = self.to_batches() if self.count else iter([empty_batch(self.head(0).schema)])
         with self._store.create_like(self.entry, schema, name=name) as writer:
             done = 0
@@ -129,6 +131,7 @@ class StoredTable(ABC):
 
         The threads end with the iterator. Raises: BadData: the file is damaged.
         """
+        check_function(function, "fold_blocks(function)")
         if self._cores == 1:
             return map(function, self.to_batches())
         return self._fold_ahead(function)
@@ -155,6 +158,8 @@ class StoredTable(ABC):
         The threads end with the iterator. Raises: BadData: the file is damaged, or a column is not
         in the table.
         """
+        check_function(function, "map_columns(function, names)")
+        check_names(names, "map_columns(function, names)")
         self._check_known(names)
         step = max(self._cores, MAPPED_CELLS // max(1, self.count))
         groups = [tuple(names[start : start + step]) for start in range(0, len(names), step)]

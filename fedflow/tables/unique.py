@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fedflow.base.disk import writing
 from fedflow.base.values import dataclass
 
 ROWS_PER_PASS = 500_000  #: about 20 MB
@@ -40,7 +41,9 @@ class IdLedger:
     """Remembers ids in a scratch file, which goes with the `with` block."""
 
     def __init__(self, folder: Path, *, rows_per_pass: int = ROWS_PER_PASS) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed by __exit__
+        """Create the file. Raises: DiskFull, FolderNotWritable."""
+        with writing(folder):
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed by __exit__
         self._rows_per_pass = rows_per_pass
         self._count = 0
 

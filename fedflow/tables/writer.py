@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,12 +14,13 @@ from pyarrow import ipc
 
 from fedflow.app.data.row_folders import NEW
 from fedflow.base.decoding import decode_as
-from fedflow.base.errors.data import DiskFull
+from fedflow.base.disk import writing
 from fedflow.base.ids import new_request_id
 from fedflow.base.values import dataclass
 from fedflow.sdk.table import TableSchema
 from fedflow.tables.catalog import TableOrigin
 from fedflow.tables.preview import Preview
+from fedflow.tables.preview_file import write_preview
 from fedflow.tables.row_checks import RowCheck, empty_types
 from fedflow.tables.staging import StagedTable, T
 from fedflow.tables.statistics import Statistics
@@ -30,7 +30,6 @@ from fedflow.tables.unique import Rows
 BATCH_ROWS = 65_536
 META = b"fedflow"  #: key of the table's schema in the Arrow schema
 ROWS_FILE = "rows.arrow"
-NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +53,6 @@ class Written:
 
     folder: Path
     count: int
-    preview: tuple[tuple[str, ...], ...]
 
 
 class LocalTableWriter(StagedTable[T]):
@@ -118,6 +116,7 @@ class LocalTableWriter(StagedTable[T]):
             self._writer.close()
             self._sink.close()
             write_facts(self._folder, self._statistics.facts())
+            write_preview(self._folder, self._preview.rows)
         self._sealed = True
 
     def ids_at(self, rows: Rows) -> Iterator[tuple[int, str]]:
@@ -134,7 +133,7 @@ class LocalTableWriter(StagedTable[T]):
 
     def _finish(self) -> T:
         self.seal()
-        written = Written(folder=self._folder, count=self._count, preview=self._preview.rows)
+        written = Written(folder=self._folder, count=self._count)
         return self._keep(self._place, self._schema, written)
 
     def _remove(self) -> None:
@@ -168,10 +167,6 @@ def mapped(path: Path) -> Any:
 
 @contextmanager
 def on_disk(path: Path) -> Iterator[None]:
-    """Name a full disk as such."""
-    try:
+    """Name what keeps this process from writing. Raises: DiskFull, FolderNotWritable."""
+    with writing(path.parent if path.name.startswith(NEW) else path):
         yield
-    except OSError as exc:
-        if exc.errno in NO_SPACE:
-            raise DiskFull(path=path.parent if path.name.startswith(NEW) else path) from exc
-        raise

@@ -300,3 +300,29 @@ def test_progress_ends_at_one(store: TableStore, rows: int) -> None:
     told.clear()
     table.take(np.arange(rows)[::-1], progress=told.append)
     assert told[-1] == 1.0
+
+
+def test_arguments_in_the_wrong_order_are_told_in_words_of_the_call(store: TableStore) -> None:
+    table = written(store)
+
+    def first(name: str, column: pa.ChunkedArray) -> str:
+        return f"{name} {column[0]}"
+
+    with pytest.raises(
+        TypeError, match=r"map_columns\(function, names\): the function comes first"
+    ):
+        table.map_columns(["a"], first)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"names come as a list or tuple, such as \['a'\]"):
+        table.map_columns(first, "a")
+    with pytest.raises(TypeError, match=r"read\(columns\): names come as a list or tuple"):
+        table.read("a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the function comes first, not a TableSchema"):
+        table.map_blocks(SCHEMA, schema=SCHEMA)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"fold_blocks\(function\): the function comes first"):
+        table.fold_blocks(None)  # type: ignore[arg-type]
+    with (
+        pytest.raises(TypeError, match="RecordBatch or Table, not a NoneType"),
+        store.create(SCHEMA) as writer,
+    ):
+        writer.write(None)  # type: ignore[arg-type]
+    assert list(table.map_columns(first, ("b", "a"))) == ["b 3.0", "a 0.5"]

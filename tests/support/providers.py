@@ -22,12 +22,14 @@ class MemoryProviders:
         self.checked: list[tuple[str, str]] = []  #: label and module
         self._registered: list[RegisteredProvider] = []
 
-    def offer(self, name: str, version: str, *described: dict[str, Any]) -> str:
+    def offer(
+        self, name: str, version: str, *described: dict[str, Any], path: str | None = None
+    ) -> str:
         """Make a folder with components; return its path."""
         manifest = ProviderManifest(
             name=name,
             version=version,
-            path=f"/providers/{name}-{version}",
+            path=path or f"/providers/{name}-{version}",
             python="",
             components=f"{name}:COMPONENTS",
         )
@@ -65,5 +67,6 @@ class MemoryProviders:
         *,
         path: str,
         run: PlannedRun | None = None,
-    ) -> None:
+    ) -> tuple[()]:
         self.checked.append((manifest.label, module))
+        return ()

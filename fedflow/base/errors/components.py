@@ -12,7 +12,7 @@ class BadParameter(FedflowError):
     """{path}: {reason}."""
 
     code, retcode, http = 1701, 101, 400
-    hint = "docs/components.md lists the parameters of each component with type and range."
+    hint = "`fedflow component describe MODULE` lists the parameters with type and range."
 
     def __init__(self, *, more: Sequence[tuple[str, str]] = (), **fields: Any) -> None:
         """`more` are further mistakes, each (path, reason); the message lists all."""
@@ -23,10 +23,14 @@ class BadParameter(FedflowError):
 
 
 class UnknownComponent(FedflowError):
-    """No component module {module!r}."""
+    """No component module {module!r}.{meant}"""
 
     code, retcode, http = 1702, 101, 404
     hint = "`fedflow component list` shows the modules of this server; names are as in FATE."
+
+    def __init__(self, *, meant: str = "", **fields: Any) -> None:
+        """`meant` is a further sentence with names that are like this one, a space before it."""
+        super().__init__(**fields, meant=meant)
 
 
 class ComponentFailed(FedflowError):
@@ -68,4 +72,18 @@ class ProviderRefused(FedflowError):
     """The provider {provider} cannot be used: {reason}."""
 
     code, retcode, http = 1708, 103, 400
-    hint = "docs/write-a-component.md says what a provider folder holds and how it is registered."
+    hint = "`fedflow provider register --help` says what a provider folder holds."
+
+
+class RefusedAsStrict(FedflowError):
+    """The job is strict, and this is doubtful: {what}."""
+
+    code, retcode, http = 1709, 103, 400
+    hint = "Mend what is named, or submit the job without `strict`: then it is only a warning."
+
+
+class ModuleNotYet(FedflowError):
+    """{module} of FATE is not in fedflow {state}."""
+
+    code, retcode, http = 1710, 101, 501
+    hint = "`fedflow component list` shows the modules of this server."

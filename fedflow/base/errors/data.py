@@ -106,14 +106,14 @@ class BadStorage(FedflowError):
     """{path}: {reason}."""
 
     code, retcode, http = 1416, 100, 400
-    hint = "docs/storages.md lists the members of each storage engine's address."
+    hint = "`fedflow table bind --help` shows the address of each storage engine."
 
 
 class StorageNotAllowed(FedflowError):
     """This server may not reach {place}: `{setting}` in its conf does not name it."""
 
     code, retcode, http = 1417, 101, 403
-    hint = "The administrator of this server can allow it in the conf; see docs/storages.md."
+    hint = "The administrator of this server can allow it with that setting."
 
 
 class QueryNotAllowed(FedflowError):
@@ -177,3 +177,17 @@ class BoundTableChanged(FedflowError):
 
     code, retcode, http = 1433, 101, 409
     hint = "Bind it again with `fedflow table bind --drop`, so that jobs see its columns."
+
+
+class FolderNotWritable(FedflowError):
+    """User {user}, as whom the server runs, may not write below {path}."""
+
+    code, retcode, http = 1434, 100, 500
+    hint = "Give the folder to that user, or start the server as the folder's owner."
+
+
+class ConnectorExists(FedflowError):
+    """There is a connector {name!r} already, for {engine}."""
+
+    code, retcode, http = 1435, 100, 409
+    hint = "Choose another name, or replace it with `--replace` (in REST `replace`)."

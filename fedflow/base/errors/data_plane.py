@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fedflow.base.errors.error import FedflowError
 
 
@@ -10,6 +12,12 @@ class PeerFailed(FedflowError):
 
     code, retcode, http = 1601, 104, 502
     hint = "See the first error of that party: `fedflow job query -j JOB` at its server."
+
+    def __init__(self, **fields: Any) -> None:
+        """`reason` may be a sentence, whose full stop is left out."""
+        if isinstance(fields["reason"], str):
+            fields["reason"] = fields["reason"].removesuffix(".")
+        super().__init__(**fields)
 
 
 class ValueTooLate(FedflowError):
@@ -52,3 +60,10 @@ class ServerRestarted(FedflowError):
 
     code, retcode, http = 1607, 104, 502
     hint = "Submit the job again; what had finished before the restart is not affected."
+
+
+class NotSendable(CodecError):
+    """A value cannot be sent to another party: {reason}."""
+
+    code, retcode, http = 1608, 100, 400
+    hint = "Send numpy arrays, Arrow tables, bytes or plain JSON."

@@ -13,7 +13,7 @@ class FedflowError(Exception):
     code: ClassVar[int] = 1
     retcode: ClassVar[int] = 100  #: FATE's return code
     http: ClassVar[int] = 500  #: for doors that answer with an HTTP status
-    hint: ClassVar[str] = "The server's log has the details."
+    hint: str = "The server's log has the details."  #: of the class; an error may have its own
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields

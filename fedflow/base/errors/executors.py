@@ -102,7 +102,14 @@ class SparkWorkersDiffer(FedflowError):
     """Spark's workers cannot run fedflow: {reason}."""
 
     code, retcode, http = 1514, 100, 500
-    hint = "Their Python (fate_on_spark.spark.python) needs this release of fedflow with `[ml]`."
+    hint = "Their Python (fate_on_spark.spark.python) needs this release of fedflow."
+
+
+class LibrariesMissing(FedflowError):
+    """This installation of fedflow runs no components; it lacks packages: {packages}."""
+
+    code, retcode, http = 1516, 100, 501
+    hint = "Install them where this was run: `pip install fedflow` does. No restart is needed."
 
 
 class EngineMissing(FedflowError):
@@ -119,7 +126,7 @@ class SparkOptionRefused(FedflowError):
     """{path}: {reason}."""
 
     code, retcode, http = 1515, 101, 400
-    hint = "docs/spark.md lists what a job may set; a party's administrator may allow more."
+    hint = "A party's administrator may allow more properties in fate_on_spark.spark.allowed_conf."
 
 
 class SparkClusterFailed(FedflowError):

@@ -95,7 +95,7 @@ class RerunRefused(FedflowError):
     """Job {job_id} cannot be run again: {reason}."""
 
     code, retcode, http = 1112, 103, 409
-    hint = "docs/jobs.md says what a rerun repeats, when, and what a refusal leaves."
+    hint = "`fedflow job query` shows how it is now; `fedflow job submit` makes a new job."
 
 
 class StillEnding(FedflowError):
@@ -199,3 +199,10 @@ class IdempotencyKeyReused(FedflowError):
 
     code, retcode, http = 1130, 103, 409
     hint = "Use another key for another job. A repeated submit must have the same DSL and conf."
+
+
+class LogNotHere(FedflowError):
+    """This server has no such log: {reason}."""
+
+    code, retcode, http = 1138, 210, 404
+    hint = "Each party's server has its own logs. `fedflow job explain` says what happened."

@@ -79,7 +79,7 @@ class ModelStoreNotSet(FedflowError):
     """This server has no external model store."""
 
     code, retcode, http = 2011, 100, 503
-    hint = "Set `model_store_address` in conf/service_conf.yaml."
+    hint = "Set `model_store_address` in the server's conf."
 
 
 class ModelStoreUnavailable(FedflowError):

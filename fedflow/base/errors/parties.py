@@ -11,9 +11,7 @@ class NoRoute(FedflowError):
     """No route to party {party_id}."""
 
     code, retcode, http = 1301, 104, 404
-    hint = (
-        "Add the party with `--route PARTY=HOST:PORT` or under `routes` in conf/service_conf.yaml."
-    )
+    hint = "Add the party with `--route PARTY=HOST:PORT` or under `routes` in the server's conf."
 
 
 class PartyUnreachable(FedflowError):
@@ -68,3 +66,13 @@ class PartiesNotReady(FedflowError):
     def data(self) -> Any:
         """Return every broken hop: from, to, and why."""
         return self.fields.get("hops")
+
+
+class ModulesMissing(PartiesNotReady):
+    """The job was not accepted: {reason}."""
+
+    code, retcode, http = 1309, 103, 409
+    hint = (
+        "Register the module's provider at that party (`fedflow provider register PATH`), or "
+        "upgrade its server. Nothing was started at any party."
+    )

@@ -11,7 +11,7 @@ class BadRequest(FedflowError):
     """Bad request: {reason}."""
 
     code, retcode, http = 1001, 101, 400
-    hint = "Compare the request with docs/api.md."
+    hint = "The page /v1/docs of this server describes every request."
 
 
 class MissingArgument(FedflowError):
@@ -25,21 +25,25 @@ class NotAuthenticated(FedflowError):
     """The request is not authenticated: {reason}."""
 
     code, retcode, http = 1003, 109, 401
-    hint = "Sign the request with the app key and secret that the server's conf names."
+    hint = (
+        "Set FEDFLOW_APP_KEY and FEDFLOW_SECRET_KEY to the keys of the server's conf, "
+        "or store them: "
+        "`flow init --ip HOST --port PORT --app-key KEY --secret-key SECRET`."
+    )
 
 
 class RouteNotFound(FedflowError):
     """No route {method} {path}."""
 
     code, retcode, http = 1004, 100, 404
-    hint = "docs/api.md lists the routes of this server."
+    hint = "The page /v1/docs of this server lists its routes."
 
 
 class NotSupportedYet(FedflowError):
     """{what} is not supported by this version of fedflow."""
 
     code, retcode, http = 1005, 100, 501
-    hint = "docs/features.md lists what this version can do."
+    hint = "`fedflow --help` and `fedflow component list` show what this version can do."
 
 
 class ClientError(FedflowError):
@@ -93,7 +97,7 @@ class ServerNotListed(FedflowError):
     """No server {name} is listed in this server's conf."""
 
     code, retcode, http = 1025, 404, 404
-    hint = "Requests are forwarded only to addresses below `servers` in conf/service_conf.yaml."
+    hint = "Requests are forwarded only to addresses below `servers` in the server's conf."
 
 
 class ServerCallFailed(FedflowError):
@@ -107,7 +111,7 @@ class NotSigned(FedflowError):
     """The call of party {party_id} is not authenticated: {reason}."""
 
     code, retcode, http = 1029, 109, 401
-    hint = "Exchange public keys: `key/query` at one server, `key/public/save` at the other."
+    hint = "Exchange public keys: `fedflow key show` at one server, `fedflow key save` at another."
 
 
 class UnknownGrant(FedflowError):
@@ -184,7 +188,7 @@ class BadAccount(FedflowError):
     """{what} cannot be used: {reason}."""
 
     code, retcode, http = 1056, 101, 400
-    hint = "docs/security.md, section 'The board', has the rules."
+    hint = "Choose another one; `fedflow board user --help` lists the commands."
 
 
 class FormRefused(FedflowError):

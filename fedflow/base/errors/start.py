@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+from typing import Any
+
 from fedflow.base.errors.error import FedflowError
 
 
@@ -9,7 +13,7 @@ class BadSetting(FedflowError):
     """Setting {path}: {reason}."""
 
     code, retcode, http = 1801, 101, 400
-    hint = "conf/service_conf.yaml explains every key, docs/migration.md what happens to FATE's."
+    hint = "service_conf.yaml, which comes with fedflow in share/fedflow/conf, explains every key."
 
 
 class PortInUse(FedflowError):
@@ -19,11 +23,32 @@ class PortInUse(FedflowError):
     hint = "Choose another port, or stop the server that uses it (`fedflow server status`)."
 
 
+class AddressNotHere(PortInUse):
+    """Cannot listen on {address}: {reason}."""
+
+    code, retcode, http = 1812, 105, 500
+    hint = "Name an address of this machine: 127.0.0.1 for itself only, 0.0.0.0 for all it has."
+
+
+def cannot_listen(address: str, error: OSError) -> PortInUse:
+    """Return the error for an address that the system does not bind."""
+    elsewhere = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
+    kind = AddressNotHere if elsewhere else PortInUse
+    return kind(address=address, reason=error.strerror or str(error))
+
+
 class HomeNotUsable(FedflowError):
     """The home folder {path} cannot be used: {reason}."""
 
     code, retcode, http = 1803, 100, 500
-    hint = "Give a folder that this user may write to with `--home`."
+    hint = "Start the server as the folder's user, or name a folder of this user with `--home`."
+
+
+class HomeInUse(HomeNotUsable):
+    """Another fedflow server uses the home folder {path}."""
+
+    code, retcode, http = 1811, 100, 500
+    hint = "Stop that server (`fedflow server stop`), or choose another home with `--home`."
 
 
 class ListenerNotSafe(FedflowError):
@@ -45,6 +70,11 @@ class ServerNotStarted(FedflowError):
 
     code, retcode, http = 1806, 100, 500
     hint = "`fedflow server run` with the same options shows the cause."
+
+    def __init__(self, *, hint: str = "", **fields: Any) -> None:
+        """`hint`: what the server itself said about the cause."""
+        super().__init__(**fields)
+        self.hint = hint or type(self).hint
 
 
 class NotLeading(FedflowError):
@@ -68,6 +98,16 @@ class NoOtherServer(FedflowError):
 
     code, retcode, http = 1809, 103, 409
     hint = (
-        "Start another one with the same database and `shared_home`. Or stop this one: "
-        "its tasks go on until it is started again."
+        "Start another one with the same database and `shared_home`. Or restart this one: "
+        "it adopts its tasks, but those that exchange values with others are tried again."
+    )
+
+
+class BadCertificate(BadSetting):
+    """Setting {path}: {reason}."""
+
+    code, retcode, http = 1810, 101, 400
+    hint = (
+        "`fedflow tls create` makes an authority, and for each party a certificate and key that "
+        "fit. Compare `tls.ca`, `tls.certificate`, `tls.key` and the party id."
     )

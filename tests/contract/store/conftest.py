@@ -220,7 +220,7 @@ class Make:
     def output(self, key: TaskKey, data_name: str = "data", position: int = 0) -> OutputTable:
         return OutputTable(
             key=key, data_name=data_name, position=position, namespace="out",
-            name=f"{key.session}_{data_name}",
+            name=f"{key.session}_{data_name}", address=f"rows-{data_name}",
         )  # fmt: skip
 
     def model(self, key: TaskKey, **fields: Any) -> StoredModel:

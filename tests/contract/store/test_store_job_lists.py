@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedflow.domain.job_lines import MAX_TAG, StatusCount, tag_problem
+from fedflow.domain.job_lines import MAX_TAG, EndedJob, EndedJobs, StatusCount, tag_problem
 from fedflow.domain.records import SUBMIT_FAILED, JobFilter, Metric, Order, Sort, TaskFilter
 from fedflow.domain.scheduling.history import EventFilter
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
@@ -202,3 +202,29 @@ def test_an_id_that_was_forgotten_may_be_used_again(store, make):
     whole_job(store, make, "j1")
     with store.read() as tx:
         assert len(tx.tasks.find(TaskFilter(job_id="j1", all_versions=True))) == 4
+
+
+def test_ended_jobs_are_listed_oldest_first_in_pages(store, make):
+    ended = {"status": JobStatus.SUCCESS}
+    with store.transaction() as tx:
+        for n in (3, 1, 2):
+            for site in (make.guest, make.host):
+                tx.jobs.add(
+                    make.job(f"j{n}", site, created_ms=10 * n, ended_ms=10 * n + 5, **ended)
+                )
+        tx.jobs.add(make.job("j4", created_ms=40, ended_ms=200, **ended))
+        tx.jobs.add(make.job("j5", created_ms=50, status=JobStatus.RUNNING))
+        tx.jobs.add(make.job("j6", created_ms=60, status=JobStatus.FAILED))
+        tx.schedules.add(make.schedule("j7", created_ms=15, status=JobStatus.FAILED))
+        tx.schedules.add(make.schedule("j3", created_ms=30, status=JobStatus.SUCCESS))
+
+    def listed(limit=10, after=None, **which):
+        with store.read() as tx:
+            found = tx.job_lists.ended(EndedJobs(before_ms=100, **which), after=after, limit=limit)
+        return [one.job_id for one in found]
+
+    assert listed() == ["j1", "j7", "j2", "j3", "j6"]
+    assert listed(statuses=frozenset({JobStatus.FAILED})) == ["j7", "j6"]
+    assert listed(2) == ["j1", "j7"]
+    assert listed(2, EndedJob(job_id="j7", created_ms=15)) == ["j2", "j3"]
+    assert listed(2, EndedJob(job_id="j6", created_ms=60)) == []

@@ -12,16 +12,32 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.job.amounts import ComputeResources
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobFilter, Moved, Stale
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobEvent, JobStatus
 
+WARNINGS = tuple(
+    JobWarning(code=f"c{n}", path="$.conf", message="odd", hint="mend it") for n in range(3)
+)
+
+
+def test_warnings_are_added_once_each(store, make):
+    with store.transaction() as tx:
+        tx.jobs.add(make.job(warnings=WARNINGS[:1]))
+        tx.jobs.add_warnings(make.job_key(), WARNINGS[:2], now_ms=7)
+        tx.jobs.add_warnings(make.job_key(), WARNINGS[1:], now_ms=8)
+        tx.jobs.add_warnings(make.job_key("no"), WARNINGS, now_ms=9)
+    with store.read() as tx:
+        job = tx.jobs.get(make.job_key())
+    assert (job.warnings, job.updated_ms) == (WARNINGS, 8)
+
 
 def test_a_full_record_comes_back_equal(store, make):
     job = make.job(
         reason=make.reason(), progress=7, applied_ms=4, returned_ms=5, started_ms=2, ended_ms=9,
-        description="d", user="u", tag="t", warnings=("one", "two"), epoch=3, cores=0,
+        description="d", user="u", tag="t", warnings=WARNINGS[:1], epoch=3, cores=0,
         train_conf={"role": {"guest": [1]}},
     )  # fmt: skip
     with store.transaction() as tx:

@@ -204,6 +204,17 @@ def test_a_reply_is_kept_until_it_is_pruned(store):
         assert tx.reply_cache.get("r2") == Reply(retcode=0)
 
 
+def test_replies_about_a_job_go_with_it(store):
+    names = ["j1/9999/r", "j1//r", "j10/9999/r", "j1", "9999/r", "J1/9999/r2"]
+    with store.transaction() as tx:
+        for name in names[:5]:
+            tx.reply_cache.put(name, Reply(retcode=0), now_ms=1)
+        tx.reply_cache.drop("j1")
+    with store.read() as tx:
+        left = [name for name in names if tx.reply_cache.get(name) is not None]
+    assert left == ["j10/9999/r", "j1", "9999/r"]
+
+
 def test_a_second_answer_to_one_request_undoes_its_effects(store, make):
     with store.transaction() as tx:
         tx.reply_cache.put("r1", Reply(retcode=0), now_ms=100)

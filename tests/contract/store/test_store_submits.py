@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 
 
 def used(key="k", job_id="j1", **fields):
-    values = {"digest": "d" * 64, "warnings": ("$.conf: x",), "created_ms": 1000}
+    values = {
+        "digest": "d" * 64,
+        "warnings": (JobWarning(code="c", path="$.conf", message="x", hint="h"),),
+        "created_ms": 1000,
+    }
     return SubmitKey(key=key, job_id=job_id, **{**values, **fields})
 
 
@@ -30,6 +35,16 @@ def test_a_key_is_replaced_only_for_the_job_that_was_seen(store):
     with store.transaction() as tx:
         assert not tx.submits.put(used(job_id="j3"), instead_of="j1")
         assert tx.submits.get("k") == used(job_id="j2")
+
+
+def test_the_key_of_a_job_is_forgotten_with_it(store):
+    with store.transaction() as tx:
+        tx.submits.put(used())
+        tx.submits.put(used("other", "j2"))
+        tx.submits.drop("j1", created_ms=1005)
+    with store.read() as tx:
+        assert tx.submits.get("k") is None
+        assert tx.submits.get("other") is not None
 
 
 def test_old_keys_are_forgotten(store):

@@ -60,7 +60,10 @@ def test_every_code_is_in_the_block_under_whose_heading_the_class_stands() -> No
     found: dict[str, int] = {}
     for block, _, source in areas():
         declared = re.findall(
-            r"^class (\w+)\((?:FedflowError|InvalidJobSpec)\)", source, re.MULTILINE
+            r"^class (\w+)\((?:FedflowError|InvalidJobSpec|PartiesNotReady|BadSetting"
+            r"|HomeNotUsable|PortInUse|CodecError)\)",
+            source,
+            re.MULTILINE,
         )
         found.update(dict.fromkeys(declared, block))
     assert set(found) == {kind.__name__ for kind in KINDS}
@@ -128,6 +131,12 @@ def test_hints_name_only_settings_that_exist() -> None:
             types = {f.name: f.type for f in msgspec.structs.fields(kind)}
             assert key in types, f"a hint names {path}, which is no setting"
             kind = types[key]
+
+
+def test_hints_name_no_file_of_a_checkout() -> None:
+    for kind in KINDS:
+        hint = kind.hint.replace("share/fedflow/", "")
+        assert not re.search(r"docs/|conf/service_conf|\.md\b", hint), hint
 
 
 def test_the_page_of_errors_is_printed_from_these_classes() -> None:

@@ -178,3 +178,19 @@ def test_every_field_has_its_unit_in_its_name_or_a_comment() -> None:
     for path, default in LEAVES.items():
         if isinstance(default, float):
             assert re.search(r"_s$|_percent_", path[-1]), f"{'.'.join(path)}: seconds end in _s"
+
+
+@pytest.mark.parametrize(
+    ("values", "known"),
+    [
+        ({"retention": {"status": ["done"]}}, "known are success, failed, canceled, timeout"),
+        ({"log": {"level": "TRACE"}}, "known are DEBUG, INFO, WARNING, ERROR"),
+        ({"servers": {"a": {"protocol": "ftp"}}}, "known are http, https"),
+        ({"model_store_address": {"storage": "s3"}}, "known are mysql, folder"),
+    ],
+)
+def test_a_word_that_is_no_choice_is_refused_with_those_that_are(
+    values: dict[str, Any], known: str
+) -> None:
+    with pytest.raises(BadSetting, match=known):
+        parse_settings(values)

@@ -19,6 +19,7 @@ from fedflow.tables.local_table import LocalTable
 from fedflow.tables.sources import open_source
 from fedflow.tables.text import text_of
 from fedflow.testing.tables import MemoryCatalog, local_store
+from tests.support.previews import preview_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "data"
 
@@ -52,7 +53,7 @@ def test_a_table_is_the_same_whatever_file_it_came_in(
     made = upload(tmp_path, write(typed, tmp_path / "d.bin", kind), progress=told.append)
     as_text = upload(tmp_path / "csv", source)
     assert made.schema == as_text.schema
-    assert (made.count, made.entry.preview[0][0]) == (569, as_text.entry.preview[0][0])
+    assert (made.count, preview_of(made)[0][0]) == (569, preview_of(as_text)[0][0])
     mine, theirs = made.read(), as_text.read()
     assert mine.column("id").to_pylist() == theirs.column("id").to_pylist()
     for name in made.schema.columns:

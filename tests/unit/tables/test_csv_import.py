@@ -16,6 +16,7 @@ from fedflow.tables.local import LocalTableStore
 from fedflow.tables.local_table import LocalTable
 from fedflow.testing.tables import MemoryCatalog, local_store
 from fedflow.wire.fields import table_schema_row
+from tests.support.previews import preview_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "data"
 
@@ -53,7 +54,7 @@ def test_a_file_with_a_header_becomes_a_text_table(importer: Importer) -> None:
     assert table_schema_row(entry) == {"header": "y,x0", "sid": "id"}
     assert (entry.count, entry.partitions, entry.have_head) == (2, 4, True)
     assert (entry.origin, entry.id_delimiter, entry.extend_sid) == (TableOrigin.UPLOAD, ",", False)
-    assert entry.preview == (("133", "1", "0.254879"), ("273", "0", "-1.0"))
+    assert preview_of(table) == (("133", "1", "0.254879"), ("273", "0", "-1.0"))
     assert importer.catalog.find("n", "t") == entry
 
 
@@ -69,7 +70,7 @@ def test_the_example_files_are_imported_cell_by_cell(
     read = table.read()
     cells = zip(*(read.column(i).to_pylist() for i in range(columns)), strict=True)
     assert [",".join(row) for row in cells] == lines[1:]
-    assert len(table.entry.preview) == 100
+    assert len(preview_of(table)) == 100
 
 
 def test_a_file_without_a_header_gets_numbered_columns(importer: Importer) -> None:
@@ -267,6 +268,7 @@ MEASURE = """
 import resource, sys
 from pathlib import Path
 from fedflow.testing.tables import local_store
+
 folder, count = Path(sys.argv[1]), int(sys.argv[2])
 line = "," + ",".join(["0.123456"] * 20) + "\\n"
 store = local_store(folder / "tables")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import pwd
 import resource
 import threading
 from collections.abc import Iterator
@@ -17,7 +20,14 @@ import pytest
 from pyarrow import ipc
 
 from fedflow.base.decoding import read_as
-from fedflow.base.errors.data import BadData, BadTableName, DiskFull, TableExists, TableNotFound
+from fedflow.base.errors.data import (
+    BadData,
+    BadTableName,
+    DiskFull,
+    FolderNotWritable,
+    TableExists,
+    TableNotFound,
+)
 from fedflow.domain.records import TableRecord
 from fedflow.sdk import TableKind, TableSchema
 from fedflow.tables import local_table, stored_table
@@ -25,6 +35,7 @@ from fedflow.tables.local import LocalTableStore
 from fedflow.tables.remote_gc import RemoteTableRows
 from fedflow.testing.tables import MemoryCatalog, local_store
 from fedflow.wire.fields import table_schema_row
+from tests.support.previews import preview_of
 
 SCHEMA = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("x",))
 
@@ -35,9 +46,9 @@ def rows(count: int) -> pa.Table:
 
 
 def files(root: Path) -> list[Path]:
-    """Return the files with rows; beside each lies one with the facts of its columns."""
+    """Return the files with rows; beside each lie the facts of its columns and its first rows."""
     found = [p for p in root.rglob("*") if p.is_file()]
-    return [p for p in found if p.name != "columns.json"]
+    return [p for p in found if p.name not in ("columns.json", "preview.json")]
 
 
 @pytest.fixture
@@ -265,7 +276,7 @@ def test_a_name_that_people_cannot_read_is_refused(store: LocalTableStore, name:
 def test_the_description_of_a_table_survives_the_way_through_json(store: LocalTableStore) -> None:
     entry = write(store)
     assert read_as(json.loads(json.dumps(msgspec.to_builtins(entry))), TableRecord) == entry
-    assert entry.preview == (("i0", "0.0"), ("i1", "1.0"), ("i2", "2.0"))
+    assert preview_of(store.table_of(entry)) == (("i0", "0.0"), ("i1", "1.0"), ("i2", "2.0"))
     assert table_schema_row(entry) == {"header": "x", "sid": "id"}
     with pytest.raises(BadData, match="description is damaged"):
         store.table_of(replace(entry, schema={"kind": "raw", "id": 5}))
@@ -275,8 +286,8 @@ def test_the_preview_of_a_wide_table_is_bounded(store: LocalTableStore) -> None:
     schema = TableSchema(kind=TableKind.RAW, id="id", columns=("t",))
     with store.create(schema) as writer:
         writer.write(pa.table({"id": [str(n) for n in range(100)], "t": ["x" * 20_000] * 100}))
-        entry = writer.close().entry
-    assert 10 <= len(entry.preview) <= 25
+        table = writer.close()
+    assert 10 <= len(preview_of(table)) <= 25
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(store: LocalTableStore, tmp_path: Path) -> None:
@@ -284,6 +295,21 @@ def test_a_full_disk_is_named_and_leaves_nothing(store: LocalTableStore, tmp_pat
     with _largest_file(200_000), pytest.raises(DiskFull):
         writer.write(rows(100_000))
     assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_folder_that_may_not_be_written_is_named_with_the_user(
+    store: LocalTableStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refused(*_args: object, **_named: object) -> None:
+        raise OSError(number, "refused")  # a test that runs as root may write everywhere
+
+    writer = store.create(SCHEMA)
+    monkeypatch.setattr(Path, "mkdir", refused)
+    with pytest.raises(FolderNotWritable, match="below") as caught:
+        writer.write(rows(1))
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert caught.value.fields == {"path": tmp_path / "tables", "user": user}
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedflow.base.errors.data import FolderNotWritable
 from fedflow.tables import unique
 from fedflow.tables.unique import IdLedger, Repeated, Rows
 
@@ -48,6 +51,17 @@ def test_many_different_ids_are_all_different() -> None:
     assert check(ids, rows_per_pass=3000, step=1000) is None
     found = check([*ids, "user-17"], rows_per_pass=3000, step=1000)
     assert found == Repeated(first=17, again=20_000, count=1, at_least=False)
+
+
+def test_a_folder_that_may_not_be_written_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(**_named: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    with pytest.raises(FolderNotWritable, match="may not write below"):
+        IdLedger(tmp_path)
 
 
 def test_one_id_in_every_row_is_cut_short() -> None:

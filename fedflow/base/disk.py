@@ -1,0 +1,51 @@
+"""What it means when a file of this server's own folders cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from fedflow.base.errors.data import DiskFull, FolderNotWritable
+
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NOT_ALLOWED: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@contextmanager
+def writing(folder: Path | str) -> Iterator[None]:
+    """Name what keeps this process from writing below a folder.
+
+    Raises: DiskFull; FolderNotWritable: with the user that may not. Other errors as they are.
+    """
+    try:
+        yield
+    except OSError as exc:
+        fault = fault_of(exc, folder)
+        if fault is None:
+            raise
+        raise fault from exc
+
+
+def fault_of(error: OSError, folder: Path | str) -> DiskFull | FolderNotWritable | None:
+    """Return what an error of the system means that kept this process from writing below a folder;
+    None: something else.
+    """
+    if error.errno in NO_SPACE:
+        return DiskFull(path=folder)
+    if error.errno in _NOT_ALLOWED:
+        return FolderNotWritable(path=folder, user=_user())
+    return None
+
+
+def _user() -> str:
+    """Return the name of the user that this process runs as, else the number."""
+    import pwd  # rarely needed
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
