@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.data_plane import CodecError, NotSendable
 from fedflow.base.values import dataclass
 
 MAGIC = b"FFV1"
@@ -64,7 +64,7 @@ def encode(value: Any) -> Encoded:
 
     Tuples become lists, keys of dicts text, numpy scalars plain numbers; NaN and infinities and
     integers of any size are kept.
-    Raises: CodecError: the value holds something that may not travel.
+    Raises: NotSendable: the value holds something that may not travel.
     """
     leaves: list[Leaf] = []
     buffers: list[bytes | memoryview] = []
@@ -72,11 +72,11 @@ def encode(value: Any) -> Encoded:
     try:
         text = json.dumps(skeleton, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, UnicodeError) as exc:
-        raise CodecError(reason=f"not a plain JSON value: {exc}") from exc
+        raise NotSendable(reason=f"not a plain JSON value: {exc}") from exc
     buffers.insert(0, text)
     header = msgspec.json.encode(Header(buffers=[_length(b) for b in buffers], leaves=leaves))
     if len(header) > MAX_HEADER_BYTES:
-        raise CodecError(reason="too many arrays in one value")
+        raise NotSendable(reason="too many arrays in one value")
     parts: list[bytes | memoryview] = [_PREFIX.pack(MAGIC, len(header)) + header]
     _pad(parts)
     for buffer in buffers:
@@ -122,13 +122,13 @@ def _strip(
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if len(path) > MAX_DEPTH:
-        raise CodecError(reason=f"nested deeper than {MAX_DEPTH} levels")
+        raise NotSendable(reason=f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, dict):
         out = {}
         for key, item in value.items():
             name = _key_text(key)
             if name in out:
-                raise CodecError(reason=f"two dict keys that are both {name[:100]!r} in JSON")
+                raise NotSendable(reason=f"two dict keys that are both {name[:100]!r} in JSON")
             out[name] = _strip(item, [*path, name], leaves, buffers)
         return out
     if isinstance(value, (list, tuple)):
@@ -136,7 +136,7 @@ def _strip(
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
     if len(leaves) == MAX_LEAVES:
-        raise CodecError(reason=f"more than {MAX_LEAVES} arrays in one value")
+        raise NotSendable(reason=f"more than {MAX_LEAVES} arrays in one value")
     leaf, buffer = _make_leaf(value, path)
     leaves.append(leaf)
     buffers.append(buffer)
@@ -149,7 +149,7 @@ def _key_text(key: Any) -> str:
         return key
     if key is None or isinstance(key, (bool, int, float)):
         return json.dumps(key)
-    raise CodecError(reason=f"a dict key must be text or a number, not {type(key).__name__}")
+    raise NotSendable(reason=f"a dict key must be text or a number, not {type(key).__name__}")
 
 
 def _make_leaf(value: Any, path: list[str | int]) -> tuple[Leaf, bytes | memoryview]:
@@ -160,15 +160,15 @@ def _make_leaf(value: Any, path: list[str | int]) -> tuple[Leaf, bytes | memoryv
         return _array_leaf(value, path)
     if type(value).__module__.partition(".")[0] == "pyarrow":
         return _arrow_leaf(value, path)
-    raise CodecError(reason=f"a {type(value).__name__} cannot travel between parties")
+    raise NotSendable(reason=f"a {type(value).__name__} cannot travel between parties")
 
 
 def _array_leaf(array: np.ndarray[Any, Any], path: list[str | int]) -> tuple[Leaf, memoryview]:
     name = array.dtype.str
     if array.dtype.names is not None or not _DTYPE.fullmatch(name):
-        raise CodecError(reason=f"an array of {array.dtype} cannot travel between parties")
+        raise NotSendable(reason=f"an array of {array.dtype} cannot travel between parties")
     if array.ndim > MAX_DIMENSIONS:
-        raise CodecError(reason=f"an array of {array.ndim} dimensions")
+        raise NotSendable(reason=f"an array of {array.ndim} dimensions")
     packed = np.asarray(array, order="C")
     leaf = Leaf(kind="array", path=path, dtype=name, shape=list(array.shape))
     if packed.size == 0:
@@ -185,7 +185,7 @@ def _arrow_leaf(value: Any, path: list[str | int]) -> tuple[Leaf, memoryview]:
     elif isinstance(value, pa.RecordBatch):
         kind = "batch"
     else:
-        raise CodecError(reason=f"a pyarrow {type(value).__name__} cannot travel between parties")
+        raise NotSendable(reason=f"a pyarrow {type(value).__name__} cannot travel between parties")
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, value.schema) as writer:
         writer.write(value)

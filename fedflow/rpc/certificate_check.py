@@ -12,7 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
-from fedflow.base.errors.start import BadSetting
+from fedflow.base.errors.start import BadCertificate
 
 
 def check_certificate(
@@ -28,12 +28,12 @@ def check_certificate(
     """Return when a party's certificate ends, in milliseconds since the epoch.
 
     `files` are those of the certificate, the key and the authorities; `name` is the DNS name that
-    the certificate must have. Raises: BadSetting: it is not of `party_id`, does not fit the key, is
-    not signed by the authorities, is not yet or no longer valid.
+    the certificate must have. Raises: BadCertificate: it is not of `party_id`, does not fit the
+    key, is not signed by the authorities, is not yet or no longer valid.
     """
     certificate, key, authorities = files
     own = _certificates(cert_pem, "tls.certificate", certificate)
-    trusted = _certificates(ca_pem, "tls.authorities", authorities)
+    trusted = _certificates(ca_pem, "tls.ca", authorities)
     leaf = own[0]
     _check_dates(leaf, "tls.certificate", now_ms)
     _check_names(leaf, party_id, name)
@@ -46,24 +46,24 @@ def _certificates(pem: bytes, setting: str, path: Path) -> list[x509.Certificate
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as exc:
-        raise BadSetting(path=setting, reason=f"{path} holds no PEM certificate") from exc
+        raise BadCertificate(path=setting, reason=f"{path} holds no PEM certificate") from exc
 
 
 def _check_dates(leaf: x509.Certificate, setting: str, now_ms: int) -> None:
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     start, end = leaf.not_valid_before_utc, leaf.not_valid_after_utc
     if now < start:
-        raise BadSetting(
+        raise BadCertificate(
             path=setting, reason=f"it is valid only from {start:%Y-%m-%d %H:%M} UTC on"
         )
     if now > end:
-        raise BadSetting(path=setting, reason=f"it expired on {end:%Y-%m-%d %H:%M} UTC")
+        raise BadCertificate(path=setting, reason=f"it expired on {end:%Y-%m-%d %H:%M} UTC")
 
 
 def _check_names(leaf: x509.Certificate, party_id: str, name: str) -> None:
     common = [str(a.value) for a in leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if common != [party_id]:
-        raise BadSetting(
+        raise BadCertificate(
             path="tls.certificate",
             reason=f"its common name is {', '.join(common) or 'missing'}, not party {party_id}",
         )
@@ -73,7 +73,7 @@ def _check_names(leaf: x509.Certificate, party_id: str, name: str) -> None:
     except x509.ExtensionNotFound:
         dns = []
     if name not in dns:
-        raise BadSetting(
+        raise BadCertificate(
             path="tls.certificate",
             reason=f"the DNS name {name} is not among its alternative names",
         )
@@ -83,9 +83,9 @@ def _check_key(leaf: x509.Certificate, key_pem: bytes, path: Path) -> None:
     try:
         key = serialization.load_pem_private_key(key_pem, password=None)
     except (ValueError, TypeError) as exc:
-        raise BadSetting(path="tls.key", reason=f"{path} holds no plain PEM key") from exc
+        raise BadCertificate(path="tls.key", reason=f"{path} holds no plain PEM key") from exc
     if _public(key.public_key()) != _public(leaf.public_key()):
-        raise BadSetting(path="tls.key", reason=f"{path} is not the key of the certificate")
+        raise BadCertificate(path="tls.key", reason=f"{path} is not the key of the certificate")
 
 
 def _public(key: Any) -> bytes:
@@ -102,8 +102,8 @@ def _check_issuer(own: Sequence[x509.Certificate], trusted: Sequence[x509.Certif
             return
         if index + 1 < len(own) and not _signed(link, by=own[index + 1]):
             break
-    raise BadSetting(
-        path="tls.certificate", reason="none of the authorities in tls.authorities has signed it"
+    raise BadCertificate(
+        path="tls.certificate", reason="none of the authorities in tls.ca has signed it"
     )
 
 

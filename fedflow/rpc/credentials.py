@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fedflow.base.errors.start import BadSetting
+from fedflow.base.errors.start import BadCertificate
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
 
@@ -54,12 +54,12 @@ def load_credentials(
 ) -> Credentials:
     """Return the credentials in three PEM files.
 
-    Raises: BadSetting: a file cannot be read; the certificate is not of `party_id`, does not fit
-        the key, is not signed by the authorities, is not yet or no longer valid.
+    Raises: BadCertificate: a file cannot be read; the certificate is not of `party_id`, does not
+        fit the key, is not signed by the authorities, is not yet or no longer valid.
     """
     cert_pem = _read(certificate, "tls.certificate")
     key_pem = _read(key, "tls.key")
-    ca_pem = _read(authorities, "tls.authorities")
+    ca_pem = _read(authorities, "tls.ca")
     shown = _shown_to_client(certificate, key, authorities=authorities, party_id=party_id)
     expires_ms = _expires_ms(shown, party_id, now_ms) if shown is not None else None
     if expires_ms is None:
@@ -107,7 +107,7 @@ def _read(path: Path, setting: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as exc:
-        raise BadSetting(path=setting, reason=f"{path} cannot be read: {exc.strerror}") from exc
+        raise BadCertificate(path=setting, reason=f"{path} cannot be read: {exc.strerror}") from exc
 
 
 def _shown_to_client(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.models.model import ModelKey
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Site
@@ -94,7 +95,7 @@ def site_columns(site: Site) -> tuple[Value, ...]:
 FLAG: Final = single(bool, int)
 JSON: Final = single(from_json, to_json)
 DOCUMENT: Final = single(document_from_json, to_json)
-TEXTS: Final = single(lambda text: tuple(from_json(text)), to_json)
+WARNINGS: Final = single(lambda text: tuple(JobWarning(**w) for w in from_json(text)), to_json)
 JSON_OR_NONE: Final = single(_or_none(from_json), _or_none(to_json))
 REASON: Final = single(reason_from_text, reason_to_text)
 MESSAGE: Final = single(message_from_text, message_to_text)

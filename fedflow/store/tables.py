@@ -457,6 +457,7 @@ OUTPUT: Final = Table(
         "f_position": INT,
         "f_table_name": text(500),
         "f_table_namespace": text(500),
+        "f_table_address": text(255),
     },
     key=("f_job_id", "f_task_id", "f_task_version", "f_data_name", "f_role", "f_party_id"),
     indexes=("f_table_name",),

@@ -15,6 +15,7 @@ import msgspec
 from fedflow.base.decoding import mistake_of, read_as
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.messages import english
+from fedflow.domain.job.warning import JobWarning
 
 MAX_COUNT: Final = 10**9  #: of epochs and attempts, as far as the store counts
 
@@ -166,6 +167,7 @@ class CreateJob(CommandBody, frozen=True, kw_only=True):
     initiator_role: str = ""
     initiator_party_id: str | int = ""
     create_time: Any = None  #: ms
+    warnings: list[JobWarning] = []  #: for the initiator's own site: all that the submit had
 
 
 class RerunJob(OfEpoch, frozen=True, kw_only=True):

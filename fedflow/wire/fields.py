@@ -329,15 +329,15 @@ def _made_by(maker: OutputTable) -> ProducedBy:
     )
 
 
-def upload(job: JobRecord, table: TableRecord) -> Upload:
-    """Return an upload as `upload/history` shows it."""
-    info = UploadInfo(
-        table_name=table.name,
-        namespace=table.namespace,
-        partition=table.partitions,
-        upload_count=table.count,
+def upload(job: JobRecord, info: UploadInfo, table: TableRecord | None) -> Upload:
+    """Return an upload as `upload/history` shows it; `table` None: its rows are gone."""
+    return Upload(
+        upload_info=info,
+        notes=job.description,
+        schema={"header": "", "sid": ""} if table is None else table_schema_row(table),
+        created_ms=job.created_ms,
+        gone=table is None,
     )
-    return Upload(upload_info=info, notes=job.description, schema=table_schema_row(table))
 
 
 def shown_connector(connector: Connector) -> tables.Connector:

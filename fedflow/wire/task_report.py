@@ -12,6 +12,7 @@ import msgspec
 
 from fedflow.base.decoding import read_as
 from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.records import TableRecord
 from fedflow.domain.states import TaskStatus
 
@@ -84,6 +85,7 @@ class EndReport(msgspec.Struct, frozen=True, kw_only=True):
     caches: list[ReportedCache] = []
     summary: dict[str, Any] = {}
     metrics: list[MetricBatch] = []  #: what was not sent before
+    warnings: list[JobWarning] = []
     error: ReportedError | None = None
     traceback: str = ""
 

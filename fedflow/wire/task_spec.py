@@ -89,6 +89,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     cores: Annotated[int, msgspec.Meta(ge=1)] = 1
     memory_bytes: Annotated[int, msgspec.Meta(gt=0)] | None = None
     log_level: str = "INFO"
+    strict: bool = False  #: a warning fails the task
     provider: ProviderSpec | None = None
     spark: SparkSpec | None = None  #: None: the task computes on this machine
 

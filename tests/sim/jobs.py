@@ -32,8 +32,8 @@ class FakeCatalog:
     def modules(self) -> dict[str, ModuleInfo]:
         return self._modules
 
-    def check(self, module: str, parameters: Any, *, path: str, run: Any = None, **_: Any) -> None:
-        return
+    def check(self, module: str, parameters: Any, **_: Any) -> tuple[()]:
+        return ()
 
 
 def random_job(

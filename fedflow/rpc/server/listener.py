@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fedflow.base.errors.start import PortInUse
+from fedflow.base.errors.start import PortInUse, cannot_listen
 from fedflow.base.values import dataclass
 
 logger = logging.getLogger(__name__)
@@ -97,13 +97,15 @@ class RpcServer:
         host = self._settings.host
         shown = f"[{host}]" if ":" in host else host
         address = f"{shown}:{self._settings.port}"
+        if fault := _fault(host, self._settings.port):  # else gRPC writes a line of its own
+            raise cannot_listen(address, fault)
         try:
             if self._credentials is None:
                 self._port = server.add_insecure_port(address)
             else:
                 self._port = server.add_secure_port(address, self._credentials)
         except RuntimeError as exc:
-            raise PortInUse(address=address, reason=_why_not(host, self._settings.port)) from exc
+            raise PortInUse(address=address, reason="gRPC cannot bind it") from exc
         await server.start()
         self._server = server
 
@@ -149,12 +151,15 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
 
-def _why_not(host: str, port: int) -> str:
-    """Return why the address cannot be bound, in the words of the system."""
+def _fault(host: str, port: int) -> OSError | None:
+    """Return why the address cannot be bound; None: it can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does
         try:
             probe.bind((host, port))
+        except socket.gaierror:  # gRPC reads names in its own way
+            return None
         except OSError as exc:
-            return exc.strerror or str(exc)
-    return "gRPC could not bind it"
+            return exc
+    return None

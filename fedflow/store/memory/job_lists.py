@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fedflow.domain.job_lines import JobLine, StatusCount
-from fedflow.domain.records import SUBMIT_FAILED, JobFilter
+from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
+from fedflow.domain.records import SUBMIT_FAILED, JobFilter, JobRecord, ScheduledJob
 from fedflow.domain.states import JobStatus
 from fedflow.store.memory.job_tags import MemoryJobTags
 from fedflow.store.memory.jobs import MemoryJobs
@@ -60,3 +60,22 @@ class MemoryJobLists:
             StatusCount(status=status, count=len(jobs[status]))
             for status in sorted(jobs, key=lambda s: s.value)
         ]
+
+    def ended(
+        self, which: EndedJobs, *, after: EndedJob | None = None, limit: int
+    ) -> list[EndedJob]:
+        shares = self._jobs.created_since(0)
+        shared = {share.key.job_id for share in shares}
+        jobs: list[tuple[str, JobRecord | ScheduledJob]] = [(s.key.job_id, s) for s in shares]
+        jobs += [(job.job_id, job) for job in self._schedules.all() if job.job_id not in shared]
+        found = {
+            (job.created_ms, job_id)
+            for job_id, job in jobs
+            if job.status in which.statuses and (job.ended_ms or job.created_ms) < which.before_ms
+        }
+        begins = (after.created_ms, after.job_id) if after else (-1, "")
+        return [
+            EndedJob(created_ms=ms, job_id=job_id)
+            for ms, job_id in sorted(found)
+            if (ms, job_id) > begins
+        ][:limit]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from fedflow.domain.job.amounts import ComputeResources
+from fedflow.domain.job.warning import JobWarning, merged
 from fedflow.domain.lists import fits_job, job_page
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -156,6 +157,11 @@ class MemoryJobs:
         job = self._jobs.get(key)
         if job is not None:
             self._put(replace(job, tag=tag, updated_ms=now_ms))
+
+    def add_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            self._put(replace(job, warnings=merged(job.warnings, warnings), updated_ms=now_ms))
 
     def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
         job = self._jobs.get(key)

@@ -131,6 +131,10 @@ class MemoryReplyCache:
             self._journal.drop(self._replies, request_id)
         return len(old)
 
+    def drop(self, job_id: str) -> None:
+        for request_id in [r for r in self._replies if r.startswith(f"{job_id}/")]:
+            self._journal.drop(self._replies, request_id)
+
 
 class MemoryLeases:
     """See `app.ports.scheduling.LeaseStore`."""

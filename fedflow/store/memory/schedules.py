@@ -79,6 +79,10 @@ class MemorySchedules:
         self._journal.tell(*recording.schedule_added(job))
         self._put(replace(job, dsl=plain(job.dsl), conf=plain(job.conf), sites=(), tasks=()))
 
+    def all(self) -> list[ScheduledJob]:
+        """Return all jobs without sites and tasks, for `MemoryJobLists`."""
+        return list(self._jobs.values())
+
     def get(self, job_id: str) -> ScheduledJob | None:
         known = self._composed.get(job_id)
         if known is not None:

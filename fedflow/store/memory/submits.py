@@ -23,6 +23,10 @@ class MemorySubmits:
         self._journal.put(self._keys, used.key, used)
         return True
 
+    def drop(self, job_id: str, *, created_ms: int) -> None:
+        for key in [key for key, used in self._keys.items() if used.job_id == job_id]:
+            self._journal.drop(self._keys, key)
+
     def prune(self, older_than_ms: int) -> int:
         old = [key for key, used in self._keys.items() if used.created_ms < older_than_ms]
         for key in old:

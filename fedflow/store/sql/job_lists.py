@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from fedflow.domain.job_lines import JobLine, StatusCount
+from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
 from fedflow.domain.records import SUBMIT_FAILED, JobFilter
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import JOB_STATUSES
@@ -37,6 +37,17 @@ _LINES: Final = Mapper(
         "refused": _REFUSED("f_tag"),
     },
     joined=("tags",),
+)
+_ENDED: Final = (
+    "SELECT DISTINCT f_create_time, f_job_id FROM {table} WHERE f_status = ? "
+    "AND f_create_time >= ? AND f_create_time < ? AND (f_create_time > ? OR f_job_id > ?) "
+    "AND COALESCE(f_end_time, f_create_time) < ? {further}"
+    "ORDER BY f_create_time, f_job_id LIMIT ?"
+)
+_ENDED_SHARES: Final = _ENDED.format(table="t_job", further="")
+_ENDED_ALONE: Final = _ENDED.format(
+    table="t_schedule_job",
+    further="AND NOT EXISTS (SELECT 1 FROM t_job WHERE t_job.f_job_id = t_schedule_job.f_job_id) ",
 )
 
 
@@ -81,3 +92,18 @@ class SqlJobLists:
             (since_ms, SUBMIT_FAILED),
         )
         return [StatusCount(status=JOB_STATUSES[status], count=count) for status, count in found]
+
+    def ended(
+        self, which: EndedJobs, *, after: EndedJob | None = None, limit: int
+    ) -> list[EndedJob]:
+        # one status at a time, so that an index has the order; no job ended before it began
+        since_ms, last_id = (after.created_ms, after.job_id) if after else (0, "")
+        found: set[tuple[int, str]] = set()
+        for status in which.statuses:
+            for ended in (_ENDED_SHARES, _ENDED_ALONE):
+                values = (
+                    status.value, since_ms, which.before_ms, since_ms, last_id, which.before_ms,
+                    limit,
+                )  # fmt: skip
+                found.update((row[0], row[1]) for row in self._session.rows(ended, values))
+        return [EndedJob(created_ms=ms, job_id=job_id) for ms, job_id in sorted(found)[:limit]]

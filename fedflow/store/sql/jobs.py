@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from fedflow.domain.job.amounts import NOTHING, UNCOUNTED, ComputeResources
 from fedflow.domain.job.engines import STANDALONE
+from fedflow.domain.job.warning import JobWarning, merged
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,
@@ -39,7 +40,7 @@ from fedflow.store.mapper import (
     JSON,
     REASON,
     SITE,
-    TEXTS,
+    WARNINGS,
     Mapper,
     elapsed,
     single,
@@ -85,7 +86,7 @@ JOBS: Final = Mapper(
         "description": "f_description",
         "user": "f_user_id",
         "tag": "f_tag",
-        "warnings": TEXTS("f_warnings"),
+        "warnings": WARNINGS("f_warnings"),
         "parameters": _DOCUMENT_OR_EMPTY("f_job_parameters"),
         "train_conf": _DOCUMENT_OR_EMPTY("f_train_runtime_conf"),
     },
@@ -197,6 +198,14 @@ class SqlJobs:
         self._session.write(
             f"UPDATE t_job SET f_tag = ?, f_update_time = ? {_ONE}", (tag, now_ms, *_key(key))
         )
+
+    def add_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
+        job = self.get(key)
+        if job is not None:
+            self._session.write(
+                f"UPDATE t_job SET f_warnings = ?, f_update_time = ? {_ONE}",
+                (to_json(merged(job.warnings, warnings)), now_ms, *_key(key)),
+            )
 
     def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
         matched = self._session.write(

@@ -176,3 +176,9 @@ class SqlReplyCache:
         return self._session.write(
             "DELETE FROM t_received_request WHERE f_create_time < ?", (older_than_ms,)
         )
+
+    def drop(self, job_id: str) -> None:
+        self._session.write(  # "0" is the character after "/"
+            "DELETE FROM t_received_request WHERE f_request_id > ? AND f_request_id < ?",
+            (f"{job_id}/", f"{job_id}0"),
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fedflow.domain.scheduling.submits import SubmitKey
-from fedflow.store.mapper import TEXTS, Mapper
+from fedflow.store.mapper import WARNINGS, Mapper
 from fedflow.store.session import Session
 from fedflow.store.tables import SUBMIT_KEY
 
@@ -16,10 +16,11 @@ _KEYS: Final = Mapper(
         "key": "f_key",
         "digest": "f_digest",
         "job_id": "f_job_id",
-        "warnings": TEXTS("f_warnings"),
+        "warnings": WARNINGS("f_warnings"),
         "created_ms": "f_create_time",
     },
 )
+_NEAR_MS: Final = 60_000
 
 
 class SqlSubmits:
@@ -39,6 +40,12 @@ class SqlSubmits:
                 "DELETE FROM t_submit_key WHERE f_key = ? AND f_job_id = ?", (used.key, instead_of)
             )
         return self._session.insert(SUBMIT_KEY, _KEYS.row(used))
+
+    def drop(self, job_id: str, *, created_ms: int) -> None:
+        self._session.write(  # by the index of times: a key is stored together with its job
+            "DELETE FROM t_submit_key WHERE f_create_time BETWEEN ? AND ? AND f_job_id = ?",
+            (created_ms - _NEAR_MS, created_ms + _NEAR_MS, job_id),
+        )
 
     def prune(self, older_than_ms: int) -> int:
         return self._session.write(

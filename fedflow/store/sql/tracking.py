@@ -44,6 +44,7 @@ _OUTPUTS: Final = Mapper(
         "position": "f_position",
         "namespace": "f_table_namespace",
         "name": "f_table_name",
+        "address": "f_table_address",
     },
     also=_ALSO,
 )

@@ -236,8 +236,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     path: str = ""
-    components: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()  #: names of modules in small letters, as FATE shows them
     is_default: bool = False
+    modules: tuple[str, ...] = ()  #: their names as they are, of one that was just added
+    replaced_path: str | None = None  #: folder that this version was read from before
 
     def __repr__(self) -> str:
         return f"<Provider {self.name} {self.version}>"

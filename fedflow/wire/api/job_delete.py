@@ -37,6 +37,8 @@ class DeletedJob(msgspec.Struct, frozen=True, kw_only=True):
     """What deleting a job removes, or removed, at this server."""
 
     job_id: str
+    status: str = ""
+    ended: int = 0  #: milliseconds since the epoch
     sites: tuple[str, ...] = ()
     partners: tuple[str, ...] = ()  #: parties that keep what they have of the job
     tasks: int = 0
@@ -50,3 +52,25 @@ class DeletedJob(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int = 0
     file_bytes: int = 0
     left_over: bool = False  #: the job was deleted before, and only files of it are left
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of all its files."""
+        rows = sum(table.size_bytes for table in self.tables)
+        models = sum(model.size_bytes for model in self.models if not model.kept)
+        return rows + models + self.log_bytes + self.file_bytes
+
+
+class RetainedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """An old job that cannot be deleted now, and why."""
+
+    job_id: str
+    reason: str
+
+
+class DeletedJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """What deleting some old jobs removes, or removed, at this server."""
+
+    jobs: tuple[DeletedJob, ...] = ()
+    kept: tuple[RetainedJob, ...] = ()
+    after: str = ""  #: the next request goes on after it; empty: all were looked at

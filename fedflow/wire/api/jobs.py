@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     runtime_conf_on_party_path: str = ""
     train_runtime_conf_path: str = ""
     pipeline_dsl_path: str = ""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[JobWarning, ...] = ()
     reused: Mapping[str, str] = {}  #: component -> id of the job that made its results
 
     @property
@@ -109,6 +110,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int | None = None
     since_ms: int | None = None  #: since when it is as it is, as far as known
     deadline_ms: int | None = None  #: when it ends by itself, if it has not ended
+    running_ms: int | None = None  #: for how long it has been running; None: it is not
+    here: bool = True  #: this server has its log; False: the server of another party has it
     reason: Reason | None = None
 
     @property
@@ -136,7 +139,7 @@ class JobStatusView(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     started_ms: int | None = None
     ended_ms: int | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[JobWarning, ...] = ()
     components: tuple[str, ...] = ()  #: in the order in which they run
     tasks: tuple[TaskView, ...] = ()  #: the latest attempt of each, in that order
     reused: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -132,13 +132,15 @@ class UploadInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Upload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An earlier upload whose table still exists."""
+    """An earlier upload."""
 
-    SHOWN: ClassVar = "job_id namespace table_name count partitions notes"
+    SHOWN: ClassVar = "job_id namespace table_name count partitions created_ms gone notes"
 
     upload_info: UploadInfo
     notes: str | None
     schema: Mapping[str, Any] | None
+    created_ms: int | None = None  #: of the upload's job
+    gone: bool = False  #: the table was deleted, or the name has other rows by now
     job_id: str = ""  #: an answer has it as the upload's name
 
     @property
@@ -153,7 +155,7 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def count(self) -> int:
-        """Return how many rows the table has."""
+        """Return how many rows were uploaded."""
         return self.upload_info.upload_count
 
     @property

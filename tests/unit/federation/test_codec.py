@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fedflow.base.errors.data_plane import CodecError
+from fedflow.base.errors.data_plane import CodecError, NotSendable, PeerFailed
 from fedflow.federation.codec import MAGIC, decode, encode
 
 
@@ -246,3 +246,13 @@ def test_a_skeleton_nested_beyond_reason_is_refused() -> None:
     data = start + bytes(-len(start) % 64) + text + bytes(-len(text) % 64)
     with pytest.raises(CodecError):
         decode(data)
+
+
+def test_what_the_sender_reads_is_about_its_own_value() -> None:
+    with pytest.raises(NotSendable, match="cannot be sent to another party: a set cannot travel"):
+        encode({"x": {1}})
+
+
+def test_a_reason_that_is_a_sentence_ends_with_one_full_stop() -> None:
+    error = PeerFailed(site="guest 9999", reason="a failed: ValueError; the log has its text.")
+    assert error.message.endswith("has its text.")
