@@ -60,6 +60,7 @@ from fedflow.base.clock import Clock
 from fedflow.base.ids import JobIds, new_request_id
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import OwnEngines
+from fedflow.domain.job.parameters import JobParameters
 from fedflow.wire.versions import OURS, Speaks
 
 
@@ -246,13 +247,19 @@ def build_core(
     notifier: JobNotifier,
     rules: PermissionRules | None = None,
     engines: OwnEngines | None = None,
+    job_defaults: JobParameters | None = None,
 ) -> Core:
     """Return the use cases, wired to each other and to the ports.
 
     `engines` None: there is the server's machine only.
     """
     kernel = kernel_over(
-        ports, folders=folders, timing=timing, notifier=notifier, engines=engines or OwnEngines()
+        ports,
+        folders=folders,
+        timing=timing,
+        notifier=notifier,
+        engines=engines or OwnEngines(),
+        job_defaults=job_defaults,
     )
     return Core(
         kernel, ports, settings=worker_settings, host=host, rules=rules or PermissionRules()
@@ -260,15 +267,16 @@ def build_core(
 
 
 def kernel_over(
-    ports: Ports, *, folders: Folders, timing: Timing, notifier: JobNotifier, engines: OwnEngines
-) -> Kernel:
+    ports: Ports, *, folders: Folders, timing: Timing, notifier: JobNotifier, engines: OwnEngines,
+    job_defaults: JobParameters | None = None,
+) -> Kernel:  # fmt: skip
     """Return what most use cases need."""
     store, clock = ports.store, ports.clock
     circuit_breakers = CircuitBreakers(
         clock=clock, timing=timing, rng=ports.rng, speaks=ports.speaks
     )
     parties = CheckedParties(ports.parties, circuit_breakers, clock=clock)
-    specs = ParsedJobs(ports.catalog)
+    specs = ParsedJobs(ports.catalog, defaults=job_defaults)
     return Kernel(
         store=store,
         folders=folders,

@@ -24,6 +24,7 @@ from fedflow.domain.data.caches import CacheFilter, StoredCache
 from fedflow.domain.job.dsl import MAX_COMPONENTS
 from fedflow.domain.job.inheritance import check_inheritance
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import JobWarning, warning
 from fedflow.domain.records import (
     JobKey,
     JobRecord,
@@ -45,7 +46,7 @@ class InheritancePlan:
 
     job_id: str  #: of the earlier job
     tasks: tuple[ScheduledTask, ...]  #: as the new job's, ended
-    notes: tuple[str, ...] = ()  #: what will run nevertheless, and why
+    warnings: tuple[JobWarning, ...] = ()  #: what will run nevertheless, and why
 
     @property
     def told(self) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class Inheritance(UseCase):
         self._check(wish.job_id, old, spec, wish.component_list)
         done = {t.component: t for t in old.tasks if t.status in TASK_SUCCEEDED}
         taken: dict[str, ScheduledTask] = {}
-        notes: list[str] = []
+        warnings: list[JobWarning] = []
         for name in spec.dag.order:
             if name not in wish.component_list:
                 continue
@@ -86,8 +87,11 @@ class Inheritance(UseCase):
                 taken[name] = ended_task(done[name], sites, earlier_job=wish.job_id)
             else:
                 path = "$.conf.job_parameters.common.inheritance_info.component_list"
-                notes.append(f"{path}: {name} did not succeed in job {wish.job_id}, so it runs")
-        return InheritancePlan(job_id=wish.job_id, tasks=tuple(taken.values()), notes=tuple(notes))
+                message = f"{name} did not succeed in job {wish.job_id}, so it runs"
+                warnings.append(warning("NotReused", path, message))
+        return InheritancePlan(
+            job_id=wish.job_id, tasks=tuple(taken.values()), warnings=tuple(warnings)
+        )
 
     def _check(
         self, job_id: str, old: ScheduledJob | JobRecord, spec: JobSpec, components: Sequence[str]

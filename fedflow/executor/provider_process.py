@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any, Final
 
 import msgspec
@@ -24,6 +24,7 @@ from fedflow.base.decoding import read_as
 from fedflow.base.errors.components import BadParameter, ProviderRefused
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.providers import ProviderManifest
+from fedflow.domain.job.warning import JobWarning
 from fedflow.executor.descendants import end_below
 from fedflow.executor.described import Answer, check_described
 from fedflow.executor.error_messages import raise_told
@@ -75,13 +76,17 @@ class ProviderProcesses:
         *,
         path: str,
         run: PlannedRun | None = None,
-    ) -> None:
-        """Check parameters as the run will. Raises: BadParameter, ProviderRefused."""
+    ) -> Sequence[JobWarning]:
+        """Check parameters as the run will, and return what is doubtful in them.
+
+        Raises: BadParameter, ProviderRefused.
+        """
         planned = run.to_json() if run is not None else None
         asked = {"module": module, "parameters": dict(parameters), "path": path, "run": planned}
-        error = self._ask(manifest, {"op": "check", **asked}).get("error")
+        told = self._ask(manifest, {"op": "check", **asked})
         try:
-            raise_told(error)
+            raise_told(told.get("error"))
+            return read_as(told.get("warnings", []), list[JobWarning])
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise _unreadable(manifest, exc) from exc
 

@@ -14,16 +14,17 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedflow.app.ports.executors import ExecutorEvents, Launch
+from fedflow.app.ports.executors import STARTING, ExecutorEvents, Launch
 from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors.components import BadParameter
-from fedflow.base.errors.executors import ExecutorNotStarted
+from fedflow.base.errors.executors import ExecutorNotStarted, LibrariesMissing
 from fedflow.domain.job.planned_run import PlannedRun
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.records import Handle
 from fedflow.executor.error_messages import raise_told
 from fedflow.executor.limits import OUTPUT_FILE, PRELOAD, ExecutorLimits, child_environment
@@ -88,6 +89,8 @@ class ZygoteExecutor:
         self._changed = threading.Condition()
         self._zygote: ZygoteProcess | None = None
         self._ready = False
+        self._failed = False  #: the last zygote was lost, or could not be started
+        self._missing = ""  #: packages without which there is no zygote
         self._pending: dict[str, _Pending] = {}
         self._running: dict[str, Handle] = {}  # children of the present zygote
         self._outputs: dict[str, Path] = {}  # what they print, by launch id
@@ -130,6 +133,15 @@ class ZygoteExecutor:
         """Tell whether a zygote waits for requests."""
         with self._changed:
             return self._ready
+
+    def fault(self) -> str:
+        """Return why it cannot start processes now, as the rest of a sentence; empty: it can."""
+        with self._changed:
+            if self._ready:
+                return ""
+            if self._missing:
+                return f"it lacks packages: {self._missing}"
+            return "it cannot start processes now" if self._failed else STARTING
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait until `ready()`, at most `timeout_s` seconds; tell whether it is."""
@@ -203,7 +215,7 @@ class ZygoteExecutor:
         """Return what is known of every component module, as plain JSON.
 
         See `fedflow.components.registry.describe` for the members. Raises: ExecutorNotStarted: no
-        answer within `reply_timeout_s`.
+        answer within `reply_timeout_s`. LibrariesMissing.
         """
         found: list[dict[str, Any]] = self._ask("describe", {})
         return found
@@ -215,11 +227,11 @@ class ZygoteExecutor:
         *,
         path: str,
         run: PlannedRun | None = None,
-    ) -> None:
+    ) -> Sequence[JobWarning]:
         """Check a component's parameters, and the planned run if one is given, as its run will.
 
-        Raises: BadParameter, UnknownComponent, NotSupportedYet. ExecutorNotStarted: no answer
-        within `reply_timeout_s`.
+        Returns what is doubtful in the parameters. Raises: BadParameter, UnknownComponent,
+        NotSupportedYet, LibrariesMissing. ExecutorNotStarted: no answer within `reply_timeout_s`.
         """
         try:
             # Text within text, so that the zygote can answer even if it cannot read the inner one.
@@ -230,7 +242,7 @@ class ZygoteExecutor:
             raise BadParameter(path=path, reason="too long")
         planned = run.to_json() if run is not None else None
         asked = {"module": module, "parameters": text, "path": path, "run": planned}
-        self._ask("check", asked)
+        return tuple(JobWarning(**one) for one in self._ask("check", asked) or ())
 
     def _ask(self, op: str, members: Mapping[str, Any]) -> Any:
         """Return the zygote's answer; a zygote that dies over it is replaced and asked again."""
@@ -239,7 +251,8 @@ class ZygoteExecutor:
             question = _Question()
             with self._changed:
                 left_s = deadline_s - self._clock.monotonic_s()
-                if not self._changed.wait_for(lambda: self._ready, left_s) or self._zygote is None:
+                self._changed.wait_for(lambda: self._ready or bool(self._missing), left_s)
+                if not self._ready or self._zygote is None:
                     break
                 zygote, number = self._zygote, next(self._numbers)
                 self._questions[number] = question
@@ -251,6 +264,8 @@ class ZygoteExecutor:
                 return _answer(question.answer)
             if not question.done.is_set():
                 break
+        if self._missing:
+            raise LibrariesMissing(packages=self._missing)
         raise ExecutorNotStarted(
             task=f"the component {op}", reason="the zygote does not answer; see the server's log"
         )
@@ -274,7 +289,12 @@ class ZygoteExecutor:
                 return
 
     def _serve(self) -> None:
-        """Start one zygote and serve it until it is lost or the executor is closed."""
+        """Start one zygote and serve it until it is lost or the executor is closed.
+
+        There is none as long as packages are missing.
+        """
+        if self._missing and self._lacks_libraries():
+            return
         try:
             zygote = ZygoteProcess(
                 python=self._python,
@@ -284,6 +304,7 @@ class ZygoteExecutor:
                 fork=self._fork,
             )
         except OSError as exc:
+            self._failed = True
             logger.error("No zygote: %s", exc, extra={"action": "zygote"})
             return
         reason = "closed"
@@ -303,6 +324,23 @@ class ZygoteExecutor:
             reason = str(exc)
         finally:
             self._lose(zygote, reason)
+
+    def _lacks_libraries(self) -> bool:
+        """Tell whether components cannot be imported; launches fail then, as do questions."""
+        from fedflow.base.libraries import missing_libraries  # only who was not ready needs it
+
+        missing = missing_libraries()
+        with self._changed:
+            told, self._missing = self._missing, missing
+            self._changed.notify_all()
+            waiting = list(self._pending) if missing else []
+        if missing and missing != told:
+            logger.error(
+                "%s", LibrariesMissing(packages=missing).advice, extra={"action": "zygote"}
+            )
+        for launch_id in waiting:
+            self._tell_failed(launch_id, LibrariesMissing(packages=missing).message)
+        return bool(missing)
 
     def _check_life(self, zygote: ZygoteProcess, born_s: float) -> None:
         """Give up late launches. Raises: ZygoteLost: the zygote was not ready in time, or hangs."""
@@ -354,7 +392,7 @@ class ZygoteExecutor:
         for problem in message.get("problems", ()):
             logger.error("Components: %s", problem, extra={"action": "components"})
         with self._changed:
-            self._ready = True
+            self._ready, self._failed = True, False
             waiting = [p for p in self._pending.values() if not p.sent]
             for pending in waiting:
                 pending.sent, pending.since_s = True, self._clock.monotonic_s()
@@ -402,7 +440,8 @@ class ZygoteExecutor:
     def _lose(self, zygote: ZygoteProcess, reason: str) -> None:
         """Take over what the lost zygote looked after."""
         with self._changed:
-            self._zygote, self._ready = None, False
+            was_ready = self._ready
+            self._zygote, self._ready, self._failed = None, False, True
             orphans, self._running = self._running, {}
             questions, self._questions = self._questions, {}
             interrupted = [(k, p) for k, p in self._pending.items() if p.sent]
@@ -420,6 +459,8 @@ class ZygoteExecutor:
                 len(orphans),
                 extra={"action": "zygote", "pid": zygote.pid},
             )
+            if not was_ready:
+                self._lacks_libraries()
         for launch_id, handle in orphans.items():
             self._watch_orphan(launch_id, handle)
         for launch_id, pending in interrupted:

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from flask import Flask
 
 from fedflow.app.administration.permissions import PermissionRules
+from fedflow.app.core import Core
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.participant.launcher import WorkerSettings
 from fedflow.app.participant.processes import Processes
 from fedflow.app.ports.store import Store
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.timing import Timing
+from fedflow.app.queries.deleting import Deletions
 from fedflow.base.ids import PartyId
 from fedflow.base.settings import Settings
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.job.parameters import JobParameters
 from fedflow.domain.job.spark_options import SparkSite, property_text
+from fedflow.domain.states import JobStatus
 from fedflow.executor.plain import PlainExecutor, local_executor
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.credentials import Credentials, load_credentials
+from fedflow.server.threads import RetentionThread
 from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.store.connect import open_mysql, open_sqlite
 from fedflow.web.app import Mounted, application
 from fedflow.web.context import Built
 from fedflow.web.errors import UNKNOWN_PAGE
 from fedflow.web.settings import BoardSettings, ClientKeys, WebSettings
+
+_RETENTION_S: Final = 600.0  #: longest pause between two rounds that delete old jobs
 
 
 def own_parties(settings: Settings) -> tuple[str, ...] | None:
@@ -65,6 +73,28 @@ def timing_of(settings: Settings) -> Timing:
     )
 
 
+def retention_of(settings: Settings, core: Core) -> Callable[[], RetentionThread] | None:
+    """Return what makes the thread that deletes old jobs, None if they stay."""
+    given = settings.retention
+    if given.jobs_days is None:
+        return None
+    age_s = given.jobs_days * 86_400
+
+    def made() -> RetentionThread:
+        from fedflow.app.queries.retention import Retention  # most servers keep all jobs
+
+        kernel = core.kernel
+        retention = Retention(
+            Deletions(store=kernel.servers.guarded(kernel.store), folders=kernel.folders),
+            clock=kernel.clock,
+            age_ms=int(age_s * 1000),
+            statuses=frozenset(JobStatus(word) for word in given.status),
+        )
+        return RetentionThread(retention.look, interval_s=min(_RETENTION_S, max(1.0, age_s / 100)))
+
+    return made
+
+
 def open_store(settings: Settings, folders: Folders) -> Store:
     """Return the store that the settings name, opened. Raises: StoreUnavailable, SchemaTooNew."""
     database = settings.database
@@ -79,6 +109,11 @@ def open_store(settings: Settings, folders: Folders) -> Store:
         max_connections=database.max_connections,
         stale_timeout_s=database.stale_timeout,
     )
+
+
+def job_defaults_of(settings: Settings) -> JobParameters:
+    """Return the job parameters of jobs that do not say."""
+    return JobParameters(strict=settings.jobs.strict)
 
 
 def engines_of(settings: Settings) -> OwnEngines:

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fedflow.app.administration.info import Info, ServerIdentity
+from fedflow.app.administration.info import Disks, Info, Probes, ServerIdentity
 from fedflow.app.administration.keys import Keys, SiteSigner
 from fedflow.app.administration.leadership import Leadership
 from fedflow.app.administration.modules import Modules
@@ -55,11 +55,13 @@ from fedflow.server.adapters import (
     engines_of,
     executor_of,
     federation_settings,
+    job_defaults_of,
     mounted_by,
     open_store,
     own_parties,
     permission_rules,
     register_engines,
+    retention_of,
     timing_of,
     web_settings,
     worker_settings,
@@ -70,6 +72,7 @@ from fedflow.server.servers import (
     WakeLeader,
     address_for_others,
     own_instance,
+    warn_of_missing_files,
 )
 from fedflow.server.sockets import socket_folder
 from fedflow.server.threads import ClockThread, DetectorThread, LeaderThreads, Wakeups
@@ -141,6 +144,7 @@ class FedflowServer:
     def _open_store(self) -> None:
         self._store = open_store(self.settings, self.folders)
         self._parts.callback(self._store.close)
+        warn_of_missing_files(self._store, self.folders)
         register_engines(self.settings, self._store, self._clock.now_ms())
 
     def _open_executor(self) -> None:
@@ -256,6 +260,7 @@ class FedflowServer:
             notifier=self._notifier,
             rules=permission_rules(self.settings),
             engines=engines_of(self.settings),
+            job_defaults=job_defaults_of(self.settings),
         )
 
     def _open_doors(self) -> None:
@@ -326,10 +331,14 @@ class FedflowServer:
         info = Info(
             store=self._store,
             engines=core.kernel.engines,
-            executor_ready=self._executor.ready,
+            probes=Probes(
+                executor_fault=self._executor.fault,
+                unreachable=core.circuit_breakers.opened,
+                disks=Disks(self.folders.written(), least_bytes=settings.health.min_free_mib * MIB),
+                is_draining=self._servers.is_draining,
+            ),
             place=place,
             clock=self._clock,
-            unreachable=core.circuit_breakers.opened,
         )
         neighbours = Neighbours(
             info=info,
@@ -407,8 +416,9 @@ class FedflowServer:
         core: Core = self._core
         scheduling = self.settings.scheduling
         self._leading = LeaderThreads(
-            core, interval_s=scheduling.tick_interval_s, wakeups=self._wakeups
-        )
+            core, interval_s=scheduling.tick_interval_s, wakeups=self._wakeups,
+            retention=retention_of(self.settings, core),
+        )  # fmt: skip
         self._detector = DetectorThread(
             core.detector, interval_s=scheduling.detect_interval_s, on_look=self._look
         )

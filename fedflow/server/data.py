@@ -27,6 +27,7 @@ from fedflow.domain.data.storage_places import Places
 from fedflow.domain.data.storages import Limits
 from fedflow.server.adapters import allowed_sources
 from fedflow.tables.binding import LocalBoundFiles
+from fedflow.tables.preview_file import LocalPreviews
 from fedflow.tables.row_ranges import LocalWindows
 from fedflow.tables.statistics_file import LocalColumnFacts
 from fedflow.tables.storage_probe import StorageProbes
@@ -66,7 +67,11 @@ def build_data(settings: Settings, core: Core, *, tables: Tables) -> DataService
         table_details=TableDetails(
             store=store, provenance=provenance, facts=LocalColumnFacts(folders.tables)
         ),
-        table_pages=TablePages(store=store, windows=LocalWindows(folders.tables)),
+        table_pages=TablePages(
+            store=store,
+            previews=LocalPreviews(folders.tables),
+            windows=LocalWindows(folders.tables),
+        ),
         table_schemas=TableSchemas(store=store, own_party=own_party),
         tables=tables,
         transfers=Transfers(

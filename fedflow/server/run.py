@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedflow.app.protocol.folders import Folders
-from fedflow.base.errors.start import HomeNotUsable
-from fedflow.base.log import JobLogFiles, set_up_logging
+from fedflow.base.errors.start import HomeInUse, HomeNotUsable
+from fedflow.base.log import JobLogFiles, ServerLogFile, log_file_of, set_up_logging
 from fedflow.base.settings import LOOPBACK, Settings
 from fedflow.executor.processes import start_time_of
 from fedflow.server.build import FedflowServer
@@ -28,26 +28,32 @@ from fedflow.server.build import FedflowServer
 logger = logging.getLogger(__name__)
 
 _SWITCH_INTERVAL_S = 0.0005  #: a computing thread must not hold up the others for long
+_MIB = 1 << 20
 _PRIVATE = 0o077  #: what the server and its processes write is for their own user only
 
 
 def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None = None) -> None:
     """Serve until SIGTERM or SIGINT. `reread` returns the settings as the conf has them later.
 
-    Raises: HomeNotUsable: another server uses the home, or it cannot be written. PortInUse,
+    SIGHUP: the log file is opened again; at a terminal, which is gone then, the server ends.
+
+    Raises: HomeInUse, HomeNotUsable: it cannot be written. PortInUse,
     StoreUnavailable, BadSetting: the server cannot start; nothing is left running.
     """
     os.umask(_PRIVATE)
-    set_up_logging(level=settings.log.level, style=settings.log.format)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     shared = settings.shared_home
     folders = Folders(home.resolve(), Path(shared) if shared is not None else None)
+    given = settings.log
+    file = log_file_of(folders.server_log, max_bytes=given.max_mib * _MIB, kept=given.kept)
+    set_up_logging(level=given.level, style=given.format, handler=file)
     _make(folders)
     logging.getLogger().addHandler(JobLogFiles(folders.job_logs))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with _only_server(folders):
+    signal.signal(signal.SIGHUP, lambda *_: _hang_up(file, stop))
+    with only_server(folders):
         server = FedflowServer(settings, folders.home, reread=reread)
         try:
             server.open()
@@ -58,6 +64,13 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
             logger.info("The server stops")
         finally:
             server.close()
+
+
+def _hang_up(file: ServerLogFile | None, stop: threading.Event) -> None:
+    if file is not None:
+        file.reopen()
+    elif os.isatty(2):
+        stop.set()
 
 
 def _collect_again() -> None:
@@ -80,15 +93,14 @@ def _make(folders: Folders) -> None:
 
 
 @contextlib.contextmanager
-def _only_server(folders: Folders) -> Iterator[None]:
-    """Hold the home's lock; the kernel frees it whatever ends this process."""
+def only_server(folders: Folders) -> Iterator[None]:
+    """Hold the home's lock; the kernel frees it whatever ends this process. Raises: HomeInUse."""
     descriptor = os.open(folders.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
         os.close(descriptor)
-        reason = "another fedflow server uses it"
-        raise HomeNotUsable(path=str(folders.home), reason=reason) from exc
+        raise HomeInUse(path=str(folders.home)) from exc
     try:
         yield
     finally:

@@ -21,12 +21,14 @@ from typing import Final
 
 from fedflow import __version__
 from fedflow.app.administration.servers import Servers
+from fedflow.app.ports.store import Store
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import HomeNotUsable
 from fedflow.base.ids import new_token
 from fedflow.base.settings import Settings
 from fedflow.domain.administration.servers import Instance
+from fedflow.domain.records import JobFilter
 from fedflow.executor.processes import this_host
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.server.threads import Loop
@@ -49,6 +51,23 @@ def own_instance(folders: Folders) -> Instance:
         shared_mark=_kept(folders.shared_mark, new_token()),
         secret=new_token(),
     )
+
+
+def warn_of_missing_files(store: Store, folders: Folders) -> None:
+    """Log a warning if the database knows tables or jobs, but the folder for their files is new.
+
+    It is asked only if no server has used the folder yet. Raises: StoreUnavailable.
+    """
+    if folders.shared_mark.exists():
+        return
+    with store.read() as tx:
+        known = bool(tx.tables.find(limit=1) or tx.jobs.find(JobFilter(limit=1)))
+    if known:
+        logger.warning(
+            "The database knows tables or jobs, but %s was never used: rows, models and logs are "
+            "missing. Check `--home` and `shared_home`, or restore the folder too.",
+            folders.shared, extra={"action": "files"},
+        )  # fmt: skip
 
 
 def address_for_others(settings: Settings, port: int) -> str:

@@ -9,6 +9,7 @@ event missed |
 | `clock` | `SteadyClock.tick`, if the store answers | every second |
 | `outbox-sender-<party>-<n>` | `Delivery.take`, `deliver`, `settle` | new commands, due retries |
 | `heartbeat-<party>` | `Heartbeats.send` | its interval |
+| `retention` | `Retention.look`, if the conf asks for it | a slow tick |
 """
 
 from __future__ import annotations
@@ -351,6 +352,19 @@ class OutboxSenders:
             outbox_sender.join()
 
 
+class RetentionThread(Loop):
+    """Deletes old jobs, some at a time."""
+
+    def __init__(self, look: Callable[[], bool], *, interval_s: float) -> None:
+        """`look` tells whether there may be more; else the next round begins after `interval_s`."""
+        super().__init__("retention")
+        self._look = look
+        self._interval_s = interval_s
+
+    def _body(self) -> None:
+        self._stop.wait(_LOOK_S if self._look() else self._interval_s)
+
+
 class HeartbeatThread(Loop):
     """Sends heartbeats to one party while jobs are shared with it, or while it is not known how it
     stands.
@@ -414,13 +428,19 @@ class _Running:
     scheduler: SchedulerThread
     outbox_senders: OutboxSenders
     heartbeat_threads: HeartbeatThreads
+    retention: RetentionThread | None
 
 
 class LeaderThreads:
     """What runs only in the server that leads its party's servers."""
 
-    def __init__(self, core: Core, *, interval_s: float, wakeups: Wakeups) -> None:
+    def __init__(
+        self, core: Core, *, interval_s: float, wakeups: Wakeups,
+        retention: Callable[[], RetentionThread] | None = None,
+    ) -> None:  # fmt: skip
+        """`retention` makes the thread that deletes old jobs; None: they stay."""
         self._core = core
+        self._retention = retention
         self._interval_s = interval_s
         self._wakeups = wakeups
         self._lock = threading.Lock()
@@ -439,12 +459,15 @@ class LeaderThreads:
             heartbeat_threads=HeartbeatThreads(
                 heartbeats=core.heartbeats, jobs=core.jobs, timing=kernel.timing
             ),
+            retention=self._retention() if self._retention is not None else None,
         )
         self._wakeups.connect(scheduler=running.scheduler, outbox_senders=running.outbox_senders)
         running.scheduler.start()
         with self._lock:
             self._running = running
         running.outbox_senders.start()
+        if running.retention is not None:
+            running.retention.start()
 
     def look(self) -> None:
         """Start and wake what jobs and commands need, in case an event was missed."""
@@ -460,6 +483,9 @@ class LeaderThreads:
         if running is None:
             return
         self._wakeups.disconnect()
+        if running.retention is not None:
+            running.retention.stop()
+            running.retention.join()
         running.scheduler.stop()
         running.scheduler.join()
         running.heartbeat_threads.stop()

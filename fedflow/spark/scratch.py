@@ -9,7 +9,6 @@ read without the others.
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fedflow.base.disk import NO_SPACE
 from fedflow.base.errors.data import DiskFull
 
 logger = logging.getLogger(__name__)
 
 KEPT_BYTES: Final = 64 << 20  #: of rows read last, per process of a worker
 
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ARROW_ROWS: Final = 16_384  # per batch of a file: what is read at least
 
 Array: TypeAlias = NDArray[Any] | pa.Array
@@ -122,7 +121,7 @@ class Scratch:
             with folder.files.open_output_stream(path) as file:
                 (_write_numpy if is_numpy else _write_arrow)(file, rows)
         except OSError as exc:
-            if exc.errno in _NO_SPACE:
+            if exc.errno in NO_SPACE:
                 raise DiskFull(path=path) from exc
             raise
         return StoredRows(

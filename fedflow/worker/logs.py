@@ -6,7 +6,8 @@ import logging
 import sys
 import traceback
 from pathlib import Path
-from typing import IO, Final
+from types import TracebackType
+from typing import IO, Any, Final
 
 import fedflow
 from fedflow.base.log import OneLine
@@ -19,6 +20,15 @@ _FORMAT = (
     "[%(levelname)s] [%(asctime)s] [%(process)d:%(thread)d] "
     "- [%(module)s.%(funcName)s] [line:%(lineno)d]: %(message)s"
 )
+
+
+class WorkerLine(OneLine):
+    """A line of a worker's log; a traceback has no paths of this machine."""
+
+    def formatException(  # noqa: N802  logging's own name
+        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | Any
+    ) -> str:
+        return traceback_of(ei[1]) if ei[1] is not None else ""
 
 
 class LevelFiles(logging.Handler):
@@ -40,7 +50,7 @@ class LevelFiles(logging.Handler):
         limit_bytes: int = LIMIT_BYTES,
     ) -> None:
         super().__init__(level)
-        self.setFormatter(OneLine(_FORMAT))
+        self.setFormatter(WorkerLine(_FORMAT))
         self._folders = (folder,) if shared is None else (folder, shared)
         self._files: dict[Path, IO[bytes]] = {}
         self._left = limit_bytes

@@ -6,7 +6,7 @@ answer goes to the inherited pipe FD. What the components print goes elsewhere.
 | request | members | answer |
 |---|---|---|
 | describe | components (`module:attribute`) | fedflow (its version), described, problems |
-| check | components, module, parameters, path, run | error (name, fields, mistakes), or null |
+| check | components, module, parameters, path, run | error (name, fields, mistakes), warnings |
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import signal
 import sys
 from typing import Any
 
+import msgspec
+
 from fedflow import __version__
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.error import FedflowError
@@ -24,7 +26,7 @@ from fedflow.components.registry import describe, load_provider
 from fedflow.domain.job.planned_run import planned_run_from_json
 from fedflow.executor.descendants import adopt_orphans, end_strangers
 from fedflow.executor.provider_process import TIMEOUT_S
-from fedflow.sdk.params import check_params
+from fedflow.sdk.params import check_params, warnings_of
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +42,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     run = planned_run_from_json(planned) if planned is not None else None
     try:
         spec = registry.find(str(request["module"]))
-        check_params(spec.params, request["parameters"], path=path, run=run)
+        params = check_params(spec.params, request["parameters"], path=path, run=run)
+        warnings = [msgspec.to_builtins(one) for one in warnings_of(params, path=path)]
     except BadParameter as exc:
         return {"error": {"name": exc.name, "fields": {}, "mistakes": exc.mistakes}}
     except FedflowError as exc:
@@ -49,7 +52,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     except (Exception, SystemExit) as exc:  # noqa: BLE001  the component's own check; told to the one who asked
         mistakes = [(path, f"{type(exc).__name__}: {exc}")]
         return {"error": {"name": "BadParameter", "fields": {}, "mistakes": mistakes}}
-    return {"error": None}
+    return {"error": None, "warnings": warnings}
 
 
 def main(arguments: list[str]) -> int:

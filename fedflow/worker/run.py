@@ -26,9 +26,9 @@ from fedflow.domain.site import Site
 from fedflow.domain.states import TaskStatus
 from fedflow.executor.processes import start_time_of
 from fedflow.federation.handle import FederationHandle
-from fedflow.sdk.context import Context, Inputs
-from fedflow.sdk.outputs import Model, Outputs
-from fedflow.sdk.params import check_params, check_planned
+from fedflow.sdk.context import Context, Inputs, RunWarnings
+from fedflow.sdk.outputs import Model, NotPlain, Outputs, check_plain
+from fedflow.sdk.params import check_params, check_planned, warnings_of
 from fedflow.sdk.table import Table
 from fedflow.tables.local import LocalTableStore
 from fedflow.tables.stored_table import StoredTable
@@ -113,7 +113,12 @@ def _run(spec: TaskSpec, registry: ComponentRegistry | None) -> ExitCode:
     try:
         outcome = run.outcome()
         run.end_progress()
-        report = replace(outcome, metrics=run.tracker.rest(), launch_id=spec.launch_id)
+        report = replace(
+            outcome,
+            metrics=run.tracker.rest(),
+            warnings=list(run.warnings.found),
+            launch_id=spec.launch_id,
+        )
         try:
             link.report(report)
         except ServerNotReachable:
@@ -133,6 +138,10 @@ def _leave(spec: TaskSpec, report: EndReport) -> None:
         leave_report(Path(spec.work_dir), report)
     except OSError as exc:
         logger.error("The end could not be left in %s: %s", spec.work_dir, exc.strerror)
+
+
+class _BadOutputs(Exception):
+    """What a component returned cannot be reported."""
 
 
 class _Run:
@@ -160,6 +169,7 @@ class _Run:
             run=spec.federation_run,
         )
         self.tracker = ServerTracker(link)
+        self.warnings = RunWarnings(strict=spec.strict)
         self._alias = spec.output_model[0] if spec.output_model else "model"
         self._checkpoints = ServerCheckpoints(link, component=spec.component, alias=self._alias)
         self._model_store = ServerModelStore(link)
@@ -236,12 +246,15 @@ class _Run:
             workers=self._workers or LocalWorkers(spec.cores),
             log=logging.getLogger(f"fedflow.task.{spec.component}"),
             output_names=tuple(spec.output_data),
+            warnings=self.warnings,
         )
+        for warning in warnings_of(params, path=spec.component):
+            logger.warning("%s", warning)
         check_planned(params, context.planned, path=spec.component)
         logger.info("%s (%s) starts at %s", spec.component, kind.module, spec.own_site)
         outputs = kind.factory().run(context)
         if not isinstance(outputs, Outputs):
-            raise self._broken(f"it returned a {type(outputs).__name__}, not Outputs")
+            raise _BadOutputs(f"it returned a {type(outputs).__name__}, not Outputs")
         return outputs
 
     def _components(self) -> ComponentRegistry:
@@ -273,7 +286,7 @@ class _Run:
         return Inputs(data=data, model=model, cache=cache)
 
     def _success(self, outputs: Outputs) -> EndReport:
-        """Return the report. Raises: ComponentFailed: an output cannot be reported."""
+        """Return the report. Raises: _BadOutputs: an output cannot be reported."""
         spec = self._spec
         entries = [(i, self._entry(t)) for i, t in enumerate(outputs.data) if t is not None]
         named = [(i, entry) for i, entry in entries if i < len(spec.output_data)]
@@ -289,33 +302,37 @@ class _Run:
         )
         try:
             size = len(json.dumps(report, allow_nan=False, default=member_values))
-        except (TypeError, ValueError, RecursionError) as exc:
-            raise self._broken(f"its model, cache or summary is not plain JSON ({exc})") from exc
+        except (TypeError, ValueError, RecursionError):
+            try:
+                check_plain(outputs)
+            except NotPlain as exc:
+                raise _BadOutputs(exc.for_all) from exc
+            raise
         if size > MAX_REPORT_BYTES:
             limit = MAX_REPORT_BYTES // 2**20
-            raise self._broken(f"its model and summary are larger than {limit} MiB of JSON")
+            raise _BadOutputs(f"its model and summary are larger than {limit} MiB of JSON")
         self._kept = (*(entry for _, entry in named), *self._cached)
         return report
 
     def _entry(self, table: Table) -> TableRecord:
         if not isinstance(table, StoredTable):
-            raise self._broken(f"an output is a {type(table).__name__}, no table of this engine")
+            raise _BadOutputs(f"an output is a {type(table).__name__}, no table of this engine")
         return table.entry
 
     def _caches(self, outputs: Outputs, *, kept: list[TableRecord]) -> list[ReportedCache]:
-        """Return the reports of the declared caches. Raises: ComponentFailed."""
+        """Return the reports of the declared caches. Raises: _BadOutputs."""
         spec = self._spec
         own = {(e.namespace, e.name): e for e in self._catalog.own()}
         reports = []
         for name, cache in zip(spec.output_cache, outputs.cache, strict=False):
             made = own_tables(cache, own)
             if any(entry in kept for entry in made):
-                raise self._broken("a table is both an output and part of a cache")
+                raise _BadOutputs("a table is both an output and part of a cache")
             self._cached += tuple(made)
             try:
                 report = cache_to_wire(cache, name=name, namespace=spec.cache_namespace, made=made)
             except TypeError as exc:
-                raise self._broken(f"its cache holds {exc}") from exc
+                raise _BadOutputs(f"its cache holds {exc}") from exc
             reports.append(report)
         return reports
 
@@ -323,17 +340,22 @@ class _Run:
         return None if model is None else model_to_wire(model, alias=self._alias)
 
     def _failure(self, exc: BaseException) -> EndReport:
-        """Return the report of a failure, and log it."""
+        """Return the report of a failure, and log it.
+
+        What is wrong with its outputs has no traceback of its code: nothing there raised.
+        """
         error = self._as_error(exc)
-        text = traceback_of(exc)
-        logger.error("%s failed: %s\n%s", self._spec.component, error.message, text)
+        own = exc.__cause__ if isinstance(exc, _BadOutputs) else exc
+        named = f"{self._spec.component} failed"
+        said = error.message if error.message.startswith(named) else f"{named}: {error.message}"
+        logger.error("%s", said, exc_info=own)
         message = verbatim(error.message, _MESSAGE_LIMIT)
         return EndReport(
             party_status=TaskStatus.FAILED,
             error=ReportedError(
                 code=error.name, message=message, hint=error.hint, **beside(message)
             ),
-            traceback=text,
+            traceback=traceback_of(own) if own else "",
         )
 
     def _as_error(self, exc: BaseException) -> FedflowError:
@@ -341,6 +363,8 @@ class _Run:
         exc = meant or exc
         if isinstance(exc, FedflowError):
             return exc
+        if isinstance(exc, _BadOutputs):
+            return self._broken(str(exc))
         if isinstance(exc, MemoryError):
             size = self._spec.memory_bytes
             limit = "no limit was set" if size is None else f"limit {size // 2**20} MiB"

@@ -28,16 +28,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import compile_all
-from fedflow.components.registry import ComponentRegistry, describe, load_registry
+from fedflow.components.registry import ComponentRegistry, load_registry
 from fedflow.domain.job.planned_run import planned_run_from_json
 from fedflow.executor.descendants import adopt_orphans, end_strangers
 from fedflow.executor.messages import LineReader, Message, encode
 from fedflow.executor.processes import start_time_of
 from fedflow.sdk.component import ComponentSpec
-from fedflow.sdk.params import check_params
+from fedflow.sdk.params import check_params, warnings_of
 from fedflow.worker.exit_codes import ExitCode
 from fedflow.worker.lazy_pandas import without_pandas
 from fedflow.worker.process import open_output, prefer_for_oom_kill
@@ -214,7 +216,7 @@ class Zygote:
         A fork imports them all, so that those that no job uses take no memory here.
         """
         if not self._fork:
-            return [describe(spec) for spec in self._registry.specs]
+            return self._registry.described()
         sys.stderr.flush()
         read, write = os.pipe()
         pid = os.fork()
@@ -223,8 +225,7 @@ class Zygote:
             try:
                 signal.set_wakeup_fd(-1)
                 with os.fdopen(write, "wb") as answer:
-                    specs = self._registry.specs
-                    answer.write(json.dumps([describe(spec) for spec in specs]).encode())
+                    answer.write(json.dumps(self._registry.described()).encode())
                 code = ExitCode.SUCCESS
             finally:
                 _leave(code)
@@ -240,7 +241,10 @@ class Zygote:
             spec = self._component(str(message["module"]))
             planned = message.get("run")
             run = planned_run_from_json(planned) if planned is not None else None
-            check_params(spec.params, json.loads(message["parameters"]), path=path, run=run)
+            params = check_params(
+                spec.params, json.loads(message["parameters"]), path=path, run=run
+            )
+            warnings = [msgspec.to_builtins(one) for one in warnings_of(params, path=path)]
         except BadParameter as exc:
             error = {"name": exc.name, "fields": _plain(exc.fields), "mistakes": exc.mistakes}
             self._reply(message, error=error)
@@ -250,7 +254,7 @@ class Zygote:
             fields = {"path": path, "reason": f"{type(exc).__name__}: {exc}"}
             self._reply(message, error={"name": "BadParameter", "fields": fields})
         else:
-            self._reply(message, data=None)
+            self._reply(message, data=warnings)
 
     def _reply(self, question: Message, **members: Any) -> None:
         self._say({"op": "reply", "id": question["id"], **members})

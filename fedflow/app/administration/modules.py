@@ -15,10 +15,12 @@ from typing import Any, Protocol
 import msgspec
 
 from fedflow.app.ports.components import ProviderHost, ProviderRegistry
-from fedflow.base.errors.components import ProviderRefused, UnknownComponent
+from fedflow.base.errors.components import ProviderRefused
+from fedflow.base.errors.error import FedflowError
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.providers import ProviderManifest, RegisteredProvider
-from fedflow.domain.job.spec import ModuleInfo
+from fedflow.domain.job.spec import ModuleInfo, names_of
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Role
 
 _KEEP = 2048
@@ -39,8 +41,11 @@ class Describer(Protocol):
         *,
         path: str,
         run: PlannedRun | None = None,
-    ) -> None:
-        """Check parameters and a planned run. Raises: BadParameter, UnknownComponent."""
+    ) -> Sequence[JobWarning]:
+        """Check parameters and a planned run, and return what is doubtful in the parameters.
+
+        Raises: BadParameter, UnknownComponent.
+        """
 
 
 class Modules:
@@ -58,12 +63,13 @@ class Modules:
         self._book = book
         self._host = host
         self._providers: dict[str, list[RegisteredProvider]] = {}  # versions by name, default last
+        self._packages: Mapping[str, str] = {}
         self._lock = threading.Lock()
         self._described: list[dict[str, Any]] | None = None
         self._modules: dict[str, ModuleInfo] = {}
         self._parameters: dict[str, tuple[str, Mapping[str, Any]]] = {}  # name and defaults
         self._look_at_runs: set[str] = set()  #: modules whose parameters may refuse a planned run
-        self._good: OrderedDict[bytes, None] = OrderedDict()
+        self._good: OrderedDict[bytes, Sequence[JobWarning]] = OrderedDict()
 
     def describe(self) -> list[dict[str, Any]]:
         """Return everything that is known of each module, for people and other systems."""
@@ -88,9 +94,14 @@ class Modules:
         self.modules()
         return self._providers
 
+    def packages(self) -> Mapping[str, str]:
+        """Return the versions of installed packages that offer modules by an entry point."""
+        self.modules()
+        return self._packages
+
     def _read(self) -> None:
         """Ask for all descriptions; the lock is held."""
-        described = [{**one, "provider": ""} for one in self._describer.describe()]
+        described, packages = _with_packages(self._describer.describe())
         providers: dict[str, list[RegisteredProvider]] = {}
         for registered in self._book.all() if self._book is not None else ():
             providers.setdefault(registered.manifest.name, []).append(registered)
@@ -110,6 +121,7 @@ class Modules:
                 looks.add(info.module)
             self._parameters[info.module.lower()] = (one["param_name"], one["defaults"])
         self._modules, self._look_at_runs, self._providers = modules, looks, providers
+        self._packages = packages
         self._described = described
 
     def check(
@@ -120,14 +132,15 @@ class Modules:
         path: str,
         run: PlannedRun | None = None,
         provider: str | None = None,
-    ) -> None:
+    ) -> Sequence[JobWarning]:
         """Check parameters and a planned run, with the provider's version that a job asks for.
 
+        Returns what is doubtful in the parameters.
         Raises: BadParameter, UnknownComponent, ProviderRefused.
         """
         info = self.modules().get(module.lower())
         if info is None:
-            raise UnknownComponent(module=module)
+            raise self._unknown(module)
         if info.module not in self._look_at_runs:
             run = None
         planned = run.to_json() if run is not None else None
@@ -136,16 +149,18 @@ class Modules:
         known = msgspec.json.encode([info.module, parameters, planned, label], order="sorted")
         key = hashlib.sha256(known).digest()  # other parties choose how much there is to remember
         with self._lock:
-            if key in self._good:
-                return
+            known_good = self._good.get(key)
+        if known_good is not None:
+            return known_good
         if manifest is not None and self._host is not None:
-            self._host.check(manifest, info.module, parameters, path=path, run=run)
+            warnings = self._host.check(manifest, info.module, parameters, path=path, run=run)
         else:
-            self._describer.check(info.module, parameters, path=path, run=run)
+            warnings = self._describer.check(info.module, parameters, path=path, run=run)
         with self._lock:
-            self._good[key] = None
+            self._good[key] = warnings
             while len(self._good) > _KEEP:
                 self._good.popitem(last=False)
+        return warnings
 
     def provider_of(self, module: str, asked: str | None) -> ProviderManifest | None:
         """Return the registered provider of a module, in the version that is asked for.
@@ -155,7 +170,7 @@ class Modules:
         """
         info = self.modules().get(module.lower())
         if info is None:
-            raise UnknownComponent(module=module)
+            raise self._unknown(module)
         if not info.provider:
             return None
         name, _, version = (asked or "").partition("@")
@@ -167,6 +182,12 @@ class Modules:
             provider=f"{info.provider}@{wanted}", reason=f"it is not registered for {info.module}"
         )
 
+    def _unknown(self, module: str) -> FedflowError:
+        """Return the error for a module that is not there, with names that are like it."""
+        from fedflow.domain.job.missing_modules import unknown_component  # most never need it
+
+        return unknown_component(module, names_of(self.modules()))
+
     def parameters(self, module: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return what FATE calls the module's parameters, and all of them: `given` over defaults.
 
@@ -174,7 +195,7 @@ class Modules:
         """
         info = self.modules().get(module.lower())
         if info is None:
-            raise UnknownComponent(module=module)
+            raise self._unknown(module)
         name, defaults = self._parameters[info.module.lower()]
         return name, _filled(defaults, given)
 
@@ -187,6 +208,21 @@ def _filled(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
         if isinstance(default, dict) and isinstance(value, dict):
             values[name] = _filled(default, value)
     return values
+
+
+def _with_packages(
+    described: Sequence[Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return descriptions with their `provider`, and the versions of the packages among these; the
+    provider of fedflow's own modules is empty.
+    """
+    found, packages = [], {}
+    for one in described:
+        name, _, version = str(one.get("package", "")).partition("@")
+        if name:
+            packages[name] = version
+        found.append({**{k: v for k, v in one.items() if k != "package"}, "provider": name})
+    return found, packages
 
 
 def _names(described: Mapping[str, Any]) -> set[str]:
@@ -205,7 +241,8 @@ def _info(described: Mapping[str, Any], versions: Sequence[RegisteredProvider]) 
         needs_input=described["needs_input"],
         outputs=tuple(described["outputs"]),
         # the code in a folder may change, and each party has its own
-        repeatable=described.get("repeatable", True) and not described["provider"],
-        provider=described["provider"],
+        repeatable=described.get("repeatable", True) and not versions,
+        provider=described["provider"] if versions else "",
+        package="" if versions else described["provider"],
         versions=tuple(v.manifest.version for v in versions),
     )

@@ -32,6 +32,7 @@ _CODES: Final = {
 }  # fmt: skip
 
 Dataset = tuple[str, str]  #: namespace and name of a table
+ALL_TABLES: Final[Dataset] = (ANY, ANY)  #: every table, later ones too
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +60,7 @@ class Permissions:
     def grant(
         self, party_id: str, *, components: Iterable[str] = (), datasets: Iterable[Dataset] = ()
     ) -> None:
-        """Let a party use components (`*` is all) and tables.
+        """Let a party use components (`*` is all) and tables (`ALL_TABLES` is all).
 
         Raises: PermissionsOff, UnknownGrant: no such component; BadRequest.
         """
@@ -254,9 +255,10 @@ def _require(
     namespace: str = "",
 ) -> None:  # fmt: skip
     for grant in grants:
-        if grant.kind is kind and (
-            grant.name == ANY or (grant.name, grant.namespace) == (name, namespace)
-        ):
+        if grant.kind is not kind:
+            continue
+        everything = ALL_TABLES if kind is GrantKind.DATASET else ("", ANY)
+        if (grant.namespace, grant.name) in (everything, (namespace, name)):
             return
     raise PermissionDenied(party_id=source.party_id, what=what, kind=_CODES[kind])
 

@@ -38,6 +38,9 @@ class ModuleIndex(Protocol):
     def registered(self) -> Mapping[str, Any]:
         """Return the versions of each registered provider, the default last."""
 
+    def packages(self) -> Mapping[str, str]:
+        """Return the versions of installed packages that offer modules by an entry point."""
+
     def renew(self) -> None:
         """Look again: a provider came or went."""
 
@@ -84,6 +87,16 @@ class Providers:
                     "components": sorted(str(one["module"]).lower() for one in modules),
                 },
             }
+        for package, version in self._modules.packages().items():
+            modules = [one for one in self._modules.describe() if _provider(one) == package]
+            found[package] = {
+                "default": {"version": version},
+                version: {
+                    "path": "",
+                    "class_path": {},
+                    "components": sorted(str(one["module"]).lower() for one in modules),
+                },
+            }
         for name, versions in self._modules.registered().items():
             found[name] = {"default": {"version": versions[-1].manifest.version}}
             found[name] |= {one.manifest.version: _version(one) for one in versions}
@@ -109,7 +122,7 @@ class Providers:
 
         Its interpreter is asked for its components; it becomes the default of its name. A name or
         version that is given must be the folder's own. Registered again, a version is looked at
-        anew.
+        anew; `replaced_path` is the folder that it was read from before.
 
         Raises: ProviderRefused: the folder, its interpreter or its components cannot be used, or a
             module has a name of another provider's.
@@ -124,10 +137,21 @@ class Providers:
         registered = RegisteredProvider(
             manifest=manifest, described=tuple(described), registered_ms=self._clock.now_ms()
         )
+        earlier = self._modules.registered().get(manifest.name, ())
+        replaced = [v.manifest.path for v in earlier if v.manifest.version == manifest.version]
         self._book.put(registered)
         self._modules.renew()
-        logger.info("Provider %s was registered.", manifest.label, extra={"action": "provider"})
-        return {"name": manifest.name, "version": manifest.version, **_version(registered)}
+        logger.info(
+            "Provider %s was registered from %s%s.", manifest.label, manifest.path,
+            f" in place of {replaced[0]}" if replaced else "", extra={"action": "provider"},
+        )  # fmt: skip
+        return {
+            "name": manifest.name,
+            "version": manifest.version,
+            **_version(registered),
+            "modules": [str(one["module"]) for one in described],
+            "replaced_path": replaced[0] if replaced else None,
+        }
 
     def delete(self, name: str, version: str) -> None:
         """Forget a version of a provider; tasks that run go on.

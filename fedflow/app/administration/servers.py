@@ -175,6 +175,10 @@ class Servers:
         self.renew()
         self._tell_others()
 
+    def is_draining(self) -> bool:
+        """Tell whether this server was drained; a restart ends it."""
+        return self._own.state is InstanceState.DRAINING
+
     def leave(self) -> None:
         """Give the lease back, and say that this server has stopped; executors live on."""
         if not self._shared:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
+from typing import Any
 
 import msgspec
 
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.base.errors.data import FileNotAllowed, StorageMissing, StorageNotAllowed
-from fedflow.domain.data.storage_places import Places, check_place
+from fedflow.domain.data.storage_places import Places, check_connector_place, check_place
 from fedflow.domain.data.storages import Address, Limits, LocalFiles, PathFile, place_text
 
 _GLOB = re.compile(r"[*?]")
@@ -49,6 +51,10 @@ class AllowedStorages:
             case _:
                 check_place(address, self._places)
                 return address
+
+    def check_connector(self, engine: str, info: Mapping[str, Any]) -> None:
+        """Check that the host of a connector may be reached. Raises: StorageNotAllowed."""
+        check_connector_place(engine, info, self._places)
 
     def check_again(self, address: Address) -> None:
         """Check a stored address once more: settings and links may have changed since.

@@ -20,6 +20,7 @@ from fedflow.app.ports.store import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.decoding import decode_as
 from fedflow.base.errors.data import (
+    ConnectorExists,
     ConnectorInUse,
     ConnectorMismatch,
     ConnectorNotFound,
@@ -76,11 +77,14 @@ class Connectors:
 
     # --- connectors of people ---------------------------------------------------------------------
 
-    def put(self, name: str, engine: str, info: Mapping[str, Any]) -> None:
-        """Store how another storage is reached, in place of an older connector of that name.
+    def put(
+        self, name: str, engine: str, info: Mapping[str, Any], *, replaces: bool = True
+    ) -> None:
+        """Store how another storage is reached; `replaces` an older connector of that name.
 
         Raises: BadRequest: a name is empty, too long or cannot be typed. BadStorage: a member of
-            `info` is none of the engine's.
+            `info` is none of the engine's. StorageNotAllowed: the settings do not allow its host.
+            ConnectorExists.
         """
         for what, value in (("connector_name", name), ("engine", engine)):
             if not 1 <= len(value) <= _NAME_LIMIT or has_control(value):
@@ -89,8 +93,12 @@ class Connectors:
         if name.startswith(_HIDDEN):
             raise BadRequest(reason="`connector_name` begins with a dot", path="$.connector_name")
         check_connector_info(engine.upper(), info, at="$.connector_info")
+        self._allowed.check_connector(engine.upper(), info)
         connector = self._sealed(name, engine.upper(), info)
         with self._store.transaction() as tx:
+            older = None if replaces else tx.connectors.get(name)
+            if older is not None:
+                raise ConnectorExists(name=name, engine=older.engine)
             tx.connectors.put(connector)
         logger.info("Connector %s was stored", name, extra={"action": "connector_stored"})
 

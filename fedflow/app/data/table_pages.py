@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fedflow.app.data.table_use import users
-from fedflow.app.ports.data import TableWindows
+from fedflow.app.data.table_use import users, uses
+from fedflow.app.ports.data import TablePreviews, TableWindows
 from fedflow.app.ports.store import Store
 from fedflow.base.errors.data import NoData
 from fedflow.base.values import dataclass
@@ -23,15 +23,16 @@ Rows = Sequence[Sequence[str]]
 class Use:
     """What uses a table."""
 
-    made: Sequence[OutputTable]  #: outputs of tasks that are this table, in order of their writing
+    made: Sequence[OutputTable]  #: outputs of tasks with the rows that it has now, as written
     running: Sequence[str]  #: jobs that read or made it and have not ended
 
 
 class TablePages:
     """The use case of the board's pages of tables and of outputs."""
 
-    def __init__(self, *, store: Store, windows: TableWindows) -> None:
+    def __init__(self, *, store: Store, previews: TablePreviews, windows: TableWindows) -> None:
         self._store = store
+        self._previews = previews
         self._windows = windows
 
     def listed(self, which: TableFilter) -> tuple[list[TableRecord], int]:
@@ -43,9 +44,13 @@ class TablePages:
         """Return what uses a table, empty if there is no such table or nothing does."""
         with self._store.read() as tx:
             return Use(
-                made=tx.tracking.uses_of_table(namespace, name),
+                made=uses(tx, namespace, name),
                 running=users(tx, namespace, name),
             )
+
+    def preview(self, table: TableRecord) -> Rows:
+        """Return the first rows as text, at most 100; a wide table has fewer."""
+        return self._previews.read(table)
 
     def reachable(self, table: TableRecord) -> int:
         """Return how many rows `rows` can show: of a bound table those of its preview."""
@@ -59,13 +64,14 @@ class TablePages:
 
         Raises: NoData: there are no such columns. BadData: a file is damaged or missing.
         """
-        width = len(table.preview[0]) if table.preview else None
+        first = self.preview(table)
+        width = len(first[0]) if first else None
         offset, limit = max(0, offset), min(max(0, limit), MOST_ROWS)
         if any(i < 0 or (width is not None and i >= width) for i in columns):
             raise NoData(reason="the table has no such columns")
         end = min(offset + limit, self.reachable(table))
         if offset >= end:
             return []
-        if end <= len(table.preview):
-            return [[row[i] for i in columns] for row in table.preview[offset:end]]
+        if end <= len(first):
+            return [[row[i] for i in columns] for row in first[offset:end]]
         return self._windows.read(table, offset=offset, limit=end - offset, columns=columns)

@@ -78,6 +78,18 @@ def every_output_of(
     ]
 
 
+def uses(tx: Tx, namespace: str, name: str, *, address: str | None = None) -> list[OutputTable]:
+    """Return the outputs that a table was, of the tasks that made or read it, as written: with the
+    rows at `address`, else with those that it has now, or had last if it is gone.
+    """
+    found = tx.tracking.uses_of_table(namespace, name)
+    if address is None:
+        table = tx.tables.get(namespace, name)
+        known = [use.address for use in found]
+        address = table.address if table is not None else (known or [""])[-1]
+    return [use for use in found if use.address in ("", address)]
+
+
 def users(tx: Tx, namespace: str, name: str) -> list[str]:
     """Return the jobs that have not ended here and read a table, or produced it."""
     wanted = (namespace, name)

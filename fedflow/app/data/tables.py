@@ -122,7 +122,9 @@ class Tables:
             sites = self._sites(tx, job_id, site)
             for output in every_output_of(tx, job_id, sites=sites, component=component):
                 table = tx.tables.get(output.namespace, output.name)
-                if table is None or table.origin not in _MADE or _is_shared(tx, table, job_id):
+                if table is None or not output.is_of(table) or table.origin not in _MADE:
+                    continue
+                if _is_shared(tx, table, job_id):
                     continue
                 dropped.append(table)
                 if make_way(tx, table, now_ms=self._clock.now_ms()):
@@ -196,7 +198,7 @@ class Tables:
 def _is_shared(tx: Tx, table: TableRecord, job_id: str) -> bool:
     """Tell whether a table is also an output of another job, which took it over or read it."""
     uses = tx.tracking.uses_of_table(table.namespace, table.name)
-    return any(use.key.job_id != job_id for use in uses)
+    return any(use.key.job_id != job_id and use.is_of(table) for use in uses)
 
 
 def _inputs(job: JobRecord, component: str, parameters: Mapping[str, Any]) -> dict[str, object]:

@@ -25,6 +25,7 @@ from fedflow.base.messages import joined
 from fedflow.base.values import dataclass
 from fedflow.domain.job.document import MAX_DEPTH, JsonObject, copy_object, merge_objects
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import refuse
 from fedflow.domain.records import JobFilter, JobKey, JobRecord, Reply, ScheduledJob
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL
@@ -207,6 +208,7 @@ class ParameterUpdates(UseCase):
         spec = self._specs.replace(job.job_id, job.dsl, conf)
         try:
             refuse_guarded(spec)
+            refuse(one for one in spec.warnings if one not in before.warnings)  # nobody is told
         except FedflowError:
             self._specs.forget(job.job_id)
             raise

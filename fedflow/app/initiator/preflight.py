@@ -21,7 +21,13 @@ from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock, pause
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import WrongSite
-from fedflow.base.errors.parties import NoRoute, PartiesNotReady, PartyTooOld, PartyUnreachable
+from fedflow.base.errors.parties import (
+    ModulesMissing,
+    NoRoute,
+    PartiesNotReady,
+    PartyTooOld,
+    PartyUnreachable,
+)
 from fedflow.base.errors.requests import BadRequest, PermissionDenied
 from fedflow.base.ids import PartyId
 from fedflow.base.messages import Message, beside, joined, received, verbatim
@@ -113,7 +119,8 @@ class Preflight:
     def check(self, spec: JobSpec, *, fresh: bool = False) -> None:
         """See that every remote party of a job can take part; `fresh`: whatever is remembered.
 
-        Raises: PartiesNotReady: with every broken hop. NoRoute: that is all there is to say.
+        Raises: PartiesNotReady: with every broken hop; ModulesMissing: all of them are missing
+            modules. NoRoute: that is all there is to say.
         """
         uses = self._uses(spec)
         both_ways = spec.job_parameters_at(spec.initiator).federated_status_collect_type != "PULL"
@@ -125,7 +132,8 @@ class Preflight:
         unknown = [p for p in uses if not self._parties.knows(p)]
         if len(unknown) == len(found) == 1:
             raise NoRoute(party_id=unknown[0])
-        raise PartiesNotReady(
+        only_modules = all(getattr(hop.reason, "template", "") == _NO_MODULE for hop in found)
+        raise (ModulesMissing if only_modules else PartiesNotReady)(
             reason=joined((hop.reason.removesuffix(".") for hop in found), "; "),
             hops=[hop.to_json() for hop in found],
         )
@@ -317,10 +325,7 @@ class LocalPreflight(UseCase):
         for role, module in asked.uses:
             if module.lower() not in known:
                 speaks = self._circuit_breakers.speaks
-                reason = Message(
-                    "{party} has no module {module} (it is fedflow {version})",
-                    own, module, speaks.product,
-                )  # fmt: skip
+                reason = _no_module(own, module, speaks.product)
                 yield Hop(asked.initiator.party_id, own, reason)
                 continue
             try:
@@ -382,3 +387,12 @@ def _side_by_side(work: Callable[[str], None], names: list[str]) -> None:
         work(names[0])
     for thread in threads:
         thread.join()
+
+
+def _no_module(party: str, module: str, version: str) -> Message:
+    return Message(
+        "{party} has no module {module} (it is fedflow {version})", party, module, version
+    )
+
+
+_NO_MODULE: Final = _no_module("", "", "").template

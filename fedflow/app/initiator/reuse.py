@@ -22,6 +22,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.job.inheritance import check_inheritance
 from fedflow.domain.job.reuse import cache_keys, closed, named_tables
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import JobWarning, warning
 from fedflow.domain.records import JobKey, ScheduledJob
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TaskStatus
@@ -40,7 +41,7 @@ class ReuseResult:
 
     keys: Mapping[str, str] = field(default_factory=dict)
     plan: InheritancePlan | None = None
-    notes: tuple[str, ...] = ()
+    warnings: tuple[JobWarning, ...] = ()
 
 
 class Reuse(UseCase):
@@ -56,7 +57,8 @@ class Reuse(UseCase):
         if not parameters.reuse:
             return ReuseResult()
         if parameters.inherits is not None:
-            return ReuseResult(notes=(f"{path}: inheritance_info says what is taken over",))
+            message = "inheritance_info says what is taken over"
+            return ReuseResult(warnings=(warning("NotReused", path, message),))
         asked = _Asked(self, job_id, spec)
         tables = {
             (component, site): identity
@@ -71,10 +73,11 @@ class Reuse(UseCase):
             if parameters.task(name).reuse and (runs is None or name in runs)
         }
         plan = self._best(spec, wanted, asked)
-        notes = tuple(
-            f"{path}: {silent}, so that what it read or made runs" for silent in asked.silent
+        warnings = tuple(
+            warning("NotReused", path, f"{silent}, so that what it read or made runs")
+            for silent in asked.silent
         )
-        return ReuseResult(keys=keys, plan=plan, notes=notes)
+        return ReuseResult(keys=keys, plan=plan, warnings=warnings)
 
     def _best(
         self, spec: JobSpec, wanted: Mapping[str, str], asked: _Asked

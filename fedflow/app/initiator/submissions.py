@@ -23,14 +23,15 @@ from fedflow.base.errors.jobs import InheritanceRefused, SubmitRefused
 from fedflow.base.ids import JobId
 from fedflow.base.messages import verbatim
 from fedflow.base.values import dataclass
-from fedflow.domain.job.formats import read_job
+from fedflow.domain.job.formats import as_strict, read_job
 from fedflow.domain.job.parameters import OBSOLETE
-from fedflow.domain.job.providers import provider_notes
 from fedflow.domain.job.spec import JobSpec, model_id
+from fedflow.domain.job.warning import JobWarning, merged, refuse
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,
+    Command,
     JobKey,
     JobRecord,
     ScheduledJob,
@@ -53,12 +54,22 @@ class Submitted:
     model_id: str
     model_version: str
     logs_directory: str
-    warnings: tuple[str, ...]
+    warnings: tuple[JobWarning, ...]
     initiator: Site
     files: SubmittedFiles
     obsolete: tuple[str, ...] = ()  #: job parameters of old releases that were given
     reused: Mapping[str, str] = field(default_factory=dict)
     """Component whose results were taken over -> id of the job that made them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Request:
+    """What is submitted, as it was given."""
+
+    dsl: Any
+    conf: Any
+    internal: bool  #: modules that touch files of the server are allowed
+    warnings: tuple[JobWarning, ...] = ()  #: of the request itself
 
 
 class _KeyTaken(Exception):
@@ -94,13 +105,15 @@ class Submissions(UseCase):
         self._reuse = reuse
 
     def submit(
-        self, dsl: Any, conf: Any, *, internal: bool = False, keys: Iterable[str | None] = ()
-    ) -> Submitted:
+        self, dsl: Any, conf: Any, *, internal: bool = False, keys: Iterable[str | None] = (),
+        strict: bool = False, warnings: Iterable[JobWarning] = (),
+    ) -> Submitted:  # fmt: skip
         """Create a job at all its sites and queue it.
 
-        `internal` allows the modules that touch files of the server (`_GUARDED`): the caller has
-        checked which ones. `keys` are what the request gave as idempotency key; the job parameter
-        counts, too. A submit whose key is known gets the answer of the first one.
+        `strict` sets the job parameter of this name. `internal` allows the modules that touch files
+        of the server (`_GUARDED`): the caller has checked which ones. `keys` are what the request
+        gave as idempotency key; the job parameter counts, too. A submit whose key is known gets the
+        answer of the first one. `warnings` of the request become warnings of the job.
 
         Raises: InvalidJobSpec: every mistake that can be seen here. NoRoute. PartiesNotReady: every
         broken hop between its parties. SubmitRefused: a site
@@ -109,26 +122,25 @@ class Submissions(UseCase):
         the id of a refused job too.
         """
         job_id = self._new_job_id(self._clock.now_ms())
+        conf = as_strict(conf) if strict else conf
+        request = _Request(dsl=dsl, conf=conf, internal=internal, warnings=tuple(warnings))
         try:
             key = chosen_key([*keys, key_in_conf(conf)])
             if key is None:
-                return self._submit(job_id, dsl, conf, internal=internal, asked=None)
+                return self._submit(job_id, request, asked=None)
             asked = _Claim(key=key, digest=content_digest(dsl, conf))
-            return self._repeated(asked) or self._submit(
-                job_id, dsl, conf, internal=internal, asked=asked
-            )
+            return self._repeated(asked) or self._submit(job_id, request, asked=asked)
         except FedflowError as exc:
             exc.fields.setdefault("job_id", job_id)
             raise
 
     def _submit(
-        self, job_id: JobId, dsl: Any, conf: Any, *, internal: bool, asked: _Claim | None,
-        tries: int = 2,
-    ) -> Submitted:  # fmt: skip
+        self, job_id: JobId, request: _Request, *, asked: _Claim | None, tries: int = 2
+    ) -> Submitted:
         """Return an accepted job. One whose reused results are gone at a site is tried again."""
         try:
             spec, warnings, reused = self._begin(
-                job_id, dsl, conf, internal=internal, asked=asked, preflight=self._preflight.check
+                job_id, request, asked=asked, preflight=self._preflight.check
             )
         except _KeyTaken:
             shutil.rmtree(self._folders.job_files(job_id), ignore_errors=True)
@@ -144,7 +156,7 @@ class Submissions(UseCase):
         may_try = tries > 1 and reused and wants_reuse
         if objection is not None and may_try and self._lost_results(job_id):
             job_id = self._new_job_id(self._clock.now_ms())  # a result went since the sites said
-            return self._submit(job_id, dsl, conf, internal=internal, asked=asked, tries=tries - 1)
+            return self._submit(job_id, request, asked=asked, tries=tries - 1)
         if objection is not None:
             raise SubmitRefused(reason=objection)
         return self._submitted(job_id, spec, warnings=warnings, reused=reused)
@@ -178,8 +190,9 @@ class Submissions(UseCase):
         return self._submitted(job_id, spec, warnings=used.warnings, reused=reused)
 
     def _submitted(
-        self, job_id: str, spec: JobSpec, *, warnings: tuple[str, ...], reused: Mapping[str, str]
-    ) -> Submitted:
+        self, job_id: str, spec: JobSpec, *, warnings: tuple[JobWarning, ...],
+        reused: Mapping[str, str],
+    ) -> Submitted:  # fmt: skip
         named = model_of(spec, spec.initiator) if spec.mode == "predict" else None
         return Submitted(
             job_id=job_id,
@@ -201,9 +214,7 @@ class Submissions(UseCase):
         job_id = self._new_job_id(self._clock.now_ms())
         spec, _, _ = self._begin(
             job_id,
-            dsl,
-            conf,
-            internal=internal,
+            _Request(dsl=dsl, conf=conf, internal=internal),
             asked=None,
             preflight=self.validation.check_routes,
         )
@@ -212,42 +223,43 @@ class Submissions(UseCase):
     def _begin(
         self,
         job_id: JobId,
-        dsl: Any,
-        conf: Any,
+        request: _Request,
         *,
-        internal: bool,
         asked: _Claim | None,
         preflight: Callable[[JobSpec], None],
-    ) -> tuple[JobSpec, tuple[str, ...], Mapping[str, str]]:
-        """Return the job, what people should know of it, and what it takes over.
+    ) -> tuple[JobSpec, tuple[JobWarning, ...], Mapping[str, str]]:
+        """Return the job, what is doubtful in it, and what it takes over.
 
         Raises: _KeyTaken: another one was stored under the same key.
         """
         now_ms = self._clock.now_ms()
-        given = (dsl, conf)
+        dsl, conf = request.dsl, request.conf
         prediction = self._predictions.begin(conf)
         more: dict[str, Any] = {}
         if prediction is not None:
             dsl, conf = prediction.dsl, prediction.conf
             more["model_digest"] = prediction.digest
-        read_notes = () if prediction is None else prediction.notes
+        of_prediction = () if prediction is None else prediction.warnings
         form = read_job(dsl, conf)
-        spec = self._specs.get(job_id, form.dsl, form.conf, notes=(*read_notes, *form.notes))
+        before = (*request.warnings, *of_prediction, *form.warnings)
+        spec = self._specs.get(job_id, form.dsl, form.conf, warnings=before)
         try:
-            self.validation.check(spec, internal=internal)
+            warnings = self.validation.check(spec, internal=request.internal)
+            if spec.job_parameters_at(spec.initiator).strict:
+                refuse(warnings)
             preflight(spec)
         except FedflowError as exc:
             self._keep_refused(job_id, spec, exc, now_ms=now_ms)
             raise
         train_conf = prediction.train_conf if prediction is not None else {}
-        write_files(self._folders, job_id, spec, train_conf=train_conf, given=given)
+        asked_for = (request.dsl, request.conf)
+        write_files(self._folders, job_id, spec, train_conf=train_conf, given=asked_for)
         found = self._reuse.find(job_id, spec, model=more.get("model_digest"))
         plan = found.plan or self._inheritance.plan(spec)
         if plan is not None:
             more["inherited"] = plan.told
         job = _scheduled(job_id, spec, now_ms, plan, found.keys)
-        notes = (*provider_notes(spec), *found.notes, *(() if plan is None else plan.notes))
-        warnings = (*spec.warnings, *notes)
+        warnings = merged(warnings, (*found.warnings, *(() if plan is None else plan.warnings)))
         with self._store.transaction() as tx:
             if asked is not None and not claim(tx, _used(asked, job_id, warnings, now_ms)):
                 raise _KeyTaken
@@ -255,12 +267,23 @@ class Submissions(UseCase):
                 more["loaded_models"] = loaded
             tx.schedules.add(job)
             tx.outbox.put(
-                [self._party_commands.create_job(job, site, **more) for site in spec.sites]
+                [self._create(job, site, warnings=warnings, **more) for site in spec.sites]
             )
         self._wakeup.outbox(sorted({s.party_id for s in spec.sites}))
-        logger.info("Job %s was submitted", job_id, extra={"action": "submit", "job_id": job_id})
+        extra = {"action": "submit", "job_id": job_id}
+        logger.info("Job %s was submitted", job_id, extra=extra)
+        for warning in warnings:
+            logger.warning("%s %s", warning, warning.hint, extra=extra)
         taken = plan.tasks if plan is not None else ()
         return spec, warnings, {t.component: t.inherited_from for t in taken}
+
+    def _create(
+        self, job: ScheduledJob, site: Site, *, warnings: tuple[JobWarning, ...], **more: Any
+    ) -> Command:
+        """Return the command to a site; the initiator's own is told what the submit warned of."""
+        if warnings and site == job.initiator:
+            more["warnings"] = list(warnings)
+        return self._party_commands.create_job(job, site, **more)
 
     def _keep_refused(
         self, job_id: JobId, spec: JobSpec, error: FedflowError, *, now_ms: int
@@ -295,7 +318,7 @@ def _obsolete(spec: JobSpec) -> tuple[str, ...]:
     return tuple(name for name in OBSOLETE if name in given)
 
 
-def _used(asked: _Claim, job_id: str, warnings: tuple[str, ...], now_ms: int) -> SubmitKey:
+def _used(asked: _Claim, job_id: str, warnings: tuple[JobWarning, ...], now_ms: int) -> SubmitKey:
     return SubmitKey(
         key=asked.key, digest=asked.digest, job_id=job_id, warnings=warnings, created_ms=now_ms
     )

@@ -14,7 +14,7 @@ from fedflow.app.inheritance import Inheritance
 from fedflow.app.initiator.preflight import Preflight
 from fedflow.app.models.predict import Predictions
 from fedflow.app.protocol.kernel import Kernel, UseCase
-from fedflow.app.protocol.parameter_checks import asked_of, parameter_problems
+from fedflow.app.protocol.parameter_checks import CheckedParameters, asked_of, check_parameters
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.error import FedflowError
@@ -22,8 +22,9 @@ from fedflow.base.errors.jobs import SubmitRefused
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.values import dataclass
 from fedflow.domain.job.formats import read_job
-from fedflow.domain.job.providers import provider_notes, provider_problems
-from fedflow.domain.job.spec import JobSpec, parse_job
+from fedflow.domain.job.providers import provider_problems, provider_warnings
+from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import JobWarning, as_problems, merged
 from fedflow.domain.site import Site
 
 _GUARDED: Final[Mapping[str, str]] = {
@@ -42,7 +43,7 @@ class ValidationReport:
 
     spec: JobSpec | None
     problems: tuple[Problem, ...]
-    notes: tuple[str, ...] = ()  #: what people should know of it, each `path: sentence`
+    warnings: tuple[JobWarning, ...] = ()
     version: int = 2  #: of the format that the job is written in
     here: frozenset[str] = frozenset()  #: its parties that this server hosts
 
@@ -70,16 +71,26 @@ class Validation(UseCase):
             if prediction is not None:
                 dsl, conf = prediction.dsl, prediction.conf
             form = read_job(dsl, conf)
-            spec = parse_job(form.dsl, form.conf, modules=self._catalog.modules(), notes=form.notes)
+            spec = self._specs.parse(form.dsl, form.conf, warnings=form.warnings)
         except InvalidJobSpec as exc:
             return ValidationReport(spec=None, problems=exc.problems)
         except FedflowError as exc:  # the model of a predict job
             return ValidationReport(spec=None, problems=(_problem("$.conf.job_parameters", exc),))
-        read_notes = prediction.notes if prediction is not None else ()
+        of_prediction = prediction.warnings if prediction is not None else ()
+        checked = CheckedParameters(problems=self._before_parameters(spec), warnings=[])
+        if not checked.problems:
+            checked = self._parameters(spec)
+        warnings = merged(
+            (*of_prediction, *spec.warnings), (*provider_warnings(spec), *checked.warnings)
+        )
+        problems = [*checked.problems, *self._problems(spec)]
+        if spec.job_parameters_at(spec.initiator).strict:
+            problems += as_problems(warnings)
+            warnings = ()
         return ValidationReport(
             spec=spec,
-            problems=tuple(self._problems(spec)),
-            notes=(*read_notes, *spec.warnings, *provider_notes(spec)),
+            problems=tuple(problems),
+            warnings=warnings,
             version=form.version,
             here=frozenset(s.party_id for s in spec.sites if self._is_here(s)),
         )
@@ -97,24 +108,28 @@ class Validation(UseCase):
             if not self._parties.knows(site.party_id):
                 raise NoRoute(party_id=site.party_id)
 
-    def check(self, spec: JobSpec, *, internal: bool) -> None:
-        """Check that this server can start a job; `internal` allows the modules of `_GUARDED`.
+    def check(self, spec: JobSpec, *, internal: bool) -> tuple[JobWarning, ...]:
+        """Check that this server can start a job, and return what is doubtful in it.
 
+        `internal` allows the modules of `_GUARDED`.
         Raises: InvalidJobSpec, SubmitRefused, NotEnoughResources.
         """
         if not internal:
             refuse_guarded(spec)
-        for found in (self._unknown_providers, self._parameter_problems):
-            problems = found(spec)
-            if problems:
-                raise InvalidJobSpec(problems)
+        problems = self._unknown_providers(spec)
+        checked = self._parameters(spec) if not problems else None
+        if checked is None or checked.problems:
+            raise InvalidJobSpec(problems if checked is None else checked.problems)
         self._check_initiator(spec)
         self._check_ceiling(spec)
+        return merged(spec.warnings, (*provider_warnings(spec), *checked.warnings))
+
+    def _before_parameters(self, spec: JobSpec) -> list[Problem]:
+        """Return the problems with which no component is asked about its parameters."""
+        return [*guarded_problems(spec), *self._unknown_providers(spec)]
 
     def _problems(self, spec: JobSpec) -> list[Problem]:
-        problems = [*guarded_problems(spec), *self._unknown_providers(spec)]
-        if not problems:
-            problems += self._parameter_problems(spec)
+        problems: list[Problem] = []
         steps: tuple[tuple[str, Callable[[JobSpec], object]], ...] = (
             ("$.conf.initiator.party_id", self._check_initiator),
             ("$.conf.role", self.check_routes),
@@ -151,8 +166,8 @@ class Validation(UseCase):
         here = [site for site in spec.sites if self._is_here(site)]
         return list(provider_problems(spec, here=here))
 
-    def _parameter_problems(self, spec: JobSpec) -> list[Problem]:
-        return parameter_problems(self._catalog, spec.settings, asked_of(spec, spec.sites))
+    def _parameters(self, spec: JobSpec) -> CheckedParameters:
+        return check_parameters(self._catalog, spec.settings, asked_of(spec, spec.sites))
 
     def _check_initiator(self, spec: JobSpec) -> None:
         """Raises: SubmitRefused."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from fedflow.app.initiator.submissions import Submissions, Submitted
 from fedflow.base.errors.requests import NotSupportedYet
+from fedflow.domain.job.warning import JobWarning
 
 OWN_PARTY: Final = "0"  #: where FATE's clients look for these jobs
 _OWN_ENGINES: Final = frozenset({"", "STANDALONE", "EGGROLL", "LOCALFS"})
@@ -23,8 +24,12 @@ def submit_local(
     outputs: Sequence[str] = (),
     party_id: str = OWN_PARTY,
     task_cores: int = 1,
+    warnings: Sequence[JobWarning] = (),
 ) -> Submitted:
-    """Start a job whose only component, `<module>_0`, runs at this server."""
+    """Start a job whose only component, `<module>_0`, runs at this server.
+
+    `warnings` are of the request that asks for it. Raises: InvalidJobSpec.
+    """
     name = component_of(module)
     component: dict[str, Any] = {"module": module}
     if outputs:
@@ -37,7 +42,8 @@ def submit_local(
         "job_parameters": {"common": {"task_cores": task_cores, "federated_mode": "SINGLE"}},
         "component_parameters": {"role": {"local": {"0": {name: dict(parameters)}}}},
     }
-    return submissions.submit({"components": {name: component}}, conf, internal=True)
+    dsl = {"components": {name: component}}
+    return submissions.submit(dsl, conf, internal=True, warnings=warnings)
 
 
 def component_of(module: str) -> str:

@@ -16,12 +16,15 @@ from fedflow.app.local_jobs.submission import (
     refuse_other_storage,
     submit_local,
 )
-from fedflow.app.ports.store import Store
+from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.data import TableExists
 from fedflow.base.errors.requests import BadRequest, MissingArgument
 from fedflow.base.messages import Message
+from fedflow.base.values import dataclass
 from fedflow.domain.data.table_names import checked_name, new_namespace
+from fedflow.domain.job.document import child
+from fedflow.domain.job.warning import warning
 from fedflow.domain.records import JobFilter, JobRecord, TableRecord
 from fedflow.domain.site import Role
 from fedflow.wire.json_text import decode_json
@@ -40,8 +43,30 @@ _PASSED: Final = (
     "with_meta",
     *_OBJECTS,
 )
+_KNOWN: Final = frozenset(
+    {
+        *_PASSED, *_INTEGERS, "file", "destroy", "party_id",
+        # FATE's settings of engines, which each server has its own of
+        "block_size", "storage_engine", "storage_address", "computing_engine", "federation_engine",
+        "eggroll_run", "spark_run",
+        # FATE's clients send them with each upload
+        "use_local_data", "verbose", "conf_path", "work_mode", "backend", "local",
+    }
+)  # fmt: skip
 _FLAGS: Final = {"true": 1, "false": 0}
 _CORES: Final = range(1, 1025)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PastUpload:
+    """An upload that made a table: what is known of it, whatever became of the table."""
+
+    job: JobRecord
+    namespace: str
+    name: str
+    partitions: int
+    count: int  #: rows of this upload; 0: unknown
+    table: TableRecord | None  #: None: it is deleted, or the name has other rows by now
 
 
 class Uploads:
@@ -100,7 +125,11 @@ class Uploads:
     def submit(
         self, parameters: Mapping[str, Any], path: Path, *, keep_file: bool = False
     ) -> Submitted:
-        """Start the job that reads `path` into a table; without `keep_file` it deletes the file."""
+        """Start the job that reads `path` into a table; without `keep_file` it deletes the file.
+
+        A member of `parameters` that nothing reads is a warning. Raises: what `check` does, and
+        InvalidJobSpec: there is such a member, and jobs of this server are strict.
+        """
         checked = self.check(parameters)
         asked = parameters.get("task_cores")
         cores = 1 if asked is None else _integer("task_cores", asked)
@@ -113,6 +142,11 @@ class Uploads:
             outputs=("data",),
             party_id=_party_id(parameters.get("party_id")),
             task_cores=cores,
+            warnings=[
+                warning("UnknownMember", child("$", name), "unknown member, it has no effect")
+                for name in parameters
+                if name not in _KNOWN
+            ],
         )
 
     def check_local(self, path: str) -> Path:
@@ -126,19 +160,16 @@ class Uploads:
                 if folder.stat().st_mtime * 1000 < older_than_ms:
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def history(self, limit: int, job_id: str | None) -> list[tuple[JobRecord, TableRecord]]:
-        """Return upload jobs with their tables, newest first; those whose table is gone are left
-        out. 0 = no limit.
-        """
-        answer: list[tuple[JobRecord, TableRecord]] = []
+    def history(self, limit: int, job_id: str | None) -> list[PastUpload]:
+        """Return the uploads that made a table, newest first. 0 = no limit."""
+        answer: list[PastUpload] = []
         with self._store.read() as tx:
             for job in tx.jobs.find(JobFilter(job_id=job_id, roles=(Role.LOCAL,))):
                 if limit and len(answer) >= limit:
                     break
-                given = _upload_of(job.conf)
-                table = tx.tables.get(given.get("namespace", ""), given.get("table_name", ""))
-                if table is not None:
-                    answer.append((job, table))
+                past = _past(tx, job)
+                if past is not None:
+                    answer.append(past)
         return answer
 
 
@@ -149,6 +180,32 @@ def _drops(parameters: Mapping[str, Any]) -> bool:
         return True
     drop = parameters.get("drop")
     return drop is not None and _integer("drop", drop) == 1
+
+
+def _past(tx: Tx, job: JobRecord) -> PastUpload | None:
+    """Return what came of an upload; None: the job is none, or made no table."""
+    given, component = _upload_of(job.conf), component_of(_MODULE)
+    if not given:
+        return None
+    job_id, site = job.key.job_id, job.key.site
+    made = tx.tracking.outputs(job_id, component, site)
+    if not made:
+        return None
+    table = tx.tables.get(made[0].namespace, made[0].name)
+    if table is not None and not made[0].is_of(table):
+        table = None
+    summary = tx.tracking.summary(job_id, component, site)
+    count = summary.get("count") if isinstance(summary, dict) else None
+    if count is None:
+        count = 0 if table is None else table.count
+    return PastUpload(
+        job=job,
+        namespace=str(given.get("namespace")),
+        name=str(given.get("table_name")),
+        partitions=int(given.get("partition") or 0),
+        count=int(count),
+        table=table,
+    )
 
 
 def _upload_of(conf: Any) -> dict[str, Any]:

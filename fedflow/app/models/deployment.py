@@ -43,6 +43,7 @@ from fedflow.domain.job.conf import given_version
 from fedflow.domain.job.document import JsonObject, Report, check_document, child, copy_object
 from fedflow.domain.job.dsl import Component, parse_dsl
 from fedflow.domain.job.predict_dsl import deduce_predict_dsl
+from fedflow.domain.job.spec import names_of
 from fedflow.domain.models.model import (
     ModelComponent,
     ModelFilter,
@@ -294,8 +295,10 @@ def check_predict_dsl(
     for component in components:
         path = child(_DSL_PATH, component.name)
         if component.module.lower() not in modules:
-            message = f"this server has no module {component.module[:100]}"
-            report.problem(f"{path}.module", message, rule="ModuleNotFound")
+            from fedflow.domain.job.missing_modules import refusal  # most servers never need it
+
+            rule, message = refusal(component.module, names_of(modules))
+            report.problem(f"{path}.module", message, rule=rule)
         for ref in component.stored_models:
             if ref.output not in trained.get(ref.component, ()):
                 message = f"the training job has no model {ref}"

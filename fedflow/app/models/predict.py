@@ -21,8 +21,9 @@ from fedflow.domain.job.conf import mode_of, party_id_of, role_of
 from fedflow.domain.job.document import JsonObject
 from fedflow.domain.job.dsl import Component
 from fedflow.domain.job.formats import read_job
-from fedflow.domain.job.predict_conf import merge_predict_conf
+from fedflow.domain.job.predict_conf import merge_predict_conf, unknown_names
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.models.model import ModelKey, ModelVersion, common_digest
 from fedflow.domain.site import Site
 
@@ -35,7 +36,7 @@ class Prediction:
     conf: JsonObject  #: the training conf with the submitted one over it
     train_conf: JsonObject
     digest: str  #: what the share of every site must agree with
-    notes: tuple[str, ...]  #: what reading the submitted conf did, each `path: sentence`
+    warnings: tuple[JobWarning, ...]  #: about the submitted conf
 
 
 class Predictions:
@@ -54,12 +55,14 @@ class Predictions:
             return None
         version, dsl = self._usable(_named(conf))
         form = read_job(dsl, conf)
+        merged, warnings = merge_predict_conf(version.train_conf, form.conf)
+        names = {*_components(dsl), *_components(version.train_dsl)}
         return Prediction(
             dsl=dsl,
-            conf=merge_predict_conf(version.train_conf, form.conf),
+            conf=merged,
             train_conf=version.train_conf,
             digest=common_digest(version),
-            notes=form.notes,
+            warnings=(*form.warnings, *warnings, *unknown_names(conf, names)),
         )
 
     def check_here(self, spec: JobSpec, site: Site, *, digest: Any) -> None:
@@ -99,6 +102,10 @@ class Predictions:
         if predict_dsl is None:
             raise ModelNotDeployed(model=key)
         return version, predict_dsl
+
+
+def _components(dsl: JsonObject) -> tuple[str, ...]:
+    return tuple(cast(JsonObject, dsl.get("components") or {}))
 
 
 def model_of(spec: JobSpec, site: Site) -> ModelKey:

@@ -15,7 +15,7 @@ from fedflow.app.models.model_loading import check_loaded
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.kernel import Kernel, UseCase
-from fedflow.app.protocol.parameter_checks import asked_of, parameter_problems
+from fedflow.app.protocol.parameter_checks import asked_of, check_parameters
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.base.errors.components import BadParameter, ProviderRefused
 from fedflow.base.errors.documents import Problem
@@ -87,7 +87,8 @@ class Admission(UseCase):
         Raises: ProviderRefused: the reason, which may quote what a process printed, stays here.
         """
         try:
-            return parameter_problems(self._catalog, spec.settings, asked_of(spec, (site,)))
+            asked = asked_of(spec, (site,))
+            return check_parameters(self._catalog, spec.settings, asked).problems
         except ProviderRefused as exc:
             logger.warning("%s", exc.message, extra={"action": "provider"})
             reason = "the log of this party's server says why"

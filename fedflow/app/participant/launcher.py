@@ -19,7 +19,8 @@ from fedflow.app.ports.components import ProviderChoice
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.kernel import Kernel, UseCase
-from fedflow.base.errors.data import DiskFull
+from fedflow.base.disk import fault_of
+from fedflow.base.errors.data import DiskFull, FolderNotWritable
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import SparkMissing
 from fedflow.base.errors.store import StoreUnavailable
@@ -109,7 +110,11 @@ class Launcher(UseCase):
         """
         try:
             self._launch(key)
-        except OSError:
+        except OSError as exc:
+            fault = fault_of(exc, exc.filename or self._folders.work(key))
+            if isinstance(fault, FolderNotWritable):
+                self._refuse(key, fault)
+                return
             logger.exception("%s could not be launched", key, extra={"job_id": key.job_id})
         except (DiskFull, StoreUnavailable):
             raise
@@ -173,6 +178,7 @@ class Launcher(UseCase):
             memory_bytes=self._settings.memory_bytes,
             receive_timeout_s=self._settings.receive_timeout_s,
             log_level=self._settings.log_level,
+            strict=spec.job_parameters_at(key.site).strict,
             provider=None if provider is None else _provider_spec(provider),
             spark=self._spark(task, job, spec) if provider is None else None,
         )

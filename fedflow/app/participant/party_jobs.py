@@ -37,6 +37,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import JobWarning, merged
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
@@ -168,7 +169,7 @@ class PartyJobs(UseCase):
             created_ms=now_ms,
             queued_ms=now_ms,
             updated_ms=now_ms,
-            warnings=tuple(spec.warnings),
+            warnings=_warnings(incoming, spec),
             parameters=parameters.as_json(),
             user=parameters.user,
         )
@@ -463,10 +464,16 @@ def has_process(tx: Tx, key: JobKey) -> bool:
 def _tombstone(incoming: Incoming) -> str:
     """Return under which name a party's end of a job is noted that was never created here.
 
-    It counts against that party's own create only. Names of replies have one `/`, this has two.
+    It counts against that party's own create only. No name of a reply has its form.
     """
     whose = f"{incoming.source_party or ''}/{incoming.job_id}/{incoming.job.site.key}"
     return f"/end/{hashlib.sha256(whose.encode()).hexdigest()}"
+
+
+def _warnings(incoming: TypedCommand[CreateJob], spec: JobSpec) -> tuple[JobWarning, ...]:
+    """Return what is doubtful in a job: at the initiator's own site all that its submit found."""
+    own = incoming.body.warnings if incoming.job.site == spec.initiator else ()
+    return merged(own or spec.warnings, ())
 
 
 def _initiator(body: CreateJob) -> Site:

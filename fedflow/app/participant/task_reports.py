@@ -193,6 +193,8 @@ class Workers(UseCase):
                 self._models.keep_component(tx, job, task, model)
         self._put_metrics(tx, task.key, report.metrics)
         now_ms = self._clock.now_ms()
+        if report.warnings:
+            tx.jobs.add_warnings(task.key.job, report.warnings, now_ms=now_ms)
         if task.party_status is TaskStatus.WAITING:
             moved = tx.tasks.move_party(
                 task.key, TaskEvent.STARTED, seen=task.party_status, now_ms=now_ms
@@ -213,6 +215,7 @@ class Workers(UseCase):
                     position=output.position,
                     namespace=table.namespace,
                     name=table.name,
+                    address=table.address,
                 ),
                 now_ms=now_ms,
             )

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.providers import ProviderManifest, RegisteredProvider
+from fedflow.domain.job.warning import JobWarning
 
 
 class Catalog(Protocol):
@@ -23,10 +24,11 @@ class Catalog(Protocol):
         path: str,
         run: PlannedRun | None = None,
         provider: str | None = None,
-    ) -> None:
+    ) -> Sequence[JobWarning]:
         """Check parameters, and the run that is planned with them if one is given.
 
-        `provider` is what the job asks for, as `name@version`.
+        Returns what is doubtful in the parameters, with paths as those of mistakes. `provider` is
+        what the job asks for, as `name@version`.
 
         Raises: BadParameter: with all mistakes. UnknownComponent.
         """
@@ -66,7 +68,7 @@ class ProviderHost(Protocol):
         *,
         path: str,
         run: PlannedRun | None = None,
-    ) -> None:
+    ) -> Sequence[JobWarning]:
         """Check parameters as `Catalog.check`. Raises: BadParameter, ProviderRefused."""
 
 

@@ -110,6 +110,13 @@ class TableFacts(Protocol):
         """Return the facts of the columns behind the id, as far as they were counted."""
 
 
+class TablePreviews(Protocol):
+    """Has the first rows of tables as text."""
+
+    def read(self, table: TableRecord) -> Sequence[Sequence[str]]:
+        """Return up to 100 rows with all columns, nothing if they are not known."""
+
+
 class TableWindows(Protocol):
     """Reads some rows in the middle of a table of this server."""
 

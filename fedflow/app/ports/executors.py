@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.values import dataclass
@@ -12,6 +12,8 @@ from fedflow.domain.job.providers import ProviderManifest
 from fedflow.domain.job.spark_options import SparkPlan
 from fedflow.domain.records import Handle, JobKey, TaskKey
 from fedflow.domain.site import Site
+
+STARTING: Final = "it is starting"  #: why an executor cannot start processes yet
 
 
 class Executor(Protocol):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
-from fedflow.domain.job_lines import JobLine, StatusCount
+from fedflow.domain.job.warning import JobWarning
+from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     Engine,
@@ -65,6 +66,9 @@ class JobStore(Protocol):
 
     def set_tag(self, key: JobKey, tag: str, *, now_ms: int) -> None:
         """Store what kind of job it turned out to be, for example `SUBMIT_FAILED`."""
+
+    def add_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
+        """Add to the warnings of a party job, each once. Without such a job, do nothing."""
 
     def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
         """Store a changed runtime conf and the job parameters that follow from it here."""
@@ -129,6 +133,13 @@ class JobListStore(Protocol):
 
         A job with several party jobs here counts once per status that these have; jobs that were
         refused at the submit do not count.
+        """
+
+    def ended(
+        self, which: EndedJobs, *, after: EndedJob | None = None, limit: int
+    ) -> list[EndedJob]:
+        """Return party jobs that ended, and jobs of this initiator that have none here, oldest
+        first; those after `after` in that order.
         """
 
 
@@ -321,6 +332,9 @@ class SubmitKeyStore(Protocol):
 
     def put(self, used: SubmitKey, *, instead_of: str | None = None) -> bool:
         """Store a key; False if it is used, unless for the job `instead_of`, which it replaces."""
+
+    def drop(self, job_id: str, *, created_ms: int) -> None:
+        """Forget the key of a job that was created at a moment, which is about the key's own."""
 
     def prune(self, older_than_ms: int) -> int:
         """Forget keys stored before a moment; return how many."""

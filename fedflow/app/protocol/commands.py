@@ -7,6 +7,7 @@ writes and its reply are stored together, then its effects happen.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -27,6 +28,8 @@ from fedflow.wire.paths import BODIES, Match, site_of, task_of
 logger = logging.getLogger(__name__)
 
 B_co = TypeVar("B_co", covariant=True)
+
+_LONGEST_NAME = 128  #: characters that the store takes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,6 +208,13 @@ def _known(tx: Tx, incoming: Incoming) -> Reply | None:
 def _name(incoming: Incoming) -> str:
     """Return under which name a reply is remembered: no party gets, or takes, another's.
 
-    Neither half has a `/`, so that it is none of the names under which `app` notes its own steps.
+    No part has a `/`, so that it is none of the names under which `app` notes its own steps: these
+    begin with one and have two. Replies about a job begin with its id, and are deleted with it.
     """
-    return f"{incoming.source_party or ''}/{incoming.request_id}"
+    whose = f"{incoming.source_party or ''}/{incoming.request_id}"
+    if not incoming.job_id:
+        return whose
+    name = f"{incoming.job_id}/{whose}"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{incoming.job_id}/{hashlib.blake2b(whose.encode(), digest_size=16).hexdigest()}"

@@ -108,6 +108,11 @@ class Folders:
     def server_logs(self) -> Path:
         return self.home / "logs" / "server"
 
+    @property
+    def server_log(self) -> Path:
+        """Return the file that a server in the background writes what it logs to."""
+        return self.server_logs / "server.log"
+
     def job_logs(self, job_id: str) -> Path:
         """Return the folder with everything that was logged for a job."""
         return self.shared / "logs" / job_id
@@ -128,6 +133,19 @@ class Folders:
         """Return the work folder of one attempt; one level, since creating folders is expensive."""
         name = f"{key.site.key}-{key.component}-{key.version}"
         return self.shared / "jobs" / key.job_id / name
+
+    def written(self) -> dict[str, Path]:
+        """Return the folders that a running server writes to, by the names of their settings."""
+        return {
+            "home": self.home,  # the SQLite file is here
+            "shared_home": self.shared,
+            "tables": self.tables,
+            "models": self.model_blobs.parent,
+            "jobs": self.job_files("-").parent,
+            "logs": self.job_logs("-").parent,
+            "uploads": self.uploads,
+            "spool": self.spool,
+        }
 
     def all(self) -> tuple[Path, ...]:
         """Return the folders that must exist before the server starts."""

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from fedflow.app.ports.components import Catalog
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.documents import Problem
@@ -14,6 +16,7 @@ from fedflow.domain.job.conf import Conf
 from fedflow.domain.job.document import child
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Site
 
 RULE = "ParameterException"  #: FATE's word
@@ -33,6 +36,14 @@ class ComponentParameters:
     provider: str | None = None  #: that the job asks for
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckedParameters:
+    """What components say of the parameters of a job."""
+
+    problems: list[Problem]
+    warnings: list[JobWarning]
+
+
 def asked_of(spec: JobSpec, sites: Iterable[Site]) -> Iterator[ComponentParameters]:
     """Yield what a job would run at some of its sites, component by component."""
     wanted = tuple(sites)
@@ -49,28 +60,38 @@ def asked_of(spec: JobSpec, sites: Iterable[Site]) -> Iterator[ComponentParamete
                 )
 
 
-def parameter_problems(
+def check_parameters(
     catalog: Catalog, conf: Conf, asked: Iterable[ComponentParameters]
-) -> list[Problem]:
-    """Return everything that is wrong, each mistake once with all the sites that it is made at.
+) -> CheckedParameters:
+    """Return everything that is wrong or doubtful, each once with all the sites that it is at.
 
     Paths are those of the values in the conf of version 2, such as
     `$.conf.component_parameters.role.host.0.hetero_lr_0.alpha`. Raises: UnknownComponent.
     """
-    found: dict[tuple[str, str], list[Site]] = {}
+    wrong: dict[tuple[str, str], dict[Site, None]] = {}
+    doubtful: dict[JobWarning, dict[Site, None]] = {}
     for one in asked:
         try:
-            catalog.check(one.module, one.parameters, path="$", run=one.run, provider=one.provider)
+            warnings = catalog.check(
+                one.module, one.parameters, path="$", run=one.run, provider=one.provider
+            )
         except BadParameter as exc:
             for where, reason in exc.mistakes:
-                place = _place(conf, one, where, reason)
-                sites = found.setdefault(place, [])
-                if one.site not in sites:
-                    sites.append(one.site)
-    return [
-        Problem(path, f"{reason} (at {', '.join(map(str, sites))})", RULE)
-        for (path, reason), sites in found.items()
-    ]
+                wrong.setdefault(_place(conf, one, where, reason), {})[one.site] = None
+            continue
+        for warning in warnings:
+            path, message = _place(conf, one, warning.path, warning.message)
+            doubtful.setdefault(replace(warning, path=path, message=message), {})[one.site] = None
+    return CheckedParameters(
+        problems=[
+            Problem(path, _at(reason, sites), RULE) for (path, reason), sites in wrong.items()
+        ],
+        warnings=[replace(one, message=_at(one.message, at)) for one, at in doubtful.items()],
+    )
+
+
+def _at(sentence: str, sites: Iterable[Site]) -> str:
+    return f"{sentence} (at {', '.join(map(str, sites))})"
 
 
 def _place(conf: Conf, one: ComponentParameters, where: str, reason: str) -> tuple[str, str]:

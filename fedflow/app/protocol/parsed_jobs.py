@@ -9,8 +9,10 @@ from typing import Any
 
 from fedflow.app.ports.components import Catalog
 from fedflow.domain.job.amounts import ComputeResources
+from fedflow.domain.job.parameters import JobParameters
 from fedflow.domain.job.resources import demand_at
 from fedflow.domain.job.spec import JobSpec, parse_job
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Site
 
 _KEEP = 512
@@ -24,23 +26,33 @@ def need_at(spec: JobSpec, site: Site, engine: str) -> ComputeResources:
 class ParsedJobs:
     """The parsed form of the jobs that were looked at last."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, defaults: JobParameters | None = None) -> None:
+        """`defaults` are the server's job parameters; None: those of `JobParameters`."""
         self._catalog = catalog
+        self._defaults = defaults
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, JobSpec] = OrderedDict()
         self._seen: dict[str, tuple[Any, Any]] = {}  #: the very DSL and conf that were compared
 
-    def get(self, job_id: str, dsl: Any, conf: Any, *, notes: Sequence[str] = ()) -> JobSpec:
-        """Return the job parsed from `dsl` and `conf`; `notes` become its first warnings.
+    def parse(self, dsl: Any, conf: Any, *, warnings: Sequence[JobWarning] = ()) -> JobSpec:
+        """Return the job parsed from `dsl` and `conf`; `warnings` become its first ones.
 
         Raises: InvalidJobSpec.
         """
+        return parse_job(
+            dsl, conf, modules=self._catalog.modules(), defaults=self._defaults, warnings=warnings
+        )
+
+    def get(
+        self, job_id: str, dsl: Any, conf: Any, *, warnings: Sequence[JobWarning] = ()
+    ) -> JobSpec:
+        """Return the same, as it was kept under its id. Raises: InvalidJobSpec."""
         with self._lock:
             kept = self._kept.get(job_id)
             if kept is not None and self._is_same(job_id, kept, dsl, conf):
                 self._kept.move_to_end(job_id)
                 return kept
-        spec = parse_job(dsl, conf, modules=self._catalog.modules(), notes=notes)
+        spec = self.parse(dsl, conf, warnings=warnings)
         self.keep(job_id, spec)
         return spec
 
@@ -82,6 +94,6 @@ class ParsedJobs:
             kept = self._kept.get(job_id)
         if kept is not None and kept.dsl == dsl and kept.conf == conf:
             return kept
-        spec = parse_job(dsl, conf, modules=self._catalog.modules())
+        spec = self.parse(dsl, conf)
         self.keep(job_id, spec)
         return spec

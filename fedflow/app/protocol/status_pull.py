@@ -88,8 +88,8 @@ def told_stop(told: Any, site: Site) -> StopRequest | None:
 
 
 def _stop_name(job: JobRecord) -> str:
-    """Return under which name the wish is kept: of this epoch only. Names of replies have one `/`,
-    this has two.
+    """Return under which name the wish is kept: of this epoch only. No name of a
+    reply has its form.
     """
     whose = f"{job.key.job_id}/{job.key.site.key}/{job.epoch}"
     return f"/stop/{hashlib.sha256(whose.encode()).hexdigest()}"

@@ -119,7 +119,8 @@ class Cleaning:
         """Return the outputs of a job that are still there because other jobs use them."""
         with self._store.read() as tx:
             outputs = every_output_of(tx, job_id, sites=[site], component=component)
-            return [o for o in outputs if tx.tables.get(o.namespace, o.name) is not None]
+            tables = {o: tx.tables.get(o.namespace, o.name) for o in outputs}
+            return [o for o, table in tables.items() if table is not None and o.is_of(table)]
 
     def clean_queue(self) -> dict[str, int]:
         """Cancel the jobs that this server initiated and that wait; return FATE's code for each: 0,

@@ -1,8 +1,11 @@
-"""Deleting an ended job: all that this server knows of it and all that it made here.
+"""Deleting ended jobs: all that this server knows of them and all that they made here.
 
-The rows go in one transaction, the files after it. Before the transaction commits, a note in the
-job's folder names the tables whose rows are to go, so that after a crash in between a second delete
-removes what is left: it finds no job, but its folder. Other parties keep what they have.
+The rows of a job go in one transaction, the files after it. Before the transaction commits, a note
+in the job's folder names the tables whose rows are to go, so that after a crash in between a second
+delete removes what is left: it finds no job, but its folder. Other parties keep what they have.
+
+Old jobs are deleted some at a time, one transaction each. What open jobs need is looked up once for
+all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -28,8 +31,9 @@ from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.data.caches import CacheFilter
 from fedflow.domain.data.table_parts import parts_uri
+from fedflow.domain.job_lines import EndedJob, EndedJobs
 from fedflow.domain.models.model import ModelFilter, ModelKey
-from fedflow.domain.records import JobRecord, TableRecord, TaskFilter
+from fedflow.domain.records import JobRecord, ScheduledJob, TableRecord, TaskFilter
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, JobStatus, TaskStatus
 from fedflow.wire.paths import fits
@@ -76,6 +80,8 @@ class Deletion:
     """What deleting a job removes at this server, or removed."""
 
     job_id: str
+    status: JobStatus | None = None
+    ended_ms: int = 0
     sites: tuple[Site, ...] = ()  #: whose party jobs are deleted
     partners: tuple[str, ...] = ()  #: other parties, which keep theirs
     tasks: int = 0  #: attempts
@@ -92,6 +98,23 @@ class Deletion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RefusedDeletion:
+    """An old job that stays for now, and why."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OldDeletions:
+    """What one look at old jobs deleted, or would delete."""
+
+    deleted: tuple[Deletion, ...] = ()
+    refused: tuple[RefusedDeletion, ...] = ()
+    last: EndedJob | None = None  #: after which the next look goes on; None: all were looked at
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Plan:
     """What a transaction found: what it removes, and what of it lies in files."""
 
@@ -99,6 +122,15 @@ class _Plan:
     deletion: Deletion
     tables: tuple[TableRecord, ...]
     model_keys: tuple[ModelKey, ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _OpenWork:
+    """What jobs that have not ended are going to use."""
+
+    tables: Mapping[tuple[str, str], list[str]]  #: namespace and name -> jobs
+    jobs: Mapping[str, str]  #: job whose outputs are read without a name -> job that reads them
+    models: Mapping[str, str]  #: version of a model -> job that predicts with it
 
 
 class Deletions:
@@ -114,7 +146,7 @@ class Deletions:
         Raises: JobNotFound, DeleteRefused.
         """
         with self._store.read() as tx:
-            plan = self._plan(tx, job_id)
+            plan = _plan(tx, job_id, _open_work(tx))
         return self._sized(self._left_over(job_id) if plan is None else plan.deletion, plan)
 
     def delete(self, job_id: str) -> Deletion:
@@ -125,59 +157,94 @@ class Deletions:
         """
         before = self.preview(job_id)
         with self._store.transaction() as tx:
-            plan = self._plan(tx, job_id)
+            plan = _plan(tx, job_id, _open_work(tx))
             if plan is not None:
                 self._drop(tx, plan)
         self._remove_files(job_id)
-        if plan is None:
-            return before
-        logger.info(
-            "Job %s was deleted: %s tables, %s metrics", job_id, len(plan.tables),
-            plan.deletion.metrics, extra={"action": "job_deleted", "deleted_job": job_id},
-        )  # fmt: skip
+        if plan is not None:
+            _log(plan)
         return before
 
-    # --- what there is ----------------------------------------------------------------------------
+    # --- old jobs ---------------------------------------------------------------------------------
 
-    def _plan(self, tx: Tx, job_id: str) -> _Plan | None:
-        """Return what goes, None if the store does not know the job. Raises: DeleteRefused."""
-        shares = tuple(tx.jobs.shares(job_id))
-        scheduled = tx.schedules.get(job_id)
-        if not shares and scheduled is None:
-            return None
-        parties = {p for share in shares for ps in share.roles.values() for p in ps}
-        if scheduled is not None:
-            parties |= {site.site.party_id for site in scheduled.sites}
-        _check_ended(tx, job_id, shares, scheduled.status if scheduled is not None else None)
-        _check_told(tx, job_id, sorted(parties))
-        own, kept = _tables(tx, job_id, _open_readers(tx, job_id))
-        models = _models(tx, job_id, shares)
-        here = {share.key.site.party_id for share in shares}
-        caches = [
-            cache
-            for share in shares
-            for cache in tx.caches.find(CacheFilter(site=share.key.site, job_id=job_id))
-        ]
-        deletion = Deletion(
-            job_id=job_id,
-            sites=tuple(share.key.site for share in shares),
-            partners=tuple(sorted(parties - here)),
-            tasks=tx.tasks.count(TaskFilter(job_id=job_id, all_versions=True)),
-            metrics=tx.tracking.count_metrics(job_id),
-            caches=len(caches),
-            tags=tx.job_tags.of([job_id]).get(job_id, ()),
-            tables=tuple(OwnTable(namespace=t.namespace, name=t.name, rows=t.count) for t in own),
-            kept_tables=kept,
-            models=models,
-        )
-        kept_keys = {model.key for model in models if model.kept}
-        trained = {key for share in shares if (key := trained_key(share)) is not None}
-        return _Plan(
-            shares=shares,
-            deletion=deletion,
-            tables=own,
-            model_keys=tuple((trained | {m.key for m in models}) - kept_keys),
-        )
+    def preview_old(
+        self, which: EndedJobs, *, limit: int, after: EndedJob | None = None
+    ) -> OldDeletions:
+        """Return what deleting the next old jobs would remove; at most `limit` are looked at."""
+        with self._store.read() as tx:
+            found = tx.job_lists.ended(which, after=after, limit=limit)
+            work = _open_work(tx)
+        deleted: list[Deletion] = []
+        refused: list[RefusedDeletion] = []
+        for one in found:
+            try:
+                with self._store.read() as tx:
+                    plan = _plan(tx, one.job_id, work) if _is_old(tx, one, which) else None
+            except DeleteRefused as exc:
+                refused.append(RefusedDeletion(job_id=one.job_id, reason=str(exc.fields["reason"])))
+                continue
+            if plan is not None:
+                deleted.append(self._sized(plan.deletion, plan))
+        return _looked(deleted, refused, found, limit)
+
+    def delete_old(
+        self, which: EndedJobs, *, limit: int, after: EndedJob | None = None, sized: bool = True
+    ) -> OldDeletions:
+        """Delete the next old jobs, and return what went; at most `limit` are looked at.
+
+        A job that cannot be deleted now stays, and is named. Without `sized` the sizes of files are
+        not looked up.
+        """
+        with self._store.read() as tx:
+            found = tx.job_lists.ended(which, after=after, limit=limit)
+            work = _open_work(tx) if found else None
+        deleted: list[Deletion] = []
+        refused: list[RefusedDeletion] = []
+        for one in found:
+            assert work is not None  # noqa: S101  # something was found
+            try:
+                gone = self._delete_one(one, which, work, sized=sized)
+            except (DeleteRefused, JobFilesNotDeleted) as exc:
+                refused.append(RefusedDeletion(job_id=one.job_id, reason=str(exc.fields["reason"])))
+                continue
+            if gone is not None:
+                deleted.append(gone)
+        return _looked(deleted, refused, found, limit)
+
+    def _delete_one(
+        self, one: EndedJob, which: EndedJobs, work: _OpenWork, *, sized: bool
+    ) -> Deletion | None:
+        """Delete a job if it is still old; return what went. Raises: DeleteRefused,
+        JobFilesNotDeleted.
+        """
+        with self._store.transaction() as tx:
+            plan = _plan(tx, one.job_id, work) if _is_old(tx, one, which) else None
+            if plan is None:
+                return None
+            self._drop(tx, plan)
+        gone = self._sized(plan.deletion, plan) if sized else plan.deletion
+        self._remove_files(one.job_id)
+        _log(plan)
+        return gone
+
+    def finish(self) -> int:
+        """Remove what deletes that broke off left; return of how many jobs."""
+        finished = 0
+        for note in self._folders.job_files("*").parent.glob(f"*/{NOTE}"):
+            job_id = note.parent.name
+            with self._store.read() as tx:
+                known = bool(tx.jobs.shares(job_id)) or tx.schedules.status(job_id) is not None
+            if known:
+                continue  # its transaction did not commit
+            try:
+                self._remove_files(job_id)
+            except JobFilesNotDeleted as exc:
+                logger.warning("%s", exc.message)
+                continue
+            finished += 1
+        return finished
+
+    # --- what there is ----------------------------------------------------------------------------
 
     def _left_over(self, job_id: str) -> Deletion:
         """Return what an earlier delete left. Raises: JobNotFound: it left nothing."""
@@ -218,6 +285,9 @@ class Deletions:
         tx.schedules.drop(job_id)
         tx.jobs.drop(job_id)
         tx.events.drop(job_id)
+        tx.reply_cache.drop(job_id)
+        for created_ms in {share.created_ms for share in plan.shares if share.is_initiator}:
+            tx.submits.drop(job_id, created_ms=created_ms)
         self._write_note(job_id, [table for table in dropped if is_free(tx, table)])
 
     def _write_note(self, job_id: str, tables: Iterable[TableRecord]) -> None:
@@ -254,11 +324,101 @@ class Deletions:
                 raise JobFilesNotDeleted(job_id=job_id, path=path, reason=reason) from exc
 
 
+def _plan(tx: Tx, job_id: str, work: _OpenWork) -> _Plan | None:
+    """Return what goes, None if the store does not know the job. Raises: DeleteRefused."""
+    shares = tuple(tx.jobs.shares(job_id))
+    scheduled = tx.schedules.get(job_id)
+    if not shares and scheduled is None:
+        return None
+    parties = {p for share in shares for ps in share.roles.values() for p in ps}
+    if scheduled is not None:
+        parties |= {site.site.party_id for site in scheduled.sites}
+    _check_ended(tx, job_id, shares, scheduled)
+    _check_told(tx, job_id, sorted(parties))
+    reader = work.jobs.get(job_id)
+    if reader is not None:
+        reason = Message("job {job_id} is going to read what it made", reader)
+        raise DeleteRefused(job_id=job_id, reason=reason)
+    own, kept = _tables(tx, job_id, work)
+    models = _models(tx, job_id, shares, work)
+    here = {share.key.site.party_id for share in shares}
+    caches = [
+        cache
+        for share in shares
+        for cache in tx.caches.find(CacheFilter(site=share.key.site, job_id=job_id))
+    ]
+    deletion = Deletion(
+        job_id=job_id,
+        status=_status(shares, scheduled),
+        ended_ms=_ended_ms(shares, scheduled),
+        sites=tuple(share.key.site for share in shares),
+        partners=tuple(sorted(parties - here)),
+        tasks=tx.tasks.count(TaskFilter(job_id=job_id, all_versions=True)),
+        metrics=tx.tracking.count_metrics(job_id),
+        caches=len(caches),
+        tags=tx.job_tags.of([job_id]).get(job_id, ()),
+        tables=tuple(OwnTable(namespace=t.namespace, name=t.name, rows=t.count) for t in own),
+        kept_tables=kept,
+        models=models,
+    )
+    kept_keys = {model.key for model in models if model.kept}
+    trained = {key for share in shares if (key := trained_key(share)) is not None}
+    return _Plan(
+        shares=shares,
+        deletion=deletion,
+        tables=own,
+        model_keys=tuple((trained | {m.key for m in models}) - kept_keys),
+    )
+
+
+def _status(shares: Sequence[JobRecord], scheduled: ScheduledJob | None) -> JobStatus:
+    return scheduled.status if scheduled is not None else shares[0].status
+
+
+def _ended_ms(shares: Sequence[JobRecord], scheduled: ScheduledJob | None) -> int:
+    """Return when a job ended: with its last party job here."""
+    of_job = [] if scheduled is None else [scheduled.ended_ms or scheduled.created_ms]
+    return max([*of_job, *(share.ended_ms or share.created_ms for share in shares)])
+
+
+def _is_old(tx: Tx, one: EndedJob, which: EndedJobs) -> bool:
+    """Tell whether all of a job is as old as `which` wants, and ended so.
+
+    A job is looked at with the last of its party jobs, so that it is met once.
+    """
+    shares = tx.jobs.shares(one.job_id)
+    if shares and one.created_ms < max(share.created_ms for share in shares):
+        return False
+    scheduled = tx.schedules.get(one.job_id)
+    ends = [(s.status, s.ended_ms or s.created_ms) for s in shares]
+    if scheduled is not None:
+        ends.append((scheduled.status, scheduled.ended_ms or scheduled.created_ms))
+    return bool(ends) and all(
+        status in which.statuses and ended_ms < which.before_ms for status, ended_ms in ends
+    )
+
+
+def _looked(
+    deleted: Sequence[Deletion], refused: Sequence[RefusedDeletion], found: Sequence[EndedJob],
+    limit: int,
+) -> OldDeletions:  # fmt: skip
+    last = found[-1] if len(found) >= limit else None
+    return OldDeletions(deleted=tuple(deleted), refused=tuple(refused), last=last)
+
+
+def _log(plan: _Plan) -> None:
+    logger.info(
+        "Job %s was deleted: %s tables, %s metrics", plan.deletion.job_id, len(plan.tables),
+        plan.deletion.metrics,
+        extra={"action": "job_deleted", "deleted_job": plan.deletion.job_id},
+    )  # fmt: skip
+
+
 def _check_ended(
-    tx: Tx, job_id: str, shares: Iterable[JobRecord], scheduled: JobStatus | None
+    tx: Tx, job_id: str, shares: Iterable[JobRecord], scheduled: ScheduledJob | None
 ) -> None:
     """Raises: DeleteRefused."""
-    for status in [*(s.status for s in shares), *([scheduled] if scheduled else [])]:
+    for status in [*(s.status for s in shares), *([scheduled.status] if scheduled else [])]:
         if status not in JOB_FINAL:
             shown = JobStatus.WAITING if status is JobStatus.READY else status
             reason = Message("it is {status}; stop it first", shown.value)
@@ -277,25 +437,27 @@ def _check_told(tx: Tx, job_id: str, parties: list[str]) -> None:
         raise DeleteRefused(job_id=job_id, reason=reason)
 
 
-def _open_readers(tx: Tx, job_id: str) -> dict[tuple[str, str], list[str]]:
-    """Return the jobs that have not ended and will read a table, by namespace and name.
-
-    Raises: DeleteRefused: one will read what this job created, without a name.
-    """
-    readers: dict[tuple[str, str], list[str]] = {}
+def _open_work(tx: Tx) -> _OpenWork:
+    """Return what jobs that have not ended are going to use."""
+    tables: dict[tuple[str, str], list[str]] = {}
+    jobs: dict[str, str] = {}
     for task in tx.tasks.find(TaskFilter(statuses=_OPEN_TASKS, limit=_MOST)):
         table = task.parameters.get("table") if task.module.lower() == _READER else None
-        if isinstance(table, dict) and str(table.get("job_id")) == job_id:
-            reason = Message("job {job_id} is going to read what it made", task.key.job_id)
-            raise DeleteRefused(job_id=job_id, reason=reason)
+        if isinstance(table, dict) and table.get("job_id") is not None:
+            jobs.setdefault(str(table["job_id"]), task.key.job_id)
         named = named_table(task)
-        if named is not None and task.key.job_id != job_id:
-            readers.setdefault(named, []).append(task.key.job_id)
-    return readers
+        if named is not None:
+            tables.setdefault(named, []).append(task.key.job_id)
+    models = {
+        str(version): job.key.job_id
+        for job in tx.jobs.open_jobs()
+        if (version := job.parameters.get("model_version")) is not None
+    }
+    return _OpenWork(tables=tables, jobs=jobs, models=models)
 
 
 def _tables(
-    tx: Tx, job_id: str, readers: dict[tuple[str, str], list[str]]
+    tx: Tx, job_id: str, work: _OpenWork
 ) -> tuple[tuple[TableRecord, ...], tuple[RetainedTable, ...]]:
     """Return the tables that a job made and that go, and those that others use."""
     own: dict[tuple[str, str], TableRecord] = {}
@@ -305,10 +467,11 @@ def _tables(
         if place in own or place in kept:
             continue
         table = tx.tables.get(*place)
-        if table is None or table.origin not in _MADE:
-            continue  # it was deleted before, or the job only read it
-        uses = [u.key.job_id for u in tx.tracking.uses_of_table(*place) if u.key.job_id != job_id]
-        others = tuple(dict.fromkeys((*uses, *readers.get(place, ()))))
+        if table is None or not output.is_of(table) or table.origin not in _MADE:
+            continue  # it was deleted or replaced before, or the job only read it
+        uses = [u.key.job_id for u in tx.tracking.uses_of_table(*place) if u.is_of(table)]
+        users = (*uses, *work.tables.get(place, ()))
+        others = tuple(dict.fromkeys(user for user in users if user != job_id))
         if others:
             kept[place] = RetainedTable(namespace=place[0], name=place[1], jobs=others)
         else:
@@ -316,11 +479,14 @@ def _tables(
     return tuple(own.values()), tuple(kept.values())
 
 
-def _models(tx: Tx, job_id: str, shares: Iterable[JobRecord]) -> tuple[OwnModel, ...]:
+def _models(
+    tx: Tx, job_id: str, shares: Iterable[JobRecord], work: _OpenWork
+) -> tuple[OwnModel, ...]:
     """Return the sites' parts of the trained model, each with why it stays, if it does."""
     which = ModelFilter(model_version=job_id, with_unready=True)
     versions = [v for v in tx.models.find(which) if v.job_id == job_id]
-    users = _predicting(tx, job_id) if versions else []
+    tags = tx.model_tags.of_version(job_id) if versions else []
+    user = work.models.get(job_id)
     found = []
     for version in versions:
         key = version.key
@@ -337,19 +503,12 @@ def _models(tx: Tx, job_id: str, shares: Iterable[JobRecord]) -> tuple[OwnModel,
             kept = f"version {children[0]} was deployed from it"
         elif version.loaded_times:
             kept = "it was loaded for serving"
-        elif users:
-            kept = f"job {users[0]} predicts with it"
+        elif tags:
+            kept = f"it has the tag {tags[0].name}"
+        elif user is not None and user != job_id:
+            kept = f"job {user} predicts with it"
         found.append(OwnModel(key=key, size_bytes=version.size_bytes, kept=kept))
     return tuple(found)
-
-
-def _predicting(tx: Tx, job_id: str) -> list[str]:
-    """Return the jobs that have not ended and predict with the model that a job trained."""
-    return [
-        job.key.job_id
-        for job in tx.jobs.open_jobs()
-        if job.key.job_id != job_id and str(job.parameters.get("model_version")) == job_id
-    ]
 
 
 def _object(value: Any) -> dict[str, Any]:

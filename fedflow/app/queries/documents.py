@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedflow.app.protocol.kernel import UseCase
-from fedflow.app.protocol.parameter_checks import ComponentParameters, parameter_problems
+from fedflow.app.protocol.parameter_checks import ComponentParameters, check_parameters
 from fedflow.base.errors.documents import InvalidJobSpec, NotASite, PredictDslNotMade, Problem
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.domain.job.conf import mode_of, parse_conf
@@ -19,7 +19,7 @@ from fedflow.domain.job.document import Report
 from fedflow.domain.job.formats import read_job
 from fedflow.domain.job.predict_conf import merge_predict_conf
 from fedflow.domain.job.predict_dsl import deduce_predict_dsl
-from fedflow.domain.job.spec import JobSpec, parse_job
+from fedflow.domain.job.spec import JobSpec, names_of, parse_job
 from fedflow.domain.records import JobFilter
 from fedflow.domain.site import Site
 
@@ -48,7 +48,7 @@ class Documents(UseCase):
         form = read_job(dsl, conf)
         given = form.conf
         if isinstance(train_conf, dict) and train_conf and mode_of(given) == "predict":
-            given = merge_predict_conf(train_conf, given)
+            given, _ = merge_predict_conf(train_conf, given)
         return _dependencies(parse_job(form.dsl, given, modules=self._catalog.modules()), site)
 
     def predict_dsl(
@@ -70,8 +70,10 @@ class Documents(UseCase):
         """
         info = self._catalog.modules().get(module.lower())
         if info is None:
-            message = f"this server has no module {module[:100]!r}"
-            raise InvalidJobSpec([Problem("$.component_module_name", message, "ModuleNotFound")])
+            from fedflow.domain.job.missing_modules import refusal  # most servers never need it
+
+            rule, message = refusal(module, names_of(self._catalog.modules()))
+            raise InvalidJobSpec([Problem("$.component_module_name", message, rule)])
         form = read_job({"components": {name: {"module": module}}}, _as_predict_conf(conf))
         report = Report()
         settings = parse_conf(form.conf, report, component_names=(name,))
@@ -91,7 +93,7 @@ class Documents(UseCase):
             needed = ", ".join(role.value for role in info.roles)
             message = f"{info.module} runs at {needed}, and there is no such role"
             raise InvalidJobSpec([Problem("$.role", message, "NoSiteForComponent")])
-        problems = parameter_problems(self._catalog, settings, asked)
+        problems = check_parameters(self._catalog, settings, asked).problems
         if problems:
             as_asked = [replace(p, path=p.path.replace("$.conf.", "$.", 1)) for p in problems]
             raise InvalidJobSpec(as_asked)

@@ -11,6 +11,7 @@ from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.snapshot import view_of
 from fedflow.app.queries.history import moment
 from fedflow.base.errors.jobs import JobNotFound
+from fedflow.base.messages import Message
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
     Command,
@@ -238,10 +239,13 @@ class Explanations(UseCase):
         )
 
     def _end_view(self, job_id: str, end: JobEnd) -> ShownEnd:
+        remedy = end.remedy
+        if end.site is not None and not self._parties.is_local(end.site.party_id):
+            remedy = Message("At party {party_id}'s server: {remedy}", end.site.party_id, remedy)
         return ShownEnd(
             code=end.code,
             message=end.message,
-            remedy=end.remedy,
+            remedy=remedy,
             site=end.site.key if end.site else None,
             component=end.component or None,
             version=end.version,

@@ -91,7 +91,8 @@ class Jobs(UseCase):
             if not own and scheduled is None:
                 raise JobNotFound(job_id=job_id)
             initiator = scheduled.initiator if scheduled else own[0].initiator
-            asker = own[0].key if own else JobKey(job_id=job_id, site=initiator)
+            asking = next((j for j in own if j.key.site == initiator), own[0] if own else None)
+            asker = asking.key if asking else JobKey(job_id=job_id, site=initiator)
             if scheduled is not None:
                 if scheduled.status in JOB_FINAL:
                     return scheduled.status
@@ -104,8 +105,8 @@ class Jobs(UseCase):
             )
             for job in own:
                 self._tasks.stop_all(tx, job.key, end, reason, effects)
-            if own and self._status_pull.is_pulled(tx, asker, initiator):
-                note_stop(tx, own[0], end, reason, now_ms=self._clock.now_ms())
+            if asking and self._status_pull.is_pulled(tx, asker, initiator):
+                note_stop(tx, asking, end, reason, now_ms=self._clock.now_ms())
             else:
                 epoch = scheduled.epoch if scheduled is not None else own[0].epoch
                 asked = self._party_commands.request_stop(
@@ -242,6 +243,7 @@ class Jobs(UseCase):
             waits, deadline_ms = self._waits(tx, job, scheduled)
         self.watch(job_id)
         spec = self._specs.get(job_id, job.dsl, job.conf)
+        now_ms = self._clock.now_ms()
         order = {name: i for i, name in enumerate(spec.dag.order)}
         tasks.sort(key=lambda t: (order.get(t.key.component, len(order)), t.key.site.order))
         reason = scheduled.reason if scheduled and scheduled.reason else job.reason
@@ -264,7 +266,7 @@ class Jobs(UseCase):
             ended_ms=job.ended_ms,
             warnings=tuple(job.warnings),
             components=tuple(spec.dag.order),
-            tasks=tuple(_task_view(t, _wait_of(t, of_tasks)) for t in tasks),
+            tasks=tuple(_task_view(t, _wait_of(t, of_tasks), now_ms=now_ms) for t in tasks),
             reused=_reused(scheduled, tasks),
         )
 
@@ -371,6 +373,7 @@ def _remote_task(
 ) -> TaskRecord:
     """Return another site's party task; one stopped without a report ended as the task did."""
     stopped = task.status in TASK_FINAL and party.status not in TASK_FINAL
+    reported_ms = party.since_ms or None if party.status in TASK_FINAL else None
     return TaskRecord(
         key=key,
         module=module,
@@ -383,7 +386,7 @@ def _remote_task(
         reason=task.reason if stopped else party.reason,
         progress=party.progress,
         started_ms=task.started_ms,
-        ended_ms=task.ended_ms,
+        ended_ms=reported_ms or task.ended_ms,
         here=False,
     )
 
@@ -413,8 +416,9 @@ def _since_ms(job: JobRecord, wait: Wait | None) -> int | None:
     return job.started_ms if job.started_ms is not None else job.created_ms
 
 
-def _task_view(task: TaskRecord, wait: Wait | None) -> TaskView:
+def _task_view(task: TaskRecord, wait: Wait | None, *, now_ms: int) -> TaskView:
     reason = task.reason
+    since_ms = task.started_ms if task.party_status is TaskStatus.RUNNING else None
     if reason is None and wait is not None and task.party_status is TaskStatus.WAITING:
         reason = wait.reason
     return TaskView(
@@ -428,6 +432,8 @@ def _task_view(task: TaskRecord, wait: Wait | None) -> TaskView:
         ended_ms=task.ended_ms,
         since_ms=wait.since_ms if wait is not None else task.ended_ms,
         deadline_ms=wait.deadline_ms if wait is not None else None,
+        running_ms=None if since_ms is None else max(0, now_ms - since_ms),
+        here=task.here,
         reason=None if reason is None else ShownReason.of(reason),
     )
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from fedflow.base.errors.data import TablesNotShared
 from fedflow.base.ids import new_request_id
 from fedflow.domain.records import TableRecord
+from fedflow.sdk.arguments import check_function, check_names
 from fedflow.sdk.table import Table, TableSchema
 from fedflow.sdk.workers import Progress, no_progress
 from fedflow.spark.tables.blocks import Block, Source, SourceReader, cut, source_of_file
@@ -97,6 +98,7 @@ class SparkTable(StoredTable):
         Raises: BadData: as a table writer. Other FedflowErrors of `function`: that of the first
             block. SparkFailed: it raised something else. SparkLost. TablesNotShared. DiskFull.
         """
+        check_function(function, "map_blocks(function, schema=...)")
         if self._is_small():
             return super().map_blocks(function, schema=schema, name=name, progress=progress)
         place = self._spark.target_like(self.entry, schema, name=name)
@@ -113,6 +115,7 @@ class SparkTable(StoredTable):
 
     def fold_blocks(self, function: Callable[[pa.RecordBatch], T]) -> Iterator[T]:
         """Yield what `function` makes of every batch, in order. Raises: as `map_blocks`."""
+        check_function(function, "fold_blocks(function)")
         if self._is_small():
             return super().fold_blocks(function)
         source = self._source()
@@ -132,6 +135,8 @@ class SparkTable(StoredTable):
         A worker holds one column and its result in memory, more if they are short. Raises: as
             `map_blocks`. BadData: a column is not in the table.
         """
+        check_function(function, "map_columns(function, names)")
+        check_names(names, "map_columns(function, names)")
         if self._is_small():
             return super().map_columns(function, names)
         self._check_known(names)

@@ -30,6 +30,7 @@ from fedflow.domain.job.engines import STANDALONE as ENGINE
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.spark_options import SparkPlan, SparkSite
 from fedflow.domain.job.spec import ModuleInfo
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.records import (
     Command,
     Handle,
@@ -109,7 +110,7 @@ class FakeCatalog:
         path: str,
         run: PlannedRun | None = None,
         provider: str | None = None,
-    ) -> None:
+    ) -> list[JobWarning]:
         if module.lower() not in self._modules:
             raise UnknownComponent(module=module)
         self.checked.append(path)
@@ -119,6 +120,9 @@ class FakeCatalog:
             raise BadParameter(path=f"{path}.bad", reason="is bad")
         if self.objection:
             raise BadParameter(path=path, reason=self.objection)
+        if "doubtful" in parameters:
+            return [JobWarning(code="NoEffect", path=f"{path}.doubtful", message="is not used")]
+        return []
 
 
 @dataclass

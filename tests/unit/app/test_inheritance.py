@@ -142,7 +142,7 @@ def test_a_component_that_did_not_succeed_runs_and_so_does_what_follows(alone: O
     old = alone.core.submissions.submit(dsl(), document()).job_id
     run(alone, "failed")
     submitted = alone.core.submissions.submit(dsl(), document(old, "a", "b"))
-    assert sum("did not succeed" in w for w in submitted.warnings) == 2
+    assert sum("did not succeed" in w.message for w in submitted.warnings) == 2
     assert run(alone) == ["a/0"]
 
 

@@ -202,7 +202,6 @@ def test_a_model_that_cannot_predict_is_refused_at_the_submit(
     ("changes", "words"),
     [
         ({"role": {"guest": [9999], "host": [10001]}}, "UnknownParty"),
-        ({"role": {"guest": [9999], "arbiter": [10000]}}, "UnknownParty"),
         ({"role": None}, "RoleError"),
         ({"initiator": None}, "InitiatorError"),
     ],

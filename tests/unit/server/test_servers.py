@@ -9,12 +9,21 @@ import pytest
 
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.parties import PartyUnreachable
-from fedflow.base.errors.start import BadSetting, HomeNotUsable
+from fedflow.base.errors.start import BadSetting, HomeInUse, HomeNotUsable
 from fedflow.base.settings import parse_settings
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
-from fedflow.server.servers import LeadThread, WakeLeader, address_for_others, own_instance
+from fedflow.server.run import only_server
+from fedflow.server.servers import (
+    LeadThread,
+    WakeLeader,
+    address_for_others,
+    own_instance,
+    warn_of_missing_files,
+)
 from fedflow.wire.servers import Wake
+from tests.board import seeds
+from tests.memory_store import MemoryStore
 
 KEY = TaskKey(job_id="1", component="a", version=0, site=Site(Role.GUEST, "9999"))
 
@@ -173,3 +182,29 @@ def test_a_server_that_leads_tells_nobody():
 
 def test_an_instance_file_of_another_server_is_not_shared(tmp_path: Path):
     assert Folders(tmp_path / "a", tmp_path / "s").instance.is_relative_to(tmp_path / "a")
+
+
+def test_a_new_folder_beside_a_database_with_jobs_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders, store = Folders(tmp_path), MemoryStore()
+    warn_of_missing_files(store, folders)
+    assert caplog.text == ""  # a new server
+    with store.transaction() as tx:
+        tx.jobs.add(seeds.job())
+    warn_of_missing_files(store, folders)
+    assert f"{tmp_path} was never used" in caplog.text
+    caplog.clear()
+    folders.shared_mark.write_text("mark")
+    warn_of_missing_files(store, folders)
+    assert caplog.text == ""
+
+
+def test_a_home_in_use_is_told_with_what_to_do(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    folders.run.mkdir()
+    with only_server(folders), pytest.raises(HomeInUse) as caught, only_server(folders):
+        pass
+    assert "fedflow server stop" in caught.value.hint
+    with only_server(folders):
+        pass

@@ -8,11 +8,14 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedflow.app.logs.records import start_of
 from fedflow.base.errors.data import BoundTableRefused, TableExists
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, ServerRefused
@@ -42,6 +45,14 @@ class ManualClock:
 
     def monotonic_s(self) -> float:
         return self.now_s
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Tell whether something holds within ten seconds."""
+    deadline_s = time.monotonic() + 10
+    while not holds() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return holds()
 
 
 class RecordingLink:
@@ -76,8 +87,10 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def tracker(link: RecordingLink, clock: ManualClock) -> ServerTracker:
-    return ServerTracker(link, clock=clock)  # type: ignore[arg-type]
+def tracker(link: RecordingLink, clock: ManualClock) -> Iterator[ServerTracker]:
+    tracker = ServerTracker(link, clock=clock)  # type: ignore[arg-type]
+    yield tracker
+    tracker.rest()
 
 
 @pytest.fixture
@@ -198,7 +211,45 @@ def test_progress_is_told_twice_a_second_at_most(
         tracker.progress(i / 20)
         clock.now_s += 0.125
     assert 4 <= len(link.calls) <= 5
-    assert link.calls[0][1] == {"launch_id": "", "party_status": "running", "progress": 0.2}
+    assert link.calls[0][1] == {"launch_id": "", "party_status": "running", "progress": 0.4}
+
+
+def test_the_first_progress_of_a_long_run_is_sent_with_the_points_of_its_iteration(
+    tracker: ServerTracker, link: RecordingLink, clock: ManualClock
+) -> None:
+    clock.now_s += 60
+    tracker.metric("train", "loss", metric_type="LOSS", points=[(0, 0.7)])
+    assert not link.calls
+    tracker.progress(0.5)
+    (_, report), (command, batch) = link.calls
+    assert report["progress"] == 0.5
+    assert (command, batch["metrics"][0]["points"]) == ("metric_save", [[0, 0.7]])
+
+
+def test_progress_that_came_early_is_sent_later_even_if_no_more_comes(link: RecordingLink) -> None:
+    tracker = ServerTracker(link)  # type: ignore[arg-type]
+    tracker.progress(0.1)
+    tracker.progress(0.25)
+    assert not link.calls
+    assert eventually(lambda: len(link.calls) == 1)
+    assert link.calls[0][1]["progress"] == 0.25
+    link.error = LaunchRefused(launch_id="a", task="b")
+    tracker.progress(0.5)
+    assert eventually(lambda: len(link.calls) == 2)
+    assert eventually(lambda: "progress" not in {t.name for t in threading.enumerate()})
+    with pytest.raises(LaunchRefused):
+        tracker.progress(0.75)
+    tracker.rest()
+
+
+def test_a_short_run_leaves_neither_a_report_nor_a_thread(link: RecordingLink) -> None:
+    tracker = ServerTracker(link)  # type: ignore[arg-type]
+    tracker.progress(1.0)
+    assert "progress" not in {t.name for t in threading.enumerate()}
+    tracker.progress(0.5)
+    tracker.rest()
+    assert "progress" not in {t.name for t in threading.enumerate()}
+    assert not link.calls
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, b"x"])
@@ -310,6 +361,29 @@ def test_a_record_goes_to_its_level_and_all_below(tmp_path: Path) -> None:
         True,
     ]
     assert [w in texts["ERROR"] for w in ("two", "three", "four")] == [False, True, True]
+
+
+def test_a_traceback_has_lines_of_its_own_that_belong_to_their_record(tmp_path: Path) -> None:
+    handler = LevelFiles(tmp_path, level=logging.INFO)
+    log = logging.Logger("x")
+    log.addHandler(handler)
+    try:
+        raise ValueError("odd\r\x1b[2J\n[INFO] [2026-11-22 06:49:10,123] forged\u2028last")
+    except ValueError as exc:
+        log.error("it failed:\nhere", exc_info=exc)
+    log.info("next")
+    handler.close()
+    for name in ("ERROR", "INFO"):
+        lines = (tmp_path / f"{name}.log").read_text().split("\n")
+        assert lines[0].endswith(r"it failed:\nhere")
+        assert lines[1] == "Traceback (most recent call last):"
+        assert lines[2].startswith('  File "<fedflow>/tests/unit/worker/test_worker_parts.py"')
+        assert lines[-3 if name == "INFO" else -2] == (
+            r"  [INFO] [2026-11-22 06:49:10,123] forged\u2028last"
+        )
+        begins = [bool(start_of(line)) for line in lines]
+        assert begins == [True, *[False] * (len(lines) - 3), name == "INFO", False]
+        assert r"ValueError: odd\r\x1b[2J" in lines
 
 
 def test_a_run_that_logs_without_end_does_not_fill_the_disk(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_zygote_imports_only_the_components_that_are_checked() -> None:
     (_, before), (described, after), (good, checked), (unknown, last) = found
     assert {"Reader", "HeteroLR", "Union"} <= {one["module"] for one in described["data"]}
     assert before == after == []
-    assert good["data"] is None
+    assert good["data"] == []
     assert unknown["error"]["name"] == "UnknownComponent"
     assert "fedflow.components.features.union" in checked
     assert "fedflow.components.linear.hetero_lr" not in last

@@ -25,7 +25,7 @@ class OneModule:
 
     def check(
         self, module: str, parameters: Mapping[str, Any], *, path: str, run: Any = None, **_: Any
-    ) -> None:
+    ) -> tuple[()]:
         raise NotImplementedError
 
 
@@ -63,8 +63,9 @@ class Agreeable(OneModule):
     def check(
         self, module: str, parameters: Mapping[str, Any], *, path: str,
         run: PlannedRun | None = None, **_: Any,
-    ) -> None:  # fmt: skip
+    ) -> tuple[()]:  # fmt: skip
         self.runs.append(run)
+        return ()
 
 
 @pytest.mark.parametrize("looks", [True, False])

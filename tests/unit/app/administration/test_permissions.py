@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.app.administration.permissions import PermissionRules, Permissions
+from fedflow.app.administration.permissions import ALL_TABLES, PermissionRules, Permissions
 from fedflow.base.errors.requests import BadRequest, PermissionDenied, PermissionsOff, UnknownGrant
 from fedflow.base.ids import PartyId
 from fedflow.domain.administration.records import GrantKind
@@ -112,6 +112,24 @@ def test_what_is_taken_back_is_refused_again(permissions: Permissions) -> None:
         permissions.check(guest, HOST, components=["Step"], datasets=[])
     permissions.delete("9999", components=["*"], all_datasets=True)
     assert permissions.query("9999") == ([], [])
+
+
+def test_all_tables_are_those_that_come_later_too(permissions: Permissions) -> None:
+    guest = Site(Role.GUEST, PartyId("9999"))
+    permissions.grant("9999", components=["*"], datasets=[ALL_TABLES])
+    permissions.check(guest, HOST, components=["Step"], datasets=[("exp", "t"), ("", "new")])
+    assert permissions.query("9999") == (["*"], [ALL_TABLES])
+    permissions.delete("9999", all_datasets=True)
+    with pytest.raises(PermissionDenied):
+        permissions.check(guest, HOST, components=[], datasets=[("exp", "t")])
+
+
+def test_a_table_whose_name_is_a_star_is_one_table(permissions: Permissions) -> None:
+    guest = Site(Role.GUEST, PartyId("9999"))
+    permissions.grant("9999", datasets=[("exp", "*")])
+    permissions.check(guest, HOST, components=[], datasets=[("exp", "*")])
+    with pytest.raises(PermissionDenied):
+        permissions.check(guest, HOST, components=[], datasets=[("exp", "t")])
 
 
 @pytest.mark.parametrize("role", ["", "nobody"])

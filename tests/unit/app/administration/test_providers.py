@@ -30,8 +30,9 @@ class BuiltIn:
             described("Reader"), described("HeteroLR", "HeteroLogistic"), described("Evaluation"),
         ]  # fmt: skip
 
-    def check(self, module: str, parameters: Any, **_: Any) -> None:
+    def check(self, module: str, parameters: Any, **_: Any) -> tuple[()]:
         """Everything is good."""
+        return ()
 
 
 @pytest.fixture
@@ -92,6 +93,39 @@ def test_what_is_registered_is_known_at_once_and_what_is_deleted_no_more(
     assert "mean" not in modules.modules()
     with pytest.raises(UnknownComponent):
         modules.provider_of("mean", None)
+
+
+def test_a_module_of_an_installed_package_is_of_a_provider_of_its_name(
+    memory: MemoryProviders,
+) -> None:
+    class WithPackage(BuiltIn):
+        def describe(self) -> list[dict[str, Any]]:
+            return [*super().describe(), {**described("Shuffle"), "package": "cards@2.1"}]
+
+    modules = Modules(WithPackage(), book=memory, host=memory)
+    providers = Providers(modules, folders=memory, book=memory, host=memory, clock=FakeClock())
+    assert providers.components()["shuffle"].default_provider == "cards"
+    found = providers.providers()
+    assert found["cards"]["default"] == {"version": "2.1"}
+    assert found["cards"]["2.1"]["components"] == ["shuffle"]
+    assert "shuffle" not in found["fate"][__version__]["components"]
+    (one,) = [one for one in modules.describe() if one["module"] == "Shuffle"]
+    assert (one["provider"], "package" in one) == ("cards", False)
+    info = modules.modules()["shuffle"]
+    assert (info.provider, info.package) == ("", "cards"), "no folder: it runs as fedflow's own do"
+    assert modules.provider_of("shuffle", "cards@2.1") is None
+
+
+def test_another_folder_of_the_same_version_says_what_it_replaces(
+    providers: Providers, memory: MemoryProviders
+) -> None:
+    path = memory.offer("lab", "1.0", described("Mean"))
+    added = providers.register(path)
+    assert (added["modules"], added["replaced_path"]) == (["Mean"], None)
+    assert providers.register(path)["replaced_path"] == path
+    other = memory.offer("lab", "1.0", described("Mean"), path="/other")
+    again = providers.register(other)
+    assert (again["path"], again["replaced_path"]) == (other, path)
 
 
 def test_the_version_registered_last_is_used_unless_another_is_asked_for(

@@ -20,6 +20,7 @@ from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.data import (
     BadStorage,
     BoundTableRefused,
+    ConnectorExists,
     ConnectorInUse,
     ConnectorMismatch,
     ConnectorNotFound,
@@ -32,7 +33,7 @@ from fedflow.base.errors.data import (
     TableNotFound,
 )
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated, NotSupportedYet
-from fedflow.domain.data.storage_places import Places
+from fedflow.domain.data.storage_places import Places, check_connector_place
 from fedflow.domain.data.storages import (
     Connection,
     HiveRows,
@@ -165,6 +166,27 @@ def test_a_connector_is_stored_encrypted_and_opened_whole(world: World) -> None:
     world.connectors.put("c", "MYSQL", {**INFO, "host": "h2"})
     assert world.connectors.get("c").info["host"] == "h2"
     assert [(c.name, c.info) for c in world.connectors.all()] == [("c", {})]
+
+
+def test_a_connector_is_only_replaced_if_that_is_wanted(world: World) -> None:
+    world.connectors.put("c", "MYSQL", INFO, replaces=False)
+    with pytest.raises(ConnectorExists, match="'c' already, for MYSQL"):
+        world.connectors.put("c", "S3", {}, replaces=False)
+    assert world.connectors.get("c").info == INFO
+
+
+def test_the_host_of_a_connector_is_checked_even_if_its_port_comes_later() -> None:
+    places = Places(mysql_hosts=("db.example.com:3307", "10.0.*:3306"))
+    for host in ("db.example.com", "10.0.1.2"):
+        check_connector_place("MYSQL", {"host": host}, places)
+    check_connector_place("MYSQL", {"host": "db.example.com", "port": "3307"}, places)
+    check_connector_place("MYSQL", {"user": "u"}, places)
+    check_connector_place("EGGROLL", {"host": "x"}, places)
+    for info in ({"host": "db"}, {"host": "db.example.com", "port": 3306}, {"host": "10.0.x"}):
+        with pytest.raises(StorageNotAllowed, match=r"storage\.mysql_hosts"):
+            check_connector_place("MYSQL", info, places)
+    with pytest.raises(StorageNotAllowed, match=r"storage\.hive_hosts"):
+        check_connector_place("HIVE", {"host": "db.example.com"}, places)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 101, ".hidden", "a\nb"])
@@ -386,7 +408,10 @@ def test_a_changed_connector_counts_and_a_changed_host_must_be_allowed(world: Wo
     assert (opened.address, opened.secrets.password) == (
         MysqlRows(host="h2", db="d", name="t"), "neu",
     )  # fmt: skip
-    world.connectors.put("c", "MYSQL", {**INFO, "host": "evil"})
+    with pytest.raises(StorageNotAllowed, match="evil:3306"):
+        world.connectors.put("c", "MYSQL", {**INFO, "host": "evil"})
+    assert world.opened() == opened, "the one that works was not replaced"
+    world.reallow(Places(mysql_hosts=("*:*",))).put("c", "MYSQL", {**INFO, "host": "evil"})
     with pytest.raises(StorageNotAllowed):
         world.opened()
     world.connectors.put("c", "MYSQL", {"user": "u", "passwd": "p"})
@@ -437,9 +462,13 @@ def test_other_parties_are_not_told_where_a_table_lies(world: World) -> None:
     world.alone.core.submissions.submit(dsl(r=READER), conf(parameters=parameters))
     task = reader_of(world)
     token = str(world.alone.task(task).token)
-    for info in ({**INFO, "host": "secret-host"}, {"user": "u", "port": 3306}):
-        world.connectors.put("c", "MYSQL", info)
-        with pytest.raises(BoundTableRefused) as caught:
+    earlier = world.reallow(Places(mysql_hosts=("*:*",)))  # settings that were wider
+    for info, told in (
+        ({**INFO, "host": "secret-host"}, "`storage.mysql_hosts` does not allow its storage"),
+        ({"user": "u", "port": 3306}, "does not fit"),
+    ):
+        earlier.put("c", "MYSQL", info)
+        with pytest.raises(BoundTableRefused, match=told) as caught:
             world.storages.connection(task, token, "n", "b")
         assert "secret-host" not in str(caught.value)
     world.connectors.put("c", "S3", {})

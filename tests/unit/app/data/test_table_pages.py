@@ -17,6 +17,13 @@ PREVIEW = tuple((f"u{i}", str(i), "x") for i in range(3))
 READER = {"module": "Reader", "output": {"data": ["data"]}}
 
 
+class Kept:
+    """The first rows are those of the record."""
+
+    def read(self, table: TableRecord) -> Sequence[Sequence[str]]:
+        return table.preview
+
+
 class Windows:
     """A table whose cell in column c of row r says so; remembers what was read."""
 
@@ -38,7 +45,7 @@ def windows() -> Windows:
 @pytest.fixture
 def pages(alone: OneServer, windows: Windows) -> TablePages:
     alone.live()
-    return TablePages(store=alone.store, windows=windows)
+    return TablePages(store=alone.store, previews=Kept(), windows=windows)
 
 
 def long(count: int = 10, **changes: object) -> TableRecord:
@@ -98,5 +105,7 @@ def test_it_is_known_which_jobs_use_a_table(alone: OneServer, pages: TablePages)
     output = OutputTable(key=key, data_name="data", position=0, namespace="n", name="used")
     with alone.store.transaction() as tx:
         tx.tracking.put_output(output, now_ms=1)
+        replaced = replace(output, key=replace(key, job_id="older"), address="other rows")
+        tx.tracking.put_output(replaced, now_ms=0)
     assert [one.key.job_id for one in pages.use("n", "used").made] == ["old"]
     assert pages.use("n", "none").running == []

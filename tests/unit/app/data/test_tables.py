@@ -40,11 +40,12 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.data.storage_places import Places
 from fedflow.domain.data.storages import Connection
 from fedflow.domain.data.table_names import REPLACED
-from fedflow.domain.records import ColumnFacts, OutputTable, TableRecord, TaskKey
+from fedflow.domain.records import ColumnFacts, JobKey, OutputTable, TableRecord, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus
 from fedflow.store.connector_key import KeyFile
 from fedflow.wire.fields import table_schema_row
+from tests.board import seeds
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl, table
 
 READER = {"module": "Reader", "output": {"data": ["data"]}}
@@ -111,13 +112,30 @@ def submit(alone: OneServer, *names: str, **components: Any) -> str:
 
 
 def made(
-    alone: OneServer, job_id: str, component: str, name: str, site: Site = GUEST, version: int = 0
+    alone: OneServer,
+    job_id: str,
+    component: str,
+    name: str,
+    site: Site = GUEST,
+    version: int = 0,
+    address: str = "",
 ) -> None:
     """Let an attempt of a component have made, or read, table `n.<name>`."""
     key = TaskKey(job_id=job_id, component=component, version=version, site=site)
-    output = OutputTable(key=key, data_name="data", position=0, namespace="n", name=name)
+    output = OutputTable(
+        key=key, data_name="data", position=0, namespace="n", name=name, address=address
+    )
     with alone.store.transaction() as tx:
         tx.tracking.put_output(output, now_ms=alone.clock.ms)
+
+
+def upload(alone: OneServer, name: str, *, number: int, address: str) -> str:
+    """Let an ended job have uploaded table `n.<name>`; return its id."""
+    components = dsl(upload_0={"module": "Upload", "output": {"data": ["data"]}})
+    job = seeds.job(number, key=JobKey(job_id=seeds.job_id(number), site=LOCAL), dsl=components)
+    seeds.put(alone.store, job, seeds.task(job, "upload_0", "Upload"))
+    made(alone, job.key.job_id, "upload_0", name, LOCAL, address=address)
+    return job.key.job_id
 
 
 def end(alone: OneServer, job_id: str) -> None:
@@ -418,6 +436,53 @@ def test_a_table_is_traced_to_its_source_over_jobs(
     assert provenance.jobs("n", "end") == [second]
     with pytest.raises(TableNotTracked):
         provenance.jobs("n", "none")
+
+
+def test_a_new_table_of_a_name_does_not_come_from_where_the_old_one_came(
+    alone: OneServer, folders: Folders, tables: Tables
+) -> None:
+    """Uploaded, used, replaced by another upload; then dropped, and made by a component."""
+    provenance = Provenance(store=alone.store)
+    put(alone, folders, "t", address="old")
+    first = upload(alone, "t", number=1, address="old")
+    made(alone, submit(alone, "t"), "r", "t", address="old")
+    maker = provenance.maker("n", "t")
+    assert maker is not None
+    assert maker.key.job_id == first
+
+    tables.drop("n", "t")
+    put(alone, folders, "t", address="new")
+    assert provenance.maker("n", "t") is None, "it may have been bound"
+    alone.clock.ms += 1_000
+    second = upload(alone, "t", number=2, address="new")
+    maker = provenance.maker("n", "t")
+    assert maker is not None
+    assert maker.key.job_id == second
+    assert provenance.sources("n", "t") == []
+
+    tables.drop("n", "t")
+    put(alone, folders, "s", address="s")
+    put(alone, folders, "t", address="newest")
+    third = submit(alone, "s")
+    made(alone, third, "r", "s", address="s")
+    made(alone, third, "a", "t", address="newest")
+    maker = provenance.maker("n", "t")
+    assert maker is not None
+    assert maker.key.component == "a"
+    assert provenance.sources("n", "t") == [SourceTable(parent=("n", "s"), source=("n", "s"))]
+    assert first in provenance.jobs("n", "t")
+
+
+def test_the_outputs_of_an_old_job_do_not_take_away_the_table_that_replaced_theirs(
+    alone: OneServer, folders: Folders, tables: Tables
+) -> None:
+    put(alone, folders, "t")
+    job_id = submit(alone, "t")
+    made(alone, job_id, "a", "out", address="old")
+    end(alone, job_id)
+    put(alone, folders, "out", address="new", origin="output")
+    assert tables.drop_outputs(job_id) == []
+    assert get(alone, "n", "out") is not None
 
 
 def test_details_name_the_task_that_made_a_table_and_the_facts_of_its_columns(

@@ -10,9 +10,15 @@ import pytest
 from fedflow.app.administration.permissions import PermissionRules
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.jobs import WrongSite
-from fedflow.base.errors.parties import NoRoute, PartiesNotReady, PartyTooOld, PartyUnreachable
+from fedflow.base.errors.parties import (
+    ModulesMissing,
+    NoRoute,
+    PartiesNotReady,
+    PartyTooOld,
+    PartyUnreachable,
+)
 from fedflow.base.errors.requests import BadRequest
-from fedflow.base.messages import Message
+from fedflow.base.messages import Message, beside
 from fedflow.domain.records import Reply
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import GUEST, OneServer, conf, dsl
@@ -116,6 +122,28 @@ def test_a_party_that_objects_is_asked_again_by_the_next_submit(guest: OneServer
         submit(guest)
     refuses(guest, {})
     submit(guest)
+
+
+def lacks(module: str) -> dict[str, Any]:
+    """Return what party 10000 says of a module that it does not have."""
+    made = Message(
+        "{party} has no module {module} (it is fedflow {version})", "10000", module, "0.1.0"
+    )
+    return {"from": "9999", "to": "10000", "reason": str(made), **beside(made)}
+
+
+def test_missing_modules_alone_are_an_error_of_their_own_with_the_hint_that_fits(
+    guest: OneServer,
+) -> None:
+    refuses(guest, {"10000": [lacks("CenterAll"), lacks("FedMean")]})
+    with pytest.raises(ModulesMissing, match="10000 has no module FedMean") as refused:
+        submit(guest)
+    assert "provider register" in refused.value.hint
+    other = {"from": "10000", "to": "9999", "reason": "10000 cannot reach 9999"}
+    refuses(guest, {"10000": [lacks("CenterAll"), other]})
+    with pytest.raises(PartiesNotReady) as mixed:
+        submit(guest)
+    assert type(mixed.value) is PartiesNotReady
 
 
 def test_a_known_dead_party_refuses_at_once_and_is_tried_again_a_second_later(

@@ -216,8 +216,8 @@ def test_with_a_silent_site_all_runs_and_the_answer_says_why(server: OneServer) 
     server.parties.answer = answer
     job = submit(server)
     assert job.reused == {}
-    (note,) = [w for w in job.warnings if "reuse" in w]
-    assert str(HOST) in note
+    (note,) = [w for w in job.warnings if "reuse" in w.path]
+    assert str(HOST) in note.message
 
 
 def test_a_bound_file_has_no_identity_as_its_rows_may_change(server: OneServer) -> None:
@@ -233,7 +233,7 @@ def test_inheritance_info_counts_before_reuse(server: OneServer) -> None:
     taken = {"job_id": first, "component_list": ["r"]}
     job = submit(server, inheritance_info=taken)
     assert job.reused == {"r": first}
-    assert any("inheritance_info" in w for w in job.warnings)
+    assert any("inheritance_info" in w.message for w in job.warnings)
 
 
 # --- what a site tells ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from fedflow.app.protocol.folders import Folders
 from fedflow.base.errors.data import BadTableName, FileNotAllowed, TableExists
 from fedflow.base.errors.requests import BadRequest, MissingArgument, NotSupportedYet
 from fedflow.base.ids import PartyId
-from fedflow.domain.records import TaskKey
+from fedflow.domain.records import OutputTable, TaskKey
 from fedflow.domain.site import Role, Site
-from tests.unit.app.fakes import OneServer
+from tests.unit.app.fakes import OneServer, table
 
 LOCAL = Site(Role.LOCAL, PartyId("0"))
+Uploaded = Callable[..., str]
 GOOD = {"namespace": "n", "table_name": "t", "head": 1, "partition": 4}
 
 
@@ -122,6 +124,23 @@ def test_cores_and_party_of_an_upload_are_taken(
     assert job.cores == 2
 
 
+def test_a_member_that_nothing_reads_is_a_warning(
+    alone: OneServer, uploads: Uploads, folder: Path
+) -> None:
+    alone.live()
+    sent = {  # what FATE's clients send always, and FATE's own settings
+        "file": "/x.csv", "use_local_data": 1, "verbose": 0, "conf_path": "/u.json", "drop": 2,
+        "work_mode": 0, "backend": 0, "storage_engine": "STANDALONE", "block_size": 1,
+    }  # fmt: skip
+    assert uploads.submit({**GOOD, **sent}, folder / "x.csv").warnings == ()
+    made = uploads.submit({**GOOD, **sent, "colour": 3, "a b": 1}, folder / "x.csv")
+    assert [(one.code, one.path) for one in made.warnings] == [
+        ("UnknownMember", "$.colour"),
+        ("UnknownMember", '$["a b"]'),
+    ]
+    assert alone.core.jobs.status_view(made.job_id).warnings == made.warnings
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"task_cores": 0}, {"task_cores": "many"}, {"task_cores": 10**6}, {"party_id": "../x"},
@@ -185,18 +204,61 @@ def test_files_of_interrupted_uploads_are_swept_away(uploads: Uploads) -> None:
     assert [p.name for p in uploads.spool_dir.iterdir()] == ["new"]
 
 
-def test_the_history_shows_uploads_whose_table_is_there(
+# --- history --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def uploaded(alone: OneServer, uploads: Uploads, folder: Path) -> Uploaded:
+    """Let a job upload a number of rows as table `n.t`; returns its id."""
+    alone.live()
+
+    def upload(*, count: int, address: str) -> str:
+        alone.clock.ms += 1_000
+        given = {**GOOD, "drop": 1}
+        job_id = uploads.submit(given, folder / "x.csv", keep_file=True).job_id
+        key = TaskKey(job_id=job_id, component="upload_0", version=0, site=LOCAL)
+        output = OutputTable(
+            key=key, data_name="data", position=0, namespace="n", name="t", address=address
+        )
+        with alone.store.transaction() as tx:
+            tx.tables.drop("n", "t")
+            tx.tables.put(table("n", "t", address=address))
+            tx.tracking.put_output(output, now_ms=1)
+            tx.tracking.put_summary(key, {"count": count}, now_ms=1)
+        return job_id
+
+    return upload
+
+
+def test_each_upload_of_a_name_has_its_own_rows_and_time(
+    uploads: Uploads, uploaded: Uploaded
+) -> None:
+    first = uploaded(count=569, address="a1")
+    second = uploaded(count=5, address="a2")
+    found = uploads.history(0, None)
+    assert [(u.job.key.job_id, u.count) for u in found] == [(second, 5), (first, 569)]
+    assert found[0].job.created_ms - found[1].job.created_ms == 1_000
+    assert [u.table is None for u in found] == [False, True]  # the first one's rows are gone
+    (latest,) = uploads.history(1, None)
+    assert latest.job.key.job_id == second
+    (only,) = uploads.history(10, first)
+    assert (only.namespace, only.name, only.partitions, only.count) == ("n", "t", 4, 569)
+
+
+def test_an_upload_stays_in_the_history_when_its_table_is_deleted(
+    alone: OneServer, uploads: Uploads, uploaded: Uploaded
+) -> None:
+    uploaded(count=569, address="a1")
+    with alone.store.transaction() as tx:
+        tx.tables.drop("n", "t")
+    (past,) = uploads.history(1, None)
+    assert (past.count, past.table) == (569, None)
+
+
+def test_an_upload_that_made_no_table_is_not_in_the_history(
     alone: OneServer, uploads: Uploads, folder: Path
 ) -> None:
     alone.live()
-    job_ids = []
-    for name in ("t1", "t2"):
-        alone.clock.ms += 1_000
-        job_ids.append(uploads.submit({**GOOD, "table_name": name}, folder / "x.csv").job_id)
+    uploads.submit(GOOD, folder / "x.csv", keep_file=True)
+    alone.put_table("n", "t")  # of somebody else
     assert uploads.history(0, None) == []
-    alone.put_table("n", "t1")
-    alone.put_table("n", "t2")
-    assert [job.key.job_id for job, _ in uploads.history(0, None)] == job_ids[::-1]
-    assert [job.key.job_id for job, _ in uploads.history(1, None)] == job_ids[1:]
-    ((_, table),) = uploads.history(0, job_ids[0])
-    assert table.name == "t1"

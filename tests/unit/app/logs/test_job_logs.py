@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fedflow.app.logs import job_logs
-from fedflow.app.logs.addresses import LogAddress, LogKind, log_address
+from fedflow.app.logs.addresses import LogAddress, LogKind, LogName, log_address
 from fedflow.app.logs.job_logs import SHOWN, JobLogs
 from fedflow.app.logs.lines import LogIndexes
 from fedflow.app.logs.search import Query
@@ -19,6 +20,7 @@ from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
+from fedflow.worker.logs import LevelFiles
 from tests.board.seeds import GUEST, job, put, task
 from tests.memory_store import MemoryStore
 
@@ -239,3 +241,49 @@ def test_an_address_is_masked_where_a_line_is_cut(logs: JobLogs, write: Write) -
     page = logs.page(place(), 1, 1)
     assert page is not None
     assert page.lines[0].text.strip() == "xxx.xxx.x"
+
+
+def test_the_lines_of_a_traceback_stay_with_their_record_in_every_view(
+    logs: JobLogs, tmp_path: Path
+) -> None:
+    """What a worker writes is what pages, searches and the first error are made of."""
+    here = place(component="lr_0", attempt="0")
+    folder = tmp_path / "common" / "logs" / Path(*here.folder)
+    folder.mkdir(parents=True)
+    handler = LevelFiles(folder, level=logging.INFO, shared=folder.parent.parent)
+    log = logging.Logger("x")
+    log.addHandler(handler)
+    log.info("begins")
+    try:
+        raise ZeroDivisionError("no rows")
+    except ZeroDivisionError as exc:
+        log.error("lr_0 failed", exc_info=exc)
+    log.info("ends")
+    handler.close()
+
+    page = logs.page(here, None, 100)
+    assert page is not None
+    assert page.levels == {"INFO": 2, "ERROR": 1}
+    assert [line.level for line in page.lines] == [
+        "INFO",
+        *["ERROR"] * (len(page.lines) - 2),
+        "INFO",
+    ]
+    found = logs.search(here, Query(levels=frozenset({"ERROR"})), "")
+    assert found is not None
+    assert [line.number for line in found.lines] == list(range(2, len(page.lines)))
+    assert found.lines[-1].text == "ZeroDivisionError: no rows"
+
+    failed = task(OF, "lr_0", "HeteroLR", party_status=TaskStatus.FAILED)
+    first = logs.first_error(OF.key, [failed], here)
+    assert first is not None
+    assert first.record is not None
+    assert first.record.lines[1] == "Traceback (most recent call last):"
+    assert first.record.lines[-1] == "ZeroDivisionError: no rows"
+
+    own = LogName(
+        log_type="componentInfo", job_id=OF.key.job_id, role=GUEST.role.value,
+        party_id=GUEST.party_id, component="lr_0",
+    )  # fmt: skip
+    assert logs.size(own) == len(page.lines)
+    assert logs.lines(own)[-2].content == "ZeroDivisionError: no rows"

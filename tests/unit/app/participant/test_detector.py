@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -44,6 +45,18 @@ def test_a_launch_that_failed_for_want_of_disk_is_repeated(host: OneServer) -> N
     host.clock.ms += host.timing.launch_grace_ms + 1
     host.core.detector.tick()
     assert [launch.task for launch in host.executor.started] == [key]
+
+
+def test_a_launch_whose_folder_may_not_be_written_fails_the_task_with_folder_and_user(
+    host: OneServer,
+) -> None:
+    host.create()
+    host.executor.fails = PermissionError(errno.EACCES, "Permission denied", "/srv/jobs/1")
+    task = host.task(host.run_task())
+    assert task.party_status is TaskStatus.FAILED
+    assert task.reason is not None
+    assert task.reason.code == "FolderNotWritable"
+    assert "may not write below /srv/jobs/1" in task.reason.message
 
 
 def test_a_process_that_came_up_while_the_detector_looked_is_not_replaced(host: OneServer) -> None:
@@ -201,11 +214,11 @@ def test_old_replies_are_forgotten_once_in_a_while(host: OneServer) -> None:
     host.create()
     host.core.detector.tick()
     with host.store.read() as tx:
-        assert tx.reply_cache.get("9999/create-1") is not None
+        assert tx.reply_cache.get("1/9999/create-1") is not None
     host.clock.ms += host.timing.received_keep_ms + 1
     host.core.detector.tick()
     with host.store.read() as tx:
-        assert tx.reply_cache.get("9999/create-1") is None
+        assert tx.reply_cache.get("1/9999/create-1") is None
 
 
 # --- heartbeats -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.jobs import TaskNotFound
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.records import Handle, JobKey, Stale, TableRecord, TaskKey
 from fedflow.domain.states import TaskStatus
 from fedflow.store.sql.tasks import SqlTasks
@@ -186,6 +187,13 @@ def test_success_is_stored_with_everything_produced_and_reported_to_the_initiato
     assert report.path == "/initiator/1/a/1_a/0/host/10000/report"
     assert report.body["party_status"] == "success"
     assert ("close", task.session, HOST.key) in host.sessions.events
+
+
+def test_warnings_of_a_run_are_added_to_those_of_the_job(host: OneServer, task: TaskKey) -> None:
+    before = host.job(task.job_id, HOST).warnings
+    odd = {"code": "OddRows", "path": "a.data", "message": "2 rows are odd", "hint": "Look."}
+    host.report(task, "failed", error={"code": "BadData", "message": "x"}, warnings=[odd, odd])
+    assert host.job(task.job_id, HOST).warnings == (*before, JobWarning(**odd))
 
 
 def test_a_malformed_result_is_refused_as_a_whole(host: OneServer, task: TaskKey) -> None:

@@ -175,3 +175,24 @@ def test_only_the_initiator_commands_a_job(host: OneServer, name: str) -> None:
     with pytest.raises(WrongSite):
         host.ask(name, KEY, source="10001", status="canceled")
     assert not host.job("1").in_use
+
+
+def test_the_replies_about_a_job_are_found_by_its_id(commands: Commands, counter: Counter) -> None:
+    ask = incoming("job_start", KEY, request_id="r1")
+    commands.handle(ask)
+    with counter.store.transaction() as tx:
+        tx.reply_cache.drop("2")
+    commands.handle(ask)
+    assert counter.calls == 1
+    with counter.store.transaction() as tx:
+        tx.reply_cache.drop("1")
+    commands.handle(ask)
+    assert counter.calls == 2
+
+
+def test_a_reply_with_long_names_is_remembered(commands: Commands, counter: Counter) -> None:
+    long = JobKey(job_id="9" * 64, site=HOST)
+    for request_id in ("r" * 64, "r" * 63 + "s"):
+        ask = incoming("job_start", long, request_id=request_id)
+        assert commands.handle(ask) == commands.handle(ask)
+    assert counter.calls == 2

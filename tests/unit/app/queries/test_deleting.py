@@ -15,6 +15,7 @@ from fedflow.app.queries.deleting import NOTE, Deletions
 from fedflow.base.errors.jobs import DeleteRefused, JobFilesNotDeleted, JobNotFound
 from fedflow.base.ids import PartyId
 from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
+from fedflow.domain.job_lines import EndedJobs
 from fedflow.domain.models.model import ModelFilter, ModelKey, ModelVersion
 from fedflow.domain.records import (
     Command,
@@ -25,12 +26,14 @@ from fedflow.domain.records import (
     JobRecord,
     Metric,
     OutputTable,
+    Reply,
     ScheduledJob,
     TableRecord,
     TaskFilter,
     TaskKey,
     TaskRecord,
 )
+from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.connect import open_sqlite
@@ -111,6 +114,10 @@ class World:
                 )
             )  # fmt: skip
             tx.job_tags.add(job_id, "red", now_ms=1)
+            tx.reply_cache.put(f"{job_id}/9999/r", Reply(retcode=0), now_ms=1)
+            tx.submits.put(
+                SubmitKey(key=f"key-{job_id}", digest="d", job_id=job_id, warnings=(), created_ms=1)
+            )
         log = self.folders.job_logs(job_id) / "guest" / "9999" / "INFO.log"
         log.parent.mkdir(parents=True)
         log.write_text("a line\n")
@@ -149,6 +156,10 @@ class World:
                 found.append("model")
             if tx.job_tags.of([job_id]):
                 found.append("tags")
+            if tx.submits.get(f"key-{job_id}") is not None:
+                found.append("key")
+            if tx.reply_cache.get(f"{job_id}/9999/r") is not None:
+                found.append("replies")
             found += [t.name for t in tx.tables.find() if t.name.startswith(job_id)]
         found += [p.name for p in self.folders.tables.glob(f"address-{job_id}*")]
         found += ["logs"] if self.folders.job_logs(job_id).exists() else []
@@ -267,7 +278,12 @@ def test_a_table_that_the_job_only_read_stays(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("why", "part"),
-    [("child", "was deployed from it"), ("loaded", "was loaded"), ("predicts", "predicts with it")],
+    [
+        ("child", "was deployed from it"),
+        ("loaded", "was loaded"),
+        ("tagged", "has the tag best"),
+        ("predicts", "predicts with it"),
+    ],
 )
 def test_a_model_that_is_used_stays(world: World, why: str, part: str) -> None:
     world.ran()
@@ -278,6 +294,9 @@ def test_a_model_that_is_used_stays(world: World, why: str, part: str) -> None:
             tx.models.put(world.version("child", key=child, parent=False, parent_info=descent))
         if why == "loaded":
             tx.models.put(world.version(JOB, loaded_times=1))
+        if why == "tagged":
+            tx.model_tags.create("best", "", now_ms=1)
+            tx.model_tags.attach("best", JOB, now_ms=1)
     if why == "predicts":
         world.job(OTHER, status=JobStatus.RUNNING, parameters={"model_version": JOB})
     done = world.deletions.delete(JOB)
@@ -391,3 +410,132 @@ def test_a_note_names_only_what_may_go(world: World, monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     world.deletions.delete(JOB)
     assert world.left() == [f"address-{JOB}-guest-new"]
+
+
+# --- old jobs -------------------------------------------------------------------------------------
+
+THIRD = "202611201000000000003"
+
+
+def old(before_ms: int = 100, *statuses: JobStatus) -> EndedJobs:
+    return (
+        EndedJobs(before_ms=before_ms, statuses=frozenset(statuses))
+        if statuses
+        else EndedJobs(before_ms=before_ms)
+    )
+
+
+def ids(found: Any) -> list[str]:
+    return [one.job_id for one in found.deleted]
+
+
+def test_old_jobs_go_and_newer_or_other_ones_stay(world: World) -> None:
+    world.ran(JOB, GUEST, HOST)
+    world.job(OTHER, status=JobStatus.FAILED, created_ms=2)
+    world.job(THIRD, created_ms=90, ended_ms=100)
+    before = world.left(THIRD)
+    assert ids(world.deletions.preview_old(old(), limit=9)) == [JOB, OTHER]
+    assert ids(world.deletions.preview_old(old(100, JobStatus.FAILED), limit=9)) == [OTHER]
+    done = world.deletions.delete_old(old(), limit=9)
+    assert ids(done) == [JOB, OTHER]
+    assert done.last is None
+    assert [t.size_bytes for t in done.deleted[0].tables] == [100] * 4
+    assert world.left(JOB) == world.left(OTHER) == []
+    assert world.left(THIRD) == before == ["job"]
+
+
+def test_a_preview_of_old_jobs_meets_each_once_and_changes_nothing(world: World) -> None:
+    world.ran(JOB, GUEST, HOST)
+    world.job(OTHER, GUEST, created_ms=5)
+    world.job(OTHER, HOST, created_ms=7)
+    seen, after, looks = [], None, 0
+    while True:
+        found = world.deletions.preview_old(old(), limit=1, after=after)
+        seen += ids(found)
+        after, looks = found.last, looks + 1
+        if after is None:
+            break
+    assert seen == [JOB, OTHER]
+    assert looks <= 5
+    assert "job" in world.left(JOB)
+
+
+def test_a_job_stays_while_one_of_its_sites_has_not_been_over_for_so_long(world: World) -> None:
+    world.job(JOB, GUEST, ended_ms=50)
+    world.job(JOB, HOST, ended_ms=150)
+    assert ids(world.deletions.delete_old(old(), limit=9)) == []
+    assert world.left(JOB) == ["job"]
+
+
+def test_an_old_job_that_is_needed_is_named_and_does_not_stop_the_others(world: World) -> None:
+    world.ran(JOB)
+    world.ran(OTHER)
+    reads = {"table": {"job_id": JOB, "component_name": "step_0", "data_name": "data"}}
+    world.task(
+        world.job(THIRD, status=JobStatus.WAITING), module="reader", parameters=reads,
+        status=TaskStatus.WAITING, party_status=TaskStatus.WAITING,
+    )  # fmt: skip
+    done = world.deletions.delete_old(old(), limit=9)
+    assert [(one.job_id, THIRD in one.reason) for one in done.refused] == [(JOB, True)]
+    assert ids(done) == [OTHER]
+
+
+def test_a_job_that_runs_again_meanwhile_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.job(JOB)
+    found = world.deletions.preview_old(old(), limit=9)
+    assert ids(found) == [JOB]
+    with world.store.transaction() as tx:
+        tx.jobs.reopen(
+            JobKey(job_id=JOB, site=GUEST), seen=JobStatus.SUCCESS, epoch=1, conf={},
+            parameters={}, cores=1, now_ms=3,
+        )  # fmt: skip
+    assert ids(world.deletions.delete_old(old(), limit=9)) == []
+    assert world.left(JOB) == ["job"]
+
+
+def test_a_job_that_was_refused_at_its_own_site_goes_too(world: World) -> None:
+    with world.store.transaction() as tx:
+        tx.schedules.add(
+            ScheduledJob(
+                job_id=JOB, initiator=GUEST, status=JobStatus.FAILED, epoch=0, dsl={}, conf={},
+                priority=0, created_ms=1, updated_ms=2, sites=(), tasks=(),
+            )
+        )  # fmt: skip
+    assert ids(world.deletions.delete_old(old(), limit=9)) == [JOB]
+    assert world.left(JOB) == []
+
+
+def test_what_a_crash_left_is_finished(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.ran(JOB)
+    world.ran(OTHER)
+    monkeypatch.setattr(Deletions, "_remove_files", lambda *_: None)
+    world.deletions.delete(JOB)
+    monkeypatch.undo()
+    assert "files" in world.left(JOB)
+    before = world.left(OTHER)
+    assert world.deletions.finish() == 1
+    assert world.left(JOB) == []
+    assert world.left(OTHER) == before
+
+
+def test_many_open_jobs_are_looked_at_once_for_all_old_ones(world: World) -> None:
+    for n in range(5):
+        world.job(f"20261120100000000001{n}")
+    seen: list[Any] = []
+    store = world.store
+    with store.read() as tx:
+        tasks = type(tx.tasks)
+    find = tasks.find
+
+    def counted(self: Any, which: TaskFilter) -> Any:
+        seen.append(which)
+        return find(self, which)
+
+    tasks.find = counted
+    try:
+        assert len(world.deletions.delete_old(old(), limit=9).deleted) == 5
+    finally:
+        tasks.find = find
+    assert len([which for which in seen if which.job_id is None]) == 1

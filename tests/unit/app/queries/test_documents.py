@@ -41,7 +41,7 @@ def test_a_job_of_version_1_runs_as_one_of_version_2(alone: OneServer) -> None:
     alone.put_table("n", "h", address="t2")
     alone.live()
     submitted = alone.core.submissions.submit(V1_DSL, V1_CONF)
-    assert any("reader_0" in warning for warning in submitted.warnings)
+    assert any("reader_0" in warning.message for warning in submitted.warnings)
     job = alone.job(submitted.job_id, HOST)
     assert job.conf["dsl_version"] == 2
     assert list(job.dsl["components"]) == ["reader_0", "step_0"]

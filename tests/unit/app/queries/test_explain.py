@@ -13,6 +13,7 @@ from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.messages import Message
 from fedflow.domain.reason import Reason
+from fedflow.domain.records import TaskKey
 from fedflow.domain.scheduling.history import Event, Subject
 from fedflow.wire.api.job_history import HistoryEvent, Wait
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl
@@ -167,6 +168,30 @@ def test_an_ended_job_explains_its_end_with_the_hint_and_the_log(alone: OneServe
     assert (found.end.code, found.end.component) == ("BadData", "a")
     assert "fedflow job rerun" in found.end.remedy
     assert found.end.log.endswith("/a/0")
+
+
+def test_what_helps_against_another_partys_failure_is_said_to_help_there(guest: OneServer) -> None:
+    guest.live()
+    job_id = guest.core.submissions.submit(dsl(), conf()).job_id
+    guest.work()
+    key = TaskKey(job_id=job_id, component="a", version=0, site=HOST)
+    reason = {"code": "ComponentFailed", "message": "a failed: ValueError", "site": HOST.key}
+    guest.ask(
+        "initiator_report", key, source="10000", body={"party_status": "failed", "reason": reason}
+    )
+    guest.work()
+    (task,) = [
+        task
+        for task in guest.core.jobs.status_view(job_id).tasks
+        if (task.component, task.site) == ("a", HOST.key)
+    ]
+    assert task.here is False
+    found = guest.core.explanations.explain(job_id)
+    assert found.end is not None
+    assert (found.end.site, found.end.log) == (HOST.key, None)
+    assert found.end.remedy.startswith(
+        "At party 10000's server: `fedflow job log` has the traceback."
+    )
 
 
 def test_a_participant_says_that_the_initiator_decides_and_when_it_was_heard(

@@ -13,7 +13,7 @@ from fedflow.base.errors.parties import NoRoute
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobFilter, Order, Reply, TaskFilter, TaskKey
 from fedflow.domain.site import Role
-from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus
+from fedflow.domain.states import TASK_FINAL, JobStatus, TaskEvent, TaskStatus
 from fedflow.wire.api.job_lists import JobQueryRow
 from fedflow.wire.api.jobs import Reason
 from fedflow.wire.fields import job_row
@@ -53,13 +53,15 @@ def test_a_submitted_job_is_queued_everywhere_when_submit_returns(alone: OneServ
 
 def test_all_mistakes_of_a_document_are_told_at_once_and_nothing_is_kept(alone: OneServer) -> None:
     components = dsl(a="Step", b="Nope", c={"module": "Step", "input": {"data": {"data": ["x.y"]}}})
+    document = conf()
+    document["job_parameters"]["common"]["run_to"] = "zzz"
     with pytest.raises(InvalidJobSpec) as caught:
-        alone.core.submissions.submit(components, conf(parameters={"common": {"zzz": {}}}))
+        alone.core.submissions.submit(components, document)
     paths = {p.path for p in caught.value.problems}
     assert len(paths) == 3
     assert any("components.b" in p for p in paths)
     assert any("components.c" in p for p in paths)
-    assert any("zzz" in p for p in paths)
+    assert "$.conf.job_parameters.common.run_to" in paths
     assert nothing_is_stored(alone)
 
 
@@ -238,6 +240,22 @@ def test_a_participant_stops_its_own_processes_at_once_and_asks_the_initiator(
     assert host.job("1").status is JobStatus.RUNNING  # only the initiator ends a job
 
 
+def test_a_stop_names_the_initiator_where_it_is_at_the_server_that_was_asked(
+    alone: OneServer, host: OneServer
+) -> None:
+    alone.live()
+    job_id = alone.core.submissions.submit(dsl(), conf()).job_id
+    alone.core.jobs.stop(job_id)
+    reason = alone.scheduled(job_id).reason
+    assert reason is not None
+    assert (reason.site, str(reason.message)) == (GUEST, "stopped by a user at guest 9999")
+    task = host.run_task(host.create().job_id)
+    host.core.jobs.request_stop("1")
+    reason = host.task(task).reason  # the initiator is elsewhere
+    assert reason is not None
+    assert reason.site == HOST
+
+
 def test_what_cannot_be_stopped_is_refused(alone: OneServer) -> None:
     with pytest.raises(JobNotFound):
         alone.core.jobs.stop("unknown")
@@ -309,6 +327,39 @@ def test_a_view_of_a_job_says_where_each_task_stands(alone: OneServer) -> None:
     assert shown.status == "running"
     assert shown.components == ("k",)
     assert [t.site for t in shown.tasks] == [GUEST.key, ARBITER.key, HOST.key]
+
+
+def test_a_share_that_ended_elsewhere_has_its_time_before_the_others_end(
+    guest: OneServer,
+) -> None:
+    guest.live()
+    job_id = guest.core.submissions.submit(dsl(), conf()).job_id
+    guest.work()
+    guest.clock.ms += 7_000
+    key = TaskKey(job_id=job_id, component="a", version=0, site=HOST)
+    guest.ask("initiator_report", key, source="10000", body={"party_status": "success"})
+    guest.clock.ms += 1_000
+    tasks = {(t.component, t.site): t for t in guest.core.jobs.status_view(job_id).tasks}
+    ended, waits = tasks["a", HOST.key], tasks["b", HOST.key]
+    assert ended.started_ms is not None
+    assert ended.elapsed_s == pytest.approx(7.0, abs=0.5)
+    assert (ended.running_ms, waits.running_ms) == (None, None)
+
+
+def test_a_running_share_says_for_how_long(alone: OneServer) -> None:
+    alone.live()
+    job_id = alone.core.submissions.submit(dsl(), conf()).job_id
+    alone.work()
+    key = TaskKey(job_id=job_id, component="a", version=0, site=GUEST)
+    with alone.store.transaction() as tx:
+        tx.tasks.move_party(
+            key, TaskEvent.STARTED, seen=TaskStatus.WAITING, now_ms=alone.clock.now_ms()
+        )
+    alone.clock.ms += 6_000
+    shown = {(t.component, t.site): t for t in alone.core.jobs.status_view(job_id).tasks}
+    running = shown["a", GUEST.key]
+    assert running.running_ms == 6_000
+    assert running.elapsed_s is None
 
 
 def test_a_job_that_is_still_being_created_is_shown_as_waiting(alone: OneServer) -> None:
