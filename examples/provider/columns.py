@@ -90,6 +90,3 @@ def _mean(data: Table, column: str) -> float:
     if mean is None:
         raise BadData(where=column, reason="it holds no number")
     return float(mean)
-
-
-COMPONENTS = (clip_values, CompareMeans)

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from fedflow.sdk import (
     BadData,
     Context,
+    Doubt,
     Model,
     Outputs,
     Params,
@@ -37,6 +39,10 @@ class FaultParams(Params, frozen=True, kw_only=True):
     def check(self) -> None:
         if self.how == "exits_in_check":
             sys.exit(3)
+
+    def doubts(self) -> Iterator[Doubt]:
+        if self.how == "doubtful":
+            yield Doubt("how", "is doubtful; it is used all the same")
 
 
 def _fault(module: str, outputs: tuple[str, ...] = ("data", "model")) -> Any:
@@ -102,6 +108,9 @@ class Fails:
                     os.write(1, block)
                 print("the end", flush=True)
                 threading.Event().wait(ctx.params.seconds)
+            case "doubtful":
+                ctx.warn("OddRows", "2 rows are odd; they are used", hint="Look.", path="data")
+                return Outputs()
             case "not_json":
                 return Outputs(summary={"x": {1, 2}})
             case "not_outputs":

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedflow.base.clock import Clock, SystemClock
-from fedflow.base.errors.data_plane import CodecError, DuplicateValue, PeerFailed, ValueTooLate
+from fedflow.base.errors.data_plane import DuplicateValue, NotSendable, PeerFailed, ValueTooLate
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.domain.site import Site
 
@@ -37,8 +37,8 @@ class _Key:
 class LocalFederation:
     """The mailbox of one task attempt, shared by threads that play its sites.
 
-    Values behave as over a network: the receiver gets a copy of its own (arrays read-only, JSON as
-    JSON gives it back), a value is sent once and read once, every wait has a deadline, and a site
+    Values behave as over a network. The receiver gets a copy of its own: arrays read-only, JSON as
+    JSON gives it back. A value is sent once and read once. Every wait has a deadline, and a site
     that failed or ended wakes those who wait for it.
     """
 
@@ -156,11 +156,11 @@ class SiteFederation:
 def _carried(value: Any) -> tuple[Callable[[], Any], int]:
     """Return what makes each receiver's own copy of `value`, and its size in bytes.
 
-    Raises: CodecError: a value of this type does not travel between parties.
+    Raises: NotSendable: a value of this type does not travel between parties.
     """
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biufSV" or value.dtype.hasobject:
-            raise CodecError(reason=f"arrays of dtype {value.dtype} are not sent")
+            raise NotSendable(reason=f"arrays of dtype {value.dtype} are not sent")
         copy = np.array(value, order="C", copy=True)
         copy.setflags(write=False)
         return copy.view, copy.nbytes
@@ -171,5 +171,5 @@ def _carried(value: Any) -> tuple[Callable[[], Any], int]:
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
-        raise CodecError(reason=f"a {type(value).__name__} is not sent ({exc})") from exc
+        raise NotSendable(reason=f"a {type(value).__name__} is not sent ({exc})") from exc
     return lambda: json.loads(text), len(text)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fedflow.base.errors.data import BadData, TableExists, TableNotFound
+from fedflow.sdk.arguments import check_function, check_names, check_rows
 from fedflow.sdk.table import Table, TableKind, TableSchema, TableWriter
 from fedflow.sdk.workers import Progress, no_progress
 from fedflow.testing.pickling import pickled
@@ -44,6 +45,8 @@ class MemoryTable:
         yield from self._rows.to_batches(max_chunksize=BATCH_ROWS)
 
     def read(self, columns: tuple[str, ...] | None = None) -> pa.Table:
+        if columns is not None:
+            check_names(columns, "read(columns)")
         self._check_known(columns or ())
         return self._rows if columns is None else self._rows.select(list(columns))
 
@@ -58,6 +61,7 @@ class MemoryTable:
         name: str | None = None,
         progress: Progress = no_progress,
     ) -> Table:
+        check_function(function, "map_blocks(function, schema=...)")
         work = self._sent(function)
         with self._new(schema, name) as writer:
             for batch in self.to_batches() if self.count else _none(self._rows.schema):
@@ -66,11 +70,14 @@ class MemoryTable:
             return writer.close()
 
     def fold_blocks(self, function: Callable[[pa.RecordBatch], T]) -> Iterator[T]:
+        check_function(function, "fold_blocks(function)")
         return map(self._sent(function), self.to_batches())
 
     def map_columns(
         self, function: Callable[[str, pa.ChunkedArray], T], names: Sequence[str]
     ) -> Iterator[T]:
+        check_function(function, "map_columns(function, names)")
+        check_names(names, "map_columns(function, names)")
         work = self._sent(function)
         self._check_known(names)
         return (work(name, self._rows.column(name)) for name in names)
@@ -150,12 +157,14 @@ class MemoryTableStore:
         namespace: str = "test",
         name: str | None = None,
     ) -> Table:
-        """Return a new table of `columns` (column name -> values).
+        """Return a new table of `columns`: an Arrow table, or values by the column's name.
 
         Without `schema` the first column is the id, `y` the label, the others are features.
         """
         rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
-        schema = schema or _guess(rows)
+        if schema is None:
+            schema = _guess(rows)
+            rows = rows.select(list(schema.names))
         table = MemoryTable(
             namespace, name or f"table_{next(self._numbers)}", schema=schema, rows=rows
         )
@@ -185,6 +194,7 @@ class _MemoryWriter:
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows. Raises: BadData: the columns are not those of the schema."""
+        check_rows(batch)
         if tuple(batch.schema.names) != self._schema.names:
             raise BadData(
                 where=f"table {self._namespace}.{self._name}",

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fedflow
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.cores.workers import LocalWorkers
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Site
 from fedflow.sdk.component import ComponentSpec, spec_of
-from fedflow.sdk.context import Checkpoints, Context, Inputs
-from fedflow.sdk.outputs import Outputs
-from fedflow.sdk.params import check_params, check_planned
+from fedflow.sdk.context import Checkpoints, Context, Inputs, RunWarnings
+from fedflow.sdk.outputs import Outputs, check_plain
+from fedflow.sdk.params import check_params, check_planned, warnings_of
 from fedflow.sdk.table import TableStore
 from fedflow.sdk.workers import Workers
 from fedflow.testing.checkpoints import MemoryCheckpoints
@@ -31,10 +35,11 @@ NO_INPUTS = Inputs(data={}, model={})
 class RunResult:
     """What one site's run left behind; exactly one of `outputs` and `error` is set."""
 
-    outputs: Outputs | None
+    outputs: Outputs | None  #: what `run` returned
     metrics: Mapping[tuple[str, str], RecordedMetric]  #: by (namespace, name)
-    progress: tuple[float, ...]
-    error: Exception | None
+    progress: tuple[float, ...]  #: all reports, in order
+    warnings: tuple[JobWarning, ...]  #: of `ctx.warn` and of `Params.doubts`
+    error: Exception | None  #: what it raised
 
 
 def run_component(
@@ -54,16 +59,26 @@ def run_component(
     checkpoints: Mapping[Site, Checkpoints] | None = None,
     task_version: int = 0,
     output_names: tuple[str, ...] = (),
+    strict: bool = False,
 ) -> dict[Site, RunResult]:
     """Return every site's result of running `cls`, one thread per site.
 
-    A site without parameters, inputs, tables or checkpoints gets defaults, none, or an empty memory
-    store.
     Parameters are checked as a server does. When one site raises, the others see PeerFailed at
-    their next wait for it. `timeout_s` bounds the whole run, seconds. With `only`, just these sites
-    are run and the caller plays the others on `federation`.
+    their next wait for it. What a site is not given is a default, none, or an empty store.
 
-    Raises: TimeoutError: a site did not end in time.
+    Args:
+        cls: the class or function that `@component` declares.
+        work_dir: a folder for the sites' private folders, such as pytest's `tmp_path`.
+        inputs: `{site: Inputs(data={"data": [("reader_0", table)]}, model={})}`.
+        tables: stores of the sites; a table of `MemoryTableStore.add` goes into `inputs`.
+        workers: `PicklingWorkers()` shows that the work can be sent to other machines.
+        timeout_s: for the whole run, seconds.
+        only: just these sites are run; the caller plays the others on `federation`.
+        checkpoints: one `MemoryCheckpoints` per site; a second run goes on from what the first has
+            stored.
+        strict: the run fails where it would warn, or where parameters are doubtful.
+
+    Raises: TimeoutError: a site did not end in time; it says in which line each of them is.
     """
     sites = tuple(sites)
     fed = federation or LocalFederation(sites, receive_timeout_s=timeout_s)
@@ -90,14 +105,25 @@ def run_component(
             workers=(workers or {}).get(site) or LocalWorkers(cores),
             log=logging.getLogger(f"fedflow.task.{name}.{site.key}"),
             output_names=output_names,
+            warnings=RunWarnings(strict=strict),
         )
 
     runs = [
         _SiteRun(spec, site, context_at=context_at, federation=fed)
         for site in (sites if only is None else only)
     ]
+    late = _run_all(runs, timeout_s=timeout_s)
+    if late:
+        for site in sites:
+            fed.fail(site, f"the run took longer than {timeout_s} s")
+        raise TimeoutError(f"still running after {timeout_s} s: {', '.join(late)}")
+    return {run.site: run.result() for run in runs}
+
+
+def _run_all(runs: Sequence[_SiteRun], *, timeout_s: float) -> list[str]:
+    """Run all, each in a thread; return those that have not ended in time, and where they are."""
     threads = [
-        threading.Thread(target=run.run, name=f"{spec.module} {run.site}", daemon=True)
+        threading.Thread(target=run.run, name=f"fedflow-run-{run.site}", daemon=True)
         for run in runs
     ]
     for thread in threads:
@@ -106,12 +132,8 @@ def run_component(
     deadline_s = clock.monotonic_s() + timeout_s
     for thread in threads:
         thread.join(max(0.0, deadline_s - clock.monotonic_s()))
-    late = [run.site for run, thread in zip(runs, threads, strict=True) if thread.is_alive()]
-    if late:
-        for site in sites:
-            fed.fail(site, f"the run took longer than {timeout_s} s")
-        raise TimeoutError(f"still running after {timeout_s} s: {', '.join(map(str, late))}")
-    return {run.site: run.result() for run in runs}
+    alive = [(run, thread) for run, thread in zip(runs, threads, strict=True) if thread.is_alive()]
+    return [f"{run.site}{_now_at(thread)}" for run, thread in alive]
 
 
 def outputs_of(results: Mapping[Site, RunResult]) -> dict[Site, Outputs]:
@@ -123,6 +145,28 @@ def outputs_of(results: Mapping[Site, RunResult]) -> dict[Site, Outputs]:
     for error in sorted(errors, key=lambda e: isinstance(e, PeerFailed)):
         raise error
     return {site: r.outputs for site, r in results.items() if r.outputs is not None}
+
+
+def place_of(frames: Iterable[tuple[str, int]]) -> str:
+    """Return ` (<file>, line <n>)` of the last frame outside of Python and fedflow, or nothing.
+
+    `frames` are pairs of file and line, the innermost first.
+    """
+    own = (str(Path(fedflow.__file__).parent), "<frozen", str(Path(os.__file__).parent))
+    for file, line in frames:
+        if not file.startswith(own):
+            return f" ({Path(file).name}, line {line})"
+    return ""
+
+
+def _now_at(thread: threading.Thread) -> str:
+    """Return where a thread is."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    frames = []
+    while frame is not None:
+        frames.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return place_of(frames)
 
 
 class _SiteRun:
@@ -141,6 +185,7 @@ class _SiteRun:
         self._context_at = context_at
         self._federation = federation
         self._tracker = RecordingTracker()
+        self._warnings: tuple[JobWarning, ...] = ()
         self._outputs: Outputs | None = None
         self._error: Exception | None = None
 
@@ -149,7 +194,17 @@ class _SiteRun:
         try:
             context = self._context_at(self.site, self._tracker)
             check_planned(context.params, context.planned, path="$")
-            self._outputs = self._spec.factory().run(context)
+            try:
+                for warning in warnings_of(context.params, path=context.component):
+                    context.warnings.add(warning)
+                    context.log.warning("%s", warning)
+                outputs = self._spec.factory().run(context)
+            finally:
+                self._warnings = context.warnings.found
+            if not isinstance(outputs, Outputs):
+                raise TypeError(f"it returned a {type(outputs).__name__}, not Outputs")
+            check_plain(outputs)
+            self._outputs = outputs
         except Exception as exc:  # noqa: BLE001  component code; the error is the result
             self._error = exc
             logging.getLogger(__name__).info("%s failed: %r", self.site, exc)
@@ -162,5 +217,6 @@ class _SiteRun:
             outputs=self._outputs,
             metrics=self._tracker.metrics,
             progress=tuple(self._tracker.progresses),
+            warnings=self._warnings,
             error=self._error,
         )

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from fedflow.sdk.arguments import check_metric
 
 
 @dataclass(slots=True)
 class RecordedMetric:
     """All that was recorded for one (namespace, name)."""
 
-    metric_type: str
-    points: list[tuple[Any, Any]] = field(default_factory=list)
-    meta: dict[str, Any] = field(default_factory=dict)
+    metric_type: str  #: how the board draws it
+    points: list[tuple[Any, Any]] = field(default_factory=list)  #: in the order of the calls
+    meta: dict[str, Any] = field(default_factory=dict)  #: what all calls said
 
 
 class RecordingTracker:
@@ -37,15 +38,15 @@ class RecordingTracker:
     ) -> None:
         """Add points and meta.
 
-        Raises: TypeError: a value is not plain JSON. ValueError: a number is not finite, or the
-            metric had another type before.
+        Raises: TypeError: a value is not plain JSON, or a point no pair. ValueError: a number is
+            not finite, or the metric had another type before.
         """
-        json.dumps([list(points), dict(meta or {})], allow_nan=False)
+        pairs = check_metric(f"{namespace}/{name}", points, meta)
         with self._lock:
             found = self.metrics.setdefault((namespace, name), RecordedMetric(metric_type))
             if found.metric_type != metric_type:
                 raise ValueError(f"{namespace}/{name} is {found.metric_type}, not {metric_type}")
-            found.points.extend((key, value) for key, value in points)
+            found.points.extend(pairs)
             found.meta.update(meta or {})
 
     def progress(self, done: float) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,16 @@ from pyarrow import csv
 import fedflow
 from fedflow.base.errors.components import ProviderRefused
 from fedflow.base.errors.data import BadData
-from fedflow.components.registry import load_provider, load_registry
+from fedflow.components.registry import ComponentRegistry, load_provider, load_registry
+from fedflow.domain.job.missing_modules import unknown_component
 from fedflow.domain.site import Site
 from fedflow.executor.provider_folder import ProviderFolders
 from fedflow.sdk.component import spec_of
 from fedflow.sdk.context import Inputs
+from fedflow.sdk.outputs import Model
 from fedflow.sdk.table import Table, TableKind, TableSchema
 from fedflow.tables.local import LocalTableStore
-from fedflow.testing.run import RunResult, run_component
+from fedflow.testing.run import RunResult, place_of, run_component
 from fedflow.testing.tables import local_store
 
 OUTPUTS = ("data", "data_1", "data_2", "data_3")
@@ -37,9 +38,9 @@ class Trial:
 
     component: Any  #: class or function
     sites: tuple[Site, ...]
-    files: Mapping[Site, Path]
+    files: Mapping[Site, Mapping[str, Path]]  #: by site and input port
     params: Mapping[Site, Mapping[str, Any]]
-    port: str = "data"
+    models: Mapping[Site, Mapping[str, Model]] = field(default_factory=dict)  #: as `Inputs.model`
     label: str | None = None  #: column with the label, where a file has it
     raw: bool = False  #: tables hold text, as an upload makes them
     cores: int = 1
@@ -50,7 +51,8 @@ def find_component(name: str, *, folder: Path | None = None) -> Any:
     """Return a component by module name, or as `module:attribute`; of a provider `folder` if given.
 
     What is imported is found from the folder, else from where this process runs. Raises:
-    UnknownComponent. ProviderRefused: what the name or the folder says cannot be imported.
+    UnknownComponent, ModuleNotYet. ProviderRefused: what the name or the folder says cannot be
+    imported.
     """
     if folder is not None:
         manifest = ProviderFolders((folder.resolve(),), own=True).read(str(folder.resolve()))
@@ -59,15 +61,22 @@ def find_component(name: str, *, folder: Path | None = None) -> Any:
             registry = load_provider(manifest.components)
         if registry.problems:
             raise ProviderRefused(provider=manifest.label, reason="; ".join(registry.problems))
-        return registry.find(name).factory
+        return _found(name, registry)
     if ":" not in name:
-        return load_registry().find(name).factory
+        return _found(name, load_registry())
     sys.path.insert(0, str(Path.cwd()))
     module, _, attribute = name.partition(":")
     with _told(name):
         offered = getattr(importlib.import_module(module), attribute)
         spec_of(offered)
     return offered
+
+
+def _found(name: str, registry: ComponentRegistry) -> Any:
+    """Return a component of a registry. Raises: UnknownComponent, ModuleNotYet."""
+    if name.lower() not in registry.offers:
+        raise unknown_component(name, registry.names)
+    return registry.find(name).factory
 
 
 @contextmanager
@@ -82,11 +91,21 @@ def _told(what: str) -> Iterator[None]:
 
 def _place(exc: BaseException) -> str:
     """Return the last line outside of Python and fedflow that an error passed, if there is one."""
-    own = (str(Path(fedflow.__file__).parent), "<frozen", os.path.dirname(os.__file__))
-    for frame in reversed(traceback.extract_tb(exc.__traceback__)):
-        if not frame.filename.startswith(own):
-            return f" ({Path(frame.filename).name}, line {frame.lineno})"
-    return ""
+    frames = traceback.extract_tb(exc.__traceback__)
+    return place_of((frame.filename, frame.lineno or 0) for frame in reversed(frames))
+
+
+def place_and_traceback(error: BaseException) -> tuple[str, str]:
+    """Return where in the author's code an error arose, and its traceback from there on.
+
+    Of an error that did not pass that code the traceback is its sentence.
+    """
+    start = error.__traceback__
+    own = str(Path(fedflow.__file__).parent)
+    while start is not None and start.tb_frame.f_code.co_filename.startswith(own):
+        start = start.tb_next
+    text = traceback.format_exception(type(error), error, start)
+    return _place(error), "".join(text)
 
 
 def run_trial(trial: Trial, folder: Path) -> dict[Site, RunResult]:
@@ -95,10 +114,18 @@ def run_trial(trial: Trial, folder: Path) -> dict[Site, RunResult]:
     Raises: BadData: a file cannot be read. TimeoutError.
     """
     stores = {site: local_store(folder / site.key / "tables") for site in trial.sites}
+    ports = sorted({port for files in trial.files.values() for port in files})
     inputs = {}
-    for site, path in trial.files.items():
-        table = read_file(stores[site], path, label=trial.label, raw=trial.raw)
-        inputs[site] = Inputs(data={trial.port: [("file", table)]}, model={})
+    for site in trial.sites:
+        files = trial.files.get(site, {})
+        tables = {
+            port: read_file(stores[site], files[port], label=trial.label, raw=trial.raw)
+            if port in files
+            else None
+            for port in ports
+        }
+        data = {port: [("file", table)] for port, table in tables.items()}
+        inputs[site] = Inputs(data=data, model=trial.models.get(site, {}))
     return run_component(
         trial.component,
         sites=trial.sites,

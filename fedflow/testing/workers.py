@@ -7,20 +7,18 @@ rows are cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark import cloudpickle
 
 from fedflow.cores.blocks import check_filled, check_folded
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, no_progress
+from fedflow.testing.pickling import copy_of, form_of
 
 MAX_WORK_BYTES: Final = 256 * 1024  #: what a work function may capture
-
-_dumps: Callable[[object], bytes] = cloudpickle.dumps
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,17 +115,17 @@ class PicklingWorkers:
         """Return how many rows each block has and what a copy of `work` makes of it."""
         arrays = [rows.local() if hasattr(rows, "local") else rows for rows in _any(inputs)]
         (count,) = {len(array) for array in arrays}
-        pickled = _dumps(work)
+        pickled = form_of(work)
         if len(pickled) > MAX_WORK_BYTES:
             raise AssertionError(f"work of {len(pickled)} bytes: give large things as inputs")
         self.calls.append(
             WorkersCall(method=method, rows=count, cost=cost, pickled_bytes=len(pickled))
         )
-        copied = cloudpickle.loads(pickled)
+        copied = copy_of(pickled)
         results = []
         for start in range(0, max(count, 1), self._block_rows):
             stop = min(start + self._block_rows, count)
-            sent = [cloudpickle.loads(_dumps(a[start:stop])) for a in arrays]
+            sent = [copy_of(form_of(a[start:stop])) for a in arrays]
             results.append((stop - start, copied(*sent)))
             progress(stop / count if count else 1.0)
         return results

@@ -1,0 +1,6 @@
+"""What this provider offers; `provider.toml` names it."""
+
+from columns import CompareMeans, clip_values
+from ridge import RidgeRegression
+
+COMPONENTS = (clip_values, CompareMeans, RidgeRegression)
