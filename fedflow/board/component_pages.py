@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flask import Response, request
 
-from fedflow.base.errors.components import UnknownComponent
+from fedflow.base.errors.components import ModuleNotYet, UnknownComponent
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
@@ -175,7 +175,7 @@ def own_parameters(task: TaskRecord) -> tuple[Any, bool]:
     """
     try:
         named = services().tracking.parameters_of(task)
-    except UnknownComponent:
+    except (ModuleNotYet, UnknownComponent):
         return masked(task.parameters), False
     return masked(next((v for name, v in named.items() if name != "module"), {})), True
 

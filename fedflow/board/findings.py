@@ -33,6 +33,7 @@ from fedflow.board.presenters.submit import (
 )
 from fedflow.board.statuses import KINDS, SHAPES
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.records import JobFilter
 from fedflow.web.context import services
 
@@ -53,7 +54,7 @@ class Findings:
     """What the page shows beside the two texts."""
 
     mistakes: tuple[Mistake, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[JobWarning, ...] = ()
     steps: tuple[Step, ...] = ()
     shares: tuple[SitePlan, ...] = ()
     graph: str = ""  #: JSON of the drawing, empty: there is none
@@ -99,7 +100,7 @@ def look(draft: Draft, *, ask: bool = False) -> Findings:
     examined = services().submissions.validation.validate(dsl, conf)
     found = Findings(
         mistakes=in_order((*unread, *mistakes(examined.problems, read))),
-        notes=examined.notes,
+        warnings=examined.warnings,
         version=examined.version,
         changes=_changed(draft, dsl, conf),
     )

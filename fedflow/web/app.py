@@ -148,6 +148,12 @@ def _administration(built: Built) -> Flask:
     )
 
 
+def _root(built: Built) -> Flask:
+    from fedflow.web.root import root
+
+    return application(built, root, below="")
+
+
 def _docs(built: Built) -> Flask:
     from fedflow.web.docs import docs
 
@@ -177,4 +183,5 @@ _API: Final[Mounted] = {
         "version",
     ): _administration,
     _api("docs", "openapi.json"): _docs,
+    ("/",): _root,
 }

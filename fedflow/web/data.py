@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from flask import Blueprint, Response, request
 
 from fedflow.app.initiator.submissions import Submitted
+from fedflow.app.local_jobs.uploads import PastUpload
 from fedflow.base.errors.requests import BadRequest, MissingArgument
 from fedflow.web.auth import require_client
 from fedflow.web.context import built, services
@@ -21,7 +22,7 @@ from fedflow.web.routes import json_object, route
 from fedflow.web.spool import UploadSpool
 from fedflow.wire import fields
 from fedflow.wire.api.jobs import Uploaded
-from fedflow.wire.api.tables import Upload
+from fedflow.wire.api.tables import Upload, UploadInfo
 from fedflow.wire.json_text import decode_json
 
 data = Blueprint("data", __name__, url_prefix="/data")
@@ -107,9 +108,9 @@ def upload() -> Response:
 
 @route(data, "/upload/history", body=HistoryBody, data=list[dict[str, Upload]])
 def upload_history(body: HistoryBody) -> Response:
-    """Return what was uploaded, newest first; deleted tables are left out."""
+    """Return what was uploaded, newest first, also what was deleted or replaced since."""
     found = services().data.uploads.history(max(0, body.limit), body.job_id)
-    return success([{job.key.job_id: fields.upload(job, table)} for job, table in found])
+    return success([{past.job.key.job_id: _past(past)} for past in found])
 
 
 @route(data, "/download", body=DownloadBody, data=Uploaded)
@@ -139,6 +140,16 @@ def data_writer(body: WriterBody) -> Response:
 def _answer(job: Submitted, parameters: Given) -> Response:
     namespace, name = (str(parameters.get(one)) for one in ("namespace", "table_name"))
     return submitted(job, table=(namespace, name))
+
+
+def _past(upload: PastUpload) -> Upload:
+    info = UploadInfo(
+        table_name=upload.name,
+        namespace=upload.namespace,
+        partition=upload.partitions,
+        upload_count=upload.count,
+    )
+    return fields.upload(upload.job, info, upload.table)
 
 
 def _received() -> tuple[Submitted, Given]:

@@ -1,8 +1,9 @@
 """Errors become answers, once for all views: a code, a message and a hint; never a traceback.
 
-An unknown URL is answered with HTTP 200 and a retcode, as the reference does. A route that declares
-`Style.STATUS` answers every error, also a missing signature, with its HTTP status: its clients take
-exactly 200 as the file.
+An unknown URL below `/v1` or `/fateboard` is answered with HTTP 200 and a retcode, as the reference
+does: its clients read the retcode. Elsewhere it is HTTP 404 with the same body, for monitors and
+people. A route that declares `Style.STATUS` answers every error, also a missing signature, with its
+HTTP status: its clients take exactly 200 as the file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fedflow.web.responses import answer, status_error, status_refusal
 from fedflow.web.routes import Style, declaration
 from fedflow.web.unsupported import is_later
 from fedflow.wire import envelope
+from fedflow.wire.paths import PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,9 @@ def _http(exc: Exception) -> Response:
         page = current_app.extensions.get(UNKNOWN_PAGE)
         if page is not None and request.path.startswith("/board/"):
             return cast(Response, page())
-        return answer(envelope.failure(_no_route(request.method, request.path)))
+        error = _no_route(request.method, request.path)
+        of_fate = request.path.startswith((f"{PREFIX}/", "/fateboard/"))
+        return answer(envelope.failure(error), status=200 if of_fate else error.http)
     assert isinstance(exc, HTTPException)  # noqa: S101  # registered for it
     return status_refusal(exc.code or 500, exc.description)
 
@@ -68,6 +72,11 @@ def _no_route(method: str, path: str) -> FedflowError:
 
 
 def _unexpected(exc: Exception) -> Response:
+    from fedflow.base.libraries import as_missing  # most processes never need it
+
+    missing = as_missing(exc)
+    if missing is not None:
+        return _known(missing)
     logger.error(
         "%s %s failed", request.method, request.path,
         exc_info=exc, extra={"action": "view_failed"},

@@ -26,6 +26,12 @@ class Readiness(TypedDict, total=False):
     ready: bool
     store: Any
     executor: Any
+    disk: bool  #: every folder has as much free space as `health.min_free_mib` asks for
+    free_bytes: dict[str, int]  #: by folder: home, shared_home, and others with disks of their own
+    closed: list[str]  #: folders that the server may not write to
+    reasons: list[str]  #: why it is not ready
+    starting: bool  #: what starts processes is not up yet; it soon is
+    draining: bool  #: it was drained: it starts no tasks until it is restarted
     outbox: Any
     cores: Any
     spark_cores: Any  #: only with a Spark cluster

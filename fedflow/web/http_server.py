@@ -26,7 +26,7 @@ from waitress.task import ThreadedTaskDispatcher
 from waitress.wasyncore import close_all, loop
 
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors.start import PortInUse
+from fedflow.base.errors.start import PortInUse, cannot_listen
 from fedflow.base.values import dataclass
 from fedflow.wire.headers import UNDERSCORED, plain_name, plain_names
 from fedflow.wire.paths import PREFIX
@@ -97,7 +97,7 @@ class HttpServer:
             bound.listen(1024)
         except OSError as exc:
             bound.close()
-            raise PortInUse(address=f"{host}:{port}", reason=exc.strerror or str(exc)) from exc
+            raise cannot_listen(f"{host}:{port}", exc) from exc
         self._serve(bound, TcpWSGIServer)
         logger.info("HTTP listens on %s:%d", host, self.port, extra={"action": "listen"})
 

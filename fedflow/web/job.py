@@ -42,6 +42,8 @@ class SubmitBody(Body, frozen=True):
     job_dsl: Any = None
     runtime_conf: Any = None
     dsl: Any = None
+    strict: bool = False
+    """The job is refused where it would only be warned of; stored as a job parameter."""
     idempotency_key: Text | None = None
     """A repeated submit with the same key gets the first one's answer. Also as a header, see
     docs/jobs.md."""
@@ -91,7 +93,7 @@ def submit(body: SubmitBody) -> Response:
         raise MissingArgument(names="job_runtime_conf")
     try:
         keys = (key_in_header(request.headers.get("Idempotency-Key")), body.idempotency_key)
-        return submitted(services().submissions.submit(dsl, conf, keys=keys))
+        return submitted(services().submissions.submit(dsl, conf, keys=keys, strict=body.strict))
     except FedflowError as exc:  # FATE answers every refused submit with this code
         return answer({**envelope.failure(exc), "retcode": _OPERATING_ERROR})
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from flask import Blueprint, Response
 
-from fedflow.app.administration.permissions import Permissions
+from fedflow.app.administration.permissions import ALL_TABLES, Permissions
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.administration.records import ANY, GrantKind
 from fedflow.web.auth import require_client
@@ -21,7 +21,7 @@ from fedflow.wire.api.administration import GrantedTable, Grants, Privileges
 permission = Blueprint("permission", __name__, url_prefix="/permission")
 permission.before_request(require_client)
 
-_ALL: Final = "all"  #: the older form's word for `ANY`
+_ALL: Final = "all"  #: the older form's word for `ANY`; also for tables, which it did not have
 
 
 class Dataset(msgspec.Struct, frozen=True):
@@ -32,7 +32,10 @@ class Dataset(msgspec.Struct, frozen=True):
 
 
 class GrantBody(Body, frozen=True):
-    """A party, and what it may use: components `a,b` or `*`, tables; `*` for all in `delete`."""
+    """A party, and what it may use: components `a,b` or `*`, tables or `all` of them.
+
+    In `delete`, `*` is all tables too.
+    """
 
     party_id: Text
     component: Alternatives | None = None
@@ -56,7 +59,8 @@ class PrivilegeBody(Body, frozen=True):
 def grant(body: GrantBody) -> Response:
     """Let another party's jobs use components and tables of this server."""
     if body.dataset == ANY:
-        raise BadRequest(reason="grant tables one by one; `*` is for `permission/delete`")
+        reason = "`*` is for `permission/delete`; `all` grants every table of this server"
+        raise BadRequest(reason=reason)
     _permissions().grant(body.party_id, components=_names(body.component), datasets=_datasets(body))
     return success()
 
@@ -64,7 +68,7 @@ def grant(body: GrantBody) -> Response:
 @route(permission, "/delete", body=GrantBody)
 def delete(body: GrantBody) -> Response:
     """Revoke what was granted."""
-    everything = body.dataset == ANY
+    everything = body.dataset in (ANY, _ALL)
     _permissions().delete(
         body.party_id,
         components=_names(body.component),
@@ -129,12 +133,14 @@ def _names(given: Alternatives | None) -> list[str]:
 
 
 def _datasets(body: GrantBody) -> list[tuple[str, str]]:
-    """Return namespace and name of each table. Raises: BadRequest: a text other than `*`."""
+    """Return namespace and name of each table. Raises: BadRequest: a text other than `all`."""
     given = body.dataset
     if given is None:
         return []
+    if given == _ALL:
+        return [ALL_TABLES]
     if isinstance(given, str):
-        raise BadRequest(reason="dataset must be {name, namespace} or a list of them")
+        raise BadRequest(reason="dataset must be {name, namespace}, a list of them, or `all`")
     tables = given if isinstance(given, list) else [given]
     return [(table.namespace, table.name) for table in tables]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 from contextlib import suppress
@@ -13,10 +12,9 @@ from flask import request
 from werkzeug.formparser import parse_form_data
 from werkzeug.utils import secure_filename
 
-from fedflow.base.errors.data import DiskFull
+from fedflow.base.disk import writing
 from fedflow.base.errors.requests import BadRequest
 
-_NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 MAX_FORM_BYTES: Final = 1024 * 1024  #: of the text fields beside a file
 
 
@@ -32,23 +30,20 @@ class UploadSpool:
     def receive(self) -> dict[str, Any]:
         """Read the body and return its text fields.
 
-        Raises: BadRequest, RequestEntityTooLarge, DiskFull.
+        Raises: BadRequest, RequestEntityTooLarge, DiskFull, FolderNotWritable.
         """
         try:
-            _, form, files = parse_form_data(
-                request.environ,
-                stream_factory=self._open,
-                max_form_memory_size=MAX_FORM_BYTES,
-                max_content_length=self._max_bytes,
-                max_form_parts=200,
-                silent=False,
-            )
+            with writing(self._folder):
+                _, form, files = parse_form_data(
+                    request.environ,
+                    stream_factory=self._open,
+                    max_form_memory_size=MAX_FORM_BYTES,
+                    max_content_length=self._max_bytes,
+                    max_form_parts=200,
+                    silent=False,
+                )
         except ValueError as exc:
             raise BadRequest(reason=f"the multipart body cannot be read: {exc}") from exc
-        except OSError as exc:
-            if exc.errno in _NO_SPACE:
-                raise DiskFull(path=self._folder) from exc
-            raise
         if len(list(files.values())) > 1:
             raise BadRequest(reason="send one file, in the part `file`")
         if self._file is not None:

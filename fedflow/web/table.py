@@ -177,7 +177,8 @@ def preview(body: PreviewBody) -> Response:
     if found is None:
         raise NoData(reason=f"there is no table {namespace}.{name}")
     header = tuple(fields.table_columns(found))
-    return success(Preview(header=header, rows=tuple(found.preview[: body.limit])))
+    rows = services().data.table_pages.preview(found)[: body.limit]
+    return success(Preview(header=header, rows=tuple(tuple(row) for row in rows)))
 
 
 @route(

@@ -58,6 +58,7 @@ class ConnectorBody(Body, frozen=True):
     connector_name: Text
     engine: Text
     connector_info: dict[str, Any]
+    replace: Flag = Flag(1)
 
 
 class ConnectorNameBody(Body, frozen=True):
@@ -128,8 +129,12 @@ def bind(body: BindBody) -> Response:
 
 @route(table_sources, "/connector/create", body=ConnectorBody)
 def connector_create(body: ConnectorBody) -> Response:
-    """Store how another storage is reached; it replaces an older connector of that name."""
-    services().data.connectors.put(body.connector_name, body.engine, body.connector_info)
+    """Store how another storage is reached, as in FATE in place of an older connector of that
+    name; `replace` 0 refuses that.
+    """
+    services().data.connectors.put(
+        body.connector_name, body.engine, body.connector_info, replaces=bool(body.replace)
+    )
     return success()
 
 

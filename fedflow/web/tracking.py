@@ -288,7 +288,8 @@ def output_rows(job_id: str, component: str, site: Site) -> tuple[list[Any], Out
         total=tuple(table.count for _, table in found),
         names=tuple(name for name, _ in found),
     )
-    return [table.preview for _, table in found], meta
+    pages = services().data.table_pages
+    return [pages.preview(table) for _, table in found], meta
 
 
 @route(

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Metric
 from fedflow.domain.scheduling.history import Event, Subject
@@ -60,7 +61,7 @@ def put_hostile_job(place: Place, number: int) -> None:
     of = job(
         number, status=JobStatus.FAILED, reason=reason, description=WORST, user=WORST[:60],
         conf={**CONF, "component_parameters": {"common": parameters}}, parameters=parameters,
-        warnings=(WORST,),
+        warnings=(JobWarning(code=WORST, path=WORST, message=WORST, hint=WORST),),
     )  # fmt: skip
     own = task(
         of, "dataio_0", WORST[:60], party_status=TaskStatus.FAILED, reason=reason,

@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from fedflow.base.ids import PartyId
 from fedflow.board.page import STOP_POLLING
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
 from fedflow.domain.site import Role, Site
@@ -270,7 +271,8 @@ def test_pages_of_a_job_are_accessible_and_fit_a_phone(
     reason = Reason(code="BadData", message="no label " + HOSTILE[0], site=HOST)
     job_id = put_job(
         seeded, 35, DIAMOND, status=JobStatus.FAILED, task_status=TaskStatus.FAILED,
-        reason=reason, own_sites=(GUEST, HOST), warnings=("odd",), description="a note",
+        reason=reason, own_sites=(GUEST, HOST), description="a note",
+        warnings=(JobWarning(code="c", path="p", message="odd"),),
     )  # fmt: skip
     for place, tab in enumerate(TABS):
         page = visitor.open(address(job_id, tab=tab))

@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from fedflow.board.page import STOP_POLLING
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey
 from fedflow.domain.site import Role, Site
@@ -220,7 +221,8 @@ def test_hostile_texts_are_shown_as_texts_on_every_page(seeded: Place, text: str
     conf = {**CONF, "component_parameters": {"common": {"reader_0": {"a": text, text: 1}}}}
     job_id = put_job(
         seeded, number, CHAIN, status=JobStatus.FAILED, task_status=TaskStatus.FAILED,
-        reason=reason, conf=conf, description=text, warnings=(text,), user=text,
+        reason=reason, conf=conf, description=text, user=text,
+        warnings=(JobWarning(code=text, path=text, message=text, hint=text),),
         own_sites=(GUEST, HOST),
     )  # fmt: skip
     with seeded.store.transaction() as tx:

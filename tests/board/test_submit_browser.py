@@ -49,7 +49,7 @@ def test_three_mistakes_are_seen_mended_and_the_job_is_submitted(
     dsl = empty_dsl(("first", "second", "third"))
     dsl["components"]["first"]["module"] = "Emty"
     dsl["components"]["second"]["input"]["data"]["data"] = ["nobody.data"]
-    dsl["components"]["third"]["colour"] = "blue"
+    dsl["components"]["third"]["output"] = "blue"
     write(page, dsl, empty_conf())
     items = page.locator(".mistakes li")
     expect(items).to_have_count(3)

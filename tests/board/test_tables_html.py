@@ -15,6 +15,7 @@ import requests
 from fedflow.domain.records import JobFilter, TableRecord
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
+from fedflow.tables.preview_file import LocalPreviews
 from tests.board.model_seeds import model_path, put_output, stored_table, table_root
 from tests.board.places import Place
 from tests.board.seeds import GUEST, HOST, HOSTILE, job, put, task
@@ -119,8 +120,10 @@ def test_a_table_has_facts_columns_uses_and_rows(client: Client, table: TableRec
     assert "57.25" in text  # the greatest of column a
 
 
-def test_rows_behind_the_preview_are_read_from_the_file(client: Client, table: TableRecord) -> None:
-    assert len(table.preview) == 100
+def test_rows_behind_the_preview_are_read_from_the_file(
+    client: Client, seeded: Place, table: TableRecord
+) -> None:
+    assert len(LocalPreviews(seeded.home / "tables").read(table)) == 100
     text = client.page("/board/tables/table", page="5", **names(table))
     assert "row0200" in text
     assert "row0229" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedflow.base.values import dataclass
@@ -36,6 +36,7 @@ def parts_of(found: Mapping[str, Any]) -> tuple[ServerPart, ...]:
             t("It can start processes of tasks."),
             t("It cannot start processes of tasks now. The server's log says why."),
         ),
+        _disk(good=bool(found["disk"]), free=found["free_bytes"], closed=found["closed"]),
         _outbox(int(found["outbox"])),
         _unreachable([str(one) for one in found["unreachable"]]),
     )
@@ -45,6 +46,18 @@ def _part(name: str, good: bool, text: str, trouble: str) -> ServerPart:
     if good:
         return ServerPart(name=name, kind="ok", word=t("well"), text=text)
     return ServerPart(name=name, kind="bad", word=t("not well"), text=trouble)
+
+
+def _disk(*, good: bool, free: Mapping[str, int], closed: Sequence[str]) -> ServerPart:
+    """Return how much is free, in whole GB: the page must not change all the time."""
+    if closed:
+        text = t("The server may not write to: {folders}", folders=", ".join(closed))
+        return _part(t("Disk"), False, "", text)
+    shown = ", ".join(f"{name} {size / 1e9:.0f} GB" for name, size in free.items())
+    trouble = t(
+        "Too little space is free: {folders}. New jobs and uploads may fail.", folders=shown
+    )
+    return _part(t("Disk"), good, t("Free: {folders}", folders=shown), trouble)
 
 
 def _outbox(waiting: int) -> ServerPart:

@@ -33,6 +33,8 @@ class ServerHealth:
     is_ready: bool
     has_store: bool
     has_executor: bool
+    may_write: bool  #: to all of its folders
+    has_space: bool
     cores: int
     free_cores: int
     memory_mib: int  #: 0: not counted
@@ -66,6 +68,8 @@ def health(ready: bool, parts: Mapping[str, Any]) -> ServerHealth:
         is_ready=ready,
         has_store=bool(parts["store"]),
         has_executor=bool(parts["executor"]),
+        has_space=bool(parts["disk"]),
+        may_write=not parts["closed"],
         cores=cores["total"],
         free_cores=cores["free"],
         memory_mib=memory["total"],

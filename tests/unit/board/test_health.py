@@ -8,7 +8,10 @@ from fedflow.board.presenters.health import parts_of
 
 
 def found(**changes: Any) -> dict[str, Any]:
-    return {"store": True, "executor": True, "outbox": 0, "unreachable": [], **changes}
+    return {
+        "store": True, "executor": True, "disk": True, "free_bytes": {"home": 5_300_000_000},
+        "closed": [], "outbox": 0, "unreachable": [], **changes,
+    }  # fmt: skip
 
 
 def kinds(**changes: Any) -> dict[str, str]:
@@ -22,8 +25,15 @@ def test_a_server_without_troubles_is_well_in_all_parts() -> None:
 def test_each_trouble_is_told_where_it_is() -> None:
     assert kinds(store=False)["Store"] == "bad"
     assert kinds(executor=False)["Executor"] == "bad"
+    assert kinds(disk=False)["Disk"] == "bad"
+    assert kinds(closed=["tables"])["Disk"] == "bad"
     assert kinds(outbox=3)["Outbox"] == "wait"
     assert kinds(unreachable=["10000"])["Other parties"] == "bad"
+
+
+def test_the_free_space_of_each_disk_is_shown() -> None:
+    (disk,) = (part for part in parts_of(found()) if part.name == "Disk")
+    assert disk.text == "Free: home 5 GB"
 
 
 def test_many_parties_that_do_not_answer_are_cut() -> None:

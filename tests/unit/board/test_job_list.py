@@ -208,8 +208,8 @@ def test_the_home_page_changes_with_what_it_shows_not_with_the_time() -> None:
     told = home.health(
         True,
         {
-            "store": True, "executor": True, "outbox": 0, "cores": {"total": 4, "free": 4},
-            "memory_mib": {"total": 0, "free": 0},
+            "store": True, "executor": True, "disk": True, "closed": [], "outbox": 0,
+            "cores": {"total": 4, "free": 4}, "memory_mib": {"total": 0, "free": 0},
         },
     )  # fmt: skip
     seen = Overview(now_ms=NOW_MS, day={}, week={}, running=(line(),), waiting=(), failed=())

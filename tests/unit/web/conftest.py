@@ -18,6 +18,7 @@ from fedflow.app.data.provenance import SourceTable
 from fedflow.app.data.table_details import Details
 from fedflow.app.initiator.submissions import Submitted
 from fedflow.app.initiator.submitted_files import files_of
+from fedflow.app.local_jobs.uploads import PastUpload
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.folders import Folders
 from fedflow.app.queries.jobs import Stopped
@@ -28,6 +29,7 @@ from fedflow.base.errors.jobs import JobNotFound, TaskNotFound
 from fedflow.base.ids import PartyId
 from fedflow.domain.data.storages import Connection, MysqlRows, Secrets
 from fedflow.domain.data.table_lists import TableFilter, fits_table, table_page
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.lists import fits_job, fits_task, job_page, task_page
 from fedflow.domain.records import (
     ColumnFacts,
@@ -111,7 +113,7 @@ SUBMITTED = Submitted(
     model_id="guest-9999#host-10000#model",
     model_version=JOB_ID,
     logs_directory="/srv/logs",
-    warnings=("w",),
+    warnings=(JobWarning(code="NoEffect", path="$.conf.x", message="w", hint="h"),),
     initiator=SITE,
     files=files_of(Folders(Path("/srv")), JOB_ID, SITE),
 )
@@ -179,8 +181,11 @@ class FakeServices:
         self.note("table_create", key, token, table, drop)
 
     # jobs
-    def submit(self, dsl: Any, conf: Any, *, keys: Sequence[str | None] = ()) -> Submitted:
-        self.note("submit", dsl, conf, *(key for key in keys if key is not None))
+    def submit(
+        self, dsl: Any, conf: Any, *, keys: Sequence[str | None] = (), strict: bool = False
+    ) -> Submitted:
+        said = ("strict",) if strict else ()
+        self.note("submit", dsl, conf, *(key for key in keys if key is not None), *said)
         return SUBMITTED
 
     def stop(self, job_id: str, status: str = "canceled") -> Stopped:
@@ -276,6 +281,9 @@ class FakeServices:
     def describe(self) -> list[dict[str, Any]]:
         return [{"module": "HeteroLR", "aliases": ["lr"], "roles": ["guest"]}]
 
+    def packages(self) -> dict[str, str]:
+        return {}
+
     def registered(self) -> dict[str, Any]:
         return {}
 
@@ -327,9 +335,14 @@ class _Uploads:
             raise FileNotAllowed(path=path)
         return Path(path)
 
-    def history(self, limit: int, job_id: str | None) -> list[tuple[JobRecord, TableRecord]]:
+    def history(self, limit: int, job_id: str | None) -> list[PastUpload]:
         self._all.note("history", limit, job_id)
-        return [(make_job(description="my notes"), make_table())]
+        table = make_table()
+        past = PastUpload(
+            job=make_job(description="my notes"), namespace=table.namespace, name=table.name,
+            partitions=4, count=3, table=table,
+        )  # fmt: skip
+        return [past]
 
 
 class _Bindings:
@@ -349,8 +362,10 @@ class _Connectors:
     def __init__(self, all_: FakeServices) -> None:
         self._all = all_
 
-    def put(self, name: str, engine: str, info: Mapping[str, Any]) -> None:
-        self._all.note("put_connector", name, engine, dict(info))
+    def put(
+        self, name: str, engine: str, info: Mapping[str, Any], *, replaces: bool = True
+    ) -> None:
+        self._all.note("put_connector", name, engine, dict(info), replaces)
 
     def all(self) -> list[Connector]:
         return [Connector(name="c", engine="MYSQL", info={}, created_ms=1)]
@@ -418,6 +433,9 @@ class _TableDetails:
 class _TablePages:
     def __init__(self, all_: FakeServices) -> None:
         self._all = all_
+
+    def preview(self, table: TableRecord) -> Sequence[Sequence[str]]:
+        return table.preview
 
     def listed(self, which: TableFilter) -> tuple[list[TableRecord], int]:
         self._all.note("listed", which)

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 
 from fedflow import __version__
 from fedflow.app.administration.accounts import Accounts
-from fedflow.app.administration.info import Info, ServerIdentity
+from fedflow.app.administration.info import Info, Probes, ServerIdentity
 from fedflow.app.administration.keys import Keys
 from fedflow.app.administration.leadership import Leadership
 from fedflow.app.administration.permissions import PermissionRules, Permissions
@@ -72,6 +72,9 @@ class Catalog:
     def describe(self) -> list[dict[str, Any]]:
         return [{"module": m.module, "aliases": []} for m in self.modules().values()]
 
+    def packages(self) -> dict[str, str]:
+        return {}
+
     def registered(self) -> Mapping[str, Any]:
         return {p.manifest.name: [p] for p in MEMORY.all()}
 
@@ -80,8 +83,9 @@ class Catalog:
 
     def check(
         self, module: str, parameters: Mapping[str, Any], *, path: str, run: Any = None, **_: Any
-    ) -> None:
+    ) -> tuple[()]:
         """Every parameter is good."""
+        return ()
 
 
 class Parties:
@@ -134,7 +138,7 @@ class OnePlace:
         info = Info(
             store=self.store,
             engines=OwnEngines(),
-            executor_ready=lambda: True,
+            probes=Probes(executor_fault=str),
             place=PLACE,
             clock=clock,
         )
@@ -239,7 +243,19 @@ def test_what_cannot_be_granted_is_code_100(site: OnePlace) -> None:
         assert (answer["retcode"], answer["error"]["name"]) == (100, "PermissionsOff")
 
 
-@pytest.mark.parametrize("dataset", ["*", "g", {"name": "g"}, [{"namespace": "n"}], 5])
+def test_all_tables_are_granted_shown_and_revoked(site: OnePlace) -> None:
+    for word in ("all", "*"):
+        site.data("permission/grant", party_id="10000", component="reader", dataset="all")
+        assert site.data("permission/query", party_id="10000") == {
+            "component": ["reader"], "dataset": [{"name": "*", "namespace": "*"}],
+        }  # fmt: skip
+        site.data("permission/delete", party_id="10000", dataset=word)
+        assert site.data("permission/query", party_id="10000")["dataset"] == []
+
+
+@pytest.mark.parametrize(
+    "dataset", ["*", "g", "ALL", "all,g", ["all"], {"name": "g"}, [{"namespace": "n"}], 5]
+)
 def test_a_table_is_granted_by_name_and_namespace_only(site: OnePlace, dataset: Any) -> None:
     answer = site.post("permission/grant", party_id="1", dataset=dataset)
     assert (answer["retcode"], answer["error"]["name"]) == (101, "BadRequest")

@@ -124,6 +124,8 @@ def test_the_upload_history_has_fates_shape(client: FlaskClient, services: Any) 
     assert services.calls[-1] == ("history", 10, None)
     info = {"table_name": "g", "namespace": "exp", "partition": 4, "upload_count": 3}
     schema = {"header": "y,x0", "sid": "id"}
+    created_ms = entry[JOB_ID].pop("created_ms")  # FATE has no time
+    assert created_ms > 0
     assert entry == {JOB_ID: {"upload_info": info, "notes": "my notes", "schema": schema}}
     client.post("/v1/data/upload/history", json={"limit": -3, "job_id": "j"})
     assert services.calls[-1] == ("history", 0, "j")
@@ -314,7 +316,9 @@ def test_connectors_are_listed_tried_and_deleted(client: FlaskClient, services: 
 def test_a_connector_is_shown_without_credentials(client: FlaskClient, services: Any) -> None:
     ask = {"connector_name": "c", "engine": "MYSQL", "connector_info": {"passwd": "pw"}}
     assert client.post("/v1/table/connector/create", json=ask).json["retcode"] == 0
-    assert services.calls[-1] == ("put_connector", "c", "MYSQL", {"passwd": "pw"})
+    assert services.calls[-1] == ("put_connector", "c", "MYSQL", {"passwd": "pw"}, True)
+    client.post("/v1/table/connector/create", json={**ask, "replace": 0})
+    assert services.calls[-1][-1] is False
     data = client.post("/v1/table/connector/query", json={"connector_name": "c"}).json["data"]
     hidden = "******"
     info = {"host": "h", "port": 3306, "user": hidden, "passwd": hidden, "db": hidden}

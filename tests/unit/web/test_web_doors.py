@@ -119,6 +119,29 @@ def test_health_tells_whether_jobs_can_run(client: FlaskClient, services: Any) -
     assert client.get("/readyz").status_code == 503
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/v2/job/submit", "/favicon.ico", "/healthz/x"])
+def test_an_unknown_url_is_http_404_with_a_reason(client: FlaskClient, path: str) -> None:
+    for answer in (client.get(path), client.post(path, json={})):
+        assert answer.status_code == 404
+        assert answer.json["error"]["name"] == "RouteNotFound"
+        assert path in answer.json["retmsg"]
+
+
+@pytest.mark.parametrize("path", ["/v1/nothing", "/v1/job/nothing", "/v1/metrics"])
+def test_below_v1_an_unknown_url_is_answered_as_fate_does(client: FlaskClient, path: str) -> None:
+    answer = client.post(path, json={})
+    assert (answer.status_code, answer.json["retcode"]) == (200, 100)
+
+
+def test_the_root_leads_to_the_board_or_says_what_the_server_is(services: Any) -> None:
+    led = whole_app(services, WebSettings()).test_client().get("/")
+    assert (led.status_code, led.headers["Location"]) == (302, "/board/")
+    alone = whole_app(services, WebSettings(board=None)).test_client()
+    assert alone.get("/").status_code == 200
+    assert alone.get("/").json["api"] == "/v1/docs"
+    assert alone.get("/x").json["error"]["name"] == "RouteNotFound"
+
+
 # --- the relay ------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,9 @@ def world(tmp_path: Path) -> World:
 @pytest.fixture
 def client(world: World) -> FlaskClient:
     tags = JobTagging(store=world.store, clock=FakeClock())
-    return app_over(SimpleNamespace(deletions=world.deletions, job_tags=tags)).test_client()
+    info = SimpleNamespace(now_ms=lambda: 40 * 86_400_000)
+    services = SimpleNamespace(deletions=world.deletions, job_tags=tags, info=info)
+    return app_over(services).test_client()
 
 
 def call(client: FlaskClient, what: str, **body: Any) -> Any:
@@ -54,6 +56,42 @@ def test_a_running_job_is_refused_with_a_name_for_programs(
     world.job(status=JobStatus.RUNNING)
     answer = call(client, "delete", job_id=JOB)
     assert (answer["retcode"], answer["error"]["name"]) == (103, "DeleteRefused")
+
+
+def test_old_jobs_go_some_at_a_time(world: World, client: FlaskClient) -> None:
+    world.ran(JOB)
+    world.job(OTHER, created_ms=5, in_use=True)
+    seen = call(client, "delete/old", older_than="30d", preview=1)["data"]
+    assert [(one["job_id"], one["status"]) for one in seen["jobs"]] == [(JOB, "success")]
+    assert [one["job_id"] for one in seen["kept"]] == [OTHER]
+    assert "processes" in seen["kept"][0]["reason"]
+    first = call(client, "delete/old", older_than="30d", limit=1)["data"]
+    assert ([one["job_id"] for one in first["jobs"]], first["after"]) == ([JOB], f"1:{JOB}")
+    second = call(client, "delete/old", older_than="30d", limit=1, after=first["after"])["data"]
+    assert second["jobs"] == []
+    assert world.left(JOB) == []
+    assert call(client, "delete/old", older_than="8w", status=["failed"])["data"]["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        ({"older_than": "30"}, "such as 30d"),
+        ({"older_than": "30d", "status": "running"}, "canceled, failed, success, timeout"),
+        ({"older_than": "30d", "limit": 0}, "1 to 100"),
+        ({"older_than": "30d", "after": "x"}, "earlier answer"),
+        ({"older_than": "30d", "after": "9" * 30 + ":1"}, "earlier answer"),
+        ({}, "older_than"),
+    ],
+)
+def test_a_wrong_wish_about_old_jobs_is_refused(
+    world: World, client: FlaskClient, body: dict[str, Any], part: str
+) -> None:
+    world.ran(JOB)
+    answer = call(client, "delete/old", **body)
+    assert answer["retcode"] == 101
+    assert part in answer["retmsg"]
+    assert "job" in world.left(JOB)
 
 
 def test_tags_are_given_listed_and_taken(world: World, client: FlaskClient) -> None:
