@@ -111,7 +111,8 @@ def sign_out(at: Session, name: str) -> None:
 @asks_server
 def remove(at: Session, name: str, yes: bool) -> None:
     """Remove an account; its sessions end."""
-    session.confirm(at, f"Remove the account {name}?", yes=yes)
+    question, otherwise = f"Remove the account {name}?", "Nothing was removed."
+    session.confirm(at, question, yes=yes, otherwise=otherwise)
     at.client.accounts.remove(name)
     at.out.done({"name": name, "removed": True}, f"{name} has no account any more.")
 

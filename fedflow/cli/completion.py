@@ -1,4 +1,4 @@
-"""`fedflow completion`: Let the shell complete commands and options."""
+"""`fedflow completion`: Let the shell complete commands, options and names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.shell_completion import get_completion_class
 @click.option("--program", type=click.Choice(["fedflow", "flow"]), default="fedflow",
               show_default=True, help="The command that is completed.")  # fmt: skip
 def command(shell: str, program: str) -> None:
-    """Print a shell's script that completes commands and options.
+    """Print a shell's script that completes commands, options, and names that the server knows.
 
     bash: add `eval "$(fedflow completion bash)"` to ~/.bashrc; zsh the same to ~/.zshrc; fish:
     `fedflow completion fish > ~/.config/fish/completions/fedflow.fish`.

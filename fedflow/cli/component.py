@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from fedflow.base.errors.components import UnknownComponent
+from fedflow.cli import suggestions
 from fedflow.cli.component_trial import TrialOptions, try_component
 from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import Output, json_text
 from fedflow.cli.session import Session, as_json, asks_server
+from fedflow.domain.job.missing_modules import unknown_component
 
 
 @click.group(cls=Nouns)
@@ -29,16 +30,16 @@ def list_(at: Session) -> None:
 
 
 @command.command()
-@click.argument("module")
+@click.argument("module", shell_complete=suggestions.modules)
 @asks_server
 def describe(at: Session, module: str) -> None:
     """Show what a module takes, gives, and its parameters as JSON schema."""
-    wanted = module.lower()
-    for one in at.client.components():
-        if wanted in (one.module.lower(), *(alias.lower() for alias in one.aliases)):
-            break
-    else:
-        raise UnknownComponent(module=module)
+    found = {
+        name.lower(): one for one in at.client.components() for name in (one.module, *one.aliases)
+    }
+    one = found.get(module.lower())
+    if one is None:
+        raise unknown_component(module, {name: known.module for name, known in found.items()})
 
     def text() -> None:
         at.out.note(f"module      {one.module}")
@@ -53,7 +54,7 @@ def describe(at: Session, module: str) -> None:
 
 
 @command.command()
-@click.argument("module")
+@click.argument("module", shell_complete=suggestions.modules)
 @click.option(
     "--provider",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -71,7 +72,7 @@ def describe(at: Session, module: str) -> None:
     "--data",
     "files",
     multiple=True,
-    metavar="SITE=FILE",
+    metavar="SITE[:PORT]=FILE",
     help="CSV file of a site, first column the id; again for more. Default: the example's.",
 )
 @click.option(
@@ -80,7 +81,8 @@ def describe(at: Session, module: str) -> None:
     metavar="[SITE=]JSON",
     help="Parameters, of all sites or of one on top; `@FILE` reads them. May be given again.",
 )
-@click.option("--port", default="data", show_default=True, help="Input port that the files go to.")
+@click.option("--port", help="Input port of files that name none. Default: the module's first.")
+@click.option("--predict", is_flag=True, help="Then run it again with its models, on `test_data`.")
 @click.option("--label", default="y", show_default=True, help="Column with the label, if any.")
 @click.option("--raw", is_flag=True, help="Tables hold text, as after an upload.")
 @click.option("--rows", default=5, show_default=True, help="Number of output rows to show.")
@@ -89,17 +91,17 @@ def describe(at: Session, module: str) -> None:
 @as_json
 def test(
     module: str, provider: Path | None, sites: tuple[str, ...], files: tuple[str, ...],
-    params: tuple[str, ...], port: str, label: str, raw: bool, rows: int, cores: int,
-    timeout: float, as_json: bool,
+    params: tuple[str, ...], port: str | None, predict: bool, label: str, raw: bool, rows: int,
+    cores: int, timeout: float, as_json: bool,
 ) -> None:  # fmt: skip
     """Run MODULE at all its sites in this process, and show what comes out.
 
-    MODULE is a name, or `module:attribute` of Python. No server is called. Exit code 3 if a site
-    failed.
+    MODULE is a name, or `module:attribute` of Python. No server is called. What it logs and prints
+    goes to stderr. Exit code 3 if a site failed.
     """
     options = TrialOptions(
         module=module, provider=provider, sites=sites, files=files, params=params, port=port,
-        label=label, raw=raw, rows=rows, cores=cores, timeout_s=timeout,
+        predict=predict, label=label, raw=raw, rows=rows, cores=cores, timeout_s=timeout,
     )  # fmt: skip
     if not try_component(options, Output(as_json=as_json)):
         raise click.exceptions.Exit(CliExitCode.JOB_FAILED)

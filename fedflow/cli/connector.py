@@ -26,9 +26,10 @@ def command() -> None:
 
 @command.command()
 @session.json_file
+@click.option("--replace", is_flag=True, help="Replace the connector of that name.")
 @asks_server
-def create(at: Session, conf: dict[str, Any]) -> None:
-    """Store a connector, or replace one.
+def create(at: Session, conf: dict[str, Any], replace: bool) -> None:
+    """Store a connector.
 
     \b
     {"connector_name": "warehouse", "engine": "MYSQL",
@@ -37,7 +38,7 @@ def create(at: Session, conf: dict[str, Any]) -> None:
     S3 has endpoint, region, access_key, secret_key; HDFS name_node, user; HIVE host, port,
     username, password. A file `-` is the standard input, so that credentials need no file.
     """
-    at.client.tables.create_connector(conf)
+    at.client.tables.create_connector(conf, replace=replace)
     name = conf.get("connector_name")
     at.out.done({"connector": name, "created": True}, f"Connector {name} was stored.")
 
@@ -71,8 +72,10 @@ def test(at: Session, name: str, conf: dict[str, Any] | None) -> None:
     A connector of MYSQL needs no address; others need one, of a table or data set.
     """
     columns = at.client.tables.test_connector(name, conf or {})
-    shown = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
-    at.out.done({"connector": name, "columns": columns}, f"It answers, with columns {shown}.")
+    names = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+    word = "column" if len(columns) == 1 else "columns"
+    rows = f"; what it read has the {word} {names}" if conf else ""
+    at.out.done({"connector": name, "columns": columns}, f"The storage of {name} answers{rows}.")
 
 
 @command.command()

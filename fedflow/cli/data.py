@@ -7,18 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
 from fedflow.base.values import dataclass
+from fedflow.cli import session, suggestions
 from fedflow.cli.files import JsonFile
 from fedflow.cli.groups import Nouns
-from fedflow.cli.job_view import wait_for
-from fedflow.cli.output import Output, console
+from fedflow.cli.job_view import end_with, goes_on, wait_for
+from fedflow.cli.output import Output, clean, moment
 from fedflow.cli.session import Session, asks_server
+from fedflow.cli.upload_progress import UploadProgress
 from fedflow.client.client import Client
-from fedflow.wire.api.jobs import Submitted, Uploaded
+from fedflow.domain.job.warning import JobWarning
+from fedflow.wire.api.jobs import JobStatusView, Submitted, Uploaded
+from fedflow.wire.api.tables import TableInfo
 
 _OWN_KEYS = ("file", "namespace", "table_name", "head", "partition", "id_delimiter", "drop")
+_SHOWN_COLUMNS = 1000  #: columns that a server describes
 _IGNORED_KEYS = ("work_mode", "backend", "verbose", "conf_path", "use_local_data")
 
 
@@ -48,8 +52,16 @@ class UploadSpec:
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
     help="CSV, Parquet or Arrow file on this machine.",
 )
-@click.option("-n", "--namespace", metavar="NAME", help="Namespace of the table.")
-@click.option("-t", "--table", metavar="NAME", help="Name of the table.")
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of the table.",
+    shell_complete=suggestions.namespaces,
+)
+@click.option(
+    "-t", "--table", metavar="NAME", help="Name of the table.", shell_complete=suggestions.tables
+)
 @click.option("--drop", is_flag=True, help="Replace a table of this name.")
 @click.option("--head/--no-head", default=None, help="The first line names the columns [default].")
 @click.option("--partition", type=click.IntRange(1, 1023), help="Partitions [default: 4].")
@@ -62,13 +74,15 @@ class UploadSpec:
 def upload(at: Session, /, conf: dict[str, Any] | None, no_wait: bool, **options: Any) -> None:
     """Send a file (CSV, Parquet, Arrow) and create a table from it."""
     spec = upload_spec(conf or {}, options)
-    sent = send(at.client, at.out, spec)
-    if no_wait:
-        at.out.result(
-            sent, lambda: click.echo(f"The file was sent; job {sent.job_id} creates the table.")
-        )
-        return
-    finish(at.client, at.out, sent)
+    size_bytes = spec.file.stat().st_size
+    with UploadProgress(at.out, file=spec.file.name, size_bytes=size_bytes) as progress:
+        sent = _send(at.client, spec, progress)
+        view = None if no_wait else _wait(at.client, sent, progress)
+    if view is None:
+        _show_warnings(sent.warnings)
+        at.out.done(sent, f"The file was sent; job {sent.job_id} creates the table.")
+    else:
+        _finish(at.client, at.out, sent, view)
 
 
 @command.command()
@@ -77,13 +91,20 @@ def upload(at: Session, /, conf: dict[str, Any] | None, no_wait: bool, **options
 )
 @asks_server
 def history(at: Session, limit: int) -> None:
-    """List earlier uploads whose tables still exist, newest first."""
+    """List earlier uploads, newest first, also of tables that are gone."""
     found = at.client.upload_history(limit)
-    rows = [(u.namespace, u.table_name, u.count, u.partitions, u.job_id) for u in found]
+    rows = [
+        (
+            moment(u.created_ms), u.namespace, u.table_name, u.count, u.partitions, u.job_id,
+            "gone" if u.gone else "",
+        )
+        for u in found
+    ]  # fmt: skip
+    columns = ("uploaded", "namespace", "table", "rows", "partitions", "job", "now")
 
     def text() -> None:
         if rows:
-            at.out.table(("namespace", "table", "rows", "partitions", "job"), rows)
+            at.out.table(columns, rows)
         else:
             click.echo("No uploads.")
 
@@ -91,8 +112,8 @@ def history(at: Session, limit: int) -> None:
 
 
 @command.command()
-@click.option("-n", "--namespace", required=True, metavar="NAME", help="Namespace of the table.")
-@click.option("-t", "--table", "name", required=True, metavar="NAME", help="Name of the table.")
+@session.namespace
+@session.table
 @click.option("--to", required=True, metavar="PATH", help="File on the *server's* machine.")
 @click.option("--delimiter", metavar="TEXT", help="Between two cells [default: a comma].")
 @click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end.")
@@ -106,8 +127,8 @@ def download(
 
 
 @command.command()
-@click.option("-n", "--namespace", required=True, metavar="NAME", help="Namespace of the table.")
-@click.option("-t", "--table", "name", required=True, metavar="NAME", help="Name of the table.")
+@session.namespace
+@session.table
 @click.option("--to-namespace", required=True, metavar="NAME", help="Namespace of the copy.")
 @click.option("--to-table", "to_name", required=True, metavar="NAME", help="Name of the copy.")
 @click.option("--drop", is_flag=True, help="Replace a table of this name.")
@@ -163,37 +184,54 @@ def upload_spec(conf: dict[str, Any], options: dict[str, Any]) -> UploadSpec:
     )
 
 
-def send(client: Client, out: Output, spec: UploadSpec) -> Uploaded:
-    """Send a file, with a bar on a terminal."""
-    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console(), disable=not out.is_live, transient=True) as bar:
-        line = bar.add_task(f"sending {spec.file.name}", total=None)
-        return client.upload(
-            spec.file,
-            namespace=spec.namespace,
-            table_name=spec.table_name,
-            head=spec.head,
-            partition=spec.partition,
-            id_delimiter=spec.id_delimiter,
-            drop=spec.drop,
-            more=spec.more,
-            progress=lambda sent, total: bar.update(line, completed=sent, total=total),
-        )
+def _send(client: Client, spec: UploadSpec, progress: UploadProgress) -> Uploaded:
+    return client.upload(
+        spec.file,
+        namespace=spec.namespace,
+        table_name=spec.table_name,
+        head=spec.head,
+        partition=spec.partition,
+        id_delimiter=spec.id_delimiter,
+        drop=spec.drop,
+        more=spec.more,
+        progress=progress.sent,
+    )
 
 
-def finish(client: Client, out: Output, sent: Uploaded) -> None:
-    """Wait for an upload's job and tell what became of it.
+def _wait(client: Client, sent: Uploaded, progress: UploadProgress) -> JobStatusView | None:
+    """Return how the job that makes the table ended."""
+    view = None
+    with goes_on(sent.job_id):
+        for view in client.looks(sent.job_id):
+            progress.made(view)
+    return view
+
+
+def _finish(client: Client, out: Output, sent: Uploaded, view: JobStatusView) -> None:
+    """Tell what became of an upload.
 
     Raises: click.exceptions.Exit: the job failed; why was printed.
     """
-    view = client.wait(sent.job_id)
+    _show_warnings(view.warnings)
     if not view.succeeded:
-        wait_for(client, out, sent.job_id)
+        end_with(out, view)
     table = client.table_info(sent.namespace, sent.table_name)
-    out.result(
-        {"job_id": sent.job_id, "table": table},
-        lambda: out.note(f"Table {table.namespace}.{table.name} has {table.count} rows."),
-    )
+    out.done({"job_id": sent.job_id, "table": table, "warnings": view.warnings}, _sizes(table))
+
+
+def _show_warnings(warnings: tuple[JobWarning, ...]) -> None:
+    for warning in warnings:
+        click.echo(f"Warning: {clean(str(warning))} {clean(warning.hint)}".rstrip(), err=True)
+
+
+def _sizes(table: TableInfo) -> str:
+    """Return how large a table is."""
+    width = len(table.columns)
+    many = "at least " if width >= _SHOWN_COLUMNS else ""
+    columns = f"{many}{width} column{'' if width == 1 else 's'} beside the id"
+    rows = f"{table.count} row{'' if table.count == 1 else 's'}"
+    shown = f"Table {table.namespace}.{table.name} has {rows}"
+    return f"{shown} and {columns if width else 'no column but the id'}."
 
 
 def _flag(conf: dict[str, Any], name: str, default: int) -> bool:

@@ -9,15 +9,16 @@ from typing import Any
 import click
 import msgspec
 
-from fedflow.base.errors.data import NoData
-from fedflow.cli import job_history, session
-from fedflow.cli.files import JsonFile
+from fedflow.base.errors.jobs import LogNotHere
+from fedflow.cli import job_history, session, suggestions
+from fedflow.cli.files import JobFileParam, JsonFile
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_changes import COMMANDS
 from fedflow.cli.job_view import show_first_error, show_job, wait_for
-from fedflow.cli.output import clean, duration, moment, number
+from fedflow.cli.output import clean, duration, moment, number, place
 from fedflow.cli.session import Session, asks_server
 from fedflow.client.client import Client
+from fedflow.client.job_file import JobFile
 from fedflow.domain.site import Site
 
 _LEVELS = ("debug", "info", "warning", "error", "stdout")
@@ -35,8 +36,13 @@ for _one in (*COMMANDS, *job_history.COMMANDS):
 
 @command.command()
 @click.option(
-    "-c", "--conf", "conf", type=JsonFile(), required=True, help="Runtime conf, as for FATE."
+    "-f",
+    "--file",
+    "file",
+    type=JobFileParam(),
+    help="Whole job in one file, YAML or JSON, with the members `dsl` and `conf`.",
 )
+@click.option("-c", "--conf", "conf", type=JsonFile(), help="Runtime conf, as for FATE.")
 @click.option(
     "-d", "--dsl", "dsl", type=JsonFile(), help="DSL, as for FATE; a predict job needs none."
 )
@@ -45,18 +51,20 @@ for _one in (*COMMANDS, *job_history.COMMANDS):
     metavar="KEY",
     help="Key of this submit, for a week: a repeat with the same key gives the same job.",
 )
+@click.option("--strict", is_flag=True, help="Refuse the job where it would only be warned of.")
 @click.option("--wait", "wait_", is_flag=True, help="Wait for its end; exit code 3 if it fails.")
 @asks_server
 def submit(
-    at: Session, *, conf: dict[str, Any], dsl: dict[str, Any] | None,
-    idempotency_key: str | None, wait_: bool,
+    at: Session, *, file: JobFile | None, conf: dict[str, Any] | None, dsl: dict[str, Any] | None,
+    idempotency_key: str | None, strict: bool, wait_: bool,
 ) -> None:  # fmt: skip
-    """Submit a job."""
-    made = at.client.submit(dsl or {}, conf, idempotency_key=idempotency_key)
+    """Submit a job: DSL and conf as two files, or both in one."""
+    job = _one_job(file, conf=conf, dsl=dsl)
+    made = at.client.submit(job.dsl, job.conf, idempotency_key=idempotency_key, strict=strict)
     for name, job_id in made.reused.items():
         click.echo(f"{clean(name)} is taken over from job {clean(job_id)}.", err=True)
     for warning in made.warnings:
-        click.echo(f"Warning: {clean(warning)}", err=True)
+        click.echo(f"Warning: {clean(str(warning))} {clean(warning.hint)}".rstrip(), err=True)
     if wait_:
         at.out.note(f"Job {made.job_id} was submitted.")
         wait_for(at.client, at.out, made.job_id)
@@ -67,6 +75,17 @@ def submit(
         click.echo(f"Watch it: fedflow job wait -j {made.job_id}")
 
     at.out.result(made, text)
+
+
+def _one_job(
+    file: JobFile | None, *, conf: dict[str, Any] | None, dsl: dict[str, Any] | None
+) -> JobFile:
+    """Return the job that the options name. Raises: click.UsageError."""
+    if file is None and conf is None:
+        raise click.UsageError("name the job with `--file`, or with `--conf` and `--dsl`")
+    if file is not None and (conf is not None or dsl is not None):
+        raise click.UsageError("`--file` has the whole job: leave `--conf` and `--dsl` out")
+    return file or JobFile(dsl=dsl or {}, conf=conf or {})
 
 
 @command.command()
@@ -144,9 +163,20 @@ def wait(at: Session, job_id: str, timeout: float | None) -> None:
 
 @command.command()
 @session.job_id
-@click.option("-c", "--component", metavar="NAME", help="Component; default: the first error's.")
+@click.option(
+    "-c",
+    "--component",
+    metavar="NAME",
+    help="Component; default: the first error's.",
+    shell_complete=suggestions.components,
+)
 @session.site_options
-@click.option("--level", type=click.Choice(_LEVELS), default="info", help="Which log to print.")
+@click.option(
+    "--level",
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    default="info",
+    help="Which log to print.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines until the job ends.")
 @click.option(
     "-o",
@@ -184,7 +214,7 @@ def log(
             at.client, job_id, folder=Path(folder), component=component, site=site, level=level
         )
         if not chosen:
-            raise NoData(reason="this server has no such log of the job")
+            raise _no_log(at.client, job_id, component=component, site=site, level=level)
         logs = [(name, _read(path)) for name, path in chosen]
 
     def text() -> None:
@@ -245,6 +275,8 @@ def _print_first_error(at: Session, job_id: str) -> None:
         show_first_error(view)
         for line in tail:
             click.echo(f"  {clean(line)}")
+        if not error.here:
+            click.echo(f"Its log is at the server of party {Site.from_key(error.site).party_id}.")
 
     at.out.result({"status": view.status, "first_error": error, "log": tail}, text)
 
@@ -275,6 +307,29 @@ def _chosen(
         if key not in newest or newest[key][0] < int(parts[3]):
             newest[key] = (int(parts[3]), path)
     return [(f"{r} {p} {name}", path) for (r, p, name), (_, path) in sorted(newest.items())]
+
+
+def _no_log(
+    client: Client, job_id: str, *, component: str | None, site: Site | None, level: str
+) -> LogNotHere:
+    """Return why there is no such log: who has it, or that there is none at all."""
+    fitting = [
+        task
+        for task in client.job(job_id).tasks
+        if component in (None, task.component) and (site is None or site.key == task.site)
+    ]
+    where = " and ".join(dict.fromkeys(place(task.site) for task in fitting))
+    if not fitting:
+        reason = f"the job has no {component or 'component'}{f' at {site}' if site else ''}"
+    elif not any(task.here for task in fitting):
+        parties = dict.fromkeys(Site.from_key(task.site).party_id for task in fitting)
+        reason = f"it is at the server of party {', '.join(parties)}"
+    elif all(task.started_ms is None for task in fitting):
+        why = next((f" ({task.reason})" for task in fitting if task.reason), "")
+        reason = f"no process of {component or 'the job'} ran at {where}{why}"
+    else:
+        reason = f"nothing was logged at level {level} at {where}"
+    return LogNotHere(reason=reason)
 
 
 def _read(path: Path) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from fedflow.cli import session
+from fedflow.cli import session, suggestions
 from fedflow.cli.files import JsonFile, folder
+from fedflow.cli.job_delete import delete
 from fedflow.cli.job_view import wait_for
 from fedflow.cli.output import clean as clean_text
 from fedflow.cli.output import json_text
 from fedflow.cli.session import Session, asks_server
 from fedflow.domain.site import Site
-from fedflow.wire.api.job_delete import DeletedJob
 
 
 @click.command()
@@ -26,6 +26,7 @@ from fedflow.wire.api.job_delete import DeletedJob
     multiple=True,
     metavar="NAME",
     help="Only this component and what depends on it; may be given several times.",
+    shell_complete=suggestions.components,
 )
 @click.option("--force", is_flag=True, help="Also what succeeded.")
 @click.option("--failed-only", is_flag=True, help="Only what failed, not what never ran.")
@@ -117,7 +118,13 @@ def config(at: Session, job_id: str, site: Site | None, output: Path | None) -> 
 
 @click.command()
 @session.job_id
-@click.option("-c", "--component", metavar="NAME", help="Only of this component.")
+@click.option(
+    "-c",
+    "--component",
+    metavar="NAME",
+    help="Only of this component.",
+    shell_complete=suggestions.components,
+)
 @session.site_options
 @asks_server
 def view(at: Session, job_id: str, component: str | None, site: Site | None) -> None:
@@ -172,48 +179,6 @@ def clean(at: Session, job_id: str, yes: bool) -> None:
     done = at.client.clean(job_id)
     kept = f", {len(done.kept)} that other jobs use were kept" if done.kept else ""
     at.out.done(done, f"{len(done.tables)} tables and {done.metrics} metrics were deleted{kept}.")
-
-
-@click.command()
-@session.job_id
-@session.yes
-@click.option("--preview", is_flag=True, help="Only show what would be deleted.")
-@asks_server
-def delete(at: Session, job_id: str, yes: bool, preview: bool) -> None:
-    """Delete an ended job at this server, with everything that it created there."""
-    if preview or not (yes or at.out.as_json):
-        found = at.client.delete(job_id, preview=True)
-        if preview:
-            at.out.result(found, lambda: _say_what_goes(found))
-            return
-        _say_what_goes(found)
-    session.confirm(at, f"Delete job {job_id}?", yes=yes)
-    done = at.client.delete(job_id)
-    at.out.done(done, f"Job {job_id} was deleted.")
-
-
-def _say_what_goes(found: DeletedJob) -> None:
-    """Print what deleting a job removes."""
-    if found.left_over:
-        click.echo(f"Job {found.job_id} was deleted; {found.file_bytes} bytes of it are left.")
-        return
-    click.echo(f"Of job {found.job_id} at {', '.join(found.sites) or 'this server'} delete:")
-    click.echo(f"  {found.tasks} tasks, {found.metrics} metrics, {found.caches} caches")
-    for table in found.tables:
-        click.echo(f"  table {clean_text(f'{table.namespace}.{table.name}')}, {table.rows} rows")
-    for model in found.models:
-        if not model.kept:
-            click.echo(f"  the model of {model.role} {model.party_id}, {model.size_bytes} bytes")
-    click.echo(f"  {found.log_files} log files, {found.log_bytes} bytes")
-    click.echo(f"  its files, {found.file_bytes} bytes")
-    for kept in found.kept_tables:
-        used = ", ".join(kept.jobs)
-        click.echo(f"Kept: table {clean_text(f'{kept.namespace}.{kept.name}')}, used by {used}")
-    for model in found.models:
-        if model.kept:
-            click.echo(f"Kept: the model of {model.role} {model.party_id}, {model.kept}")
-    if found.partners:
-        click.echo(f"Parties {', '.join(found.partners)} keep their parts.")
 
 
 @click.command()

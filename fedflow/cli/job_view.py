@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
+from fedflow.base.errors.error import FedflowError
 from fedflow.cli.exit_codes import CliExitCode
+from fedflow.cli.groups import WaitInterrupted
 from fedflow.cli.output import Output, clean, console, duration, moment, place
-from fedflow.cli.progress import JobProgress, progress_table
+from fedflow.cli.progress import JobProgress, WhyAgain, progress_table
 from fedflow.client.client import Client
-from fedflow.wire.api.jobs import JobStatusView
+from fedflow.wire.api.jobs import FOLLOWERS, JobStatusView
 
 
 def wait_for(
@@ -18,19 +23,63 @@ def wait_for(
 
     Raises: click.exceptions.Exit: it did not succeed. StillRunning.
     """
-    with JobProgress(out) as progress:
+    with goes_on(job_id), JobProgress(out, why_again=_from_history(client, job_id)) as progress:
         view = client.wait(job_id, timeout_s=timeout_s, on_change=progress)
+    end_with(out, view)
+    return view
+
+
+def end_with(out: Output, view: JobStatusView) -> None:
+    """Show how a job ended. Raises: click.exceptions.Exit: it did not succeed."""
     out.result(view, lambda: _show_end(view))
     if not view.succeeded:
         raise click.exceptions.Exit(CliExitCode.JOB_FAILED)
-    return view
+
+
+@contextmanager
+def goes_on(job_id: str) -> Iterator[None]:
+    """Wait for a job inside: Ctrl-C says that the job goes on, and how to watch and stop it.
+
+    Raises: WaitInterrupted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        for line in (
+            f"\nJob {job_id} goes on.",
+            f"Watch it: fedflow job wait -j {job_id}",
+            f"Stop it:  fedflow job stop -j {job_id}\n",
+        ):
+            click.echo(line, err=True)
+        raise WaitInterrupted(job_id) from None
+
+
+def _from_history(client: Client, job_id: str) -> WhyAgain:
+    """Return what reads from a job's history why an attempt failed."""
+
+    def why(component: str, version: int) -> str | None:
+        try:
+            told = [
+                event
+                for event in client.history(job_id, component=component)
+                if event.version == version and event.code and event.new in ("failed", "timeout")
+            ]
+        except FedflowError:  # the wait for the job tells it, if it lasts
+            return None
+        if not told:
+            return None
+        first = min(told, key=lambda event: (event.code in FOLLOWERS, event.number))
+        where = f"{place(first.cause_site or first.site or '')}, ".removeprefix(", ")
+        return f"{where}{first.code}: {first.message}"
+
+    return why
 
 
 def show_job(out: Output, view: JobStatusView) -> None:
     """Print a job with all its tasks."""
     click.echo(f"job        {view.job_id}")
     click.echo(f"status     {clean(view.status)} ({view.progress} %)")
-    if view.reason and not view.succeeded:
+    if view.reason and not view.succeeded and not _tells_reason(view):
         click.echo(f"reason     {clean(str(view.reason))}")
     click.echo(f"initiator  {place(clean(view.initiator))}")
     click.echo(f"created    {moment(view.created_ms)}")
@@ -39,7 +88,9 @@ def show_job(out: Output, view: JobStatusView) -> None:
     for component, job_id in view.reused.items():
         click.echo(f"reused     {clean(component)} of job {clean(job_id)}")
     for warning in view.warnings:
-        click.echo(f"warning    {clean(warning)}")
+        click.echo(f"warning    {clean(str(warning))}")
+        if warning.hint:
+            click.echo(f"           {clean(warning.hint)}")
     click.echo()
     console().print(progress_table(view))
     show_first_error(view)
@@ -49,9 +100,15 @@ def _show_end(view: JobStatusView) -> None:
     started = view.started_ms if view.started_ms is not None else view.created_ms
     took = duration((view.ended_ms - started) / 1000) if view.ended_ms is not None else None
     click.echo(f"Job {view.job_id}: {clean(view.status)}" + (f" after {took}." if took else "."))
-    if view.reason and not view.succeeded:
+    if view.reason and not view.succeeded and not _tells_reason(view):
         click.echo(f"Reason: {clean(str(view.reason))}")
     show_first_error(view)
+
+
+def _tells_reason(view: JobStatusView) -> bool:
+    """Tell whether the first error says what the job's reason says."""
+    first = view.first_error.reason if view.first_error is not None else None
+    return first is not None and view.reason is not None and first.message in view.reason.message
 
 
 def show_first_error(view: JobStatusView) -> None:

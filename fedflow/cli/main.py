@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +58,9 @@ class CommandGroup(Nouns):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command and end the process with an `ExitCode`."""
         options = {"prog_name": "fedflow", **extra, "standalone_mode": False}
-        sys.exit(run_program(lambda: super(CommandGroup, self).main(*args, **options)))
+        words = (args[0] if args else extra.get("args")) or sys.argv[1:]
+        run = partial(super().main, *args, **options)
+        sys.exit(run_program(run, as_json="--json" in words))
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fedflow.cli import session
+from fedflow.cli import session, suggestions
 from fedflow.cli.files import JsonFile, existing_file, folder, new_file
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_view import wait_for
@@ -30,8 +30,17 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("-m", "--model", "model_id", metavar="ID", help="Only of this model id.")
-@click.option("-v", "--version", metavar="ID", help="Only this version.")
+@click.option(
+    "-m",
+    "--model",
+    "model_id",
+    metavar="ID",
+    help="Only of this model id.",
+    shell_complete=suggestions.models,
+)
+@click.option(
+    "-v", "--version", metavar="ID", help="Only this version.", shell_complete=suggestions.versions
+)
 @session.site_options
 @asks_server
 def list_(at: Session, model_id: str | None, version: str | None, site: Site | None) -> None:
@@ -44,6 +53,16 @@ def list_(at: Session, model_id: str | None, version: str | None, site: Site | N
     ]  # fmt: skip
     at.out.listing(found, ("model", "version", "site", "deployed", "created"), rows,
                    none="No models.")  # fmt: skip
+
+
+_deployed_version = click.option(
+    "-v",
+    "--version",
+    required=True,
+    metavar="ID",
+    help="A deployed version.",
+    shell_complete=suggestions.versions,
+)
 
 
 @command.command()
@@ -88,6 +107,7 @@ def predict_conf(at: Session, model_id: str, version: str) -> None:
     multiple=True,
     metavar="NAME",
     help="Component that predicts; may be given several times; default: all.",
+    shell_complete=suggestions.components,
 )
 @click.option("-d", "--dsl", type=JsonFile(), help="A predict DSL of your own.")
 @click.option(
@@ -216,7 +236,12 @@ def restore(
 @session.model_version
 @session.one_site
 @session.component
-@click.option("--host", metavar="ID", help="Party id of the host. Default: the first one.")
+@click.option(
+    "--host",
+    metavar="ID",
+    help="Party id of the host. Default: the first one.",
+    shell_complete=suggestions.parties,
+)
 @click.option("-o", "--output", type=new_file, required=True, help="JSON file to write.")
 @asks_server
 def woe_extract(
@@ -263,7 +288,7 @@ def woe_merge(
 
 
 @command.command()
-@click.option("-v", "--version", required=True, metavar="ID", help="A deployed version.")
+@_deployed_version
 @asks_server
 def load(at: Session, version: str) -> None:
     """Publish a deployed version to online serving."""
@@ -272,7 +297,7 @@ def load(at: Session, version: str) -> None:
 
 
 @command.command()
-@click.option("-v", "--version", required=True, metavar="ID", help="A deployed version.")
+@_deployed_version
 @click.option("-s", "--service", required=True, metavar="ID", help="Service id.")
 @asks_server
 def bind(at: Session, version: str, service: str) -> None:
@@ -303,7 +328,14 @@ def homo_deploy(at: Session, conf: dict[str, Any]) -> None:
 
 
 @command.command()
-@click.option("-v", "--version", required=True, metavar="ID", help="Version of a model.")
+@click.option(
+    "-v",
+    "--version",
+    required=True,
+    metavar="ID",
+    help="Version of a model.",
+    shell_complete=suggestions.versions,
+)
 @click.argument("name", required=False)
 @click.option("--remove", is_flag=True, help="Remove the tag.")
 @asks_server

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _PIPE_COLUMNS = 200  #: width of tables that no terminal limits
+_GAP = 2  #: characters behind each column
+_LONGEST_WORD = 60  #: characters; a longer one may be folded
 
 _STYLES: Mapping[str, str] = {
     "success": "green",
@@ -86,9 +88,21 @@ class Output:
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = ""
     ) -> None:
-        """Print a table for people."""
-        if not self.as_json:
-            console().print(table_of(columns, rows, title=title))
+        """Print a table for people; one that is too wide in parts, each with the first column.
+
+        A text may be folded to fit; a number or another single word never is.
+        """
+        if self.as_json:
+            return
+        shown, screen = [[cell(value) for value in row] for row in rows], console()
+        needs = [_longest_word(head, shown, i) + _GAP for i, head in enumerate(columns)]
+        for number, part in enumerate(_parts(needs, screen.width)):
+            heads = [columns[i] for i in part]
+            some = [[row[i] for i in part] for row in shown]
+            if number:
+                screen.print()
+            fits = sum(needs[i] for i in part) <= screen.width
+            screen.print(table_of(heads, some, title="" if number else title, whole_words=fits))
 
 
 def console() -> Console:
@@ -99,8 +113,29 @@ def console() -> Console:
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
-def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> Table:
-    """Return a table without lines around its cells."""
+def _parts(needs: Sequence[int], width: int) -> list[list[int]]:
+    """Return which columns are printed together, each part with the first one, from the characters
+    that each needs; two columns are together however wide they are.
+    """
+    parts: list[list[int]] = [[0]] if needs else []
+    for i in range(1, len(needs)):
+        if sum(needs[j] for j in parts[-1]) + needs[i] > width and len(parts[-1]) > 1:
+            parts.append([0])
+        parts[-1].append(i)
+    return parts
+
+
+def _longest_word(head: str, rows: Sequence[Sequence[Text]], index: int) -> int:
+    """Return how wide a column must be so that no word is broken, but for very long ones."""
+    texts = (head, *(row[index].plain for row in rows))
+    return min(_LONGEST_WORD, max((len(w) for text in texts for w in text.split()), default=0))
+
+
+def table_of(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "",
+    whole_words: bool = False,
+) -> Table:  # fmt: skip
+    """Return a table without lines around its cells; `whole_words`: there is room for them."""
     from rich.table import Table
 
     table = Table(
@@ -111,10 +146,12 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: st
         title_justify="left",
         header_style="bold",
     )
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(value) for value in row))
+    listed = [[cell(value) for value in row] for row in rows]
+    for i, column in enumerate(columns):
+        room = _longest_word(column, listed, i) if whole_words else None
+        table.add_column(column, overflow="fold", min_width=room)
+    for row in listed:
+        table.add_row(*row)
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fedflow.cli import suggestions
 from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import moment
@@ -36,7 +37,7 @@ def list_(at: Session) -> None:
 
 
 @command.command()
-@click.argument("party_id")
+@click.argument("party_id", shell_complete=suggestions.parties)
 @asks_server
 def show(at: Session, party_id: str) -> None:
     """Show whether calls to one party succeed."""
@@ -45,7 +46,7 @@ def show(at: Session, party_id: str) -> None:
 
 
 @command.command()
-@click.argument("party_id")
+@click.argument("party_id", shell_complete=suggestions.parties)
 @asks_server
 def ping(at: Session, party_id: str) -> None:
     """Call a party now and let it call back: tests both directions."""
@@ -63,7 +64,7 @@ def ping(at: Session, party_id: str) -> None:
 
 
 @command.command()
-@click.argument("party_id")
+@click.argument("party_id", shell_complete=suggestions.parties)
 @asks_server
 def check(at: Session, party_id: str) -> None:
     """Show what another party's server says about itself, called by this server."""

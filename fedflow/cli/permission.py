@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import click
 
-from fedflow.cli import session
+from fedflow.cli import session, suggestions
 from fedflow.cli.groups import Nouns
 from fedflow.cli.session import Session, asks_server
+from fedflow.wire.api.administration import GrantedTable
+
+_ALL = GrantedTable(name="*", namespace="*")
 
 components_option = click.option(
     "-c", "--component", "components", multiple=True, metavar="MODULE",
     help="Component module, * for all; may be given several times.",
+    shell_complete=suggestions.modules,
 )  # fmt: skip
 tables_option = click.option(
     "-t", "--table", "tables", multiple=True, nargs=2, metavar="NAMESPACE NAME",
@@ -27,14 +31,18 @@ def command() -> None:
 @session.party
 @components_option
 @tables_option
+@click.option("--all-tables", is_flag=True, help="Every table of this server, later ones too.")
 @asks_server
 def grant(
-    at: Session, party_id: str, components: tuple[str, ...], tables: tuple[tuple[str, str], ...]
-) -> None:
+    at: Session, *, party_id: str, components: tuple[str, ...],
+    tables: tuple[tuple[str, str], ...], all_tables: bool,
+) -> None:  # fmt: skip
     """Let a party use components and tables."""
-    if not components and not tables:
-        raise click.UsageError("name a `--component` or a `--table`")
-    at.client.permissions.grant(party_id, components=components, tables=tables)
+    if not components and not tables and not all_tables:
+        raise click.UsageError("name a `--component` or a `--table`, or `--all-tables`")
+    at.client.permissions.grant(
+        party_id, components=components, tables=None if all_tables else tables
+    )
     at.out.done({"party_id": party_id, "granted": True}, f"Granted to party {party_id}.")
 
 
@@ -64,5 +72,5 @@ def query(at: Session, party_id: str) -> None:
     """Show what was granted to a party."""
     found = at.client.permissions.get(party_id)
     rows = [("component", name) for name in found.component]
-    rows += [("table", f"{t.namespace}.{t.name}") for t in found.dataset]
+    rows += [("table", "*" if t == _ALL else f"{t.namespace}.{t.name}") for t in found.dataset]
     at.out.listing(found, ("kind", "name"), rows, none="Nothing was granted.")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fedflow.cli.groups import Nouns
+from fedflow.cli.output import clean
 from fedflow.cli.session import Session, asks_server
 
 
@@ -28,10 +29,22 @@ def list_(at: Session) -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @asks_server
 def register(at: Session, path: Path) -> None:
-    """Add the provider in the folder PATH of the server's machine, or read it again."""
+    """Add the provider in the folder PATH of the server's machine, or read it again.
+
+    The folder has a provider.toml (or provider.json) with `name`, `version` and `components`, the
+    `module:attribute` of its components; `python` is optional, an interpreter of its own. It lies
+    in `providers` of the server's home or in a folder of the setting provider.allowed_folders.
+    """
     added = at.client.providers.register(str(path.expanduser().absolute()))
-    names = ", ".join(added.components)
-    at.out.done(added, f"Provider {added.name}@{added.version} was added with {names}.")
+    names = ", ".join(clean(name) for name in added.modules or added.components)
+    what = f"Provider {added.name}@{added.version}"
+    if added.replaced_path is None:
+        told = f"{what} was added with {names}."
+    elif added.replaced_path == added.path:
+        told = f"{what} was read again, with {names}."
+    else:
+        told = f"{what} has {names} now. It replaces the folder {clean(added.replaced_path)}."
+    at.out.done(added, told)
 
 
 @command.command()

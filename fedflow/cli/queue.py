@@ -41,6 +41,7 @@ def list_(at: Session, limit: int) -> None:
 @asks_server
 def clean(at: Session, yes: bool) -> None:
     """Cancel every job that waits."""
-    session.confirm(at, "Cancel every job that waits?", yes=yes)
+    question, otherwise = "Cancel every job that waits?", "Nothing was canceled."
+    session.confirm(at, question, yes=yes, otherwise=otherwise)
     found = at.client.clean_queue()
     at.out.done({"canceled": found}, f"{len(found)} jobs were canceled.")

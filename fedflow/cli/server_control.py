@@ -11,16 +11,19 @@ import click
 
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.cli import session
+from fedflow.cli.connecting import connect
 from fedflow.cli.exit_codes import CliExitCode
-from fedflow.cli.output import Output, duration
+from fedflow.cli.output import Output, clean, duration
 from fedflow.cli.server import ServerOptions, home_option, server_options
 from fedflow.cli.server_process import (
     STOP_GRACE_S,
     find_server,
+    log_end,
     log_file,
     spawn,
     stop_server,
     wait_for,
+    wait_until_started,
     wait_until_up,
 )
 from fedflow.cli.session import Session
@@ -45,16 +48,18 @@ def start(as_json: bool, **options: Any) -> None:
         out.result(running, lambda: out.note(f"A server runs already: {running.url}"))
         return
     load_settings(given.conf, environment=os.environ, overrides=given.overrides())
-    log = log_file(given.home)
-    offset = log.stat().st_size if log.exists() else 0
+    log, offset = log_file(given.home), log_end(given.home)
     process = spawn(given.home, given.arguments())
     state = wait_until_up(process, given.home, log_offset=offset)
+    reasons = wait_until_started(state)
     process.returncode = 0  # it is meant to outlive this process: no warning about that
 
     def text() -> None:
         who = f"party {state.party_id}" if state.party_id else "standalone"
         out.note(f"The server runs ({who}, pid {state.pid}): {state.url}")
         out.note(f"Its log is {log}")
+        for reason in reasons:
+            out.note(f"It is not ready: {clean(reason)}")
 
     out.result(state, text)
 
@@ -84,7 +89,7 @@ def stop(home: Path, grace: float, as_json: bool) -> None:
 @home_option
 @session.as_json
 def status(home: Path, as_json: bool) -> None:
-    """Show whether a server runs in a home folder; exit code 4 if none does."""
+    """Show whether a server runs in a home folder; exit code 4 if none answers, 1 if not ready."""
     out = Output(as_json=as_json)
     state = find_server(home)
     if state is None:
@@ -94,22 +99,30 @@ def status(home: Path, as_json: bool) -> None:
         )
         raise click.exceptions.Exit(CliExitCode.NOT_REACHABLE)
     try:
-        with session.connect(state.url) as client:
+        with connect(state.url) as client:
             ready = client.readiness()
     except ServerNotReachable:
-        ready = {"ready": False}
+        ready = {}
+    is_ready = bool(ready.get("ready"))
 
     def text() -> None:
         out.note(f"pid      {state.pid}")
         out.note(f"party    {state.party_id or 'standalone, hosts every party'}")
         out.note(f"REST     {state.url}")
         out.note(f"parties  {state.grpc}")
-        out.note(f"ready    {'yes' if ready.get('ready') else f'no: {ready}'}")
+        out.note(f"ready    {'yes' if is_ready else 'no'}")
+        for reason in ready.get("reasons", ()) if ready else ("it does not answer",):
+            out.note(f"         {clean(str(reason))}")
+        if ready.get("draining"):
+            out.note("drained  yes: it starts no tasks until it is restarted")
         for key, where in (("cores", ""), ("spark_cores", " on Spark")):
             if (cores := ready.get(key)) is not None:
                 out.note(f"cores    {cores['free']} of {cores['total']} free{where}")
 
-    out.result({"running": True, "home": str(home), **asdict(state), **ready}, text)
+    found = {"running": True, "home": str(home), **asdict(state), "ready": False, **ready}
+    out.result(found, text)
+    if not is_ready:
+        raise click.exceptions.Exit(CliExitCode.ERROR if ready else CliExitCode.NOT_REACHABLE)
 
 
 @control.command()

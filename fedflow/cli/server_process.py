@@ -14,12 +14,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.decoding import decode_as
-from fedflow.base.errors.start import ServerNotStarted
+from fedflow.base.errors.start import HomeNotUsable, ServerNotReachable, ServerNotStarted
 from fedflow.base.values import dataclass
 from fedflow.client.client import Client
 from fedflow.domain.records import Handle
@@ -52,12 +53,17 @@ class ServerState:
 
 
 def find_server(home: Path) -> ServerState | None:
-    """Return the server that runs in a home folder, None if there is none."""
+    """Return the server that runs in a home folder, None if there is none.
+
+    Raises: HomeNotUsable: this user may not look.
+    """
     try:
         text = (home / "run" / "server.json").read_bytes()
         state = decode_as(text, ServerState)
-    except (OSError, msgspec.MsgspecError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None
+    except OSError as exc:
+        raise _not_usable(home, exc) from exc
     return state if state.is_alive else None
 
 
@@ -66,10 +72,20 @@ def log_file(home: Path) -> Path:
     return home / "logs" / "server" / "server.log"
 
 
+def log_end(home: Path) -> int:
+    """Return how long that log is, in bytes. Raises: HomeNotUsable: it cannot be reached."""
+    try:
+        return log_file(home).stat().st_size
+    except FileNotFoundError:
+        return 0
+    except OSError as exc:
+        raise _not_usable(home, exc) from exc
+
+
 def spawn(home: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start `fedflow server run` as a process of its own session, its output in the home's log.
 
-    Raises: ServerNotStarted: the log cannot be written.
+    Raises: HomeNotUsable: the log cannot be written.
     """
     log = log_file(home)
     try:
@@ -78,7 +94,7 @@ def spawn(home: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         log.touch(mode=0o600)
         output = log.open("ab")
     except OSError as exc:
-        raise ServerNotStarted(reason=f"{log}: {exc.strerror or exc}.") from exc
+        raise _not_usable(home, exc) from exc
     with output:
         return subprocess.Popen(
             [sys.executable, "-m", "fedflow.cli.main", "server", "run", *arguments],
@@ -104,7 +120,8 @@ def wait_until_up(
 
     def looked() -> ServerState | None:
         if process.poll() is not None:
-            raise ServerNotStarted(reason=_last_words(home, log_offset))
+            reason, hint = _last_words(home, log_offset)
+            raise ServerNotStarted(reason=reason, hint=hint)
         state = find_server(home)
         if state is None or state.pid != process.pid:
             return None
@@ -123,6 +140,19 @@ def wait_until_up(
         end(process)
         raise ServerNotStarted(reason=f"it did not answer within {timeout_s:g} seconds.")
     return found[0]
+
+
+def wait_until_started(state: ServerState, *, timeout_s: float = 10.0) -> list[str]:
+    """Wait until a server that answers has started all its parts; return why it is not ready."""
+    ready: dict[str, Any] = {}
+
+    def is_started() -> bool:
+        with suppress(ServerNotReachable), Client(state.url, timeout_s=5.0) as client:
+            ready.update(client.readiness())
+        return not ready.get("starting", True)
+
+    wait_for(is_started, timeout_s=timeout_s)
+    return [str(reason) for reason in ready.get("reasons", ())]
 
 
 def stop_server(state: ServerState, *, grace_s: float = STOP_GRACE_S) -> bool:
@@ -164,15 +194,27 @@ def _signal(state: ServerState, number: signal.Signals) -> None:
             os.kill(state.pid, number)
 
 
-def _last_words(home: Path, offset: int) -> str:
-    """Return the error that a server logged before it ended."""
+def _not_usable(home: Path, error: OSError) -> HomeNotUsable:
+    where = f"{error.filename}: " if error.filename else ""
+    return HomeNotUsable(path=home, reason=f"{where}{error.strerror or error}")
+
+
+def _last_words(home: Path, offset: int) -> tuple[str, str]:
+    """Return the error that a server logged before it ended, and its hint."""
     log = log_file(home)
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
+            offset = offset if offset <= size else 0  # a new file was begun meanwhile
             file.seek(max(offset, size - _TAIL_BYTES))
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         lines = []
-    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
-    return (errors or [line for line in lines if line.strip()] or ["it logged nothing."])[-1]
+    begins = [number for number, line in enumerate(lines) if line.startswith("Error: ")]
+    if not begins:
+        return ([line for line in lines if line.strip()] or ["it logged nothing."])[-1], ""
+    said = lines[begins[-1] :]
+    hints = [number for number, line in enumerate(said) if line.startswith("Hint: ")]
+    end = hints[0] if hints else 1
+    hint = said[end].removeprefix("Hint: ") if hints else ""
+    return "\n".join(said[:end]).removeprefix("Error: "), hint

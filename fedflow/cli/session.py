@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
@@ -11,11 +10,12 @@ import click
 
 from fedflow.base.ids import PartyId
 from fedflow.base.values import dataclass
+from fedflow.cli import suggestions
+from fedflow.cli.connecting import connect
+from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.files import JsonFile
 from fedflow.cli.output import Output
-from fedflow.cli.stored import read_stored
 from fedflow.client.client import DEFAULT_ADDRESS, Client
-from fedflow.client.connection import url_of
 from fedflow.domain.site import Role, Site
 
 P = ParamSpec("P")
@@ -49,30 +49,31 @@ def asks_server(command: Callable[Concatenate[Session, P], None]) -> Callable[..
     return wrapped
 
 
-def connect(server: str | None) -> Client:
-    """Return a client of `server`, else of FEDFLOW_SERVER, else of what `flow init` stored.
-
-    It signs with FEDFLOW_APP_KEY and FEDFLOW_SECRET_KEY, or with the stored keys if the server is
-    the stored one. Raises: BadSetting, BadClientConf.
-    """
-    stored = read_stored()
-    address = server or os.environ.get("FEDFLOW_SERVER") or stored.address or DEFAULT_ADDRESS
-    app_key, secret = os.environ.get("FEDFLOW_APP_KEY"), os.environ.get("FEDFLOW_SECRET_KEY")
-    if not (app_key or secret) and stored.address and url_of(address) == url_of(stored.address):
-        app_key, secret = stored.app_key, stored.secret_key
-    return Client(address, app_key=app_key, secret=secret)
-
-
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-job_id = click.option("-j", "--job", "job_id", required=True, metavar="JOB", help="Id of the job.")
-party = click.option("-p", "--party", "party_id", required=True, metavar="ID", help="Party id.")
+job_id = click.option(
+    "-j", "--job", "job_id", required=True, metavar="JOB", help="Id of the job.",
+    shell_complete=suggestions.jobs,
+)  # fmt: skip
+party = click.option(
+    "-p", "--party", "party_id", required=True, metavar="ID", help="Party id.",
+    shell_complete=suggestions.parties,
+)  # fmt: skip
+namespace = click.option(
+    "-n", "--namespace", required=True, metavar="NAME", help="Namespace of the table.",
+    shell_complete=suggestions.namespaces,
+)  # fmt: skip
+table = click.option(
+    "-t", "--table", "name", required=True, metavar="NAME", help="Name of the table.",
+    shell_complete=suggestions.tables,
+)  # fmt: skip
 json_file = click.option(
     "-c", "--conf", type=JsonFile(), required=True, help="JSON file, as for FATE."
 )
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
 component = click.option(
-    "-c", "--component", required=True, metavar="NAME", help="Component, for example hetero_lr_0."
-)
+    "-c", "--component", required=True, metavar="NAME", help="Component, for example hetero_lr_0.",
+    shell_complete=suggestions.components,
+)  # fmt: skip
 
 
 def model_version(command: Callable[..., None]) -> Callable[..., None]:
@@ -80,11 +81,12 @@ def model_version(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
             "-v", "--version", required=True, metavar="ID", help="Version: the job that trained it,"
-            " or what `model deploy` printed.",
+            " or what `model deploy` printed.", shell_complete=suggestions.versions,
         ),
         click.option(
             "-m", "--model", "model_id", required=True, metavar="ID",
             help="Model id, for example guest-9999#host-10000#model.",
+            shell_complete=suggestions.models,
         ),
     ):  # fmt: skip
         command = option(command)
@@ -113,7 +115,10 @@ def site_options(command: Callable[..., None]) -> Callable[..., None]:
         type=click.Choice([role.value for role in Role]),
         help="Role of the site; default: the initiator's, or an own one.",
     )
-    @click.option("-p", "--party", metavar="ID", help="Party id of the site.")
+    @click.option(
+        "-p", "--party", metavar="ID", help="Party id of the site.",
+        shell_complete=suggestions.parties,
+    )  # fmt: skip
     @functools.wraps(command)
     def wrapped(*args: object, role: str | None, party: str | None, **kwargs: object) -> None:
         if (role is None) != (party is None):
@@ -124,10 +129,23 @@ def site_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def confirm(at: Session, question: str, *, yes: bool) -> None:
+def confirm(
+    at: Session, question: str, *, yes: bool, otherwise: str = "Nothing was deleted."
+) -> None:
     """Ask before something is lost, unless `--yes` or `--json` is given.
 
-    Raises: click.Abort: the answer is no.
+    `otherwise` is said if the answer is no. Raises: click.exceptions.Exit: it is no.
+        click.UsageError: nobody can answer. click.Abort: Ctrl-C.
     """
-    if not yes and not at.out.as_json:
-        click.confirm(question, abort=True)
+    if yes or at.out.as_json:
+        return
+    try:
+        agreed = click.confirm(question)
+    except click.Abort as exc:
+        if isinstance(exc.__context__, EOFError):
+            click.echo()
+            raise click.UsageError("there is no terminal to answer at: give `--yes`") from None
+        raise
+    if not agreed:
+        at.out.note(otherwise)
+        raise click.exceptions.Exit(CliExitCode.ERROR)

@@ -7,15 +7,12 @@ from typing import Any
 
 import click
 
-from fedflow.cli import session
+from fedflow.cli import session, suggestions
 from fedflow.cli.files import folder
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import json_text
 from fedflow.cli.session import Session, asks_server
 from fedflow.wire.api.tables import TableInfo
-
-namespace_option = click.option("-n", "--namespace", required=True, metavar="NAME")
-table_option = click.option("-t", "--table", "name", required=True, metavar="NAME")
 
 
 @click.group(cls=Nouns)
@@ -24,7 +21,13 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("-n", "--namespace", metavar="NAME", help="Only of this namespace.")
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Only of this namespace.",
+    shell_complete=suggestions.namespaces,
+)
 @click.option("-s", "--search", metavar="TEXT", default="", help="A part of namespace or name.")
 @click.option("-l", "--limit", default=20, type=click.IntRange(1, 1000), help="How many, at most.")
 @click.option("--page", default=1, type=click.IntRange(1), help="Page, each of `limit` tables.")
@@ -43,8 +46,8 @@ def list_tables(at: Session, namespace: str | None, search: str, limit: int, pag
 
 
 @command.command()
-@namespace_option
-@table_option
+@session.namespace
+@session.table
 @asks_server
 def info(at: Session, namespace: str, name: str) -> None:
     """Show what the server knows of a table and of its columns."""
@@ -83,8 +86,8 @@ def _number(value: float | None) -> str:
 
 
 @command.command()
-@namespace_option
-@table_option
+@session.namespace
+@session.table
 @click.option("-l", "--limit", default=10, show_default=True, type=click.IntRange(1, 100))
 @asks_server
 def preview(at: Session, namespace: str, name: str, limit: int) -> None:
@@ -94,8 +97,8 @@ def preview(at: Session, namespace: str, name: str, limit: int) -> None:
 
 
 @command.command()
-@namespace_option
-@table_option
+@session.namespace
+@session.table
 @session.yes
 @asks_server
 def delete(at: Session, namespace: str, name: str, yes: bool) -> None:
@@ -110,7 +113,13 @@ def delete(at: Session, namespace: str, name: str, yes: bool) -> None:
 
 @command.command("delete-outputs")
 @session.job_id
-@click.option("-c", "--component", metavar="NAME", help="Only of this component.")
+@click.option(
+    "-c",
+    "--component",
+    metavar="NAME",
+    help="Only of this component.",
+    shell_complete=suggestions.components,
+)
 @session.yes
 @asks_server
 def delete_outputs(at: Session, job_id: str, component: str | None, yes: bool) -> None:
@@ -121,8 +130,8 @@ def delete_outputs(at: Session, job_id: str, component: str | None, yes: bool) -
 
 
 @command.command()
-@namespace_option
-@table_option
+@session.namespace
+@session.table
 @click.option("-o", "--output", type=folder, required=True, help="Folder for the files.")
 @asks_server
 def download(at: Session, namespace: str, name: str, output: Path) -> None:
@@ -151,7 +160,7 @@ def bind(at: Session, conf: dict[str, Any], drop: bool) -> None:
     STANDALONE  {"namespace": "n", "name": "t"}: a second name of a table
 
     `id_column` names the id (else the first column), `feature_column` the other columns with
-    commas between them (else all). See docs/storages.md.
+    commas between them (else all).
     """
     at.client.tables.bind(conf, drop=drop)
     shown = f"{conf.get('namespace')}.{conf.get('name')}"
@@ -159,8 +168,8 @@ def bind(at: Session, conf: dict[str, Any], drop: bool) -> None:
 
 
 @command.command()
-@namespace_option
-@table_option
+@session.namespace
+@session.table
 @asks_server
 def disable(at: Session, namespace: str, name: str) -> None:
     """Disable a table: no job reads it until `enable`."""
@@ -170,8 +179,8 @@ def disable(at: Session, namespace: str, name: str) -> None:
 
 
 @command.command()
-@namespace_option
-@table_option
+@session.namespace
+@session.table
 @asks_server
 def enable(at: Session, namespace: str, name: str) -> None:
     """Let jobs read a disabled table again."""
@@ -191,12 +200,16 @@ def delete_disabled(at: Session, yes: bool) -> None:
 
 
 @command.command()
-@namespace_option
-@table_option
+@session.namespace
+@session.table
 @asks_server
 def source(at: Session, namespace: str, name: str) -> None:
     """Show the tables from which a table was created."""
-    found = at.client.tables.sources(namespace, name)
+    found = [
+        t
+        for t in at.client.tables.sources(namespace, name)
+        if (t.parent_table_namespace, t.parent_table_name) != (namespace, name)
+    ]  # what a reader reads counts as its output, too
     rows = [
         (f"{t.parent_table_namespace}.{t.parent_table_name}",
          f"{t.source_table_namespace}.{t.source_table_name}")
@@ -206,8 +219,8 @@ def source(at: Session, namespace: str, name: str) -> None:
 
 
 @command.command()
-@namespace_option
-@table_option
+@session.namespace
+@session.table
 @asks_server
 def jobs(at: Session, namespace: str, name: str) -> None:
     """List the jobs that created or read a table."""

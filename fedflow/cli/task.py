@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fedflow.cli import session
+from fedflow.cli import session, suggestions
 from fedflow.cli.groups import Nouns
 from fedflow.cli.output import duration, moment
 from fedflow.cli.session import Session, asks_server
@@ -17,8 +17,21 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("-j", "--job", "job_id", metavar="JOB", help="Only of this job.")
-@click.option("-c", "--component", metavar="NAME", help="Only of this component.")
+@click.option(
+    "-j",
+    "--job",
+    "job_id",
+    metavar="JOB",
+    help="Only of this job.",
+    shell_complete=suggestions.jobs,
+)
+@click.option(
+    "-c",
+    "--component",
+    metavar="NAME",
+    help="Only of this component.",
+    shell_complete=suggestions.components,
+)
 @session.site_options
 @click.option(
     "-l", "--limit", default=20, show_default=True, type=click.IntRange(0), help="0: all."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from fedflow.cli import suggestions
 from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.flow.toy import run_toy
 from fedflow.cli.groups import Nouns
@@ -16,8 +17,20 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--guest", required=True, metavar="ID", help="Party id of the guest.")
-@click.option("--host", required=True, metavar="ID", help="Party id of the host.")
+@click.option(
+    "--guest",
+    required=True,
+    metavar="ID",
+    help="Party id of the guest.",
+    shell_complete=suggestions.parties,
+)
+@click.option(
+    "--host",
+    required=True,
+    metavar="ID",
+    help="Party id of the host.",
+    shell_complete=suggestions.parties,
+)
 @click.option("--timeout", default=300.0, show_default=True, help="Longest wait, seconds.")
 @click.option("--cores", default=2, show_default=True, type=click.IntRange(1))
 @asks_server

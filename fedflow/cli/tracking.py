@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -30,6 +32,8 @@ def command() -> None:
 def metrics(at: Session, job_id: str, component: str, site: Site | None) -> None:
     """Show the metrics of a component, for example AUC, or the loss of every iteration."""
     found = at.client.metrics(job_id, component, site=site)
+    if not found:
+        _check_here(at, job_id, component, site)
     at.out.result(found, lambda: show_metrics(at.out, found))
 
 
@@ -50,13 +54,16 @@ def output(
 ) -> None:
     """Show or save the output tables of a component at one site."""
     if output is not None:
-        files = at.client.download_output(job_id, component, output, site=site)
+        with _nothing_found(at, job_id, component, site):
+            files = at.client.download_output(job_id, component, output, site=site)
         at.out.result(
             [str(file) for file in files],
             lambda: click.echo("\n".join(str(file) for file in files)),
         )
         return
     tables = at.client.output_data(job_id, component, site=site)
+    if not tables:
+        _check_here(at, job_id, component, site)
 
     def text() -> None:
         if not tables:
@@ -75,7 +82,9 @@ def output(
 @asks_server
 def summary(at: Session, job_id: str, component: str, site: Site | None) -> None:
     """Show the summary of a component, as JSON."""
-    click.echo(json_text(at.client.summary(job_id, component, site=site)))
+    with _nothing_found(at, job_id, component, site):
+        found = at.client.summary(job_id, component, site=site)
+    click.echo(json_text(found))
 
 
 @command.command()
@@ -87,6 +96,7 @@ def model(at: Session, job_id: str, component: str, site: Site | None) -> None:
     """Show a site's model of a component, as JSON."""
     share = at.client.model(job_id, component, site=site)
     if share is None:
+        _check_here(at, job_id, component, site)
         raise NoData(reason="this site has no model of the component")
     click.echo(json_text(share))
 
@@ -119,6 +129,25 @@ def delete_metrics(at: Session, job_id: str, yes: bool) -> None:
     session.confirm(at, f"Delete all metrics of job {job_id}?", yes=yes)
     at.client.delete_metrics(job_id)
     at.out.done({"job_id": job_id, "deleted": True}, f"The metrics of job {job_id} were deleted.")
+
+
+@contextmanager
+def _nothing_found(at: Session, job_id: str, component: str, site: Site | None) -> Iterator[None]:
+    """Ask inside for results; if there are none, say whether they are at another server."""
+    try:
+        yield
+    except NoData:
+        _check_here(at, job_id, component, site)
+        raise
+
+
+def _check_here(at: Session, job_id: str, component: str, site: Site | None) -> None:
+    """Raises: NoData: what a site made of the component is at the server of its party."""
+    tasks = at.client.job(job_id).tasks if site is not None else ()
+    asked = [t for t in tasks if t.component == component and site and t.site == site.key]
+    if asked and not any(task.here for task in asked):
+        party = asked[0].site.rpartition("-")[2]
+        raise NoData(reason=f"what {component} made at {site} is at the server of party {party}")
 
 
 def show_metrics(out: Output, metrics: list[Metric]) -> None:

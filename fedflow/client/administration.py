@@ -65,9 +65,9 @@ class PermissionCalls(_Calls):
         party_id: int | str,
         *,
         components: Sequence[str] = (),
-        tables: Sequence[tuple[str, str]] = (),
+        tables: Sequence[tuple[str, str]] | None = (),
     ) -> None:
-        """Let a party use components (`*`: all) and tables (namespace, name).
+        """Let a party use components (`*`: all) and tables (namespace, name; None: all, later too).
 
         Raises: PermissionsOff, UnknownGrant.
         """
@@ -94,7 +94,7 @@ class PermissionCalls(_Calls):
         if components:
             body["component"] = ",".join(components)
         if tables is None:
-            body["dataset"] = "*"
+            body["dataset"] = "all"
         elif tables:
             body["dataset"] = [{"namespace": space, "name": name} for space, name in tables]
         self._connection.do(command, body)

@@ -53,12 +53,16 @@ class Client(JobCalls, DataCalls, TrackingCalls):
         app_key: str | None = None,
         secret: str | None = None,
         timeout_s: float = 30.0,
+        repeats: bool = True,
     ) -> None:
         """Remember how to reach the server at `address`, a URL or `host:port`; nothing is sent yet.
 
-        With `app_key` and `secret` every request is signed. Raises: BadSetting: no such address.
+        With `app_key` and `secret` every request is signed. Unless it `repeats`, a call that did
+        not reach the server is not made again. Raises: BadSetting: no such address.
         """
-        connection = Connection(address, app_key=app_key, secret=secret, timeout_s=timeout_s)
+        connection = Connection(
+            address, app_key=app_key, secret=secret, timeout_s=timeout_s, repeats=repeats
+        )
         super().__init__(connection)
         self.tables = TableCalls(connection)
         self.models = ModelCalls(connection)

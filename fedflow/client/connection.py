@@ -44,9 +44,11 @@ class Connection:
     """Sends requests to one server and understands its envelope."""
 
     def __init__(
-        self, address: str, *, app_key: str | None, secret: str | None, timeout_s: float
-    ) -> None:
+        self, address: str, *, app_key: str | None, secret: str | None, timeout_s: float,
+        repeats: bool = True,
+    ) -> None:  # fmt: skip
         self.address = url_of(address)
+        self._pauses_s = _PAUSES_S if repeats else ()
         self._timeout = (min(_CONNECT_TIMEOUT_S, timeout_s), timeout_s)
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "fedflow-client"
@@ -79,7 +81,7 @@ class Connection:
                     return []
                 return self._read_envelope(response, command).get("data") or []
 
-        found: list[Any] = self.typed(_repeated(once), list[row], command=command)
+        found: list[Any] = self.typed(self._repeated(once), list[row], command=command)
         return found
 
     def do(self, command: str, body: Mapping[str, Any], answer: Any = None) -> Any:
@@ -124,7 +126,7 @@ class Connection:
             with self._answer(method, path, command=command, **_json(body)) as response:
                 return self._read_envelope(response, command)
 
-        return _repeated(once) if safe or method == "GET" else once()
+        return self._repeated(once) if safe or method == "GET" else once()
 
     def raw(
         self,
@@ -229,6 +231,15 @@ class Connection:
                 raise self._unexpected(path, "the answer is not a JSON object")
             return value
 
+    def _repeated(self, call: Callable[[], T]) -> T:
+        """Make a call that changes nothing; again after a pause if it did not reach a server."""
+        for pause_s in self._pauses_s:
+            try:
+                return call()
+            except ServerNotReachable:
+                pause(pause_s, threading.Event())
+        return call()
+
     # --- the exchange ---------------------------------------------------------------------------
 
     @contextmanager
@@ -287,16 +298,6 @@ class Connection:
 
     def _unexpected(self, command: str, reason: str) -> ClientError:
         return ClientError(command=command, address=self.address, reason=reason)
-
-
-def _repeated(call: Callable[[], T]) -> T:
-    """Make a call that changes nothing; again after a pause if it did not reach a server."""
-    for pause_s in _PAUSES_S:
-        try:
-            return call()
-        except ServerNotReachable:
-            pause(pause_s, threading.Event())
-    return call()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,14 +12,17 @@ from fedflow.wire.api.jobs import Submitted
 
 
 def submit_job(
-    connection: Connection, dsl: Any, conf: Any, *, idempotency_key: str | None = None
-) -> Submitted:
+    connection: Connection, dsl: Any, conf: Any, *, idempotency_key: str | None = None,
+    strict: bool = False,
+) -> Submitted:  # fmt: skip
     """Submit a job under a key, by default a new one, so that a call whose answer was lost may be
     made again without making a second job. Raises: what the server says went wrong.
     """
     key = key_in_conf(conf) if idempotency_key is None else idempotency_key
     key = new_request_id() if key is None else key
     body = {"job_dsl": dsl, "job_runtime_conf": conf, "idempotency_key": key}
+    if strict:
+        body["strict"] = True
     return make_job(connection, "job/submit", body, safe=True)
 
 

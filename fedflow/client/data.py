@@ -77,7 +77,7 @@ class DataCalls:
         return found
 
     def upload_history(self, limit: int = 20, *, job_id: str | None = None) -> list[Upload]:
-        """Return earlier uploads whose tables still exist, newest first; `limit` 0 means all."""
+        """Return earlier uploads, newest first, also of tables that are gone; `limit` 0: all."""
         body = {"limit": limit} if job_id is None else {"limit": limit, "job_id": job_id}
         entries: list[dict[str, Upload]] = self._connection.look_up(
             "data/upload/history", body, list[dict[str, Upload]]

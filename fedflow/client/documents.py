@@ -19,13 +19,17 @@ def read_document(given: Document) -> Mapping[str, Any]:
     if isinstance(given, Mapping):
         return given
     shown = os.fspath(given)
+    return parse_document(read_text(Path(given), shown), shown)
+
+
+def read_text(path: Path, shown: str) -> str:
+    """Return what a file says; `shown` names it in errors. Raises: BadDocument: it is no text."""
     try:
-        text = Path(given).read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as exc:
         raise BadDocument(where=shown, reason=exc.strerror or str(exc)) from exc
     except UnicodeDecodeError as exc:
         raise BadDocument(where=shown, reason=f"is not UTF-8 text: byte {exc.start}") from exc
-    return parse_document(text, shown)
 
 
 def parse_document(text: str, shown: str) -> dict[str, Any]:

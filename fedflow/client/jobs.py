@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors.jobs import StillRunning
@@ -19,10 +21,11 @@ from fedflow.client.connection import Connection
 from fedflow.client.created_jobs import submit_job
 from fedflow.client.documents import Document, read_document
 from fedflow.client.events import JobEvent, events_between
+from fedflow.client.job_file import read_job_file
 from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL
 from fedflow.wire.api.administration import LogLine
-from fedflow.wire.api.job_delete import DeletedJob
+from fedflow.wire.api.job_delete import DeletedJob, DeletedJobs
 from fedflow.wire.api.job_history import Explanation, HistoryEvent, HistoryPage
 from fedflow.wire.api.job_lists import JobPage, OutputTable, TaskPage
 from fedflow.wire.api.jobs import (
@@ -40,6 +43,7 @@ OnChange = Callable[[JobStatusView], None]
 _SECTIONS = ("job_parameters", "component_parameters")  #: of a conf, that may change
 _POLL_S = 0.2  #: pause between two looks at a job, at first
 _SLOW_POLL_S = 1.0  #: and when it has run for a minute
+_STEP_MS = 5_000  #: of the time that a task has been running, milliseconds
 _LATE_EVENTS = 50  #: how far back events are asked for again, to miss none
 _OUTAGE_S = 60.0  #: for so long a server may be away while somebody waits: it may be restarting
 
@@ -68,13 +72,15 @@ class JobCalls:
         self._clock = clock or SystemClock()
 
     def submit(
-        self, dsl: Document, conf: Document, *, idempotency_key: str | None = None
-    ) -> Submitted:
+        self, dsl: Document, conf: Document, *, idempotency_key: str | None = None,
+        strict: bool = False,
+    ) -> Submitted:  # fmt: skip
         """Submit a job, a DSL and a runtime conf as FATE writes them, and return its id.
 
         Both are objects or paths of JSON files; a predict job has the DSL `{}`. The call is made
         again if the connection breaks, and makes one job: the server knows it by its key, which is
         a new one unless it is given (1 to 255 characters; for the same job again, for a week).
+        A `strict` job is refused where another one has `warnings` in the answer.
 
         Raises: InvalidJobSpec: every mistake with its path. NoRoute. SubmitRefused. BadDocument.
         IdempotencyKeyReused: another job was submitted with the key.
@@ -84,7 +90,19 @@ class JobCalls:
             read_document(dsl),
             read_document(conf),
             idempotency_key=idempotency_key,
+            strict=strict,
         )
+
+    def submit_file(
+        self, path: str | os.PathLike[str], *, idempotency_key: str | None = None,
+        strict: bool = False,
+    ) -> Submitted:  # fmt: skip
+        """Submit the job of one file, YAML or `.json`, with the members `dsl` and `conf`.
+
+        Raises: as `submit`. BadDocument: with line and column.
+        """
+        job = read_job_file(path)
+        return self.submit(job.dsl, job.conf, idempotency_key=idempotency_key, strict=strict)
 
     def job(self, job_id: str) -> JobStatusView:
         """Return how a job stands at this moment. Raises: JobNotFound."""
@@ -218,6 +236,26 @@ class JobCalls:
         )
         return found
 
+    def delete_old(
+        self, older_than: str, *, statuses: Sequence[str] = (), preview: bool = False
+    ) -> Iterator[DeletedJobs]:
+        """Delete the jobs here that ended longer ago than `older_than`, such as `30d`, and yield
+        what went, some at a time; with `preview` nothing is deleted.
+
+        Without `statuses`: jobs of all final statuses. Raises: BadRequest.
+        """
+        after = ""
+        while True:
+            sent = {
+                "older_than": older_than, "status": list(statuses), "after": after,
+                "preview": preview,
+            }  # fmt: skip
+            found: DeletedJobs = self._connection.do("job/delete/old", sent, DeletedJobs)
+            yield found
+            after = found.after
+            if not after:
+                return
+
     def queue(self, *, limit: int = 100, offset: int = 0) -> Queue:
         """Return the jobs that wait, in the order in which they go, and what each waits for."""
         sent = {"limit": limit, "offset": offset}
@@ -303,12 +341,14 @@ class JobCalls:
     def views(self, job_id: str, *, timeout_s: float | None = None) -> Iterator[JobStatusView]:
         """Yield how a job stands whenever that changed; the last one is final. Raises: as `wait`.
 
+        That a task still runs is a change every five seconds.
         `timeout_s` counts from the first look; what the caller does meanwhile counts too.
         """
         before: JobStatusView | None = None
         for view in self.looks(job_id, timeout_s=timeout_s):
-            if view != before:
-                before = view
+            now = _in_steps(view)
+            if now != before:
+                before = now
                 yield view
 
     def looks(self, job_id: str, *, timeout_s: float | None = None) -> Iterator[JobStatusView]:
@@ -387,3 +427,12 @@ def _given(**members: Any) -> dict[str, Any]:
 
 def _site(site: Site | None) -> dict[str, str]:
     return {} if site is None else {"role": site.role.value, "party_id": site.party_id}
+
+
+def _in_steps(view: JobStatusView) -> JobStatusView:
+    """Return a view whose running tasks have times in steps of five seconds."""
+    tasks = tuple(
+        task if task.running_ms is None else replace(task, running_ms=task.running_ms // _STEP_MS)
+        for task in view.tasks
+    )
+    return replace(view, tasks=tasks)

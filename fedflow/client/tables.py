@@ -127,12 +127,14 @@ class TableCalls:
         )
         return list(found.job)
 
-    def create_connector(self, conf: Document) -> None:
+    def create_connector(self, conf: Document, *, replace: bool = True) -> None:
         """Store how an external source is reached: `connector_name`, `engine`, `connector_info`.
 
-        It replaces a connector of that name. The server encrypts it. Raises: BadStorage.
+        As in FATE, it replaces a connector of that name, unless told not to. The server encrypts
+        it. Raises: BadStorage, StorageNotAllowed, ConnectorExists.
         """
-        self._connection.do("table/connector/create", read_document(conf))
+        body = {**read_document(conf), **({} if replace else {"replace": 0})}
+        self._connection.do("table/connector/create", body)
 
     def connectors(self) -> list[ConnectorName]:
         """Return the names and engines of all connectors."""

@@ -18,13 +18,13 @@ import click
 from fedflow import __version__
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadDocument, NotSupportedYet
+from fedflow.cli.connecting import connect
 from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.flow.commands import COMMANDS, NOUNS, Command
 from fedflow.cli.flow.options import parameters, text, whole
 from fedflow.cli.flow.toy import run_toy
 from fedflow.cli.groups import Nouns, exit_code_of, run_program
 from fedflow.cli.output import clean
-from fedflow.cli.session import connect
 from fedflow.cli.stored import Stored, forget_stored, from_conf, write_stored
 
 EXIT_ZERO: Final = "FEDFLOW_FLOW_EXIT_ZERO"

@@ -9,6 +9,8 @@ from typing import Any, Final
 import click
 
 from fedflow.base.values import dataclass
+from fedflow.cli import suggestions
+from fedflow.cli.suggestions import Suggest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +24,7 @@ class Option:
     default: Any = None
     is_flag: bool = False
     multiple: bool = False
+    suggest: Suggest | None = None  #: what a shell offers for it
 
     @property
     def key(self) -> str:
@@ -45,6 +48,7 @@ class Option:
             required=self.required,
             is_flag=self.is_flag or switch,
             multiple=self.multiple,
+            shell_complete=self.suggest,
             **more,
         )
 
@@ -52,10 +56,14 @@ class Option:
 _FILE: Final = click.Path(dir_okay=False)
 _FOLDER: Final = click.Path()
 
-JOB: Final = Option(names=("-j", "--job-id"), help="Id of the job.")
+JOB: Final = Option(names=("-j", "--job-id"), help="Id of the job.", suggest=suggestions.jobs)
 ROLE: Final = Option(names=("-r", "--role"), help="Role: guest, host, arbiter or local.")
-PARTY: Final = Option(names=("-p", "--party-id"), help="Party id.")
-COMPONENT: Final = Option(names=("-cpn", "--component-name"), help="Name of the component.")
+PARTY: Final = Option(names=("-p", "--party-id"), help="Party id.", suggest=suggestions.parties)
+COMPONENT: Final = Option(
+    names=("-cpn", "--component-name"),
+    help="Name of the component.",
+    suggest=suggestions.components,
+)
 STATUS: Final = Option(names=("-s", "--status"), help="Status of the job.")
 LIMIT: Final = Option(
     names=("-l", "--limit"), kind=int, default=10, help="How many, 10 if left out."
@@ -64,10 +72,18 @@ CONF: Final = Option(
     names=("-c", "--conf-path"), kind=_FILE, required=True, help="JSON file with the parameters."
 )
 OUTPUT: Final = Option(names=("-o", "--output-path"), kind=_FOLDER, help="Folder for the files.")
-NAMESPACE: Final = Option(names=("-n", "--namespace"), help="Namespace of the table.")
-TABLE: Final = Option(names=("-t", "--table-name"), help="Name of the table.")
-MODEL_ID: Final = Option(names=("--model-id",), help="Model id.", required=True)
-VERSION: Final = Option(names=("--model-version",), help="Model version.", required=True)
+NAMESPACE: Final = Option(
+    names=("-n", "--namespace"), help="Namespace of the table.", suggest=suggestions.namespaces
+)
+TABLE: Final = Option(
+    names=("-t", "--table-name"), help="Name of the table.", suggest=suggestions.tables
+)
+MODEL_ID: Final = Option(
+    names=("--model-id",), help="Model id.", required=True, suggest=suggestions.models
+)
+VERSION: Final = Option(
+    names=("--model-version",), help="Model version.", required=True, suggest=suggestions.versions
+)
 TAG: Final = Option(names=("-t", "--tag-name"), help="Name of the tag.", required=True)
 DROP: Final = Option(names=("--drop",), is_flag=True, help="Replace a table of this name.")
 CPN_LIST: Final = Option(names=("--cpn-list",), help="Components, separated by commas.")

@@ -94,6 +94,8 @@ def task(site, status, **more):
         "ended_ms": 4_000,
         "since_ms": None,
         "deadline_ms": None,
+        "running_ms": None,
+        "here": True,
         "reason": None,
         **more,
     }

@@ -161,7 +161,7 @@ def test_what_loses_something_asks_first(shell, words, path):
     shell.answer(path, data={"tables": [], "metrics": 0} if path == "/v1/job/clean" else [])
     if path == "/v1/job/clean/queue":
         shell.answer(path, data={})
-    assert shell(*words, text="n\n").exit_code == 130
+    assert shell(*words, text="n\n").exit_code == 1
     assert not shell.server.received
     assert shell(*words, text="y\n").exit_code == 0
     assert [one.path for one in shell.server.received] == [path]

@@ -7,7 +7,8 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 
-from fedflow.base.errors.data import TableExists
+from fedflow.base.errors.data import NoData, TableExists
+from fedflow.base.errors.requests import NotAuthenticated
 
 UPLOAD, INFO, STATUS = "/v1/data/upload", "/v1/table/table_info", "/v1/job/status"
 WHERE = ("-j", "7", "-c", "lr_0", "-r", "guest", "-p", "9999")
@@ -25,8 +26,10 @@ def accepts(shell, make_view):
     shell.answer(UPLOAD, members={"jobId": "7"})
     shell.answer(STATUS, make_view())
     shell.answer(
-        INFO, {"table_name": "t", "namespace": "n", "exist": 1, "count": 569, "partition": 4}
-    )
+        INFO,
+        {"table_name": "t", "namespace": "n", "exist": 1, "count": 569, "partition": 4,
+         "columns": [{"name": name, "kind": "number", "count": 9, "missing": 0} for name in "xy"]},
+    )  # fmt: skip
     return shell
 
 
@@ -35,13 +38,28 @@ def sent(shell):
     return msgspec.json.decode(unquote(request.target.partition("?")[2]))
 
 
-def test_upload_waits_and_tells_how_many_rows_there_are(accepts, csv):
+def test_upload_waits_and_tells_how_many_rows_and_columns_there_are(accepts, csv):
     result = accepts("data", "upload", "-f", csv, "-n", "n", "-t", "t")
-    assert (result.exit_code, result.stdout) == (0, "Table n.t has 569 rows.\n")
+    assert result.exit_code == 0
+    assert result.stdout == "Table n.t has 569 rows and 2 columns beside the id.\n"
+    assert result.stderr == ""
     assert sent(accepts) == {
         "file": "g.csv", "namespace": "n", "table_name": "t", "head": 1, "partition": 4,
         "id_delimiter": ",", "drop": 0, "use_local_data": 1,
     }  # fmt: skip
+
+
+def test_an_upload_without_columns_says_so_with_what_the_server_warns_of(accepts, csv, make_view):
+    warning = {"code": "OtherDelimiter", "path": "upload_0.id_delimiter", "message": "one cell",
+               "hint": "Upload it again."}  # fmt: skip
+    accepts.answer(STATUS, make_view(warnings=[warning]))
+    accepts.answer(INFO, {"table_name": "t", "namespace": "n", "exist": 1, "count": 1})
+    words = ("data", "upload", "-f", csv, "-n", "n", "-t", "t")
+    result = accepts(*words)
+    assert result.stdout == "Table n.t has 1 row and no column but the id.\n"
+    said = "Warning: upload_0.id_delimiter: one cell (OtherDelimiter) Upload it again.\n"
+    assert result.stderr == said
+    assert accepts.json(*words)["warnings"] == [warning]
 
 
 def test_upload_takes_every_option(accepts, csv):
@@ -69,6 +87,13 @@ def test_upload_without_waiting_prints_the_job(accepts, csv):
     answer = accepts.json("data", "upload", "-f", csv, "-n", "n", "-t", "t", "--no-wait")
     assert answer == {"job_id": "7", "namespace": "n", "table_name": "t"}
     assert len(accepts.server.received) == 1
+
+
+def test_upload_without_waiting_shows_what_the_server_warns_of(accepts, csv):
+    warned = {"code": "UnknownMember", "path": "$.colour", "message": "unknown", "hint": "Out."}
+    accepts.answer("/v1/data/upload", {"job_id": "7", "warnings": [warned]}, members={"jobId": "7"})
+    result = accepts("data", "upload", "-f", csv, "-n", "n", "-t", "t", "--no-wait")
+    assert result.stderr == "Warning: $.colour: unknown (UnknownMember) Out.\n"
 
 
 def test_an_upload_job_that_fails_is_code_3_with_its_reason(accepts, csv, make_view):
@@ -113,10 +138,24 @@ def test_a_conf_with_a_wrong_value_is_a_usage_error(shell, csv, tmp_path, bad):
 def test_history_lists_uploads(shell):
     info = {"table_name": "g", "namespace": "exp", "partition": 4, "upload_count": 569}
     shell.answer(
-        "/v1/data/upload/history", [{"7": {"upload_info": info, "notes": "", "schema": {}}}]
+        "/v1/data/upload/history",
+        [
+            {
+                "7": {
+                    "upload_info": info,
+                    "notes": "",
+                    "schema": {},
+                    "created_ms": 1_795_168_800_000,
+                }
+            },
+            {"6": {"upload_info": info, "notes": "", "schema": {}, "gone": True}},
+        ],
     )
     result = shell("data", "history")
-    assert result.stdout.splitlines()[1].split() == ["exp", "g", "569", "4", "7"]
+    assert result.stdout.splitlines()[2].split()[-2:] == ["6", "gone"]
+    day, _time, *others = result.stdout.splitlines()[1].split()
+    assert day.startswith("2026-11-2")
+    assert others == ["exp", "g", "569", "4", "7"]
 
 
 def test_table_info_of_no_table_says_so(shell):
@@ -145,7 +184,7 @@ def test_table_preview_shows_rows(shell):
 
 def test_table_delete_asks_first(shell):
     shell.answer("/v1/table/delete", {})
-    assert shell("table", "delete", "-n", "n", "-t", "t", text="n\n").exit_code == 130
+    assert shell("table", "delete", "-n", "n", "-t", "t", text="n\n").exit_code == 1
     assert shell.server.received == []
     assert shell("table", "delete", "-n", "n", "-t", "t", "--yes").exit_code == 0
     assert shell.server.bodies("/v1/table/delete") == [{"namespace": "n", "table_name": "t"}]
@@ -222,6 +261,13 @@ def test_version_shows_both_sides(shell):
     assert shell.json("version")["FATE"] == "1.11.4"
 
 
+def test_a_request_without_keys_is_answered_with_what_a_person_can_do(shell):
+    shell.refuse("/v1/server/version/get", NotAuthenticated(reason="it needs APP_KEY"))
+    said = shell("version").stderr
+    assert "FEDFLOW_APP_KEY and FEDFLOW_SECRET_KEY" in said
+    assert "flow init --ip HOST --port PORT --app-key KEY --secret-key SECRET" in said
+
+
 def test_keys_in_the_environment_sign_requests(shell):
     shell.answer("/v1/server/version/get", {})
     shell("version", env={"FEDFLOW_APP_KEY": "k", "FEDFLOW_SECRET_KEY": "s"})
@@ -239,11 +285,27 @@ def test_a_bound_table_shows_where_its_rows_are(shell):
     assert '"host": "h"' in lines
 
 
+def test_a_provider_that_replaces_another_folder_says_so(shell):
+    added = {"name": "lab", "version": "1.0", "path": "/new", "python": "", "class_path": {},
+             "components": ["mean"], "modules": ["Mean"], "replaced_path": "/old"}  # fmt: skip
+    told = {
+        "/old": "Provider lab@1.0 has Mean now. It replaces the folder /old.\n",
+        "/new": "Provider lab@1.0 was read again, with Mean.\n",
+        None: "Provider lab@1.0 was added with Mean.\n",
+    }
+    for path, sentence in told.items():
+        shell.answer("/v1/provider/register", data={**added, "replaced_path": path})
+        assert shell("provider", "register", "/new").stdout == sentence
+
+
 def test_connectors_are_stored_listed_shown_tried_and_deleted(shell, tmp_path):
     conf = tmp_path / "c.json"
     conf.write_text('{"connector_name": "c", "engine": "MYSQL", "connector_info": {}}')
     shell.answer("/v1/table/connector/create")
     assert "stored" in shell("connector", "create", "-c", str(conf)).stdout
+    assert shell.server.bodies("/v1/table/connector/create")[-1]["replace"] == 0
+    shell("connector", "create", "-c", str(conf), "--replace")
+    assert "replace" not in shell.server.bodies("/v1/table/connector/create")[-1]
     rows = [{"connector_name": "c", "engine": "MYSQL", "created": 5}]
     shell.answer("/v1/table/connector/list", data=rows)
     assert "MYSQL" in shell("connector", "list").stdout
@@ -251,10 +313,11 @@ def test_connectors_are_stored_listed_shown_tried_and_deleted(shell, tmp_path):
     shell.answer("/v1/table/connector/query", data={"connector_name": "c"})
     assert shell.json("connector", "show", "c") == {"connector_name": "c"}
     shell.answer("/v1/table/connector/test", data={"columns": ["id", "x"]})
-    assert "id, x" in shell("connector", "test", "c").stdout
-    shell("connector", "test", "c", "-c", str(conf))
+    assert shell("connector", "test", "c").stdout == "The storage of c answers.\n"
+    told = shell("connector", "test", "c", "-c", str(conf)).stdout
+    assert told == "The storage of c answers; what it read has the columns id, x.\n"
     shell.answer("/v1/table/connector/delete")
-    assert shell("connector", "delete", "c", text="n\n").exit_code == 130
+    assert shell("connector", "delete", "c", text="n\n").exit_code == 1
     assert shell("connector", "delete", "c", "--yes").exit_code == 0
 
 
@@ -267,3 +330,28 @@ def test_tables_are_listed_by_the_page(shell):
     assert shell.server.bodies("/v1/table/list/all") == [{"part": "t", "limit": 20, "offset": 20}]
     shell.answer("/v1/table/list/all", data={"count": 0, "tables": []})
     assert "no such tables" in shell("table", "list", "-n", "none").stdout
+
+
+@pytest.mark.parametrize(
+    ("what", "route", "empty"),
+    [
+        ("metrics", "metric/all", {}),
+        ("output", "output/data", []),
+        ("model", "output/model", {}),
+        ("summary", "summary/download", None),
+    ],
+)
+def test_results_of_another_party_are_said_to_be_at_its_server(
+    shell, make_view, make_task, what, route, empty
+):
+    path = f"/v1/tracking/component/{route}"
+    if empty is None:
+        shell.refuse(path, NoData(reason="lr_0 has no summary at host 10000"))
+    else:
+        shell.answer(path, empty)
+    task = {**make_task("host-10000", "success"), "component": "lr_0", "here": False}
+    shell.answer("/v1/job/status", make_view(tasks=[task]))
+    where = ("-j", "7", "-c", "lr_0", "-r", "host", "-p", "10000")
+    result = shell("tracking", what, *where)
+    assert result.exit_code == 1
+    assert "what lr_0 made at host 10000 is at the server of party 10000" in result.stderr

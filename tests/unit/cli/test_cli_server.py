@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import json
 import os
 import subprocess
 import sys
@@ -11,15 +14,17 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
+from rich.console import Console
 
 import fedflow
 from fedflow.cli.demo import find_examples
 from fedflow.cli.demo_servers import free_ports
 from fedflow.cli.main import _commands, cli
-from fedflow.cli.output import clean, duration
+from fedflow.cli.output import Output, clean, duration
 from fedflow.cli.server import ServerOptions
-from fedflow.cli.server_process import find_server
+from fedflow.cli.server_process import find_server, wait_until_started
 from fedflow.executor.processes import start_time_of
+from tests.support.rest import Answer
 
 
 def test_options_become_settings():
@@ -132,6 +137,62 @@ def test_a_broken_state_file_is_no_server(tmp_path, text):
     assert find_server(tmp_path) is None
 
 
+def test_a_home_that_may_not_be_read_is_not_one_without_a_server(shell, tmp_path, monkeypatch):
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    for command in ("status", "stop"):
+        done = shell("server", command, "--home", tmp_path)
+        assert (done.exit_code, "cannot be used" in done.stderr) == (1, True)
+        assert f"{tmp_path}/run/server.json: Permission denied" in done.stderr
+        assert "No server runs" not in done.stdout
+
+
+def _runs_at(shell, tmp_path, **ready):
+    """A server whose process is this one."""
+    http = shell.server.url.removeprefix("http://")
+    pid = os.getpid()
+    _state(tmp_path, pid=pid, start_time=start_time_of(pid), http=http)
+    shell.server.answers["/readyz"] = Answer(raw=msgspec.json.encode(ready))
+
+
+def test_the_status_of_a_server_that_is_not_ready_has_its_reasons(shell, tmp_path):
+    reasons = ["home: 3 MiB are free, health.min_free_mib asks for 256"]
+    _runs_at(shell, tmp_path, ready=False, reasons=reasons, draining=True)
+    done = shell("server", "status", "--home", tmp_path)
+    assert done.exit_code == 1
+    assert f"ready    no\n         {reasons[0]}\n" in done.stdout
+    assert "drained  yes" in done.stdout
+    assert "{" not in done.stdout
+    told = shell("server", "status", "--home", tmp_path, "--json")
+    assert (told.exit_code, json.loads(told.stdout)["reasons"]) == (1, reasons)
+
+
+def test_the_status_of_a_ready_server_is_success(shell, tmp_path):
+    _runs_at(shell, tmp_path, ready=True, reasons=[], cores={"free": 1, "total": 2})
+    done = shell("server", "status", "--home", tmp_path)
+    assert done.exit_code == 0
+    assert "ready    yes\ncores    1 of 2 free\n" in done.stdout
+
+
+def test_a_process_that_does_not_answer_is_code_4(shell, tmp_path):
+    pid = os.getpid()
+    _state(tmp_path, pid=pid, start_time=start_time_of(pid))
+    done = shell("server", "status", "--home", tmp_path)
+    assert (done.exit_code, "it does not answer" in done.stdout) == (4, True)
+
+
+def test_a_start_waits_for_what_is_still_starting(shell, tmp_path):
+    _runs_at(shell, tmp_path, ready=False, starting=True, reasons=["executor: it is starting"])
+    state = find_server(tmp_path)
+    assert wait_until_started(state, timeout_s=0.1) == ["executor: it is starting"]
+    shell.server.answers["/readyz"] = Answer(
+        raw=msgspec.json.encode({"ready": True, "starting": False, "reasons": []})
+    )
+    assert wait_until_started(state) == []
+
+
 # --- tls ------------------------------------------------------------------------------------------
 
 
@@ -236,6 +297,38 @@ def test_the_reader_of_a_pipe_may_leave_early():
 
 def test_control_characters_are_made_visible():
     assert clean("a\x1b[2J\tb\n\u202e") == "a\ufffd[2J\tb\n\ufffd"
+
+
+def printed(monkeypatch, width, columns, rows):
+    """Return the lines of a table on a terminal of some width."""
+    out = io.StringIO()
+    monkeypatch.setattr(
+        "fedflow.cli.output.console", lambda: Console(file=out, width=width, highlight=False)
+    )
+    Output(as_json=False).table(columns, rows)
+    return out.getvalue().splitlines()
+
+
+def test_a_wide_table_is_printed_in_parts_and_no_number_is_broken(monkeypatch):
+    columns = ["id", *(f"x{i}" for i in range(20))]
+    row = ["100", *(-0.123848 * (i + 1) for i in range(20))]
+    lines = printed(monkeypatch, 80, columns, [row])
+    words = " ".join(lines).split()
+    assert {"-0.123848", "-0.247696", "-2.47696", *columns} <= set(words)
+    assert max(map(len, lines)) <= 80
+    parts = [line for line in lines if line.startswith("id ")]
+    assert len(parts) == words.count("100") == 3
+
+
+def test_a_long_text_is_folded_in_its_column(monkeypatch):
+    lines = printed(monkeypatch, 40, ["job", "why"], [["2026112301", "a long text " * 8]])
+    assert len([line for line in lines if "long" in line]) > 1
+    assert all(line.startswith(("job ", "2026112301 ", " " * 12)) for line in lines)
+
+
+def test_words_that_are_longer_than_the_terminal_still_are_printed(monkeypatch):
+    lines = printed(monkeypatch, 30, ["name", "model"], [["a", "q" * 100]])
+    assert "".join(lines).count("q") == 100
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from fedflow.base.errors.jobs import JobNotFound, StillRunning
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.ids import PartyId
 from fedflow.client.client import Client
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Role, Site
 from fedflow.wire.api.jobs import JobStatusView, Reason, TaskView
 from tests.support.rest import Answer, RestServer
@@ -69,7 +70,7 @@ def test_a_submit_sends_both_documents_and_returns_the_job(server, client):
         "job_id": "7",
         "model_info": {"model_id": "guest-1#model", "model_version": "7"},
         "logs_directory": "/x",
-        "warnings": ["a key of 1024 bits"],
+        "warnings": [{"code": "NoEffect", "path": "$.conf", "message": "odd", "hint": ""}],
         "reused": {"a": "6"},
     }
     server.answers["/v1/job/submit"] = Answer(data=data, members={"jobId": "7"})
@@ -80,7 +81,7 @@ def test_a_submit_sends_both_documents_and_returns_the_job(server, client):
     assert (made.job_id, made.model_id, made.warnings) == (
         "7",
         "guest-1#model",
-        ("a key of 1024 bits",),
+        (JobWarning(code="NoEffect", path="$.conf", message="odd"),),
     )
     assert made.reused == {"a": "6"}
     assert repr(made) == "<Submitted job 7>"
