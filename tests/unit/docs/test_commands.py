@@ -1,4 +1,4 @@
-"""Commands in the pages' shell blocks exist, with the options that stand there."""
+"""Commands in the pages' shell blocks and sentences exist, with the options that stand there."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 
 from fedflow.cli.flow.main import cli as flow
 from fedflow.cli.main import cli as fedflow
-from tests.unit.docs.markdown import ROOT
+from tests.unit.docs.markdown import ROOT, lines
 
 PROGRAMS = {"fedflow": fedflow, "flow": flow}
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 _BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`(fedflow|flow) ([^`]+)`")
 
 
 def _commands(page: Path) -> Iterator[list[str]]:
@@ -25,6 +26,17 @@ def _commands(page: Path) -> Iterator[list[str]]:
             words = shlex.split(line, comments=True)
             if words:
                 yield words
+
+
+def _told(page: Path) -> Iterator[list[str]]:
+    """Return the commands that sentences and tables name, but for patterns: `fedflow COMMAND`.
+
+    The last option's value may be missing there.
+    """
+    text = "\n".join(line.text for line in lines(page.read_text(encoding="utf-8")))
+    for program, rest in _INLINE.findall(text):
+        if "..." not in rest and not rest.startswith("COMMAND"):
+            yield [program, *shlex.split(rest)]
 
 
 def _check(program: click.Command, words: list[str]) -> None:
@@ -47,6 +59,11 @@ def test_the_commands_of_a_page_exist(page: Path) -> None:
             _check(PROGRAMS[name], [word for word in words if word not in ("&", "&&")])
         elif words[0].startswith("bin/"):
             assert (ROOT / words[0]).is_file(), words[0]
+    for words in _told(page):
+        try:
+            _check(PROGRAMS[words[0]], words)
+        except click.BadOptionUsage:
+            _check(PROGRAMS[words[0]], [*words, "VALUE"])
 
 
 def test_the_readme_has_its_commands_and_is_short() -> None:
