@@ -1,8 +1,8 @@
 # Sourced by the other scripts: makes or updates the virtual environment of this checkout.
-# Use: source bin/environment.sh; make_environment EXTRA   (EXTRA: ml or dev)
+# Use: source bin/environment.sh; make_environment WHAT   (WHAT: main, spark or dev)
 
 make_environment() {
-  local extra="$1"
+  local what="$1"
   local root; root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
   local venv="${FEDFLOW_VENV:-$root/.venv}"
   local python="" candidate
@@ -21,14 +21,14 @@ make_environment() {
     echo "Missing: Python's venv module (on Debian: apt install python3-venv)." >&2
     return 1
   fi
-  local stamp="$venv/.fedflow-$extra"
+  local stamp="$venv/.fedflow-$what"
   if [ ! -x "$venv/bin/python" ]; then
     echo "Making a virtual environment in $venv ..." >&2
     "$python" -m venv "$venv"
   fi
   if [ ! -f "$stamp" ] || [ "$root/pyproject.toml" -nt "$stamp" ]; then
-    echo "Installing fedflow[$extra] ..." >&2
-    install_"$extra" "$root" "$venv/bin/python" || {
+    echo "Installing fedflow ($what) ..." >&2
+    install_"$what" "$root" "$venv/bin/python" || {
       echo "Missing: the packages of pyproject.toml could not be installed (is a package index reachable?)." >&2
       return 1
     }
@@ -44,8 +44,11 @@ make_environment() {
 # run_pip PYTHON WORDS...: pip without remarks
 run_pip() { "$1" -m pip --quiet --disable-pip-version-check "${@:2}"; }
 
-# install_ml ROOT PYTHON: what a server needs
-install_ml() { run_pip "$2" install --editable "$1[ml]"; }
+# install_main ROOT PYTHON: what a server needs
+install_main() { run_pip "$2" install --editable "$1"; }
+
+# install_spark ROOT PYTHON: what a server with a Spark cluster needs
+install_spark() { run_pip "$2" install --editable "$1[spark]"; }
 
 # install_dev ROOT PYTHON: what the tests need. PySpark is published as source alone: its wheel (450 MB) is packed
 # and unpacked, uncompressed, while the other packages are installed. Bytecode is written by what imports them.
@@ -58,7 +61,7 @@ install_dev() {
   mapfile -t others < <(requirements "$root" "$python" others)
   DIST_EXTRA_CONFIG="$packed" run_pip "$python" install --no-compile "${source[@]}" &
   pip="$!"
-  run_pip "$python" install --no-compile --editable "$root[ml]" "${others[@]}" || status="$?"
+  run_pip "$python" install --no-compile --editable "$root" "${others[@]}" || status="$?"
   wait "$pip" || status="$?"
   rm -f "$packed"
   return "$status"

@@ -8,20 +8,20 @@ conf="${FEDFLOW_CONF:-$root/conf/service_conf.yaml}"
 server() { "$FEDFLOW_PYTHON" -m fedflow.cli.main server "$@"; }
 case "${1:-}" in
   start)
-    make_environment ml
+    make_environment main
     server start --conf "$conf"
     ;;
   stop)
-    make_environment ml
+    make_environment main
     server stop
     ;;
   restart)
-    make_environment ml
+    make_environment main
     server stop || true
     server start --conf "$conf"
     ;;
   status)
-    make_environment ml
+    make_environment main
     server status
     ;;
   *)
