@@ -31,8 +31,8 @@ import pyarrow as pa
 from fedflow.base.ids import PartyId
 from fedflow.components.binning.feature_binning import HeteroFeatureBinning
 from fedflow.components.crypto.bucket_products import BucketProducts
-from fedflow.components.crypto.paillier import PrivateKey
 from fedflow.sdk import Inputs, Role, Site
+from fedflow.sdk.crypto.paillier import PrivateKey
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import outputs_of, run_component
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from figures import Figure, Machine, arguments, show
 from idle import memory
 from parties import Client, Parties, chain, two_parties
+
+Job = tuple[dict[str, Any], dict[str, Any]]
 
 TASKS = 3
 CLIENTS = 16
@@ -52,9 +55,20 @@ def main() -> None:
 
 
 def burst(parties: Parties, jobs: int) -> tuple[float, float]:
-    """Return the seconds until all jobs have ended, and until all were submitted."""
+    """Return the seconds until all jobs have ended, and until all were submitted.
+
+    Raises: RuntimeError: one did not succeed.
+    """
+    ids, took_s, submitted_s = run_jobs(parties, jobs, chain(TASKS))
+    failed = [v.job_id for v in map(parties.guest.client.job, ids) if not v.succeeded]
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {jobs} jobs did not succeed, {failed[0]} for one")
+    return took_s, submitted_s
+
+
+def run_jobs(parties: Parties, jobs: int, job: Job) -> tuple[list[str], float, float]:
+    """Submit jobs at once and wait for all; return their ids, and both times as `burst`."""
     address = parties.guest.client.address
-    job = chain(TASKS)
 
     def submit_some(count: int) -> list[str]:
         with Client(address) as client:
@@ -74,11 +88,7 @@ def burst(parties: Parties, jobs: int) -> tuple[float, float]:
         if not left:
             break
         time.sleep(0.05)
-    took_s = time.perf_counter() - began_s
-    failed = [v.job_id for v in map(parties.guest.client.job, ids) if not v.succeeded]
-    if failed:
-        raise RuntimeError(f"{len(failed)} of {jobs} jobs did not succeed, {failed[0]} for one")
-    return took_s, submitted_s
+    return ids, time.perf_counter() - began_s, submitted_s
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.components.linear.hetero_poisson import HeteroPoisson
 from fedflow.sdk import Inputs, Role, Site
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.oracle import OracleSettings, train_in_clear

@@ -29,17 +29,17 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from fedflow.components.crypto.encrypted_rows import (
-    IntegerRows,
-    column_sums,
-    encrypt_integers,
-)
-from fedflow.components.crypto.fixed_point import FixedPoint
-from fedflow.components.crypto.paillier import PrivateKey, PublicKey
 from fedflow.components.linear.arithmetic import encode_features
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.cores.workers import LocalWorkers
 from fedflow.sdk import Inputs, Role, Site, TableKind, TableSchema
+from fedflow.sdk.crypto.encrypted_rows import (
+    IntegerRows,
+    column_sums,
+    encrypt_integers,
+)
+from fedflow.sdk.crypto.fixed_point import FixedPoint
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import outputs_of, run_component
 
