@@ -22,7 +22,11 @@ from tests.e2e.servers import (
 )
 
 FINAL = {"success", "failed", "canceled", "timeout"}
-SETTINGS = {**QUICK, "FEDFLOW__UPLOAD__ALLOWED_FOLDERS": json.dumps([str(DATA)])}
+SETTINGS = {
+    **QUICK,
+    "FEDFLOW__UPLOAD__ALLOWED_FOLDERS": json.dumps([str(DATA)]),
+    "FEDFLOW__STORAGE__MYSQL_HOSTS": json.dumps(["127.0.0.1:3306"]),
+}
 
 
 @pytest.fixture(autouse=True)

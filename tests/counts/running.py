@@ -3,7 +3,7 @@
 The hooks (`hooks/sitecustomize.py`) are installed by PYTHONPATH, nothing in the product knows of
 them. Threads that do something now and then are slowed down by settings, and nobody asks for the
 job's status while it runs, so that the counts are those of the job. Packages that
-`fedflow[ml]` does not need are hidden from the servers.
+fedflow does not need are hidden from the servers.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ def _entries(home: Path) -> tuple[int, int]:
 
 
 def hidden_packages() -> set[str]:
-    """Return the importable names of all distributions that `fedflow[ml]` does not need."""
-    needed = {_normal(name) for name in _closure("fedflow", {"ml"}, set())}
+    """Return the importable names of all distributions that fedflow does not need."""
+    needed = {_normal(name) for name in _closure("fedflow", set())}
     return {
         package
         for package, names in packages_distributions().items()
@@ -239,7 +239,7 @@ def hidden_packages() -> set[str]:
     }
 
 
-def _closure(name: str, extras: set[str], seen: set[str]) -> set[str]:
+def _closure(name: str, seen: set[str]) -> set[str]:
     """Return a distribution and all that it requires, as far as they are installed."""
     seen.add(_normal(name))
     try:
@@ -248,12 +248,11 @@ def _closure(name: str, extras: set[str], seen: set[str]) -> set[str]:
         return seen
     for line in required:
         requirement, _, marker = line.partition(";")
-        extra = re.search(r"""extra\s*==\s*["']([\w-]+)["']""", marker)
-        if extra is None or extra[1] in extras:
+        if "extra ==" not in marker:
             found = re.match(r"[\w.-]+", requirement.strip())
             assert found is not None, line
             if _normal(found[0]) not in seen:
-                _closure(found[0], set(), seen)
+                _closure(found[0], seen)
     return seen
 
 

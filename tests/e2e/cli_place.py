@@ -83,6 +83,7 @@ def trained_place(folder: Path) -> Iterator[Place]:
         "FEDFLOW__UPLOAD__ALLOWED_FOLDERS": json.dumps([str(DATA)]),
         "FEDFLOW__PERMISSION__SWITCH": "true",
         "FEDFLOW__MODEL_STORE_ADDRESS__FOLDER": str(folder / "store"),
+        "FEDFLOW__STORAGE__MYSQL_HOSTS": json.dumps(["127.0.0.1:3306"]),
         "FEDFLOW__MODEL_STORE_ADDRESS__STORAGE": "folder",
     }
     with standalone(folder, settings=settings) as pair:

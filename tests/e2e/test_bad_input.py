@@ -275,7 +275,7 @@ def test_a_home_that_cannot_be_used_is_named(pair: Pair, tmp_path: Path) -> None
         said = refused_start("--home", str(home))
         assert f"The home folder {home} cannot be used: {reason}" in said
     said = refused_start("--home", str(pair.guest.home))
-    assert "another fedflow server uses it" in said
+    assert "Another fedflow server uses the home folder" in said
 
 
 @pytest.mark.parametrize(

@@ -112,12 +112,12 @@ def test_a_component_that_takes_too_long_ends_everywhere(pair: Pair) -> None:
 
 
 def test_wrong_options_are_refused_with_their_paths(pair: Pair) -> None:
-    dsl, conf = empty_job({}, task_conf={"empty_0": {"schedule_policy": "x"}, "no": {}})
+    dsl, conf = empty_job({}, task_conf={"empty_0": {"schedule_policy": "x"}}, run_to="no")
     answer = pair.guest.post("/v1/job/submit", {"job_dsl": dsl, "job_runtime_conf": conf})
     assert answer["retcode"] != 0
     text = json.dumps(answer)
     assert "task_conf.empty_0.schedule_policy" in text
-    assert "task_conf.no" in text
+    assert "job_parameters.common.run_to" in text
 
 
 def test_a_server_that_dies_while_values_are_exchanged_costs_an_attempt_and_not_the_job(

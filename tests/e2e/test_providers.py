@@ -153,6 +153,31 @@ def test_a_job_runs_the_components_of_a_provider_at_both_parties(pair: Pair) -> 
     assert {"ClipValues", "CompareMeans", "Rogue", "HeteroLR"} <= modules
 
 
+def test_a_trainable_component_trains_and_predicts_at_both_parties(pair: Pair) -> None:
+    dsl, conf = job(ridge_0={"epochs": 2, "measure_every": 2, "key_bits": 1024})
+    conf["role"]["arbiter"] = [HOST_ID]
+    dsl["components"]["ridge_0"] = {
+        "module": "RidgeRegression",
+        "input": {"data": {"train_data": ["compare_0.data"]}},
+        "output": {"data": ["data"], "model": ["model"]},
+    }
+    job_id = run(pair, dsl, conf)
+    client = pair.guest.client
+    summary = client.summary(job_id, "ridge_0", site=GUEST)
+    assert 0 < summary["train"]["mse"] < 1
+    metrics = {(m.namespace, m.name): m for m in client.metrics(job_id, "ridge_0", site=GUEST)}
+    assert metrics["train", "loss"].points[0][1] == summary["train"]["mse"]
+
+    model_id = f"arbiter-{HOST_ID}#guest-{GUEST_ID}#host-{HOST_ID}#model"
+    steps = ["reader_0", "data_transform_0", "clip_0", "compare_0", "ridge_0"]
+    version = client.models.deploy(model_id, job_id, components=steps).model_version
+    tables = {role: ("experiment", name) for role, name in TABLES.items()}
+    predicted = client.models.predict(model_id, version, tables).job_id
+    assert set(pair.ends(predicted).values()) == {"success"}, client.job(predicted)
+    (table,) = client.output_data(predicted, "ridge_0", site=GUEST)
+    assert {row[-1] for row in table.rows} == {"predict"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -230,7 +255,8 @@ def test_the_commands_add_list_and_delete_providers(pair: Pair, place: Path) -> 
     assert "rogue@1.0 was deleted" in fedflow("delete", "rogue", "1.0")
     assert "rogue" not in fedflow("list")
     assert "no provider rogue@1.0" in fedflow("delete", "rogue", "1.0", code=1)
-    assert "rogue@1.0 was added with rogue" in fedflow("register", place / "rogue")
+    assert "rogue@1.0 was added with Rogue" in fedflow("register", place / "rogue")
+    assert "rogue@1.0 was read again, with Rogue" in fedflow("register", place / "rogue")
     assert "provider.allowed_folders" in fedflow("register", ROOT / "examples" / "provider", code=1)
 
 

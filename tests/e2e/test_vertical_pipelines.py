@@ -303,18 +303,18 @@ def test_wrong_parameters_of_several_components_are_refused_together(pair: Pair)
         "binning_0": Step(
             module="HeteroFeatureBinning",
             data={"data": ["intersection_0.data"]},
-            params={"bin_num": 1},
+            params={"bin_num": 0},
         ),
         "hetero_lr_0": Step(
             module="HeteroLR",
             data={"train_data": ["binning_0.data"]},
             params=LEARNS,
-            host={"alpha": -1},
+            host={"max_iter": -1},
         ),
     }
     dsl, conf = pipeline(steps)
     answer = pair.guest.post("/v1/job/submit", {"job_dsl": dsl, "job_runtime_conf": conf})
     assert answer["retcode"] != 0
-    for part in ("binning_0", "bin_num", "hetero_lr_0", "alpha", "exactly one arbiter"):
+    for part in ("binning_0", "bin_num", "hetero_lr_0", "max_iter", "exactly one arbiter"):
         assert part in str(answer), answer
     assert pair.guest.client.jobs(1).jobs[0].job_id != answer.get("jobId")

@@ -38,6 +38,7 @@ from fedflow.tables.parts_store import PartsTableStore
 from fedflow.tables.remote_gc import RemoteTableRows, main
 from fedflow.testing.tables import MemoryCatalog, local_store, parts_store
 from tests.storage_servers import S3Server, s3_server
+from tests.support.previews import preview_of
 
 SCHEMA = TableSchema(kind=TableKind.INSTANCES, id="id", columns=("a", "b.c"))
 BUCKET = "dataset-tables"  #: all servers of this process have the same buckets
@@ -67,7 +68,7 @@ def test_columns_with_dots_and_nulls_read_back(tmp_path: Path) -> None:
     assert table.read(("b.c", "a")).equals(ROWS.select(["b.c", "a"]))
     assert table.head(2).equals(ROWS.slice(0, 2))
     assert table.entry.engine == "LOCALFS"
-    assert table.entry.preview == (("u", "0.5", "1"), ("v", "None", "2"), ("w", "2.5", "3"))
+    assert preview_of(table) == (("u", "0.5", "1"), ("v", "None", "2"), ("w", "2.5", "3"))
 
 
 def test_large_tables_become_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

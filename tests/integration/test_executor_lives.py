@@ -160,6 +160,7 @@ def test_children_of_a_killed_zygote_live_on_and_are_watched(house: House) -> No
     other, _ = house.sleeper(executor, events)
     old = kill_zygote(executor)
     wait_until(lambda: executor.ready() and executor.pid != old)
+    assert executor.fault() == ""
     assert is_running(handle)
     assert not events.ends
 
@@ -223,11 +224,13 @@ def test_without_a_working_interpreter_launches_fail_and_nothing_hangs(house: Ho
         python="/nonexistent/python",
         limits=ExecutorLimits(start_timeout_s=0.3, restart_cap_s=0.05),
     )
+    assert executor.fault() == "it is starting"
     executor.open()
     launch = house.launch("wellbehaved")
     executor.start(launch)
     assert "no process" in events.failure(launch.launch_id)
     assert not executor.ready()
+    assert executor.fault() == "it cannot start processes now"
     executor.close(1.0, kill=True)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fedflow.base.errors.components import BadParameter, UnknownComponent
+from fedflow.domain.job.warning import HINTS
 from fedflow.executor.plain import PlainExecutor
 from fedflow.executor.processes import is_running
 from fedflow.executor.zygote import ZygoteExecutor
@@ -170,6 +171,22 @@ def test_an_error_of_fedflow_keeps_its_name_message_and_hint(world: World) -> No
     assert "row 3 has no label" in (launch.log_dir / "ERROR.log").read_text()
 
 
+def test_a_warning_is_reported_with_the_end_and_fails_a_strict_run(world: World) -> None:
+    launch, end = world.run("fails", parameters={"how": "doubtful"})
+    assert end == (ExitCode.SUCCESS, None)
+    (warning,) = world.reports(launch)[-1]["warnings"]
+    assert warning == {
+        "code": "OddRows", "path": "step_0.data", "hint": "Look.",
+        "message": "2 rows are odd; they are used",
+    }  # fmt: skip
+    logged = (launch.log_dir / "WARNING.log").read_text()
+    assert "step_0.data: 2 rows are odd; they are used (OddRows)" in logged
+    assert "step_0.how: is doubtful" in logged
+    launch, end = world.run("fails", parameters={"how": "doubtful"}, strict=True)
+    assert end == (ExitCode.FAILED, None)
+    assert world.reports(launch)[-1]["error"]["code"] == "RefusedAsStrict"
+
+
 def test_any_other_exception_is_reported_with_a_traceback_without_local_paths(
     world: World,
 ) -> None:
@@ -179,7 +196,9 @@ def test_any_other_exception_is_reported_with_a_traceback_without_local_paths(
     assert report["error"]["code"] == "ComponentFailed"
     assert "RuntimeError" in report["error"]["message"]
     assert "failed in" not in report["error"]["message"]  # other parties read it
-    assert "RuntimeError: failed in" in (launch.log_dir / "ERROR.log").read_text()
+    lines = (launch.log_dir / "ERROR.log").read_text().splitlines()
+    assert lines[1] == "Traceback (most recent call last):"
+    assert lines[-1].startswith("RuntimeError: failed in")
     assert "<fedflow>" in report["traceback"]
     assert str(Path.home()) + "/" not in report["traceback"]
 
@@ -188,7 +207,7 @@ def test_any_other_exception_is_reported_with_a_traceback_without_local_paths(
     ("how", "words"),
     [
         ("sys_exit", "sys.exit(0)"),
-        ("not_json", "not plain JSON"),
+        ("not_json", "its summary is not plain JSON: x is a set"),
         ("not_outputs", "returned a NoneType"),
     ],
 )
@@ -196,6 +215,9 @@ def test_a_component_that_breaks_its_contract_fails(world: World, how: str, word
     launch, end = world.run("fails", parameters={"how": how})
     assert end == (ExitCode.FAILED, None)
     assert words in world.reports(launch)[-1]["error"]["message"]
+    log = (launch.log_dir / "ERROR.log").read_text(encoding="utf-8")
+    assert log.count(" failed: ") == 1
+    assert "`fedflow job log`" not in log
 
 
 def test_running_out_of_memory_is_reported_as_such(world: World) -> None:
@@ -353,11 +375,17 @@ def test_components_are_described_with_the_schema_of_their_parameters(world: Wor
     assert {"Reader", "Upload", "DataTransform", "Empty", "WellBehaved"} <= set(described)
     assert described["WellBehaved"]["roles"] == ["guest", "host", "arbiter", "local"]
     assert described["WellBehaved"]["needs_input"] is False
+    assert described["WellBehaved"]["package"].partition("@")[0] not in ("", "fate", "fedflow")
+    assert described["Reader"]["package"] == ""
     assert "how" in json.dumps(described["WellBehaved"]["parameters"])
 
 
 def test_parameters_are_checked_with_the_path_of_the_mistake(world: World) -> None:
-    world.executor.check("fails", {"seconds": 1.5}, path="$.a")
+    assert world.executor.check("fails", {"seconds": 1.5}, path="$.a") == ()
+    (warning,) = world.executor.check("fails", {"how": "doubtful"}, path="$.a")
+    assert (warning.path, warning.code, warning.hint) == (
+        "$.a.how", "NoEffect", HINTS["NoEffect"],
+    )  # fmt: skip
     with pytest.raises(BadParameter) as caught:
         world.executor.check("fails", {"seconds": "long"}, path="$.a")
     assert caught.value.fields["path"] == "$.a.seconds"

@@ -17,7 +17,7 @@ from flask import Flask
 from waitress.channel import HTTPChannel
 
 from fedflow.base.clock import SystemClock, pause
-from fedflow.base.errors.start import PortInUse
+from fedflow.base.errors.start import AddressNotHere, PortInUse
 from fedflow.web.auth import SignedRequest, signature, signed_request
 from fedflow.web.context import built_of
 from fedflow.web.http_server import HttpServer, HttpSettings
@@ -303,6 +303,15 @@ def test_a_tcp_port_in_use_is_a_readable_error(recorder: Recorder) -> None:
         server = HttpServer(recorder, SMALL, name="fedflow-http")
         with pytest.raises(PortInUse, match="in use"):
             server.listen_tcp("127.0.0.1", taken.getsockname()[1])
+
+
+def test_an_address_of_another_machine_is_told_apart_from_a_port_in_use(
+    recorder: Recorder,
+) -> None:
+    server = HttpServer(recorder, SMALL, name="fedflow-http")
+    with pytest.raises(AddressNotHere, match="Cannot listen on 192") as caught:
+        server.listen_tcp("192.0.2.1", 0)
+    assert "port" not in caught.value.hint
 
 
 def test_executors_reach_the_unix_socket_and_nobody_else_does(

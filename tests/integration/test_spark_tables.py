@@ -37,6 +37,7 @@ from fedflow.tables.parts import folder_at, part_name
 from fedflow.testing.tables import MemoryCatalog, local_store, spark_store
 from tests.storage_servers import s3_server
 from tests.support.executors import wait_until
+from tests.support.previews import preview_of
 from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -90,7 +91,7 @@ def assert_same(one: Table, other: Table) -> None:
     for mine, theirs in zip(one.to_batches(), other.to_batches(), strict=True):
         assert mine.schema == theirs.schema
         assert mine.equals(theirs)
-    assert one.entry.preview == other.entry.preview  # type: ignore[attr-defined]
+    assert preview_of(one) == preview_of(other)
 
 
 def left(store_root: Path) -> list[str]:

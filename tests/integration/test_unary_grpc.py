@@ -18,7 +18,7 @@ from fedflow.app.protocol.commands import Commands, Incoming
 from fedflow.app.protocol.party_router import PartyRouter
 from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.parties import NoRoute, PartyUnreachable
-from fedflow.base.errors.start import BadSetting, PortInUse
+from fedflow.base.errors.start import AddressNotHere, BadSetting, PortInUse
 from fedflow.base.ids import PartyId
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
@@ -434,6 +434,14 @@ def test_a_port_in_use_is_a_readable_error(stack: ExitStack) -> None:
         stack.callback(server.stop)
         with pytest.raises(PortInUse, match="in use"):
             server.listen([])
+
+
+def test_an_address_of_another_machine_is_told_apart_from_a_port_in_use(stack: ExitStack) -> None:
+    server = RpcServer(RpcSettings(host="192.0.2.1"))
+    server.open()
+    stack.callback(server.stop)
+    with pytest.raises(AddressNotHere, match="Cannot listen on 192"):
+        server.listen([])
 
 
 def test_stop_leaves_no_thread(handler: Handler) -> None:

@@ -117,7 +117,7 @@ PATCHES = {"grpc": patch_grpc, "sqlite3": patch_sqlite}
 class Finder:
     """Finds modules as `PathFinder` does, but none of `HIDDEN`, and applies `PATCHES`.
 
-    The numbers shall be those of `fedflow[ml]`, whatever else is installed.
+    The numbers shall be those of a plain `pip install`, whatever else is installed.
     """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
