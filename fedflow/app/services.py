@@ -110,7 +110,7 @@ class Services:
         self.parameter_updates, self.documents = core.parameter_updates, core.documents
         self.jobs, self.site_jobs, self.explanations = core.jobs, core.site_jobs, core.explanations
         self.cleaning = Cleaning(store=store, tables=tables, wakeup=kernel.wakeup, clock=clock)
-        self.deletions = Deletions(store=store, folders=folders)
+        self.deletions = Deletions(store=store, folders=folders, specs=kernel.specs)
         self.histories = Histories(store=store)
         self.job_lists = JobLists(store=store, queue=core.queue, clock=clock)
         self.resources = ResourceQueries(

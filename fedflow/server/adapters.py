@@ -85,7 +85,11 @@ def retention_of(settings: Settings, core: Core) -> Callable[[], RetentionThread
 
         kernel = core.kernel
         retention = Retention(
-            Deletions(store=kernel.servers.guarded(kernel.store), folders=kernel.folders),
+            Deletions(
+                store=kernel.servers.guarded(kernel.store),
+                folders=kernel.folders,
+                specs=kernel.specs,
+            ),
             clock=kernel.clock,
             age_ms=int(age_s * 1000),
             statuses=frozenset(JobStatus(word) for word in given.status),

@@ -26,6 +26,7 @@ from fedflow.app.models.models import trained_key
 from fedflow.app.participant.party_jobs import has_process
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.base.errors.jobs import DeleteRefused, JobFilesNotDeleted, JobNotFound
 from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
@@ -136,9 +137,10 @@ class _OpenWork:
 class Deletions:
     """The use case of deleting jobs."""
 
-    def __init__(self, *, store: Store, folders: Folders) -> None:
+    def __init__(self, *, store: Store, folders: Folders, specs: ParsedJobs) -> None:
         self._store = store
         self._folders = folders
+        self._specs = specs
 
     def preview(self, job_id: str) -> Deletion:
         """Return what deleting a job would remove, and what would stay.
@@ -160,7 +162,7 @@ class Deletions:
             plan = _plan(tx, job_id, _open_work(tx))
             if plan is not None:
                 self._drop(tx, plan)
-        self._remove_files(job_id)
+        self._remove_rest(job_id)
         if plan is not None:
             _log(plan)
         return before
@@ -223,7 +225,7 @@ class Deletions:
                 return None
             self._drop(tx, plan)
         gone = self._sized(plan.deletion, plan) if sized else plan.deletion
-        self._remove_files(one.job_id)
+        self._remove_rest(one.job_id)
         _log(plan)
         return gone
 
@@ -237,7 +239,7 @@ class Deletions:
             if known:
                 continue  # its transaction did not commit
             try:
-                self._remove_files(job_id)
+                self._remove_rest(job_id)
             except JobFilesNotDeleted as exc:
                 logger.warning("%s", exc.message)
                 continue
@@ -301,11 +303,12 @@ class Deletions:
             reason = f"nothing can be written to {folder}: {exc.strerror or exc}"
             raise DeleteRefused(job_id=job_id, reason=reason) from exc
 
-    def _remove_files(self, job_id: str) -> None:
-        """Remove what the note names, then the folders, that of the note last.
+    def _remove_rest(self, job_id: str) -> None:
+        """Forget the parsed job, remove what the note names, then the folders, the note's last.
 
         Raises: JobFilesNotDeleted.
         """
+        self._specs.forget(job_id)
         folder = self._folders.job_files(job_id)
         for table in _noted(folder / NOTE):
             with self._store.read() as tx:

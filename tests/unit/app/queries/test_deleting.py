@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.queries.deleting import NOTE, Deletions
 from fedflow.base.errors.jobs import DeleteRefused, JobFilesNotDeleted, JobNotFound
 from fedflow.base.ids import PartyId
@@ -37,6 +38,7 @@ from fedflow.domain.scheduling.submits import SubmitKey
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 from fedflow.store.connect import open_sqlite
+from tests.unit.app.fakes import FakeCatalog, conf, dsl
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))
@@ -49,7 +51,8 @@ class World:
     def __init__(self, store: Any, home: Path) -> None:
         self.store = store
         self.folders = Folders(home)
-        self.deletions = Deletions(store=store, folders=self.folders)
+        self.specs = ParsedJobs(FakeCatalog())
+        self.deletions = Deletions(store=store, folders=self.folders, specs=self.specs)
 
     def job(self, job_id: str = JOB, site: Site = GUEST, **changes: Any) -> JobRecord:
         made = {
@@ -118,6 +121,7 @@ class World:
             tx.submits.put(
                 SubmitKey(key=f"key-{job_id}", digest="d", job_id=job_id, warnings=(), created_ms=1)
             )
+        self.specs.keep(job_id, self.specs.parse(dsl(), conf()))
         log = self.folders.job_logs(job_id) / "guest" / "9999" / "INFO.log"
         log.parent.mkdir(parents=True)
         log.write_text("a line\n")
@@ -160,6 +164,7 @@ class World:
                 found.append("key")
             if tx.reply_cache.get(f"{job_id}/9999/r") is not None:
                 found.append("replies")
+            found += ["parsed job"] if self.specs.kept(job_id) is not None else []
             found += [t.name for t in tx.tables.find() if t.name.startswith(job_id)]
         found += [p.name for p in self.folders.tables.glob(f"address-{job_id}*")]
         found += ["logs"] if self.folders.job_logs(job_id).exists() else []
@@ -390,7 +395,7 @@ def test_a_note_names_only_what_may_go(world: World, monkeypatch: pytest.MonkeyP
     world.ran()
     seen = []
     monkeypatch.setattr(
-        Deletions, "_remove_files",
+        Deletions, "_remove_rest",
         lambda self, job_id: seen.append(
             json.loads((self._folders.job_files(job_id) / NOTE).read_text())
         ),
@@ -510,7 +515,7 @@ def test_a_job_that_was_refused_at_its_own_site_goes_too(world: World) -> None:
 def test_what_a_crash_left_is_finished(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.ran(JOB)
     world.ran(OTHER)
-    monkeypatch.setattr(Deletions, "_remove_files", lambda *_: None)
+    monkeypatch.setattr(Deletions, "_remove_rest", lambda *_: None)
     world.deletions.delete(JOB)
     monkeypatch.undo()
     assert "files" in world.left(JOB)

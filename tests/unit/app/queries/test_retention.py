@@ -68,7 +68,7 @@ def test_the_first_round_finishes_what_a_crash_left(
 ) -> None:
     world = World(MemoryStore(), tmp_path)
     world.ran(JOB)
-    monkeypatch.setattr(type(world.deletions), "_remove_files", lambda *_: None)
+    monkeypatch.setattr(type(world.deletions), "_remove_rest", lambda *_: None)
     world.deletions.delete(JOB)
     monkeypatch.undo()
     Retention(world.deletions, clock=FakeClock(), age_ms=DAY_MS, statuses=JOB_FINAL).look()
