@@ -18,7 +18,7 @@ import requests
 
 CALL_S: Final = 60.0
 MOST: Final = 3_000  #: answers of one crawl; more means that it does not end
-VARIANTS: Final = 8  #: queries with one name that are read of a path
+VARIANTS: Final = 4  #: queries with one name that are read of a path
 TURNS: Final = 2  #: of those that only turn to another page, order or line
 _LINKS: Final = frozenset(
     {"href", "src", "hx-get", "data-src", "data-url", "data-href", "poster", "formaction"}

@@ -37,7 +37,7 @@ from fedflow.web.settings import WebSettings
 from tests.support.executors import wait_until
 from tests.unit.web.applications import whole_app
 
-CASES = int(os.environ.get("FEDFLOW_FUZZ_CASES", "6"))
+CASES = int(os.environ.get("FEDFLOW_FUZZ_CASES", "4"))
 CALL_S = 30.0  #: an answer that takes longer is a hang
 NOTHING: Any = None
 #: `/` leads to a page, which is not described

@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim.schedules import report, run_seed
 
-SEEDS = int(os.environ.get("FEDFLOW_SIM_SCHEDULES", "200"))
+SEEDS = int(os.environ.get("FEDFLOW_SIM_SCHEDULES", "100"))
 BATCH = 50
 
 
