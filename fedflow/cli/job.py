@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from fedflow.base.errors.jobs import LogNotHere
-from fedflow.cli import job_history, session, suggestions
+from fedflow.cli import job_history, session
 from fedflow.cli.files import JobFileParam, JsonFile
 from fedflow.cli.groups import Nouns
 from fedflow.cli.job_changes import COMMANDS
@@ -163,13 +163,7 @@ def wait(at: Session, job_id: str, timeout: float | None) -> None:
 
 @command.command()
 @session.job_id
-@click.option(
-    "-c",
-    "--component",
-    metavar="NAME",
-    help="Component; default: the first error's.",
-    shell_complete=suggestions.components,
-)
+@session.one_component("Component; default: the first error's.")
 @session.site_options
 @click.option(
     "--level",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fedflow.cli import session, suggestions
+from fedflow.cli import session
 from fedflow.cli.files import JsonFile, folder
 from fedflow.cli.job_delete import delete
 from fedflow.cli.job_view import wait_for
@@ -19,15 +19,7 @@ from fedflow.domain.site import Site
 
 @click.command()
 @session.job_id
-@click.option(
-    "-c",
-    "--component",
-    "components",
-    multiple=True,
-    metavar="NAME",
-    help="Only this component and what depends on it; may be given several times.",
-    shell_complete=suggestions.components,
-)
+@session.some_components("Only this component and what depends on it; may be given several times.")
 @click.option("--force", is_flag=True, help="Also what succeeded.")
 @click.option("--failed-only", is_flag=True, help="Only what failed, not what never ran.")
 @click.option(
@@ -118,13 +110,7 @@ def config(at: Session, job_id: str, site: Site | None, output: Path | None) -> 
 
 @click.command()
 @session.job_id
-@click.option(
-    "-c",
-    "--component",
-    metavar="NAME",
-    help="Only of this component.",
-    shell_complete=suggestions.components,
-)
+@session.one_component("Only of this component.")
 @session.site_options
 @asks_server
 def view(at: Session, job_id: str, component: str | None, site: Site | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from fedflow.cli import session, suggestions
+from fedflow.cli import session
 from fedflow.cli.output import clean, moment, place
 from fedflow.cli.session import Session, asks_server
 from fedflow.wire.api.job_history import End, Explanation, Wait
@@ -15,13 +15,7 @@ from fedflow.wire.api.job_history import End, Explanation, Wait
 
 @click.command()
 @session.job_id
-@click.option(
-    "-c",
-    "--component",
-    metavar="NAME",
-    help="Only what happened to this component.",
-    shell_complete=suggestions.components,
-)
+@session.one_component("Only what happened to this component.")
 @click.option("-f", "--follow", is_flag=True, help="Print also what happens until the job's end.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Longest wait, seconds.")
 @asks_server

@@ -100,15 +100,7 @@ def predict_conf(at: Session, model_id: str, version: str) -> None:
 
 @command.command()
 @session.model_version
-@click.option(
-    "-c",
-    "--component",
-    "components",
-    multiple=True,
-    metavar="NAME",
-    help="Component that predicts; may be given several times; default: all.",
-    shell_complete=suggestions.components,
-)
+@session.some_components("Component that predicts; may be given several times; default: all.")
 @click.option("-d", "--dsl", type=JsonFile(), help="A predict DSL of your own.")
 @click.option(
     "--checkpoint",

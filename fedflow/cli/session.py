@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
@@ -19,6 +19,7 @@ from fedflow.client.client import DEFAULT_ADDRESS, Client
 from fedflow.domain.site import Role, Site
 
 P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,28 @@ json_file = click.option(
     "-c", "--conf", type=JsonFile(), required=True, help="JSON file, as for FATE."
 )
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
-component = click.option(
-    "-c", "--component", required=True, metavar="NAME", help="Component, for example hetero_lr_0.",
-    shell_complete=suggestions.components,
-)  # fmt: skip
+
+
+def _component(
+    text: str, *name: str, required: bool = False, multiple: bool = False
+) -> Callable[[F], F]:
+    return click.option(
+        "-c", "--component", *name, required=required, multiple=multiple, metavar="NAME", help=text,
+        shell_complete=suggestions.components,
+    )  # fmt: skip
+
+
+component = _component("Component, for example hetero_lr_0.", required=True)
+
+
+def one_component(text: str) -> Callable[[F], F]:
+    """Return the option of a component that may be left out; `text` is its help."""
+    return _component(text)
+
+
+def some_components(text: str) -> Callable[[F], F]:
+    """Return the option of components, none or several; `text` is its help."""
+    return _component(text, "components", multiple=True)
 
 
 def model_version(command: Callable[..., None]) -> Callable[..., None]:

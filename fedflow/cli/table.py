@@ -113,13 +113,7 @@ def delete(at: Session, namespace: str, name: str, yes: bool) -> None:
 
 @command.command("delete-outputs")
 @session.job_id
-@click.option(
-    "-c",
-    "--component",
-    metavar="NAME",
-    help="Only of this component.",
-    shell_complete=suggestions.components,
-)
+@session.one_component("Only of this component.")
 @session.yes
 @asks_server
 def delete_outputs(at: Session, job_id: str, component: str | None, yes: bool) -> None:

@@ -25,13 +25,7 @@ def command() -> None:
     help="Only of this job.",
     shell_complete=suggestions.jobs,
 )
-@click.option(
-    "-c",
-    "--component",
-    metavar="NAME",
-    help="Only of this component.",
-    shell_complete=suggestions.components,
-)
+@session.one_component("Only of this component.")
 @session.site_options
 @click.option(
     "-l", "--limit", default=20, show_default=True, type=click.IntRange(0), help="0: all."

@@ -199,11 +199,12 @@ class Deletions:
         """
         with self._store.read() as tx:
             found = tx.job_lists.ended(which, after=after, limit=limit)
-            work = _open_work(tx) if found else None
+            if not found:
+                return OldDeletions()
+            work = _open_work(tx)
         deleted: list[Deletion] = []
         refused: list[RefusedDeletion] = []
         for one in found:
-            assert work is not None  # noqa: S101  # something was found
             try:
                 gone = self._delete_one(one, which, work, sized=sized)
             except (DeleteRefused, JobFilesNotDeleted) as exc:
