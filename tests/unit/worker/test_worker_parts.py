@@ -8,8 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from fedflow.worker.exit_codes import ExitCode, explain
 from fedflow.worker.logs import LevelFiles, mask, traceback_of
 from fedflow.worker.spec import SpecError, read_spec
 from fedflow.worker.tracker import ServerTracker
-from tests.support.executors import write_launch
+from tests.support.executors import wait_until, write_launch
 
 
 class ManualClock:
@@ -45,14 +44,6 @@ class ManualClock:
 
     def monotonic_s(self) -> float:
         return self.now_s
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    """Tell whether something holds within ten seconds."""
-    deadline_s = time.monotonic() + 10
-    while not holds() and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    return holds()
 
 
 class RecordingLink:
@@ -231,12 +222,12 @@ def test_progress_that_came_early_is_sent_later_even_if_no_more_comes(link: Reco
     tracker.progress(0.1)
     tracker.progress(0.25)
     assert not link.calls
-    assert eventually(lambda: len(link.calls) == 1)
+    wait_until(lambda: len(link.calls) == 1)
     assert link.calls[0][1]["progress"] == 0.25
     link.error = LaunchRefused(launch_id="a", task="b")
     tracker.progress(0.5)
-    assert eventually(lambda: len(link.calls) == 2)
-    assert eventually(lambda: "progress" not in {t.name for t in threading.enumerate()})
+    wait_until(lambda: len(link.calls) == 2)
+    wait_until(lambda: "progress" not in {t.name for t in threading.enumerate()})
     with pytest.raises(LaunchRefused):
         tracker.progress(0.75)
     tracker.rest()
