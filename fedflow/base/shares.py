@@ -1,0 +1,45 @@
+"""An amount that all parties use together, and of which no party can take everything."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FACTOR: Final = 3  #: a party may use so many times what is left over
+
+
+class Shares:
+    """Counts who uses how much of a limit: calls, bytes, streams. Belongs to one thread.
+
+    A party may use at most three times what is left for the others. So a party alone gets three
+    quarters of the limit, two greedy ones three sevenths each, and something is always left. A
+    party that uses nothing is refused only if the limit itself is reached. Source: Choudhury,
+    Hahne 1998, "Dynamic queue length thresholds for shared-memory packet switches".
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.total = 0  #: used by all parties
+        self._used: dict[str, int] = {}
+
+    def used(self, party: str) -> int:
+        """Return how much a party uses."""
+        return self._used.get(party, 0)
+
+    def take(self, party: str, amount: int = 1) -> bool:
+        """Count `amount` as used by a party; False, and nothing is counted: it is too much."""
+        left = self.limit - self.total - amount
+        own = self.used(party)
+        if left < 0 or (own > 0 and own + amount > FACTOR * left):
+            return False
+        self._used[party] = own + amount
+        self.total += amount
+        return True
+
+    def give_back(self, party: str, amount: int = 1) -> None:
+        """Count `amount` as free again; a party that uses nothing is forgotten."""
+        left = self.used(party) - amount
+        if left > 0:
+            self._used[party] = left
+        else:
+            self._used.pop(party, None)
+        self.total -= amount
