@@ -27,6 +27,7 @@ MAX_HEADER_BYTES = 1024 * 1024
 MAX_LEAVES = 4096
 MAX_DEPTH = 64  #: nesting of lists and dicts
 MAX_DIMENSIONS = 8
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3  #: kinds of Arrow messages
 
 _PREFIX = struct.Struct("<4sI")
 _DTYPE = re.compile(r"[<>][iu][248]|\|[iu]1|\|b1|[<>]f[248]|\|[SV][1-9][0-9]{0,8}")
@@ -260,6 +261,7 @@ def _read_arrow(kind: str, data: memoryview) -> Any:
     import pyarrow as pa
 
     try:
+        _check_arrow_messages(data)
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             table = reader.read_all()
         table.validate(full=True)
@@ -271,6 +273,62 @@ def _read_arrow(kind: str, data: memoryview) -> Any:
     if len(batches) > 1:
         raise CodecError(reason="more than one record batch where one was announced")
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _check_arrow_messages(data: memoryview) -> None:
+    """Refuse buffers that are compressed: a few of their bytes may become any number in memory.
+
+    No sender of fedflow compresses.
+    Raises: CodecError: a batch is compressed, or a message has no header.
+    """
+    import pyarrow as pa
+
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
+        try:
+            compressed = _is_compressed(bytes(message.metadata))
+        except struct.error as exc:
+            raise CodecError(reason="an Arrow message without a header") from exc
+        if compressed:
+            raise CodecError(reason="an Arrow table that is compressed")
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Tell whether an Arrow message is a batch with a body compression.
+
+    Source: format/Message.fbs and the FlatBuffers binary format: field 1 of a Message is the kind
+    of its header, field 2 the header; field 3 of a RecordBatch is the compression, and field 1 of
+    a DictionaryBatch its RecordBatch.
+    """
+    message = _follow(metadata, 0)
+    kind, header = _field(metadata, message, 1), _field(metadata, message, 2)
+    if kind == 0 or header == 0 or metadata[kind] not in (_DICTIONARY_BATCH, _RECORD_BATCH):
+        return False
+    batch = _follow(metadata, header)
+    if metadata[kind] == _DICTIONARY_BATCH:
+        inner = _field(metadata, batch, 1)
+        if inner == 0:
+            return False
+        batch = _follow(metadata, inner)
+    return _field(metadata, batch, 3) != 0
+
+
+def _follow(data: bytes, at: int) -> int:
+    """Return where the table is to which the offset at `at` leads."""
+    (offset,) = struct.unpack_from("<I", data, at)
+    return at + int(offset)
+
+
+def _field(data: bytes, table: int, index: int) -> int:
+    """Return where a field of a FlatBuffers table is, 0: it is absent."""
+    (back,) = struct.unpack_from("<i", data, table)
+    if not 0 <= table - back < len(data):
+        raise struct.error
+    (size,) = struct.unpack_from("<H", data, table - back)
+    slot = 4 + 2 * index
+    if slot >= size:
+        return 0
+    (offset,) = struct.unpack_from("<H", data, table - back + slot)
+    return table + int(offset) if 0 < offset < len(data) - table else 0
 
 
 def _place(value: Any, path: list[str | int], leaf: Any) -> Any:

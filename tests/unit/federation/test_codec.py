@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from fedflow.base.errors.data_plane import CodecError, NotSendable, PeerFailed
-from fedflow.federation.codec import MAGIC, decode, encode
+from fedflow.federation.codec import MAGIC, _read_arrow, decode, encode
 
 
 def through(value: Any) -> Any:
@@ -237,6 +237,34 @@ def test_arrow_offsets_out_of_bounds_are_refused() -> None:
     bad = data[:place] + struct.pack("<4i", 0, 3, 7, 2**30) + data[place + 16 :]
     with pytest.raises(CodecError):
         decode(bad)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_tables_are_refused_before_they_are_unpacked(codec: str) -> None:
+    zeros = pa.table({"x": pa.array(np.zeros(1_000_000, dtype=np.uint8))})
+    _refused_as_table(zeros, codec)
+
+
+def test_compressed_dictionaries_are_refused_too() -> None:
+    words = pa.table({"x": pa.array(["a" * 10_000, "b" * 10_000]).dictionary_encode()})
+    _refused_as_table(words, "zstd")
+
+
+def test_tables_with_dictionaries_travel() -> None:
+    words = pa.table({"x": pa.array(["a", "b", "a"]).dictionary_encode()})
+    assert decode(b"".join(encode(words).parts)).equals(words)
+
+
+def _refused_as_table(table: pa.Table, codec: str) -> None:
+    plain = b"".join(encode(table).parts)
+    assert decode(plain).equals(table)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)
+    ) as writer:
+        writer.write(table)
+    with pytest.raises(CodecError, match="compressed"):
+        _read_arrow("table", memoryview(sink.getvalue()).cast("B"))
 
 
 def test_a_skeleton_nested_beyond_reason_is_refused() -> None:
