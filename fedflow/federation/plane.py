@@ -12,14 +12,19 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import msgspec
+
 from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.shares import Shares
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
-from fedflow.federation.keys import site_from_wire
+from fedflow.federation.keys import MAX_SESSION, site_from_wire
 from fedflow.federation.local_server import LocalServer
 from fedflow.federation.mailbox import Mailbox
 from fedflow.federation.memory import keep_freed_chunks
@@ -35,8 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 THREADS = 4
-MAX_EARLY = 10_000  #: sessions that are not open yet and of which a peer has ended
-MAX_EARLY_PER_SESSION = 64
+MAX_EARLY = 8192  #: notices of all parties for sessions that are not open yet
+MAX_EARLY_REASON = 300  #: characters kept of the reason of such a notice
 ENDED = "it has ended without sending this value"
 
 
@@ -54,6 +59,14 @@ class DataPlaneStats:
     held_bytes: int  #: small values whose session is not open yet
     spool_bytes: int  #: files of values in transit
     delivered: int  #: values delivered to other sites since the start
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Early:
+    """What other parties told of a session that is not open yet."""
+
+    since_s: float  #: time of the event loop
+    notices: dict[Site, Notice] = field(default_factory=dict)
 
 
 class DataPlane:
@@ -76,7 +89,8 @@ class DataPlane:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="data-plane")
         self._ticking: asyncio.Task[None] | None = None
         self._spool = Spool(spool_dir)
-        self._early: OrderedDict[SessionKey, list[Notice]] = OrderedDict()
+        self._early: OrderedDict[SessionKey, _Early] = OrderedDict()
+        self._early_shares = Shares(MAX_EARLY)
         self.mailbox = Mailbox(
             settings,
             book=self._book,
@@ -199,8 +213,10 @@ class DataPlane:
     def on_notice(self, notice: Notice) -> None:
         """Act on what another party tells of one of its sites; the caller has checked whose.
 
-        Raises: BadRequest: it names no site.
+        Raises: BadRequest: it names no site, or no session.
         """
+        if len(notice.session) > MAX_SESSION:
+            raise BadRequest(reason="a notice whose session has too long a name")
         source, destination = site_from_wire(notice.source), site_from_wire(notice.destination)
         if notice.kind == "watch":
             known = self._book.find((notice.session, destination))
@@ -215,14 +231,36 @@ class DataPlane:
         if found is not None:
             self._apply(found, notice)
             return
-        early = self._early.setdefault(key, [])
-        if len(early) < MAX_EARLY_PER_SESSION:
-            early.append(notice)
-        if len(self._early) > MAX_EARLY:
-            self._early.popitem(last=False)
+        self._keep_early(key, source, notice)
+
+    def _keep_early(self, key: SessionKey, source: Site, notice: Notice) -> None:
+        """Keep the first notice of each source; no party can fill the memory or push others out."""
+        early = self._early.get(key)
+        if early is not None and source in early.notices:
+            return
+        if not self._early_shares.take(source.party_id):
+            return
+        if early is None:
+            early = self._early[key] = _Early(since_s=asyncio.get_running_loop().time())
+        reason = notice.reason[:MAX_EARLY_REASON]
+        early.notices[source] = msgspec.structs.replace(notice, reason=reason)
+
+    def _take_early(self, key: SessionKey) -> list[Notice]:
+        early = self._early.pop(key, None)
+        if early is None:
+            return []
+        for source in early.notices:
+            self._early_shares.give_back(source.party_id)
+        return list(early.notices.values())
+
+    def _forget_early(self) -> None:
+        """Forget the notices of sessions that did not open for `hold_timeout_s`."""
+        limit_s = asyncio.get_running_loop().time() - self.settings.hold_timeout_s
+        while self._early and next(iter(self._early.values())).since_s < limit_s:
+            self._take_early(next(iter(self._early)))
 
     def _on_start(self, session: Session) -> None:
-        for notice in self._early.pop(session.key, ()):
+        for notice in self._take_early(session.key):
             self._apply(session, notice)
 
     def _apply(self, session: Session, notice: Notice) -> None:
@@ -272,6 +310,7 @@ class DataPlane:
 
     def tick(self) -> None:
         """Ask for every site that is waited for whether it still takes part."""
+        self._forget_early()
         for session in self.mailbox.sessions():
             for site in session.awaited_sites():
                 notice = Notice(

@@ -1,0 +1,91 @@
+"""Notices for sessions that are not open: kept for a while, short, and with a share per party."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedflow.base.errors.requests import BadRequest
+from fedflow.base.ids import PartyId
+from fedflow.domain.site import Role, Site
+from fedflow.federation import plane as plane_module
+from fedflow.federation.messages import Notice
+from fedflow.federation.plane import MAX_EARLY, MAX_EARLY_REASON, DataPlane
+from fedflow.federation.settings import FederationSettings
+
+GUEST = Site(Role.GUEST, PartyId("9999"))
+HOST = Site(Role.HOST, PartyId("10000"))
+OUTSIDER = Site(Role.HOST, PartyId("7777"))
+
+
+def a_plane(folder: Path, **settings: Any) -> DataPlane:
+    port: Any = SimpleNamespace(is_local=lambda party: party == "9999")
+    return DataPlane(
+        FederationSettings(**settings), spool_dir=folder, socket_path=folder / "s", port=port
+    )
+
+
+def notice(session: str, source: Site = HOST, *, reason: str = "it failed") -> Notice:
+    return Notice(
+        seq=1, kind="failed", session=session, source=source.key, destination=GUEST.key,
+        reason=reason,
+    )  # fmt: skip
+
+
+def kept(plane: DataPlane) -> list[Notice]:
+    return [n for early in plane._early.values() for n in early.notices.values()]
+
+
+def test_an_outsider_cannot_fill_the_memory_or_push_others_out(tmp_path: Path) -> None:
+    plane = a_plane(tmp_path)
+
+    async def flood() -> None:
+        plane.on_notice(notice("first"))
+        for i in range(2 * MAX_EARLY):
+            plane.on_notice(notice(f"s_{i}", OUTSIDER, reason="x" * 1000))
+        plane.on_notice(notice("last"))
+
+    asyncio.run(flood())
+    assert len(kept(plane)) <= MAX_EARLY
+    assert {n.session for n in kept(plane) if n.source == HOST.key} == {"first", "last"}
+    assert max(len(n.reason) for n in kept(plane)) == MAX_EARLY_REASON
+
+
+def test_one_source_has_one_notice_per_session_and_the_first_counts(tmp_path: Path) -> None:
+    plane = a_plane(tmp_path)
+
+    async def twice() -> None:
+        plane.on_notice(notice("s", reason="the first"))
+        plane.on_notice(notice("s", reason="the second"))
+
+    asyncio.run(twice())
+    assert [n.reason for n in kept(plane)] == ["the first"]
+
+
+def test_early_notices_are_forgotten_and_their_share_is_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plane_module, "MAX_EARLY", 4)
+    plane = a_plane(tmp_path, hold_timeout_s=0.05)
+
+    async def wait() -> None:
+        for i in range(10):
+            plane.on_notice(notice(f"s_{i}", OUTSIDER))
+        assert len(kept(plane)) == 3
+        await asyncio.sleep(0.1)
+        plane.tick()
+        assert kept(plane) == []
+        plane.on_notice(notice("later", OUTSIDER))
+        assert len(kept(plane)) == 1
+
+    asyncio.run(wait())
+
+
+def test_a_session_with_too_long_a_name_is_refused(tmp_path: Path) -> None:
+    plane = a_plane(tmp_path)
+    with pytest.raises(BadRequest, match="too long"):
+        plane.on_notice(notice("s" * 513))
