@@ -9,13 +9,19 @@ import msgspec
 from fedflow.base.errors.requests import BadRequest
 
 MAX_DEPTH: Final = 100  #: objects and lists inside each other
+MAX_VALUES: Final = 2_000_000  #: values of one text, some hundred bytes of memory each
+MAX_MODEL_VALUES: Final = 20_000_000  #: values of one part of a model
 
 
-def decode_json(raw: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
+def decode_json(
+    raw: bytes | str, *, max_depth: int = MAX_DEPTH, max_values: int = MAX_VALUES
+) -> Any:
     """Return the value of a JSON text.
 
-    Raises: BadRequest: it is not JSON, or it is nested deeper than `max_depth`.
+    Raises: BadRequest: it is not JSON, it may have more than `max_values` values, or it is nested
+    deeper than `max_depth`.
     """
+    _check_number(raw, max_values)
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError) as exc:
@@ -33,6 +39,7 @@ def check_json(raw: bytes) -> None:
     Numbers out of range and texts that are not UTF-8 are left to whoever decodes it.
     Raises: BadRequest: as `decode_json`.
     """
+    _check_number(raw, MAX_VALUES)
     if _may_be_deep(raw, MAX_DEPTH):
         decode_json(raw)
         return
@@ -43,6 +50,19 @@ def check_json(raw: bytes) -> None:
 
 
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def _check_number(raw: bytes | str, limit: int) -> None:
+    """Refuse a text that may have too many values, before any of them is built.
+
+    Each value but the first of a list or an object comes after a comma, and what contains it begins
+    with a bracket. Those inside texts are counted too.
+    """
+    if len(raw) <= limit:
+        return
+    marks: tuple[Any, ...] = (",", "[", "{") if isinstance(raw, str) else (b",", b"[", b"{")
+    if sum(raw.count(mark) for mark in marks) > limit:
+        raise BadRequest(reason=f"the body has more than {limit} values")
 
 
 def _too_deep(limit: int) -> str:

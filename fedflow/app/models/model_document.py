@@ -24,7 +24,7 @@ from fedflow.domain.models.model import (
     ModelVersion,
     part_of,
 )
-from fedflow.wire.json_text import decode_json
+from fedflow.wire.json_text import MAX_MODEL_VALUES, decode_json
 
 DOCUMENT: Final = "fedflow_model.json"
 REQUEST: Final = "import_model.json"
@@ -77,7 +77,9 @@ def read_document(files: ArchiveFiles) -> Document:
         raise NotSupportedYet(what="Importing a model that FATE exported (protobuf)")
     raw = files.read(DOCUMENT, limit=MAX_DOCUMENT_BYTES)
     try:
-        document = read_as(decode_json(raw, max_depth=_DEPTH), Document)
+        document = read_as(
+            decode_json(raw, max_depth=_DEPTH, max_values=MAX_MODEL_VALUES), Document
+        )
     except BadRequest as exc:
         raise BadModelArchive(reason=f"{DOCUMENT}: {exc.fields['reason']}") from exc
     except (msgspec.ValidationError, ValueError) as exc:
@@ -120,7 +122,7 @@ def content_of(files: ArchiveFiles, path: str, part: ModelPart) -> bytes:
     if part_of(part.name, content) != part:
         raise BadModelArchive(reason=f"{path} does not have the digest that the list gives")
     try:
-        value = decode_json(content, max_depth=_DEPTH)
+        value = decode_json(content, max_depth=_DEPTH, max_values=MAX_MODEL_VALUES)
     except BadRequest as exc:
         raise BadModelArchive(reason=f"{path}: {exc.fields['reason']}") from exc
     if not isinstance(value, dict):

@@ -43,7 +43,7 @@ from fedflow.domain.models.model import (
 )
 from fedflow.domain.records import JobRecord, TaskRecord
 from fedflow.domain.site import Role
-from fedflow.wire.json_text import decode_json
+from fedflow.wire.json_text import MAX_MODEL_VALUES, decode_json
 from fedflow.wire.task_report import ReportedModel
 
 logger = logging.getLogger(__name__)
@@ -164,7 +164,9 @@ class ModelRepository:
         objects = []
         for part in (found.meta, found.param):
             try:
-                value = decode_json(self.raw(found, part), max_depth=_JSON_DEPTH)
+                value = decode_json(
+                    self.raw(found, part), max_depth=_JSON_DEPTH, max_values=MAX_MODEL_VALUES
+                )
             except BadRequest as exc:
                 reason = f"{part.name} of {found.component} is not JSON"
                 raise ModelDamaged(model=found.key, reason=reason) from exc
