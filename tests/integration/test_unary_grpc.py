@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -554,3 +555,38 @@ def test_the_end_of_a_certificate_is_known(tmp_path: Path, authority: Authority)
     loaded = credentials(tmp_path, authority, "9999")
     assert loaded.expires_ms > SystemClock().now_ms()
     assert b"PRIVATE" not in repr(loaded).encode()
+
+
+def test_a_connection_that_never_speaks_is_closed(
+    stack: ExitStack, tmp_path: Path, authority: Authority
+) -> None:
+    creds = credentials(tmp_path, authority, "10000")
+    server = RpcServer(RpcSettings(port=0, handshake_s=0.5), credentials=creds.for_server())
+    server.open()
+    stack.callback(server.stop, 0.2)
+    server.listen([])
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
+        while silent.recv(1024):
+            pass  # the end of the stream; a connection that is kept raises TimeoutError
+
+
+def test_a_compressed_message_is_not_unpacked(stack: ExitStack, handler: Handler) -> None:
+    port = serve(stack, handler, None)
+    fields = request_packet(
+        f"/v1{PATH}",
+        b'{"x": "' + b"0" * 9000 + b'"}',
+        source="9999",
+        source_role="guest",
+        destination="10000",
+        job_id="202611201000000000000",
+        request_id="r1",
+        timeout_ms=10_000,
+    )
+    packet = PACKETS.encode(fields)
+    channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
+    call = channel.unary_unary(METHOD)
+    call(packet, timeout=10)
+    assert len(handler.seen) == 1
+    with contextlib.suppress(grpc.RpcError):
+        call(packet, timeout=10, compression=grpc.Compression.Gzip)
+    assert len(handler.seen) == 1

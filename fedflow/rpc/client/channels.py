@@ -131,6 +131,7 @@ def channel_options(
     options: list[tuple[str, int | str]] = [
         ("grpc.max_receive_message_length", settings.message_bytes),
         ("grpc.max_send_message_length", settings.message_bytes),
+        ("grpc.per_message_decompression", 0),  # nobody here compresses, and 1 MiB may become 1 GiB
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
         # what one attempt to connect may take, whatever its name says: far parties need seconds

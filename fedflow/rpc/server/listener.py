@@ -29,6 +29,7 @@ class RpcSettings:
     port: int = 9360  #: 0 lets the system choose
     message_bytes: int = 64 * 1024 * 1024  #: largest message in or out
     calls: int = 1024  #: calls of all parties at once
+    handshake_s: float = 5.0  #: a connection that has not begun to speak by then is closed, seconds
     keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
 
 
@@ -124,6 +125,8 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.message_bytes),
         ("grpc.max_send_message_length", settings.message_bytes),
         ("grpc.max_metadata_size", 16 * 1024),
+        ("grpc.server_handshake_timeout_ms", int(settings.handshake_s * 1000)),
+        ("grpc.per_message_decompression", 0),  # nobody here compresses, and 1 MiB may become 1 GiB
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
