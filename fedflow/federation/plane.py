@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -61,12 +59,12 @@ class DataPlaneStats:
     delivered: int  #: values delivered to other sites since the start
 
 
-@dataclass(kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Early:
-    """What other parties told of a session that is not open yet."""
+    """A notice for a session that is not open yet."""
 
     since_s: float  #: time of the event loop
-    notices: dict[Site, Notice] = field(default_factory=dict)
+    notice: Notice
 
 
 class DataPlane:
@@ -89,7 +87,7 @@ class DataPlane:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="data-plane")
         self._ticking: asyncio.Task[None] | None = None
         self._spool = Spool(spool_dir)
-        self._early: OrderedDict[SessionKey, _Early] = OrderedDict()
+        self._early: dict[SessionKey, dict[Site, _Early]] = {}
         self._early_shares = Shares(MAX_EARLY)
         self.mailbox = Mailbox(
             settings,
@@ -213,7 +211,7 @@ class DataPlane:
     def on_notice(self, notice: Notice) -> None:
         """Act on what another party tells of one of its sites; the caller has checked whose.
 
-        Raises: BadRequest: it names no site, or no session.
+        Raises: BadRequest: it names no site, or its session has too long a name.
         """
         if len(notice.session) > MAX_SESSION:
             raise BadRequest(reason="a notice whose session has too long a name")
@@ -235,33 +233,26 @@ class DataPlane:
 
     def _keep_early(self, key: SessionKey, source: Site, notice: Notice) -> None:
         """Keep the first notice of each source; no party can fill the memory or push others out."""
-        early = self._early.get(key)
-        if early is not None and source in early.notices:
+        if source in self._early.get(key, ()) or not self._early_shares.take(source.party_id):
             return
-        if not self._early_shares.take(source.party_id):
-            return
-        if early is None:
-            early = self._early[key] = _Early(since_s=asyncio.get_running_loop().time())
-        reason = notice.reason[:MAX_EARLY_REASON]
-        early.notices[source] = msgspec.structs.replace(notice, reason=reason)
-
-    def _take_early(self, key: SessionKey) -> list[Notice]:
-        early = self._early.pop(key, None)
-        if early is None:
-            return []
-        for source in early.notices:
-            self._early_shares.give_back(source.party_id)
-        return list(early.notices.values())
+        short = msgspec.structs.replace(notice, reason=notice.reason[:MAX_EARLY_REASON])
+        since_s = asyncio.get_running_loop().time()
+        self._early.setdefault(key, {})[source] = _Early(since_s=since_s, notice=short)
 
     def _forget_early(self) -> None:
-        """Forget the notices of sessions that did not open for `hold_timeout_s`."""
+        """Forget the notices whose session did not open for `hold_timeout_s`."""
         limit_s = asyncio.get_running_loop().time() - self.settings.hold_timeout_s
-        while self._early and next(iter(self._early.values())).since_s < limit_s:
-            self._take_early(next(iter(self._early)))
+        for key, early in list(self._early.items()):
+            for source in [s for s, one in early.items() if one.since_s < limit_s]:
+                del early[source]
+                self._early_shares.give_back(source.party_id)
+            if not early:
+                del self._early[key]
 
     def _on_start(self, session: Session) -> None:
-        for notice in self._take_early(session.key):
-            self._apply(session, notice)
+        for source, early in self._early.pop(session.key, {}).items():
+            self._early_shares.give_back(source.party_id)
+            self._apply(session, early.notice)
 
     def _apply(self, session: Session, notice: Notice) -> None:
         source = site_from_wire(notice.source)

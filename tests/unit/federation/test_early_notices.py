@@ -22,11 +22,9 @@ HOST = Site(Role.HOST, PartyId("10000"))
 OUTSIDER = Site(Role.HOST, PartyId("7777"))
 
 
-def a_plane(folder: Path, **settings: Any) -> DataPlane:
+def a_plane(folder: Path) -> DataPlane:
     port: Any = SimpleNamespace(is_local=lambda party: party == "9999")
-    return DataPlane(
-        FederationSettings(**settings), spool_dir=folder, socket_path=folder / "s", port=port
-    )
+    return DataPlane(FederationSettings(), spool_dir=folder, socket_path=folder / "s", port=port)
 
 
 def notice(session: str, source: Site = HOST, *, reason: str = "it failed") -> Notice:
@@ -37,7 +35,14 @@ def notice(session: str, source: Site = HOST, *, reason: str = "it failed") -> N
 
 
 def kept(plane: DataPlane) -> list[Notice]:
-    return [n for early in plane._early.values() for n in early.notices.values()]
+    return [one.notice for early in plane._early.values() for one in early.values()]
+
+
+def let_pass(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the event loop's time go on; notices are kept for 300 seconds."""
+    loop = asyncio.get_running_loop()
+    now_s = loop.time() + seconds
+    monkeypatch.setattr(loop, "time", lambda: now_s)
 
 
 def test_an_outsider_cannot_fill_the_memory_or_push_others_out(tmp_path: Path) -> None:
@@ -70,17 +75,33 @@ def test_early_notices_are_forgotten_and_their_share_is_free_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plane_module, "MAX_EARLY", 4)
-    plane = a_plane(tmp_path, hold_timeout_s=0.05)
+    plane = a_plane(tmp_path)
 
     async def wait() -> None:
         for i in range(10):
             plane.on_notice(notice(f"s_{i}", OUTSIDER))
         assert len(kept(plane)) == 3
-        await asyncio.sleep(0.1)
+        let_pass(301, monkeypatch)
         plane.tick()
         assert kept(plane) == []
         plane.on_notice(notice("later", OUTSIDER))
         assert len(kept(plane)) == 1
+
+    asyncio.run(wait())
+
+
+def test_an_outsiders_notice_does_not_make_a_later_one_expire_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = a_plane(tmp_path)
+
+    async def wait() -> None:
+        plane.on_notice(notice("s", OUTSIDER))
+        let_pass(200, monkeypatch)
+        plane.on_notice(notice("s"))
+        let_pass(200, monkeypatch)
+        plane.tick()
+        assert [n.source for n in kept(plane)] == [HOST.key]
 
     asyncio.run(wait())
 
