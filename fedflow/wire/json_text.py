@@ -39,10 +39,10 @@ def check_json(raw: bytes) -> None:
     Numbers out of range and texts that are not UTF-8 are left to whoever decodes it.
     Raises: BadRequest: as `decode_json`.
     """
-    _check_number(raw, MAX_VALUES)
     if _may_be_deep(raw, MAX_DEPTH):
         decode_json(raw)
         return
+    _check_number(raw, MAX_VALUES)
     try:
         _skip(raw)
     except (msgspec.DecodeError, UnicodeError) as exc:
@@ -58,10 +58,7 @@ def _check_number(raw: bytes | str, limit: int) -> None:
     Each value but the first of a list or an object comes after a comma, and what contains it begins
     with a bracket. Those inside texts are counted too.
     """
-    if len(raw) <= limit:
-        return
-    marks: tuple[Any, ...] = (",", "[", "{") if isinstance(raw, str) else (b",", b"[", b"{")
-    if sum(raw.count(mark) for mark in marks) > limit:
+    if len(raw) > limit and _count(raw, ",[{") > limit:
         raise BadRequest(reason=f"the body has more than {limit} values")
 
 
@@ -71,9 +68,14 @@ def _too_deep(limit: int) -> str:
 
 def _may_be_deep(raw: bytes | str, limit: int) -> bool:
     """Tell cheaply whether the text has enough brackets to be too deep."""
+    return _count(raw, "{[") > limit
+
+
+def _count(raw: bytes | str, marks: str) -> int:
+    """Return how often any of some ASCII characters stands in a text."""
     if isinstance(raw, str):
-        return raw.count("{") + raw.count("[") > limit
-    return raw.count(b"{") + raw.count(b"[") > limit
+        return sum(raw.count(mark) for mark in marks)
+    return sum(raw.count(mark.encode()) for mark in marks)
 
 
 def _depth_over(value: Any, limit: int) -> bool:
