@@ -11,8 +11,8 @@ class Shares:
     """Counts who uses how much of a limit: calls, bytes, streams. Belongs to one thread.
 
     A party may use at most three times what is left for the others. So a party alone gets three
-    quarters of the limit, two greedy ones three sevenths each, and something is always left. A
-    party that uses nothing is refused only if the limit itself is reached. Source: Choudhury,
+    quarters of the limit, two greedy ones three sevenths each, and something is left. A party that
+    uses nothing is refused only if it would pass the limit itself. Source: Choudhury,
     Hahne 1998, "Dynamic queue length thresholds for shared-memory packet switches".
     """
 

@@ -146,6 +146,15 @@ def caller(
     return call
 
 
+def raw_packet(body: bytes = b"{}") -> bytes:
+    """Return the bytes of a packet from party 9999 to party 10000."""
+    packet = request_packet(
+        f"/v1{PATH}", body, source="9999", source_role="guest", destination="10000",
+        job_id="j1", request_id=None, timeout_ms=5000,
+    )  # fmt: skip
+    return PACKETS.encode(packet)
+
+
 # --- a call that goes well ------------------------------------------------------------------------
 
 
@@ -168,11 +177,7 @@ def test_the_answer_is_a_packet_with_fates_trailing_metadata(
 ) -> None:
     port = serve(stack, handler, None)
     channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
-    packet = request_packet(
-        f"/v1{PATH}", b"{}", source="9999", source_role="guest", destination="10000",
-        job_id="j1", request_id=None, timeout_ms=5000,
-    )  # fmt: skip
-    raw, call = channel.unary_unary(METHOD).with_call(PACKETS.encode(packet), timeout=5)
+    raw, call = channel.unary_unary(METHOD).with_call(raw_packet(), timeout=5)
     reply = PACKETS.decode(raw)
     assert envelope.parse_reply(reply.body).data == {"hello": "host"}
     assert (reply.source, reply.destination, reply.path) == ("10000", "9999", f"/v1{PATH}")
@@ -232,11 +237,7 @@ def test_a_party_cannot_speak_for_another(
 def test_header_and_topic_must_name_the_same_source(stack: ExitStack, handler: Handler) -> None:
     port = serve(stack, handler, None)
     channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
-    packet = request_packet(
-        f"/v1{PATH}", b"{}", source="9999", source_role="guest", destination="10000",
-        job_id="j1", request_id=None, timeout_ms=5000,
-    )  # fmt: skip
-    raw = PACKETS.encode(packet).replace(b'"SRC-PARTY-ID":"9999"', b'"SRC-PARTY-ID":"9998"')
+    raw = raw_packet().replace(b'"SRC-PARTY-ID":"9999"', b'"SRC-PARTY-ID":"9998"')
     answer = channel.unary_unary(METHOD)(raw, timeout=5)
     assert envelope.parse_reply(PACKETS.decode(answer).body).retcode == 101
     assert handler.seen == []
@@ -565,24 +566,14 @@ def test_a_connection_that_never_speaks_is_closed(
     server.open()
     stack.callback(server.stop, 0.2)
     server.listen([])
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as silent:
-        while silent.recv(1024):
-            pass  # the end of the stream; a connection that is kept raises TimeoutError
+    silent = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+    with silent.makefile("rb") as stream:
+        stream.read()  # ends with the connection; one that is kept raises TimeoutError
 
 
 def test_a_compressed_message_is_not_unpacked(stack: ExitStack, handler: Handler) -> None:
     port = serve(stack, handler, None)
-    fields = request_packet(
-        f"/v1{PATH}",
-        b'{"x": "' + b"0" * 9000 + b'"}',
-        source="9999",
-        source_role="guest",
-        destination="10000",
-        job_id="202611201000000000000",
-        request_id="r1",
-        timeout_ms=10_000,
-    )
-    packet = PACKETS.encode(fields)
+    packet = raw_packet(b'{"x": "' + b"0" * 9000 + b'"}')
     channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
     call = channel.unary_unary(METHOD)
     call(packet, timeout=10)

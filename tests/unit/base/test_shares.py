@@ -43,7 +43,7 @@ def test_what_is_given_back_is_free_again() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30))))
-def test_the_limit_is_never_passed_and_a_newcomer_finds_room(wishes: list[tuple[str, int]]) -> None:
+def test_the_limit_is_never_passed(wishes: list[tuple[str, int]]) -> None:
     shares = Shares(100)
     for party, amount in wishes:
         shares.take(party, amount)
