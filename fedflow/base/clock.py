@@ -44,6 +44,14 @@ class ClockState:
 
 
 @dataclass(frozen=True, slots=True)
+class LivedTime:
+    """A steady time and the wall clock's at the same moment, ms: kept for the next server."""
+
+    steady_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Since:
     """The steady time at a moment, and how it goes on from there."""
 
@@ -61,7 +69,8 @@ class SteadyClock:
     whose database hung, takes none of that for the silence of others, and no deadline passes
     meanwhile. A step of the wall clock has no effect at once either. Both are made up for by
     running at most a quarter faster or slower than real time, until wall and steady time agree.
-    `now_ms` never goes back. Until the first beat it is the source's; `monotonic_s` always is.
+    `now_ms` never goes back. Until the first beat it is the source's, unless it was resumed;
+    `monotonic_s` always is.
     """
 
     def __init__(self, source: Clock) -> None:
@@ -88,6 +97,18 @@ class SteadyClock:
         rate = max(-_RATE, min(_RATE, behind_ms / 1000))
         self._since = _Since(source_s, now_ms, rate)
         return ClockState(max(0.0, source_s - since.source_s - since.hold_s), int(behind_ms))
+
+    def resume(self, lived: LivedTime) -> None:
+        """Go on from the time of an earlier server, before the first beat. What passed on the wall
+        clock since then counts; if that was put back meanwhile, nothing passed.
+        """
+        passed_ms = max(0, self._source.now_ms() - lived.wall_ms)
+        now_ms = lived.steady_ms + passed_ms
+        self._since = _Since(self._source.monotonic_s(), now_ms, 0.0, hold_s=inf)
+
+    def lived(self) -> LivedTime:
+        """Return this time and the wall clock's, as they are now."""
+        return LivedTime(self.now_ms(), self._source.now_ms())
 
     def run_freely(self) -> None:
         """Let time go on without beats: the server ends."""

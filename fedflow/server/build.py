@@ -66,6 +66,7 @@ from fedflow.server.adapters import (
     web_settings,
     worker_settings,
 )
+from fedflow.server.lived_time import LivedTimeFile
 from fedflow.server.servers import (
     LeadThread,
     ServerLeaseThread,
@@ -116,6 +117,7 @@ class FedflowServer:
         self.place: ServerIdentity | None = None
         self._wall = SystemClock()
         self._clock = SteadyClock(self._wall)
+        self._lived_time = LivedTimeFile(self.folders.lived_time, self._clock)
         self._timing = timing_of(settings)
         self._notifier = JobNotifier(self._wall)
         self._wakeups = Wakeups(self._notifier)
@@ -130,7 +132,8 @@ class FedflowServer:
             SharedHomeDiffers: `close` cleans up.
         """
         self._sockets = socket_folder(self.folders)
-        self._credentials = credentials_of(self.settings, self._clock.now_ms())
+        self._credentials = credentials_of(self.settings, self._wall.now_ms())
+        self._lived_time.resume()
         self._open_store()
         self._open_executor()
         self._open_servers()
@@ -422,7 +425,7 @@ class FedflowServer:
         self._detector = DetectorThread(
             core.detector, interval_s=scheduling.detect_interval_s, on_look=self._look
         )
-        clock_thread = ClockThread(self._clock, store=self._store)
+        clock_thread = ClockThread(self._clock, store=self._store, keep=self._lived_time.keep)
         self._parts.callback(clock_thread.join)
         self._parts.callback(clock_thread.stop)
         self._parts.callback(self._stop_threads)

@@ -202,11 +202,16 @@ class DetectorThread(Loop):
 class ClockThread(Loop):
     """Lets the time of the server go on as long as the process runs and its store answers."""
 
-    def __init__(self, clock: SteadyClock, *, store: Store) -> None:
+    def __init__(
+        self, clock: SteadyClock, *, store: Store, keep: Callable[[], None] = lambda: None
+    ) -> None:
+        """`keep` is called after each beat, to store the time for the next server."""
         super().__init__("clock")
         self._clock = clock
         self._store = store
-        self._behind_ms = 0
+        self._keep = keep
+        lived = clock.lived()
+        self._behind_ms = lived.wall_ms - lived.steady_ms
 
     def stop(self) -> None:
         super().stop()
@@ -232,6 +237,7 @@ class ClockThread(Loop):
                 extra={"action": "clock_stepped"},
             )
         self._behind_ms = reading.behind_ms
+        self._keep()
         self._stop.wait(_LOOK_S)
 
 

@@ -46,6 +46,11 @@ class Folders:
         return self.run / "instance"
 
     @property
+    def lived_time(self) -> Path:
+        """Return the file with this server's time, while that is not the machine's."""
+        return self.run / "lived-time"
+
+    @property
     def shared_mark(self) -> Path:
         """Return the file by which servers see that they share a folder."""
         return self.shared / ".fedflow-shared"
