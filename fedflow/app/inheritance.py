@@ -117,7 +117,7 @@ class Inheritance(UseCase):
         if old is None or old.initiator.party_id != job.initiator.party_id:
             raise InheritanceRefused(earlier_job=job_id, reason=f"it is not known at {site}")
         self._check(job_id, old, spec, components)
-        own = [name for name in components if site in spec.sites_of(name)]
+        own = [name for name in components if spec.runs_at(name, site)]
         return {name: _take_task(tx, old, job, name) for name in own}
 
 

@@ -199,7 +199,7 @@ class Permissions:
         """Check what another party's job would use at `site`. Raises: PermissionDenied."""
         if not self.rules.switch:
             return
-        here = [c for c in spec.components if site in spec.sites_of(c.name)]
+        here = [c for c in spec.components if spec.runs_at(c.name, site)]
         self.check(
             spec.initiator,
             site,

@@ -171,7 +171,7 @@ class _Asked:
         """Return those of some components whose results of an earlier job a site has not."""
         missing: set[str] = set()
         for site in self._spec.sites:
-            own = sorted(n for n in names if site in self._spec.sites_of(n))
+            own = sorted(n for n in names if self._spec.runs_at(n, site))
             if own:
                 readers = {n: t for n, t in named_tables(self._spec, site).items() if n in own}
                 told = self._told(site, earlier_job=earlier_job, components=own, tables=readers)

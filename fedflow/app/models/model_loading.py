@@ -124,7 +124,7 @@ def _loaders(spec: JobSpec, site: Site) -> list[tuple[str, LoadRequest]]:
     """Return what each ModelLoader of a job loads at a site. Raises: BadParameter."""
     found = []
     for component in spec.components:
-        if site in spec.sites_of(component.name):
+        if spec.runs_at(component.name, site):
             parameters = spec.component_parameters(component.name, site)
             asked = load_request(component.module, component.name, parameters, site)
             if asked is not None:

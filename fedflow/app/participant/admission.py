@@ -120,7 +120,7 @@ class Admission(UseCase):
         for component in spec.components:
             if runs is not None and component.name not in runs:
                 continue
-            if component.module.lower() != "reader" or site not in spec.sites_of(component.name):
+            if component.module.lower() != "reader" or not spec.runs_at(component.name, site):
                 continue
             table = spec.component_parameters(component.name, site).get("table")
             if table is None and site.role is not Role.ARBITER:

@@ -175,7 +175,7 @@ class PartyJobs(UseCase):
         )
         tx.jobs.add(record)
         taken = self._inheritance.take_over(tx, record, spec, incoming.body.inherited)
-        components = [c for c in spec.components if site in spec.sites_of(c.name)]
+        components = [c for c in spec.components if spec.runs_at(c.name, site)]
         rules = spec.rules.components
         tx.tasks.add(
             [

@@ -115,7 +115,7 @@ class PartyReruns(UseCase):
         for component, version in incoming.body.tasks.items():
             if component not in spec.modules:
                 raise BadRequest(reason=f"the job has no component {component[:100]!r}")
-            if site not in spec.sites_of(component):
+            if not spec.runs_at(component, site):
                 continue
             if version <= latest.get(component, -1):
                 raise StaleCommand(

@@ -46,10 +46,11 @@ class CheckedParameters:
 
 def asked_of(spec: JobSpec, sites: Iterable[Site]) -> Iterator[ComponentParameters]:
     """Yield what a job would run at some of its sites, component by component."""
-    wanted = tuple(sites)
+    given = frozenset(sites)
+    wanted = [site for site in spec.sites if site in given]
     for component in spec.components:
-        for site in spec.sites_of(component.name):
-            if site in wanted:
+        for site in wanted:
+            if spec.runs_at(component.name, site):
                 yield ComponentParameters(
                     component=component.name,
                     module=component.module,

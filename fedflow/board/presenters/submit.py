@@ -175,7 +175,7 @@ def shares(spec: JobSpec, *, own: Collection[str]) -> list[SitePlan]:
     for site in spec.sites:
         parameters = spec.job_parameters_at(site)
         demand = demand_at(site, parameters)
-        names = tuple(n for n in spec.dag.order if site in spec.sites_of(n))
+        names = tuple(n for n in spec.dag.order if spec.runs_at(n, site))
         found.append(
             SitePlan(
                 site=site,

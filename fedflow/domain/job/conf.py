@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import field
 from typing import Final
 
 from fedflow.base.ids import PartyId
@@ -19,9 +20,8 @@ from fedflow.domain.job.document import (
     JsonObject,
     Report,
     child,
-    copy_object,
     kind_of,
-    merge_objects,
+    lay_over,
     shown,
 )
 from fedflow.domain.job.dsl import Mode, read_provider
@@ -68,6 +68,22 @@ class Layers:
 
     common: JsonObject
     overlays: tuple[Overlay, ...]
+    _naming: Mapping[str, list[Overlay]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        naming: dict[str, list[Overlay]] = {}
+        for overlay in self.overlays:
+            for name in overlay.values:
+                naming.setdefault(name, []).append(overlay)
+        object.__setattr__(self, "_naming", naming)
+
+    def values_of(self, name: str, role: Role, index: int) -> list[object]:
+        """Return the values of one member for the party at `index` of `role`, in file order; other
+        members cost nothing.
+        """
+        found = [self.common[name]] if name in self.common else []
+        matching = (o for o in self._naming.get(name, ()) if o.role is role and index in o.indexes)
+        return found + [overlay.values[name] for overlay in matching]
 
     def at(self, role: Role, index: int) -> tuple[JsonObject, ...]:
         """Return the layers for the party at `index` of `role`, the common one first."""
@@ -90,11 +106,20 @@ class Conf:
     job_parameters: Layers
     component_parameters: Layers  #: component name -> parameters
     provider: Layers  #: component name -> `name` or `name@version`
+    _indexes: Mapping[Site, int] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        indexes = {Site(r, p): i for r, ids in self.roles.items() for i, p in enumerate(ids)}
+        object.__setattr__(self, "_indexes", indexes)
 
     @property
     def sites(self) -> tuple[Site, ...]:
         """Return all sites, in the conf's order."""
-        return tuple(Site(role, party) for role, ids in self.roles.items() for party in ids)
+        return tuple(self._indexes)
+
+    def has(self, site: Site) -> bool:
+        """Tell whether a site is one of the job's."""
+        return site in self._indexes
 
     def parameters_of(self, component_name: str, site: Site) -> dict[str, object]:
         """Return a new object with what the conf says for a component at one of the job's sites.
@@ -104,11 +129,11 @@ class Conf:
         Raises: KeyError: unknown site.
         """
         merged: dict[str, object] = {}
-        for layer in self.component_parameters.at(site.role, self.index_of(site)):
-            values = layer.get(component_name)
+        index = self.index_of(site)
+        for values in self.component_parameters.values_of(component_name, site.role, index):
             if isinstance(values, dict):
-                merged = merge_objects(merged, values, depth=PARAMETER_DEPTH)
-        return copy_object(merged)
+                lay_over(merged, values, depth=PARAMETER_DEPTH)
+        return merged
 
     def path_of(self, component_name: str, site: Site, members: Sequence[str]) -> str:
         """Return the path of what a parameter of a component is set by at one of the job's sites.
@@ -130,10 +155,9 @@ class Conf:
 
     def index_of(self, site: Site) -> int:
         """Return the position of `site` in its role's list. Raises: KeyError: it is not a site."""
-        parties = self.roles.get(site.role, ())
-        if site.party_id not in parties:
+        if site not in self._indexes:
             raise KeyError(f"{site} is not a site of this job")
-        return parties.index(site.party_id)
+        return self._indexes[site]
 
 
 def _depth(values: object, members: Sequence[str]) -> int:
@@ -399,16 +423,17 @@ class _Sections:
                 self.report.warn(path, message, code="UnknownRole")
             return []
         overlays: list[Overlay] = []
+        parties = len(self.roles[role])
+        everyone = frozenset(range(parties))
         for key, values in self._object_or_none(value, path).items():
             at = child(path, key)
-            parties = len(self.roles[role])
             if self._is_misplaced(key):
                 message = "a component name where the index of a party belongs: taken as `all`"
                 self.report.warn(at, message, code="Misplaced")
                 checked = read({key: values}, path)
-                indexes, at = frozenset(range(parties)), path
+                indexes, at = everyone, path
             else:
-                indexes = self._indexes(key, at, parties=parties)
+                indexes = everyone if key == ALL else self._indexes(key, at, parties=parties)
                 checked = read(self._object_or_none(values, at), at) if indexes else {}
             if indexes:
                 overlays.append(Overlay(role=role, indexes=indexes, values=checked, path=at))
@@ -420,12 +445,10 @@ class _Sections:
         return self.names is not None and key in self.names and not is_index
 
     def _indexes(self, key: str, path: str, *, parties: int) -> frozenset[int]:
-        """Return the positions that an index key such as `0`, `0|2` or `all` names.
+        """Return the positions that an index key such as `0` or `0|2` names.
 
         As at FATE, what names no party has no effect; there is a warning.
         """
-        if key == ALL:
-            return frozenset(range(parties))
         parts = key.split("|")
         indexes = [int(p) for p in parts if re.fullmatch(r"[0-9]{1,6}", p, re.ASCII)]
         if len(indexes) < len(parts):

@@ -69,4 +69,4 @@ def _one(ref: Ref, shown: str, kind: str, outputs: Sequence[str]) -> Dependency:
 def _needs_run(spec: JobSpec, component_name: str, site: Site) -> bool:
     """Tell whether a component does its work at a site: it runs there, and is not to be skipped."""
     parameters = spec.component_parameters(component_name, site)
-    return site in spec.sites_of(component_name) and parameters.get("need_run") is not False
+    return spec.runs_at(component_name, site) and parameters.get("need_run") is not False

@@ -170,6 +170,22 @@ def merge_objects(base: JsonObject, over: JsonObject, *, depth: int) -> dict[str
     return merged
 
 
+def lay_over(base: dict[str, object], over: JsonObject, *, depth: int) -> None:
+    """Merge copies of the members of `over` into `base`, as `merge_objects` does.
+
+    For many layers: the cost is that of the layers, not of what they amount to, time and again.
+    All objects inside `base` must be its own.
+    """
+    for key, value in over.items():
+        if depth > 1 and isinstance(value, dict):
+            earlier = base.get(key)
+            inner = earlier if isinstance(earlier, dict) else {}
+            lay_over(inner, value, depth=depth - 1)
+            base[key] = inner
+        else:
+            base[key] = copy_json(value)
+
+
 def _path(path: str, trail: _Trail) -> str:
     keys: list[str | int] = []
     while trail is not None:

@@ -20,9 +20,8 @@ from fedflow.domain.job.document import (
     JsonObject,
     Report,
     child,
-    copy_object,
     kind_of,
-    merge_objects,
+    lay_over,
     shown,
 )
 from fedflow.domain.policies import Policy
@@ -184,8 +183,8 @@ def merge_job_parameters(layers: Iterable[JsonObject], *, defaults: JobParameter
     """Return `defaults` with the checked `layers` over it: objects are merged, later wins."""
     merged: dict[str, object] = msgspec.to_builtins(defaults)
     for layer in layers:
-        merged = merge_objects(merged, layer, depth=MAX_DEPTH)
-    return read_as(copy_object(merged), JobParameters)
+        lay_over(merged, layer, depth=MAX_DEPTH)
+    return read_as(merged, JobParameters)
 
 
 def cores_option(options: JsonObject, key: str) -> int | None:

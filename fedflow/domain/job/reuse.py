@@ -72,7 +72,7 @@ def named_tables(spec: JobSpec, site: Site) -> dict[str, Mapping[str, object]]:
     """Return, by component, the tables that the readers of a job name at one of its sites."""
     found: dict[str, Mapping[str, object]] = {}
     for component in spec.components:
-        if _reads(component) and site in spec.sites_of(component.name):
+        if _reads(component) and spec.runs_at(component.name, site):
             table = spec.component_parameters(component.name, site).get("table")
             if isinstance(table, Mapping):
                 found[component.name] = table

@@ -30,6 +30,10 @@ from fedflow.domain.job.rules import Rules, make_rules
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.site import Role, Site
 
+MAX_RUNS: Final = 100_000
+"""Components x sites of one job: a site checks each of its own, the initiator all of them; so many
+take about a second. 100 components at 1,000 sites, or 5,000 at 20."""
+
 _GUARDED_MODULES: Final = frozenset({"heterolr", "heterolinr", "heteropoisson"})
 """Modules whose arbiter holds the key under which the guest sees the hosts' values."""
 
@@ -66,11 +70,15 @@ class JobSpec:
     settings: Conf = field(repr=False)  #: the conf as read
     defaults: JobParameters = field(repr=False)
     _by_name: Mapping[str, Component] = field(init=False, compare=False, repr=False)
+    _by_roles: dict[tuple[Role, ...], tuple[Site, ...]] = field(
+        init=False, compare=False, repr=False
+    )
     _parameters: dict[Site, JobParameters] = field(init=False, compare=False, repr=False)
     _rules: list[Rules] = field(init=False, compare=False, repr=False)  #: once they were asked for
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {c.name: c for c in self.components})
+        object.__setattr__(self, "_by_roles", {})
         object.__setattr__(self, "_parameters", {})
         object.__setattr__(self, "_rules", [])
 
@@ -105,7 +113,17 @@ class JobSpec:
         Raises: KeyError: there is none of this name.
         """
         roles = self.modules[component_name].roles
-        return tuple(site for site in self.sites if site.role in roles)
+        known = self._by_roles.get(roles)  # one tuple for all components that run at these roles
+        if known is None:
+            known = tuple(site for site in self.sites if site.role in roles)
+            self._by_roles[roles] = known
+        return known
+
+    def runs_at(self, component_name: str, site: Site) -> bool:
+        """Tell whether a site is one of those that run a component, in a time that does not grow
+        with their number. Raises: KeyError: there is none of this name.
+        """
+        return site.role in self.modules[component_name].roles and self.settings.has(site)
 
     def component_parameters(self, component_name: str, site: Site) -> dict[str, object]:
         """Return a new object with what the conf says for a component at one of the job's sites.
@@ -134,10 +152,8 @@ class JobSpec:
         Raises: KeyError: unknown component or site.
         """
         index = self.settings.index_of(site)
-        for layer in reversed(self.settings.provider.at(site.role, index)):
-            if component_name in layer:
-                return str(layer[component_name])
-        return self.component(component_name).provider
+        asked = self.settings.provider.values_of(component_name, site.role, index)
+        return str(asked[-1]) if asked else self.component(component_name).provider
 
     def job_parameters_at(self, site: Site) -> JobParameters:
         """Return the job parameters of one site. Raises: KeyError: it is not a site of this job."""
@@ -182,6 +198,7 @@ def parse_job(
         _check_ports(component, known.get(component.name), report=report)
         _check_sources(component, known, report=report)
     if settings is not None:
+        _check_runs(components, settings, report=report)
         _check_roles(components, known, settings=settings, report=report)
         _check_guard(known, settings, report=report)
         if mode == "train":
@@ -312,6 +329,16 @@ def _check_sources(
             report.warn(_input_path(component), message, code="NotWritten")
 
 
+def _check_runs(components: Sequence[Component], settings: Conf, *, report: Report) -> None:
+    """Check that the job is not larger than what its sites can work on in a moment."""
+    runs = len(components) * len(settings.sites)
+    if runs > MAX_RUNS:
+        message = f"{len(components)} components at {len(settings.sites)} sites are {runs} runs"
+        message += f", at most {MAX_RUNS} are allowed"
+        report.problem("$.dsl.components", message, rule="LimitExceeded")
+        report.raise_if_any()  # what follows would look at each of them
+
+
 def _check_roles(
     components: Iterable[Component],
     known: Mapping[str, ModuleInfo],
@@ -369,7 +396,7 @@ def _check_shares(spec: JobSpec, *, report: Report) -> None:
         parameters = spec.job_parameters_at(site)
         share = demand_at(site, parameters)
         for name in parameters.task_conf:
-            if name not in spec.modules or site not in spec.sites_of(name):
+            if name not in spec.modules or not spec.runs_at(name, site):
                 continue
             task = demand_at(site, parameters, component=name)
             for what, need, has in _resources(task, share):
