@@ -41,8 +41,9 @@ from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import certificate_party
+from fedflow.rpc.data_plane.links import GrpcSender
 from fedflow.rpc.data_plane.relays import Relays
-from fedflow.rpc.data_plane.service import DataPlaneService, GrpcSender
+from fedflow.rpc.data_plane.service import DataPlaneService
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService

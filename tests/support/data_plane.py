@@ -17,7 +17,8 @@ from fedflow.federation.settings import FederationSettings
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import Route, Routes, RouteTable
 from fedflow.rpc.credentials import Credentials, certificate_party
-from fedflow.rpc.data_plane.service import DataPlaneService, GrpcSender
+from fedflow.rpc.data_plane.links import GrpcSender
+from fedflow.rpc.data_plane.service import DataPlaneService
 from fedflow.rpc.server.listener import AddService, RpcServer, RpcSettings
 from tests.support.certificates import Authority, make_certificate
 

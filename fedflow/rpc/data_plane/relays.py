@@ -24,7 +24,7 @@ from fedflow.federation.keys import ValueKey
 from fedflow.federation.messages import Notice
 from fedflow.federation.settings import FederationSettings
 from fedflow.rpc.data_plane.bulk import BULK
-from fedflow.rpc.data_plane.service import GrpcSender
+from fedflow.rpc.data_plane.links import GrpcSender
 from fedflow.rpc.data_plane.streams import BROKEN
 from fedflow.rpc.server.servers import is_server
 from fedflow.wire.servers import SECRET

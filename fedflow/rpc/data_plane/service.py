@@ -1,26 +1,21 @@
-"""The data plane between servers over gRPC: the port for what goes out, the service for the rest.
+"""The gRPC service of the data plane: what other parties and other servers of this party send.
 
 Raw bytes handlers under `fedflow.v1.DataPlane`: `Messages` carries small values and notices of a
-pair of parties, `Bulk` one big value. Channels are opened by the caller's function, so routes and
-TLS are not known here. Bulk has a channel of its own. Source:
-docs/reference/numerics.md#data-plane.
+pair of parties, `Bulk` one big value. Source: docs/reference/numerics.md#data-plane.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import zlib
 from collections import deque
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import grpc.aio
-import msgspec
 
-from fedflow.base.errors.data_plane import PeerFailed, SpoolFull
+from fedflow.base.errors.data_plane import SpoolFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.ids import PartyId
@@ -41,24 +36,10 @@ from fedflow.federation.messages import (
 )
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
-from fedflow.federation.spool import Blob
-from fedflow.rpc.data_plane.bulk import BULK, Upload
-from fedflow.rpc.data_plane.links import Link
-from fedflow.rpc.data_plane.streams import (
-    BROKEN,
-    Authenticate,
-    Metadata,
-    OpenChannel,
-    lost_connection,
-    refusal,
-)
+from fedflow.rpc.data_plane.streams import Authenticate
 
-logger = logging.getLogger(__name__)
-
-P = ParamSpec("P")
 R = TypeVar("R")
 
-READ_THREADS = 2
 ACK_DELAY_S = 0.003  #: how long an acknowledgement of a small value waits for others
 ACK_BATCH = 64
 _LAST_WRITE_S = 1.0  #: how long the end of a stream waits for an answer that is being written
@@ -90,132 +71,6 @@ class OtherServers(Protocol):
 
     async def stream(self, context: Any, offer: bytes, to: Instance) -> None:
         """Pass a stream that carries one big value on, both ways, until it ends."""
-
-
-class GrpcSender:
-    """The `SenderPort` of a server: links and uploads to other parties."""
-
-    def __init__(
-        self,
-        *,
-        open_channel: OpenChannel,
-        is_local: Callable[[PartyId], bool],
-        settings: FederationSettings,
-        metadata: Metadata = (),
-    ) -> None:
-        self._open_channel = open_channel
-        self._metadata = metadata
-        self._is_local = is_local
-        self._settings = settings
-        self._links: dict[PartyId, Link] = {}
-        self._bulk: dict[PartyId, grpc.aio.Channel] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="data-plane-read")
-        self._closed = False
-
-    def is_local(self, party_id: PartyId) -> bool:
-        """Tell whether this server is the party's."""
-        return self._is_local(party_id)
-
-    async def deliver_small(self, key: ValueKey, data: bytes, *, digest: str) -> None:
-        """Return when the receiver's server has the value. Raises: see `SenderPort`."""
-        crc32 = zlib.crc32(data)
-        wire = key.wire
-        await self._link(key.destination.party_id).send(
-            lambda seq: Put(seq=seq, key=wire, digest=digest, crc32=crc32), data
-        )
-
-    async def deliver_file(self, key: ValueKey, blob: Blob) -> None:
-        """Return when the receiver's server has the value. Raises: see `SenderPort`."""
-        party = key.destination.party_id
-        failures = 0
-        while True:
-            channel = self._bulk_channel(party)
-            upload = Upload(
-                channel.stream_stream(BULK)(metadata=self._metadata),
-                key=key,
-                blob=blob,
-                settings=self._settings,
-                in_thread=self._in_thread,
-            )
-            try:
-                await upload.run()
-                return
-            except BROKEN as exc:
-                if (sentence := refusal(exc)) is not None:
-                    raise PeerFailed(site=str(key.destination), reason=sentence) from exc
-                logger.info("A value to party %s broke at %d bytes", party, upload.acknowledged)
-                if upload.stalled or lost_connection(exc):
-                    await self._drop_bulk(party, channel)
-            except SpoolFull:
-                pass
-            failures = 0 if upload.acknowledged and not upload.stalled else failures + 1
-            await asyncio.sleep(self._pause_s(failures))
-
-    def notify(self, party_id: PartyId, notice: Notice) -> None:
-        """Send a notice, trying for a while; returns at once."""
-        if not self._closed:
-            task = asyncio.create_task(self._notify(party_id, notice))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def close(self) -> None:
-        """Close all streams and channels."""
-        self._closed = True
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for link in self._links.values():
-            await link.close()
-        for channel in self._bulk.values():
-            await channel.close(None)
-        self._links.clear()
-        self._bulk.clear()
-        self._pool.shutdown()
-
-    async def _notify(self, party_id: PartyId, notice: Notice) -> None:
-        limit_s = self._settings.notice_timeout_s
-        if notice.kind == "watch":
-            limit_s = min(limit_s, self._settings.watch_interval_s)
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._link(party_id).send(
-                    lambda seq: msgspec.structs.replace(notice, seq=seq)
-                )
-        except (FedflowError, TimeoutError) as exc:
-            logger.info("Party %s was not told %r: %s", party_id, notice.kind, exc or "no answer")
-
-    def _link(self, party_id: PartyId) -> Link:
-        link = self._links.get(party_id)
-        if link is None:
-            link = self._links[party_id] = Link(
-                party_id,
-                open_channel=self._open_channel,
-                settings=self._settings,
-                metadata=self._metadata,
-            )
-        return link
-
-    def _bulk_channel(self, party_id: PartyId) -> grpc.aio.Channel:
-        if party_id not in self._bulk:
-            self._bulk[party_id] = self._open_channel(party_id)
-        return self._bulk[party_id]
-
-    async def _drop_bulk(self, party_id: PartyId, channel: grpc.aio.Channel) -> None:
-        """Close a channel that is stuck or lost; the next one follows the route of that time."""
-        if party_id in self._bulk and self._bulk[party_id] is channel:
-            del self._bulk[party_id]
-            await channel.close(None)
-
-    def _in_thread(
-        self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> asyncio.Future[R]:
-        return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
-
-    def _pause_s(self, attempt: int) -> float:
-        low, high = self._settings.reconnect_min_s, self._settings.reconnect_max_s
-        return min(low * 2.0 ** min(attempt, 20), high)
 
 
 class DataPlaneService:
