@@ -175,6 +175,7 @@ class RerunJob(OfEpoch, frozen=True, kw_only=True):
 
     runtime_conf: Any = None
     tasks: dict[str, Count]
+    requested_by: str | None = None  #: key of another site than the initiator that wants it
 
 
 class ChangeParameters(OfEpoch, frozen=True, kw_only=True):
@@ -182,6 +183,7 @@ class ChangeParameters(OfEpoch, frozen=True, kw_only=True):
 
     runtime_conf: Any = None
     runs: list[str] | None = None
+    requested_by: str | None = None  #: as for `RerunJob`
 
 
 class ReturnCores(OfEpoch, frozen=True, kw_only=True):

@@ -5,23 +5,18 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedflow.base.clock import SystemClock
-from fedflow.base.ids import PartyId, new_request_id
-from fedflow.domain.records import JobKey, Reply, TaskKey
+from fedflow.base.ids import PartyId
+from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
-from fedflow.rpc.client.channels import Channels, ChannelSettings
-from fedflow.rpc.client.commands import GrpcClient
-from fedflow.rpc.client.routes import Route, Routes, RouteTable
-from fedflow.rpc.credentials import load_credentials
-from fedflow.rpc.packets import ProtobufPackets
 from fedflow.wire import paths
 from tests.e2e.jobs import Json, empty_job
+from tests.e2e.packets import Send, sending
 from tests.e2e.servers import (
     GUEST,
     GUEST_ID,
@@ -40,6 +35,7 @@ from tests.e2e.servers import (
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 STRANGER = Site(Role.HOST, PartyId("7777"))
+OF_HOST: Json = {"role": {"host": {"0": {"empty_0": {"rows": 1}}}}}
 TABLES = (
     "t_job", "t_task", "t_schedule_job", "t_schedule_site", "t_schedule_task",
     "t_schedule_party_task", "t_outbox", "t_submit_key",
@@ -197,7 +193,11 @@ def test_a_key_of_another_job_is_refused(pair: Pair) -> None:
             {"force": True, "component_parameters": {"common": {"empty_0": {"rows": "many"}}}},
             "rows",
         ),
-        ("rerun", {"force": True, "job_parameters": {"common": {"task_cores": 9_999}}}, "9999"),
+        (
+            "rerun",
+            {"force": True, "job_parameters": {"common": {"task_cores": 9_999}}},
+            "task_cores",
+        ),
         ("parameter/update", {"job_parameters": {"common": {"timeout": -1}}}, "timeout"),
         ("parameter/update", {}, "give job_parameters or component_parameters"),
         ("continue", {}, ""),
@@ -220,7 +220,7 @@ def test_what_an_ended_job_does_not_do_is_refused_at_either_party(
     [
         ("rerun", {}, "it is running; stop it first"),
         ("rerun", {"force": True, "component_name": "empty_0"}, "it is running"),
-        ("parameter/update", {"job_parameters": {"common": {"timeout": 9}}}, "it is running"),
+        ("parameter/update", {"component_parameters": OF_HOST}, "it is running"),
         ("continue", {}, ""),
         ("clean", {}, "it is running"),
     ],
@@ -286,34 +286,9 @@ def test_an_unknown_job_is_said_to_be_unknown(pair: Pair) -> None:
 
 
 @pytest.fixture(scope="module")
-def send(servers: Pair) -> Iterator[Callable[..., Reply]]:
+def send(servers: Pair) -> Iterator[Send]:
     """Return a function that sends the host's server a command as a party with its certificate."""
-    with ExitStack() as stack:
-        clients: dict[str, GrpcClient] = {}
-
-        def client(own: str) -> GrpcClient:
-            if own not in clients:
-                tls = servers.host.place.tls
-                assert tls is not None
-                proof = load_credentials(
-                    tls / f"{own}.pem", tls / f"{own}.key", authorities=tls / "ca.pem",
-                    party_id=own, now_ms=SystemClock().now_ms(),
-                )  # fmt: skip
-                port = servers.host.place.grpc_port
-                route = Route(host="127.0.0.1", port=port, tls=True)
-                routes = Routes(local=frozenset({own}), remote={HOST_ID: route})
-                channels = Channels(
-                    RouteTable(routes), credentials=proof.for_client(), settings=ChannelSettings()
-                )
-                stack.callback(channels.close)
-                clients[own] = GrpcClient(channels, packets=ProtobufPackets(), own_party=own)
-            return clients[own]
-
-        def call(own: Site, path: str, body: Json) -> Reply:
-            return client(own.party_id).call(
-                own, HOST_ID, path, body, request_id=new_request_id(), job_id="j", deadline_s=10.0
-            )
-
+    with sending(servers.host) as call:
         yield call
 
 
@@ -337,7 +312,7 @@ COMMANDS: list[tuple[str, Callable[[str], str]]] = [
 
 @pytest.mark.parametrize(("name", "path"), COMMANDS[:4], ids=lambda v: v if v is str else None)
 def test_a_packet_of_a_wrong_epoch_has_no_effect(
-    pair: Pair, long: str, send: Callable[..., Reply], name: str, path: Callable[[str], str]
+    pair: Pair, long: str, send: Send, name: str, path: Callable[[str], str]
 ) -> None:
     before = steady(rows(pair))
     wrong = -1 if name == "stop" else 7  # a later epoch's end is news; an impossible one is not
@@ -350,7 +325,7 @@ def test_a_packet_of_a_wrong_epoch_has_no_effect(
 
 @pytest.mark.parametrize(("name", "path"), COMMANDS, ids=lambda v: v if v is str else None)
 def test_a_packet_from_a_party_that_is_not_in_the_job_has_no_effect(
-    pair: Pair, long: str, send: Callable[..., Reply], name: str, path: Callable[[str], str]
+    pair: Pair, long: str, send: Send, name: str, path: Callable[[str], str]
 ) -> None:
     before = steady(rows(pair))
     reply = send(STRANGER, path(long), {"epoch": 0})
@@ -358,9 +333,7 @@ def test_a_packet_from_a_party_that_is_not_in_the_job_has_no_effect(
     assert steady(rows(pair)) == before
 
 
-def test_a_packet_for_a_job_of_another_initiator_has_no_effect(
-    pair: Pair, send: Callable[..., Reply]
-) -> None:
+def test_a_packet_for_a_job_of_another_initiator_has_no_effect(pair: Pair, send: Send) -> None:
     """The host's own job, of which the guest is a party: it commands the guest, nobody else."""
     dsl, conf = empty_job({})
     conf["initiator"] = {"role": "host", "party_id": int(HOST_ID)}
@@ -375,7 +348,7 @@ def test_a_packet_for_a_job_of_another_initiator_has_no_effect(
     assert rows(pair) == before
 
 
-def test_a_packet_for_an_unknown_job_has_no_effect(pair: Pair, send: Callable[..., Reply]) -> None:
+def test_a_packet_for_an_unknown_job_has_no_effect(pair: Pair, send: Send) -> None:
     before = rows(pair)
     for name, path in COMMANDS:
         reply = send(GUEST, path("20260101"), {"epoch": 0})

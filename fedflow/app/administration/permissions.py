@@ -207,6 +207,12 @@ class Permissions:
             datasets=[d for c in here for d in _tables(spec.component_parameters(c.name, site))],
         )
 
+    def check_component(
+        self, source: Site, site: Site, module: str, parameters: dict[str, object]
+    ) -> None:
+        """Check what one component of a job of `source` would use. Raises: PermissionDenied."""
+        self.check(source, site, components=[module], datasets=_tables(parameters))
+
     def check(
         self, source: Site, site: Site, *, components: Iterable[str], datasets: Iterable[Dataset]
     ) -> None:

@@ -7,7 +7,7 @@ rerun that brings new parameters lets the sites check them only: they come with 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from fedflow.app.protocol.commands import TypedCommand
 from fedflow.app.protocol.initiator_calls import ASKED_CALLS, ask_initiator, asked_job
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.jobs import JobNotFound, ParametersRefused
+from fedflow.base.errors.jobs import ChangeNotAllowed, JobNotFound, ParametersRefused
 from fedflow.base.ids import new_request_id
 from fedflow.base.messages import joined
 from fedflow.base.values import dataclass
@@ -43,6 +43,7 @@ _FIXED: Final = (
     "job_type", "dsl_version", "model_id", "model_version", "inheritance_info", "idempotency_key",
 )  # fmt: skip
 """Job parameters that a job keeps: its results depend on them."""
+_TABLES: Final = frozenset({"table", "tables"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +71,37 @@ def sections_of(body: InitiatorParameters) -> Sections:
     )
 
 
+def check_own(sections: Sections, spec: JobSpec, site: Site) -> None:
+    """Check that a site of another party than the initiator's changes its own parameters only.
+
+    These are `component_parameters.role.<role>.<index>` of the party's sites, each index by itself.
+    Tables and all that a Reader reads stay as they are, and so do job parameters: what a job reads
+    and takes at a site is what its initiator's people asked for. Raises: ChangeNotAllowed.
+    """
+    if site.party_id == spec.initiator.party_id:
+        return
+    own = {
+        ("component_parameters", "role", one.role.value, str(spec.settings.index_of(one)))
+        for one in spec.sites
+        if one.party_id == site.party_id
+    }
+    readers = {name for name, info in spec.modules.items() if info.module.lower() == "reader"}
+    given = {name: section for name, section in sections.as_json().items() if section}
+    for path in _leaves(given, ()):
+        is_own = len(path) > 4 and path[:4] in own
+        if not is_own or path[4] in readers or _TABLES.intersection(path[5:]):
+            raise ChangeNotAllowed(site=site, path=".".join(path)[:200])
+
+
+def _leaves(value: JsonObject, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of what an object sets; an empty object sets something, too."""
+    for name, member in value.items():
+        if isinstance(member, dict) and member:
+            yield from _leaves(member, (*path, name))
+        else:
+            yield (*path, name)
+
+
 class ParameterUpdates(UseCase):
     """The use case of the parameter route."""
 
@@ -82,7 +114,7 @@ class ParameterUpdates(UseCase):
 
         Each is a section of a runtime conf: `common`, `role`. At another site than the initiator
         it is asked to do so. Raises: JobNotFound, InvalidJobSpec, ParametersRefused: the job runs,
-        or a site refused; its `data` tells which.
+        or a site refused; its `data` tells which. ChangeNotAllowed: that is up to the initiator.
         """
         sections = Sections(
             job_parameters=job_parameters, component_parameters=component_parameters
@@ -93,6 +125,7 @@ class ParameterUpdates(UseCase):
         if job is None and not own:
             raise JobNotFound(job_id=job_id)
         if job is None:
+            check_own(sections, self._specs.get(job_id, own[0].dsl, own[0].conf), own[0].key.site)
             return self._ask_initiator(own[0], sections)
         self.agree(job, sections)
         effects = AfterCommit()
@@ -102,18 +135,29 @@ class ParameterUpdates(UseCase):
         return _told(spec, sections)
 
     def agree(
-        self, job: ScheduledJob, sections: Sections, *, runs: Collection[str] | None = None
+        self,
+        job: ScheduledJob,
+        sections: Sections,
+        *,
+        runs: Collection[str] | None = None,
+        requested_by: Site | None = None,
     ) -> None:
         """Let all sites check the parameters of an ended job, and keep them unless `runs` are
         given: the components that a rerun is to repeat with them.
 
-        Raises: InvalidJobSpec, ParametersRefused.
+        `requested_by` is another site that wants them. Raises: InvalidJobSpec, ParametersRefused.
         """
         spec = self.changed(job, sections)
         codes: dict[str, dict[str, int]] = {}
         refusals: list[str] = []
+        change = ChangeParameters(
+            epoch=job.epoch,
+            runtime_conf=spec.conf,
+            runs=None if runs is None else sorted(runs),
+            requested_by=None if requested_by is None else requested_by.key,
+        )
         for site in spec.sites:
-            reply = self._tell(job, site, spec.conf, runs=runs)
+            reply = self._tell(job, site, change)
             codes.setdefault(site.role.value, {})[site.party_id] = reply.retcode
             if reply.retcode != 0:
                 refusals.append(reply.said_by(site))
@@ -156,11 +200,13 @@ class ParameterUpdates(UseCase):
     def check_asked(self, incoming: TypedCommand[InitiatorParameters]) -> None:
         """Let the sites check and keep what another site asks for; before the transaction.
 
-        Raises: as `update`, WrongSite, BadRequest.
+        Raises: as `update`, WrongSite, BadRequest, ChangeNotAllowed.
         """
         with self._store.read() as tx:
             job = asked_job(tx, incoming)
-        self.agree(job, sections_of(incoming.body))
+        site, sections = incoming.job.site, sections_of(incoming.body)
+        check_own(sections, self._specs.get(job.job_id, job.dsl, job.conf), site)
+        self.agree(job, sections, requested_by=site)
 
     def asked(
         self, tx: Tx, incoming: TypedCommand[InitiatorParameters], effects: AfterCommit
@@ -217,21 +263,16 @@ class ParameterUpdates(UseCase):
             raise ParametersRefused(job_id=job.job_id, reason="the parties stay as they are")
         return spec
 
-    def _tell(
-        self, job: ScheduledJob, site: Site, conf: JsonObject, *, runs: Collection[str] | None
-    ) -> Reply:
+    def _tell(self, job: ScheduledJob, site: Site, change: ChangeParameters) -> Reply:
         """Let one site check the new conf and keep it, unless it is that of a rerun; no answer is
         a refusal, too.
         """
-        body = ChangeParameters(
-            epoch=job.epoch, runtime_conf=conf, runs=None if runs is None else sorted(runs)
-        )
         try:
             return self._parties.call(
                 job.initiator,
                 site.party_id,
                 paths.job_path("job_parameters", JobKey(job_id=job.job_id, site=site)),
-                plain(body),
+                plain(change),
                 request_id=new_request_id(),
                 job_id=job.job_id,
                 deadline_s=self._timing.call_timeout_s,

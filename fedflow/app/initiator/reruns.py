@@ -11,7 +11,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from fedflow.app.initiator.parameter_updates import ParameterUpdates, Sections, sections_of
+from fedflow.app.initiator.parameter_updates import (
+    ParameterUpdates,
+    Sections,
+    check_own,
+    sections_of,
+)
 from fedflow.app.initiator.preflight import Preflight
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
@@ -37,6 +42,7 @@ from fedflow.domain.records import (
     ScheduledSite,
 )
 from fedflow.domain.scheduling.rerun import WHOLE_JOB, choose, next_attempt
+from fedflow.domain.site import Site
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
 from fedflow.wire.commands import InitiatorRerun
 
@@ -54,6 +60,7 @@ class RerunRequest:
     force: bool = False  #: also what succeeded
     failed_only: bool = False  #: of these only what failed or timed out, not what never ran
     sections: Sections = field(default_factory=Sections)
+    requested_by: Site | None = None  #: a site other than the initiator
 
     def as_command(self) -> InitiatorRerun:
         """Return it as another site asks the initiator for it."""
@@ -86,6 +93,7 @@ class Reruns(UseCase):
         never ran. `sections` are parameters for it: all sites check them, then they change with
         the rerun or not at all. Raises: JobNotFound, RerunRefused, PartyUnreachable, NoRoute,
         PartyTooOld, InvalidJobSpec, ParametersRefused. BadRequest: `force` and `failed_only`.
+        ChangeNotAllowed: a parameter that the initiator alone may change.
         """
         request = _request(components, force, failed_only, sections or Sections())
         with self._store.read() as tx:
@@ -114,6 +122,8 @@ class Reruns(UseCase):
         if scheduled is None and not own:
             raise JobNotFound(job_id=job_id)
         if scheduled is None:
+            spec = self._specs.get(job_id, own[0].dsl, own[0].conf)
+            check_own(request.sections, spec, own[0].key.site)
             self._ask_initiator(own[0], request)
             return own[0]
         effects = AfterCommit()
@@ -127,7 +137,7 @@ class Reruns(UseCase):
         RerunRefused.
         """
         job = asked_job(tx, incoming)
-        self._begin(tx, job.job_id, _asked_request(incoming.body), effects=effects)
+        self._begin(tx, job.job_id, _asked_request(incoming), effects=effects)
         return Reply(retcode=0)
 
     def check_asked(self, incoming: TypedCommand[InitiatorRerun]) -> None:
@@ -137,7 +147,10 @@ class Reruns(UseCase):
         """
         with self._store.read() as tx:
             job = asked_job(tx, incoming)
-        self._check(job, _asked_request(incoming.body))
+        request = _asked_request(incoming)
+        spec = self._specs.get(job.job_id, job.dsl, job.conf)
+        check_own(request.sections, spec, incoming.job.site)
+        self._check(job, request)
 
     def _begin(self, tx: Tx, job_id: str, request: RerunRequest, *, effects: AfterCommit) -> None:
         """Store the new epoch, its attempts, and the commands to all sites."""
@@ -163,7 +176,12 @@ class Reruns(UseCase):
             tx.schedules.set_site(job_id, creating, seen=site.phase, now_ms=now_ms)
         again = tx.schedules.get(job_id) or job
         tx.outbox.put(
-            [self._party_commands.rerun_job(again, s.site, versions) for s in again.sites]
+            [
+                self._party_commands.rerun_job(
+                    again, s.site, versions, requested_by=request.requested_by
+                )
+                for s in again.sites
+            ]
         )
         parties = sorted({s.site.party_id for s in again.sites})
         effects.add(lambda: self._wakeup.outbox(parties))
@@ -232,7 +250,9 @@ class Reruns(UseCase):
             reason = f"{given}; nothing was changed"
             raise RerunRefused(job_id=job_id, reason=reason) from exc
         if request.sections:
-            self._parameters.agree(job, request.sections, runs=chosen)
+            self._parameters.agree(
+                job, request.sections, runs=chosen, requested_by=request.requested_by
+            )
 
     def _await_sites(self, job_id: str) -> None:
         """Wait until every site has opened the job again. Raises: RerunRefused: one did not."""
@@ -281,11 +301,13 @@ def _request(
     )
 
 
-def _asked_request(body: InitiatorRerun) -> RerunRequest:
+def _asked_request(incoming: TypedCommand[InitiatorRerun]) -> RerunRequest:
     """Return what another site asks for. Raises: BadRequest."""
+    body = incoming.body
     components = body.component_name
     names = [components] if isinstance(components, str) else components
-    return _request(names, bool(body.force), bool(body.failed_only), sections_of(body))
+    request = _request(names, bool(body.force), bool(body.failed_only), sections_of(body))
+    return replace(request, requested_by=incoming.job.site)
 
 
 def _check_may_rerun(job: ScheduledJob) -> None:

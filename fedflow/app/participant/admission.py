@@ -64,6 +64,23 @@ class Admission(UseCase):
             (path, reason), *more = [(p.path, p.message) for p in problems]
             raise BadParameter(path=path, reason=reason, more=more)
 
+    def check_change(self, before: JobSpec, spec: JobSpec, site: Site, *, source: Site) -> None:
+        """Check, as for a job of its own, what a job would use at a site beyond what it used
+        before, because `source` wants it to. Raises: PermissionDenied, TableNotFound, BadParameter.
+        """
+        for component in spec.components:
+            name = component.name
+            if site not in spec.sites_of(name):
+                continue
+            given, known = (one.component_parameters(name, site) for one in (spec, before))
+            if given == known:
+                continue
+            self._permissions.check_component(source, site, component.module, given)
+            table = given.get("table")
+            if component.module.lower() == "reader" and isinstance(table, dict):
+                with self._store.read() as tx:
+                    self.table(tx, source, site, table, path=f"{name}.table")
+
     def _check_spark(self, spec: JobSpec, site: Site) -> None:
         """Raises: SparkOptionRefused: with all options that this party does not take."""
         parameters = spec.job_parameters_at(site)

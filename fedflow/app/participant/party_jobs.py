@@ -382,7 +382,7 @@ class PartyJobs(UseCase):
         for text, phase in (told.sites or {}).items():
             if phase not in _WITHOUT_CORES:
                 continue
-            job = tx.jobs.get(JobKey(job_id=job_id, site=_site(text)))
+            job = tx.jobs.get(JobKey(job_id=job_id, site=named_site(text)))
             if job is None or job.status in JOB_FINAL or not job.in_use:
                 continue
             if told.epoch != job.epoch or not is_older(job.applied_ms or 0, UNUSED_MS, now_ms):
@@ -399,7 +399,7 @@ class PartyJobs(UseCase):
     ) -> dict[str, Any]:
         answer: dict[str, Any] = {}
         for text in told.sites or ():
-            key = JobKey(job_id=job_id, site=_site(text))
+            key = JobKey(job_id=job_id, site=named_site(text))
             job = tx.jobs.get(key)
             if job is None:
                 answer[text] = SiteAnswer()
@@ -483,7 +483,7 @@ def _initiator(body: CreateJob) -> Site:
         raise BadRequest(reason="initiator_role and initiator_party_id must name a site") from exc
 
 
-def _site(text: Any) -> Site:
+def named_site(text: Any) -> Site:
     try:
         return Site.from_key(str(text))
     except ValueError as exc:

@@ -6,7 +6,7 @@ import logging
 
 from fedflow.app.models.predict import model_of
 from fedflow.app.participant.admission import Admission
-from fedflow.app.participant.party_jobs import PartyJobs, has_process
+from fedflow.app.participant.party_jobs import PartyJobs, has_process, named_site
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.commands import Incoming, TypedCommand
@@ -41,6 +41,7 @@ class PartyReruns(UseCase):
     def prepare(self, incoming: TypedCommand[RerunJob] | TypedCommand[ChangeParameters]) -> None:
         """Check a job's conf, which may be new, before anything is written.
 
+        What another site than the initiator wants is checked against that site's rights, too.
         Raises: JobNotFound, WrongSite, InvalidJobSpec, PermissionDenied, BadParameter.
         """
         with self._store.read() as tx:
@@ -54,6 +55,9 @@ class PartyReruns(UseCase):
                     " job it is, or the model that it predicts with"
                 )
             self._acceptance.check_spec(spec, incoming.job.site)
+            if incoming.body.requested_by is not None:  # it may use no more than in its own jobs
+                source = named_site(incoming.body.requested_by)
+                self._acceptance.check_change(before, spec, incoming.job.site, source=source)
         except FedflowError:
             self._specs.forget(incoming.job_id)
             raise

@@ -37,9 +37,19 @@ class PartyCommands:
         )
         return self._job(CommandKind.CREATE_JOB, "job_create", job, site, body)
 
-    def rerun_job(self, job: ScheduledJob, site: Site, tasks: Mapping[str, int]) -> Command:
-        """Return the command to open a job again; `tasks` are the new attempts' versions."""
-        body = wire.RerunJob(epoch=job.epoch, runtime_conf=job.conf, tasks=dict(tasks))
+    def rerun_job(
+        self, job: ScheduledJob, site: Site, tasks: Mapping[str, int], *, requested_by: Site | None
+    ) -> Command:
+        """Return the command to open a job again; `tasks` are the new attempts' versions.
+
+        `requested_by` is another site than the initiator that wants it.
+        """
+        body = wire.RerunJob(
+            epoch=job.epoch,
+            runtime_conf=job.conf,
+            tasks=dict(tasks),
+            requested_by=None if requested_by is None else requested_by.key,
+        )
         return self._job(CommandKind.RERUN_JOB, "job_rerun", job, site, body)
 
     def create_task(self, job: ScheduledJob, key: TaskKey, *, retries_left: int) -> Command:

@@ -206,3 +206,12 @@ class LogNotHere(FedflowError):
 
     code, retcode, http = 1138, 210, 404
     hint = "Each party's server has its own logs. `fedflow job explain` says what happened."
+
+
+class ChangeNotAllowed(FedflowError):
+    """{site} may change no more than parameters of its own components, so not {path}."""
+
+    code, retcode, http = 1139, 108, 403
+    hint = (
+        "Ask a person at the initiator to change it. Without new parameters the job can run again."
+    )

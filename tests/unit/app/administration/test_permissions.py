@@ -11,7 +11,7 @@ from fedflow.domain.administration.records import GrantKind
 from fedflow.domain.records import JobKey, OutputTable, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.wire import envelope
-from tests.unit.app.fakes import HOST, OneServer, create_body, dsl
+from tests.unit.app.fakes import HOST, OneServer, conf, create_body, dsl
 
 KEY = JobKey(job_id="1", site=HOST)
 READS = {"common": {"a": {"table": {"namespace": "exp", "name": "t"}}}}
@@ -184,3 +184,50 @@ def test_privileges_hold_in_one_role_of_the_other_party_only(
         permissions.check(Site(Role.HOST, PartyId("9999")), HOST, components=["Step"], datasets=[])
     permissions.delete_privileges("9999", "guest", [(GrantKind.COMPONENT, "*")])
     assert permissions.privileges("9999", "guest")[GrantKind.COMPONENT] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("job_parameters", {"epoch": 0}), ("job_rerun", {"epoch": 1, "tasks": {"a": 1}})],
+)
+def test_what_another_party_wants_of_an_ended_job_is_checked_for_that_party_too(
+    host: OneServer, permissions: Permissions, name: str, more: dict[str, object]
+) -> None:
+    permissions.grant("9999", components=["*"], datasets=[("exp", "t"), ("exp", "u")])
+    host.put_table("exp", "u", address="t2")
+    before = conf(guest=[9999, 9998], host=[10000], parameters=READS)
+    host.ask("job_create", KEY, body=create_body(dsl_=dsl(a="Reader", b="Step"), conf_=before))
+    host.ask("job_stop", KEY, status="failed")
+    other = {"common": {"a": {"table": {"namespace": "exp", "name": "u"}}}}
+    after = conf(guest=[9999, 9998], host=[10000], parameters=other)
+    body = {"runtime_conf": after, "requested_by": "guest-9998", **more}
+    with pytest.raises(PermissionDenied, match="9998 may not use"):
+        host.ask(name, KEY, body=body)
+    permissions.grant("9998", components=["*"])
+    with pytest.raises(PermissionDenied, match=r"9998 may not use the table exp\.u"):
+        host.ask(name, KEY, body=body)
+    assert host.job("1").conf == before
+    plain = {"runtime_conf": before, "requested_by": "guest-9998", **more}
+    assert host.ask(name, KEY, body=plain).retcode == 0  # the job as it is
+
+
+def test_an_output_of_an_earlier_job_is_not_read_for_a_party_that_had_no_part_in_it(
+    host: OneServer, permissions: Permissions
+) -> None:
+    permissions.grant("9999", components=["*"], datasets=[ALL_TABLES])
+    permissions.grant("9998", components=["*"], datasets=[ALL_TABLES])
+    host.create("0")
+    before = conf(guest=[9999, 9998], host=[10000], parameters=READS)
+    host.ask("job_create", KEY, body=create_body(dsl_=dsl(a="Reader", b="Step"), conf_=before))
+    host.ask("job_stop", KEY, status="failed")
+    earlier = {"job_id": "0", "component_name": "a", "data_name": "data"}
+    after = conf(guest=[9999, 9998], host=[10000], parameters={"common": {"a": {"table": earlier}}})
+    body = {"epoch": 0, "runtime_conf": after, "requested_by": "guest-9998"}
+    key = TaskKey(job_id="0", component="a", version=0, site=HOST)
+    with host.store.transaction() as tx:
+        tx.tracking.put_output(
+            OutputTable(key=key, data_name="data", position=0, namespace="exp", name="t"), now_ms=1
+        )
+    with pytest.raises(PermissionDenied, match="an output of job 0"):
+        host.ask("job_parameters", KEY, body=body)
+    assert host.ask("job_parameters", KEY, body={**body, "requested_by": None}).retcode == 0
