@@ -27,6 +27,7 @@ from fedflow.app.protocol.party_router import PartyRouter
 from fedflow.app.queries.cleaning import GarbageCollection
 from fedflow.app.services import DataServices, LateServices, ModelServices, Services
 from fedflow.base.clock import SteadyClock, SystemClock
+from fedflow.base.descriptors import connections_of_clients, connections_of_parties
 from fedflow.base.ids import new_salt
 from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings
@@ -168,7 +169,11 @@ class FedflowServer:
         """Open the ways to other parties: calls, and values between executors."""
         settings, credentials = self.settings, self._credentials
         self._rpc = RpcServer(
-            RpcSettings(host=settings.fateflow.parties_host, port=settings.fateflow.grpc_port),
+            RpcSettings(
+                host=settings.fateflow.parties_host,
+                port=settings.fateflow.grpc_port,
+                connections=connections_of_parties(),
+            ),
             credentials=credentials.for_server() if credentials else None,
         )
         self._rpc.open()
@@ -314,7 +319,9 @@ class FedflowServer:
         self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to])
         built = built_of(app)
         web = HttpSettings(
-            upload_bytes=settings.upload.max_mib * MIB, read_only=built.mounts.read_only_paths
+            connections=connections_of_clients(),
+            upload_bytes=settings.upload.max_mib * MIB,
+            read_only=built.mounts.read_only_paths,
         )
         self._unix = HttpServer(app, HttpSettings(), name="fedflow-worker-http")
         self._unix.listen_unix(self._sockets / "server.sock")

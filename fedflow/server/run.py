@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedflow.app.protocol.folders import Folders
+from fedflow.base.descriptors import raise_limit
 from fedflow.base.errors.start import HomeInUse, HomeNotUsable
 from fedflow.base.log import JobLogFiles, ServerLogFile, log_file_of, set_up_logging
 from fedflow.base.settings import LOOPBACK, Settings
@@ -47,6 +48,7 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
     given = settings.log
     file = log_file_of(folders.server_log, max_bytes=given.max_mib * _MIB, kept=given.kept)
     set_up_logging(level=given.level, style=given.format, handler=file)
+    raise_limit()
     _make(folders)
     logging.getLogger().addHandler(JobLogFiles(folders.job_logs))
     stop = threading.Event()

@@ -21,7 +21,7 @@ from typing import Any, Final
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
-from waitress.server import TcpWSGIServer, UnixWSGIServer
+from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 from waitress.wasyncore import close_all, loop
 
@@ -38,6 +38,7 @@ MayUpload = Callable[[Mapping[str, str], str], bool]
 """Tells by headers (names in capitals, with hyphens) and target whether a body is an upload."""
 
 _UPLOAD_PATHS: Final = frozenset({PREFIX + "/data/upload", PREFIX + "/model/import"})
+_ACCEPT_S: Final = 1.0  #: pause after an error of `accept`
 _SEND_S: Final = 0.005  #: how long the loop waits for a thread that sends
 _KEPT: Final = re.compile(
     rb"^(" + b"|".join(name.encode() for name in UNDERSCORED) + rb")(?=[ \t]*:)",
@@ -98,7 +99,7 @@ class HttpServer:
         except OSError as exc:
             bound.close()
             raise cannot_listen(f"{host}:{port}", exc) from exc
-        self._serve(bound, TcpWSGIServer)
+        self._serve(bound, _TcpServer)
         logger.info("HTTP listens on %s:%d", host, self.port, extra={"action": "listen"})
 
     def listen_unix(self, path: Path) -> None:
@@ -120,7 +121,7 @@ class HttpServer:
             bound.close()
             raise PortInUse(address=str(path), reason=exc.strerror or str(exc)) from exc
         self._unix_path = path
-        self._serve(bound, UnixWSGIServer)
+        self._serve(bound, _UnixServer)
 
     def stop(self, grace_s: float = 5.0) -> None:
         """Stop accepting, let running views end within `grace_s`, close all connections."""
@@ -162,7 +163,6 @@ class HttpServer:
             sockinfo=(bound.family, bound.type, bound.proto, bound.getsockname()),
             bind_socket=False,
         )
-        self._server.channel_class = _Channel
         self._socket = bound
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
@@ -243,6 +243,38 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
             return False
         may_upload = self.adj.fedflow_may_upload
         return may_upload is None or may_upload(plain_names(self.headers), self.request_uri)
+
+
+class _Listener(BaseWSGIServer):  # type: ignore[misc]
+    """Waits a second after an error of `accept`: without a descriptor each further one fails."""
+
+    clock = SystemClock()
+    wait_until_s = 0.0
+
+    def readable(self) -> bool:
+        return bool(super().readable()) and self.clock.monotonic_s() >= self.wait_until_s
+
+    def handle_accept(self) -> None:
+        """Accept one connection."""
+        try:
+            accepted = self.accept()
+            if accepted is None:  # it is closed already
+                return
+            connection, address = accepted
+            self.set_socket_options(connection)
+        except OSError as exc:
+            self.wait_until_s = self.clock.monotonic_s() + _ACCEPT_S
+            logger.warning("cannot accept a connection: %s", exc, extra={"action": "accept"})
+        else:
+            _Channel(self, connection, self.fix_addr(address), self.adj, map=self._map)
+
+
+class _TcpServer(_Listener, TcpWSGIServer):  # type: ignore[misc]
+    """Listens on a TCP port."""
+
+
+class _UnixServer(_Listener, UnixWSGIServer):  # type: ignore[misc]
+    """Listens on a unix socket."""
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]

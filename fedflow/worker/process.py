@@ -15,6 +15,7 @@ from typing import IO
 from fedflow.executor.descendants import adopt_orphans
 from fedflow.executor.limits import OUTPUT_FILE
 
+_DESCRIPTORS = 1024  #: what `select` takes
 _KILL_ME_FIRST = "500"  #: of 1000: rather an executor than its server when memory runs out
 
 
@@ -62,6 +63,16 @@ def limit_memory(size_bytes: int) -> None:
     limit = _data_bytes() + size_bytes
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def limit_descriptors() -> None:
+    """Let this process have what a program usually may: components may use `select`.
+
+    The server, which started it, takes as many as it gets.
+    """
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before == resource.RLIM_INFINITY or before > _DESCRIPTORS:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, most))
 
 
 def ignore_stops() -> None:

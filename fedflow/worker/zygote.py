@@ -42,7 +42,7 @@ from fedflow.sdk.component import ComponentSpec
 from fedflow.sdk.params import check_params, warnings_of
 from fedflow.worker.exit_codes import ExitCode
 from fedflow.worker.lazy_pandas import without_pandas
-from fedflow.worker.process import open_output, prefer_for_oom_kill
+from fedflow.worker.process import limit_descriptors, open_output, prefer_for_oom_kill
 from fedflow.worker.run import run_worker
 
 logger = logging.getLogger("fedflow.worker.zygote")
@@ -360,6 +360,7 @@ def main(arguments: list[str]) -> None:
     fd = int(arguments[0])
     os.set_inheritable(fd, False)
     adopt_orphans()
+    limit_descriptors()
     prefer_for_oom_kill()  # the children inherit it: it would cost each of them a millisecond
     with socket.socket(fileno=fd) as server:
         Zygote(server, fork=arguments[1] == "fork").run(json.loads(arguments[2]))

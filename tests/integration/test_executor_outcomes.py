@@ -159,6 +159,12 @@ def test_a_child_holds_no_descriptor_of_the_zygote_or_of_another_child(world: Wo
     assert world.events.end(sleeper.launch_id) in {(ExitCode.STOPPED, None), (None, signal.SIGTERM)}
 
 
+def test_executors_may_use_select_whatever_the_server_may_open(world: World) -> None:
+    limits = Path(f"/proc/{world.executor.pid}/limits").read_text().splitlines()
+    (files,) = [line for line in limits if line.startswith("Max open files")]
+    assert int(files.split()[3]) <= 1024
+
+
 def test_an_error_of_fedflow_keeps_its_name_message_and_hint(world: World) -> None:
     launch, end = world.run("fails", parameters={"how": "fedflow_error"})
     assert end == (ExitCode.FAILED, None)

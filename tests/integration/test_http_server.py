@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import socket
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -467,3 +469,49 @@ def test_a_stuck_view_does_not_hold_up_stop_for_ever(stack: ExitStack, recorder:
         assert SystemClock().monotonic_s() - started_s < 15
     recorder.gate.set()
     wait_for(lambda: not any(t.name.startswith("fedflow-http") for t in threading.enumerate()))
+
+
+def test_without_descriptors_the_listener_rests_and_goes_on_later() -> None:
+    command = [sys.executable, "-c", FEW_DESCRIPTORS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "served again\n", done.stderr
+    lines = [line for line in done.stderr.splitlines() if "cannot accept" in line]
+    assert 1 <= len(lines) <= 5
+    assert "Traceback" not in done.stderr
+
+
+FEW_DESCRIPTORS = """
+import http.client, logging, os, resource, socket, time
+from fedflow.web.http_server import HttpServer, HttpSettings
+logging.basicConfig(level=logging.INFO)
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+server = HttpServer(app, HttpSettings(threads=2), name="http")
+server.listen_tcp("127.0.0.1", 0)
+taken = [os.open("/dev/null", os.O_RDONLY)]
+client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+client.connect()
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 40, most))
+try:
+    while True:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+os.close(taken.pop())
+waiting = socket.socket()  # the last descriptor
+waiting.connect(("127.0.0.1", server.port))
+waiting.send(b"GET / HTTP/1.0\\r\\n\\r\\n")
+start = time.process_time()
+time.sleep(2.5)
+assert time.process_time() - start < 0.5, "it spins"
+for one in taken:
+    os.close(one)
+waiting.settimeout(10)
+assert waiting.recv(15).startswith(b"HTTP/1.0 200")
+client.request("GET", "/")
+assert client.getresponse().read() == b"ok"
+server.stop(1.0)
+print("served again")
+"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -99,11 +100,11 @@ def credentials(folder: Path, authority: Authority, party_id: str, name: str = "
 
 def serve(
     stack: ExitStack, handler: Handler, creds: Credentials | None, *,
-    settings: UnarySettings = SMALL, message_bytes: int = 64 * 1024,
+    settings: UnarySettings = SMALL, message_bytes: int = 64 * 1024, connections: int = 2048,
 ) -> int:  # fmt: skip
     """Start the server of party 10000 and return its port."""
     server = RpcServer(
-        RpcSettings(port=0, message_bytes=message_bytes),
+        RpcSettings(port=0, message_bytes=message_bytes, connections=connections),
         credentials=creds.for_server() if creds else None,
     )
     service = UnaryService(
@@ -569,6 +570,47 @@ def test_a_connection_that_never_speaks_is_closed(
     silent = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
     with silent.makefile("rb") as stream:
         stream.read()  # ends with the connection; one that is kept raises TimeoutError
+
+
+def flood(stack: ExitStack, port: int, number: int, sent: bytes) -> list[socket.socket]:
+    """Return connections that never get through a handshake."""
+    opened = []
+    for _ in range(number):
+        one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        one.sendall(sent)
+        opened.append(one)
+    return opened
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_connections_that_send_nothing_cost_no_descriptor_and_hold_up_nobody(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"), connections=20)
+    before = descriptors()
+    flood(stack, port, 100, b"")
+    pause(0.3, threading.Event())
+    assert descriptors() - before == 100  # those of this end
+    assert caller(stack, port, credentials(tmp_path, authority, "9999"))().retcode == 0
+
+
+def test_connections_beyond_their_number_are_closed_and_those_that_stand_go_on(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"), connections=20)
+    call = caller(stack, port, credentials(tmp_path, authority, "9999"))
+    assert call().retcode == 0
+    before = descriptors()
+    opened = flood(stack, port, 100, b"\x16")
+    wait_for(lambda: descriptors() - before <= 100 + 20)
+    assert call().retcode == 0
+    for one in opened:
+        one.close()
+    wait_for(lambda: descriptors() <= before)
+    assert caller(stack, port, credentials(tmp_path, authority, "8888"), own="8888")().retcode == 0
 
 
 def test_a_compressed_message_is_not_unpacked(stack: ExitStack, handler: Handler) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from math import ceil
+from stat import S_ISSOCK
 from typing import Any
 
 import grpc
@@ -29,6 +33,7 @@ class RpcSettings:
     port: int = 9360  #: 0 lets the system choose
     message_bytes: int = 64 * 1024 * 1024  #: largest message in or out
     calls: int = 1024  #: calls of all parties at once
+    connections: int = 2048  #: of all parties at once; further ones are closed
     handshake_s: float = 5.0  #: a connection that has not begun to speak by then is closed, seconds
     keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
 
@@ -109,6 +114,7 @@ class RpcServer:
             raise PortInUse(address=address, reason="gRPC cannot bind it") from exc
         await server.start()
         self._server = server
+        _wait_for_data(self._port, self._settings.handshake_s)
 
     def _call(self, coroutine: Coroutine[Any, Any, None], *, timeout_s: float) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout_s)
@@ -125,6 +131,7 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.message_bytes),
         ("grpc.max_send_message_length", settings.message_bytes),
         ("grpc.max_metadata_size", 16 * 1024),
+        ("grpc.max_allowed_incoming_connections", settings.connections),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_s * 1000)),
         ("grpc.per_message_decompression", 0),  # nobody here compresses, and 1 MiB may become 1 GiB
         ("grpc.keepalive_time_ms", keepalive_ms),
@@ -132,6 +139,30 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
     ]
+
+
+def _wait_for_data(port: int, limit_s: float) -> None:
+    """Let the kernel keep connections that send nothing: they cost no descriptor and no memory.
+
+    Whoever calls speaks first, with TLS and without. gRPC gives its listening sockets to nobody,
+    so they are found among the descriptors of this process.
+    """
+    if not hasattr(socket, "TCP_DEFER_ACCEPT"):
+        return
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if S_ISSOCK(os.stat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as found:
+                    if _listens(found, port):
+                        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, ceil(limit_s))
+
+
+def _listens(found: socket.socket, port: int) -> bool:
+    """Tell whether a socket listens on a TCP port. Raises: OSError."""
+    if found.family not in (socket.AF_INET, socket.AF_INET6):
+        return False
+    listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    return bool(listens) and found.getsockname()[1] == port
 
 
 def _run_loop(ready: Future[asyncio.AbstractEventLoop]) -> None:
