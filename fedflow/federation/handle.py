@@ -108,7 +108,7 @@ class FederationHandle:
         self._next_id = 1
         self._tickets: dict[int, _Ticket] = {}
         self._sent: set[ValueKey] = set()
-        self._failed: list[FedflowError] = []  #: of deliveries, reported by `flush`
+        self._failed: FedflowError | None = None  #: the first delivery that failed for good
 
     # --- the port of the sdk
 
@@ -116,7 +116,7 @@ class FederationHandle:
         """Send `value` to every site in `to`; returns when the own server has it.
 
         Raises: DuplicateValue: sent before. PeerFailed: a receiver has failed. SpoolFull.
-        CodecError.
+        CodecError. What kept an earlier value from being delivered.
         """
         sites = (to,) if isinstance(to, Site) else tuple(to)
         if not sites:
@@ -140,7 +140,8 @@ class FederationHandle:
         """Wait for a value of `from_` and return it; arrays and tables are read-only views.
 
         Raises: PeerFailed: the other task ended without sending it. ValueTooLate. CodecError.
-        DuplicateValue: it was read before.
+        DuplicateValue: it was read before. What kept a value of this handle from being delivered:
+        the others wait for that one.
         """
         return self.recv_all(name, from_=(from_,), tag=tag, timeout_s=timeout_s)[0]
 
@@ -183,8 +184,7 @@ class FederationHandle:
                     seconds=limit_s, name=request.name, tag=request.tag, site="delivery"
                 )
         with self._state:
-            if self._failed:
-                raise self._failed[0]
+            self._check_delivered()
 
     def close(self) -> None:
         """Close the connection; what is not flushed may be lost. Safe to do twice."""
@@ -268,6 +268,7 @@ class FederationHandle:
         self._connect()
         with self._state:
             self._check_open()
+            self._check_delivered()
             number = self._next_id
             self._next_id += 1
             ticket = self._tickets[number] = _Ticket(request=make(number), body=body, fd=fd)
@@ -287,6 +288,10 @@ class FederationHandle:
     def _check_open(self) -> None:
         if self._closed:
             raise SessionUnknown(session=self._session)
+
+    def _check_delivered(self) -> None:
+        if self._failed is not None:
+            raise self._failed
 
     # --- answers
 
@@ -357,9 +362,16 @@ class FederationHandle:
         ticket = self._tickets.get(number)
         if ticket is not None:
             ticket.accepted = True
-            if error is not None:
-                self._failed.append(error_from_wire(error))
             self._finish(ticket)
+            if error is not None:
+                self._fail_receives(error_from_wire(error))
+
+    def _fail_receives(self, error: FedflowError) -> None:
+        """Let all that waits fail: a value is lost, so what the others would answer never comes."""
+        self._failed = self._failed or error
+        for ticket in tuple(self._tickets.values()):
+            if isinstance(ticket.request, Recv):
+                self._finish(ticket, self._failed)
 
     def _finish(self, ticket: _Ticket, error: FedflowError | None = None) -> None:
         del self._tickets[ticket.request.id]

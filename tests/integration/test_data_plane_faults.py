@@ -192,6 +192,19 @@ def test_a_receiver_that_cannot_be_reached_fails_the_flush_at_its_deadline(tmp_p
                 sender.flush(20)
 
 
+def test_a_delivery_that_failed_for_good_ends_a_receive_that_waits(tmp_path: Path) -> None:
+    patient = FederationSettings(receive_timeout_s=60, send_timeout_s=0.5, reconnect_min_s=0.05)
+    with pair(tmp_path, settings=patient) as (guest, _):
+        guest.route_to({"10000": 1})
+        with guest.handle(S, GUEST, token=TOKEN) as sender:
+            sender.send("question", 1, to=HOST)
+            begun_s = time.monotonic()
+            for _ in range(2):  # the one that waits, and the next
+                with pytest.raises(PeerFailed, match=r"could not be delivered in 0\.5 s"):
+                    sender.recv("answer", from_=HOST)
+            assert time.monotonic() - begun_s < 10
+
+
 # --- bounds --------------------------------------------------------------------------------------
 
 
