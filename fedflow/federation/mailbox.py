@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -167,16 +168,28 @@ class Mailbox:
 
         Raises: as `put_now`. SpoolFull, TimeoutError: try again later.
         """
-        if self.held + len(data) > self._settings.held_bytes:
+        with self.holding(len(data)):
+            await self.opened((key.session, key.destination))
+            await self.put_open(key, data, digest=digest)
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count the bytes of a small value for as long as it waits. Raises: SpoolFull."""
+        amount = size + VALUE_OVERHEAD
+        if self.held + amount > self._settings.held_bytes:
             raise SpoolFull(used=self.held, limit=self._settings.held_bytes)
-        self.held += len(data) + VALUE_OVERHEAD
+        self.held += amount
         try:
-            session = await self.opened((key.session, key.destination))
-            if self.put_now(key, data, digest=digest):
-                return
-            await asyncio.shield(self._spill(session, key, data, digest))
+            yield
         finally:
-            self.held -= len(data) + VALUE_OVERHEAD
+            self.held -= amount
+
+    async def put_open(self, key: ValueKey, data: bytes, *, digest: str) -> None:
+        """Take in a small value whose session is open. Raises: as `put`."""
+        if self.put_now(key, data, digest=digest):
+            return
+        session = await self.opened((key.session, key.destination))
+        await asyncio.shield(self._spill(session, key, data, digest))
 
     async def _spill(self, session: Session, key: ValueKey, data: bytes, digest: str) -> None:
         self.ledger.reserve_spool(len(data))

@@ -9,7 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import grpc
+
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
+from fedflow.domain.administration.servers import Instance
 from fedflow.domain.site import Site
 from fedflow.federation.handle import FederationHandle
 from fedflow.federation.plane import DataPlane
@@ -18,6 +22,7 @@ from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.routes import Route, Routes, RouteTable
 from fedflow.rpc.credentials import Credentials, certificate_party
 from fedflow.rpc.data_plane.links import GrpcSender
+from fedflow.rpc.data_plane.relays import Relays
 from fedflow.rpc.data_plane.service import DataPlaneService
 from fedflow.rpc.server.listener import AddService, RpcServer, RpcSettings
 from tests.support.certificates import Authority, make_certificate
@@ -47,6 +52,32 @@ def credentials_of(party_id: str, authority: Authority) -> Credentials:
     )
 
 
+class Directory:
+    """What the servers of one party know of each other; `is_away` is that of their database."""
+
+    def __init__(self) -> None:
+        self.secret = "of the store"
+        self.has_others = True
+        self.is_away = False
+        self.asked = 0
+        self.places: dict[tuple[str, Site], Instance] = {}
+
+    def place(self, session: str, site: Site, server: DataPlaneServer) -> None:
+        """Note that a server runs a site's executor."""
+        self.places[session, site] = Instance(
+            instance_id=str(server.port), host="here", http="", grpc=f"127.0.0.1:{server.port}",
+            version="1", shared_mark="m", secret=self.secret,
+        )  # fmt: skip
+
+    def runs_at(self, session: str, site: Site, *, asked_by: int) -> Instance | None:
+        """Return the other server that runs a site's executor. Raises: StoreUnavailable."""
+        self.asked += 1
+        if self.is_away:
+            raise StoreUnavailable(reason="connection refused")
+        found = self.places.get((session, site))
+        return None if found is None or found.instance_id == str(asked_by) else found
+
+
 class DataPlaneServer:
     """Runs a data plane and its gRPC door in a thread. A context manager."""
 
@@ -55,6 +86,7 @@ class DataPlaneServer:
     ) -> None:
         self.party = party
         self.settings = settings
+        self.directory: Directory | None = None  #: set before the start: one of several servers
         self._services = services
         self.socket_path = party.home / "data.sock"
         self.routes = RouteTable(Routes(local=frozenset({party.party_id}), remote={}))
@@ -128,7 +160,22 @@ class DataPlaneServer:
             port=port,
         )
         await self.plane.start()
-        return DataPlaneService(self.plane, authenticate=certificate_party, settings=self.settings)
+        return DataPlaneService(
+            self.plane, authenticate=certificate_party, settings=self.settings,
+            servers=self._relays(),
+        )  # fmt: skip
+
+    def _relays(self) -> Relays | None:
+        directory = self.directory
+        if directory is None:
+            return None
+        return Relays(
+            runs_at=lambda session, site: directory.runs_at(session, site, asked_by=self.port),
+            has_others=lambda: directory.has_others,
+            open_channel=lambda to: grpc.aio.insecure_channel(to.grpc),
+            secret=lambda: directory.secret,
+            settings=self.settings,
+        )
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._rpc.loop).result(10)

@@ -109,6 +109,10 @@ class GrpcSender:
             failures = 0 if upload.acknowledged and not upload.stalled else failures + 1
             await asyncio.sleep(self._pause_s(failures))
 
+    async def deliver_notice(self, party_id: PartyId, notice: Notice) -> None:
+        """Return when the receiver's server has a notice; tries until canceled."""
+        await self._link(party_id).send(lambda seq: msgspec.structs.replace(notice, seq=seq))
+
     def notify(self, party_id: PartyId, notice: Notice) -> None:
         """Send a notice, trying for a while; returns at once."""
         if not self._closed:
@@ -137,9 +141,7 @@ class GrpcSender:
             limit_s = min(limit_s, self._settings.watch_interval_s)
         try:
             async with asyncio.timeout(limit_s):
-                await self._link(party_id).send(
-                    lambda seq: msgspec.structs.replace(notice, seq=seq)
-                )
+                await self.deliver_notice(party_id, notice)
         except (FedflowError, TimeoutError) as exc:
             logger.info("Party %s was not told %r: %s", party_id, notice.kind, exc or "no answer")
 

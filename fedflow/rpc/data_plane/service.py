@@ -7,17 +7,21 @@ pair of parties, `Bulk` one big value. Source: docs/reference/numerics.md#data-p
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import grpc
 import grpc.aio
 
-from fedflow.base.errors.data_plane import SpoolFull
+from fedflow.base.errors.data_plane import PeerFailed, SpoolFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.base.errors.start import NotLeading
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
 from fedflow.domain.administration.servers import Instance
 from fedflow.domain.site import Site
@@ -38,11 +42,15 @@ from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
 from fedflow.rpc.data_plane.streams import Authenticate
 
+logger = logging.getLogger(__name__)
+
 R = TypeVar("R")
 
 ACK_DELAY_S = 0.003  #: how long an acknowledgement of a small value waits for others
 ACK_BATCH = 64
 _LAST_WRITE_S = 1.0  #: how long the end of a stream waits for an answer that is being written
+_LATER = (SpoolFull, TimeoutError, StoreUnavailable, NotLeading, PeerFailed)
+"""What says nothing of the value: its sender shall try again. PeerFailed: of this party's own."""
 WAITING_STREAMS = 8  #: streams for big values that may wait, per one that may arrive
 
 
@@ -59,18 +67,25 @@ class OtherServers(Protocol):
         """Tell whether a stream is from one of them: what it brings goes no further."""
 
     async def find(self, session: str, site: Site) -> Instance | None:
-        """Return the other server where a session is open, None if it is none, or none yet."""
+        """Return the other server where a session is open, None if it is none, or none yet.
 
-    async def deliver(
-        self, key: ValueKey, body: bytes, *, digest: str, is_here: Callable[[], bool]
-    ) -> bool:
-        """Deliver a small value where its session is; False as soon as that is here."""
+        Raises: StoreUnavailable.
+        """
+
+    async def locate(self, session: str, site: Site) -> Instance:
+        """Return the other server where a session is open, once it is; tries until canceled."""
+
+    async def deliver(self, key: ValueKey, body: bytes, *, digest: str, to: Instance) -> None:
+        """Deliver a small value where its session is. Raises: TimeoutError: try again."""
 
     async def notify(self, notice: Notice, to: Instance, party_id: PartyId) -> None:
-        """Pass a notice on."""
+        """Pass a notice on; return when it has arrived. Raises: TimeoutError: try again."""
 
     async def stream(self, context: Any, offer: bytes, to: Instance) -> None:
-        """Pass a stream that carries one big value on, both ways, until it ends."""
+        """Pass a stream that carries one big value on, both ways, until it ends.
+
+        Raises: PeerFailed: the way to that server broke.
+        """
 
 
 class DataPlaneService:
@@ -116,16 +131,18 @@ class DataPlaneService:
         self._streams += 1
         try:
             key, offer, raw = await self._read_offer(context)
-            servers = self._servers
-            if servers is not None and servers.needed and not servers.is_server(context):
-                here = (key.session, key.destination)
-                if not self._plane.knows(*here) and (to := await servers.find(*here)) is not None:
-                    await servers.stream(context, raw, to)
-                    return
             if self._streams > WAITING_STREAMS * self._settings.max_inbound:
                 raise SpoolFull(used=self._streams, limit=self._settings.max_inbound)
-            await self._receive(context, key, offer)
-        except (SpoolFull, TimeoutError):
+            servers = self._servers
+            if servers is not None and servers.is_server(context):
+                servers = None
+            place = _place_of(key, plane=self._plane, servers=servers)
+            to = await self._saying_wait(context, place)
+            if servers is not None and to is not None:
+                await servers.stream(context, raw, to)
+            else:
+                await self._receive(context, key, offer)
+        except _LATER:
             await context.write(pack(Progress(status="later")))
         except FedflowError as exc:
             await context.write(pack(Progress(status="refused", error=error_to_wire(exc))))
@@ -149,7 +166,6 @@ class DataPlaneService:
 
     async def _receive(self, context: Any, key: ValueKey, offer: Offer) -> None:
         mailbox = self._plane.mailbox
-        await self._saying_wait(context, mailbox.opened((key.session, key.destination)))
         while self._active >= self._settings.max_inbound:
             self._freed.clear()
             await self._saying_wait(context, self._freed.wait())
@@ -233,8 +249,7 @@ class _Inbound:
         self._acks: deque[Ack] = deque()
         self._changed = asyncio.Event()
         self._closed = False
-        self._held: dict[int, asyncio.Task[None]] = {}
-        self._passing: set[asyncio.Task[None]] = set()
+        self._held: dict[asyncio.Task[None], int] = {}  #: what waits, with its `seq`
 
     async def run(self) -> None:
         """Serve the stream until the sender closes it."""
@@ -247,7 +262,7 @@ class _Inbound:
         except BadRequest as exc:
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc.message))
         finally:
-            for task in self._held.values():
+            for task in self._held:
                 task.cancel()
             self._closed = True
             self._changed.set()
@@ -262,7 +277,6 @@ class _Inbound:
             if isinstance(message, Notice):
                 self._check_party(site_from_wire(message.source).party_id)
                 self._on_notice(message)
-                self._ack(Ack(seq=message.seq, status="stored"))
             else:
                 self._on_put(message, body)
         except FedflowError as exc:
@@ -277,10 +291,9 @@ class _Inbound:
         servers = self._servers
         if servers is None or not servers.needed or self._plane.knows(notice.session, destination):
             self._plane.on_notice(notice)
-            return
-        task = asyncio.create_task(self._pass_on(notice, destination, servers))
-        self._passing.add(task)
-        task.add_done_callback(self._passing.discard)
+            self._ack(Ack(seq=notice.seq, status="stored"))
+        else:
+            self._hold(notice.seq, partial(self._pass_on, notice, destination, servers))
 
     async def _pass_on(self, notice: Notice, destination: Site, servers: OtherServers) -> None:
         to = await servers.find(notice.session, destination)
@@ -294,41 +307,40 @@ class _Inbound:
         self._check_party(key.source.party_id)
         if zlib.crc32(body) != put.crc32:
             raise BadRequest(reason="a value with a wrong checksum")
-        if self._is_elsewhere(key):
-            pass
-        elif self._plane.mailbox.put_now(key, body, digest=put.digest):
+        if self._plane.mailbox.put_now(key, body, digest=put.digest):
             self._ack(Ack(seq=put.seq, status="stored"))
-            return
-        self._ack(Ack(seq=put.seq, status="held"))
-        task = asyncio.create_task(self._hold(put, key, body))
-        self._held[put.seq] = task
-        task.add_done_callback(lambda _: self._held.pop(put.seq, None))
-
-    def _is_elsewhere(self, key: ValueKey) -> bool:
-        """Tell whether a value may be for an executor of another server."""
-        servers = self._servers
-        if servers is None or not servers.needed:
-            return False
-        return not self._plane.knows(key.session, key.destination)
-
-    async def _hold(self, put: Put, key: ValueKey, body: bytes) -> None:
-        try:
-            if self._servers is not None and self._is_elsewhere(key):
-                async with asyncio.timeout(self._plane.settings.hold_timeout_s):
-                    delivered = await self._servers.deliver(
-                        key, body, digest=put.digest,
-                        is_here=lambda: self._plane.knows(key.session, key.destination),
-                    )  # fmt: skip
-                if delivered:
-                    self._ack(Ack(seq=put.seq, status="stored"))
-                    return
-            await self._plane.mailbox.put(key, body, digest=put.digest)
-        except (SpoolFull, TimeoutError):
-            self._ack(Ack(seq=put.seq, status="later"))
-        except FedflowError as exc:
-            self._ack(Ack(seq=put.seq, status="refused", error=error_to_wire(exc)))
         else:
-            self._ack(Ack(seq=put.seq, status="stored"))
+            self._hold(put.seq, partial(self._put, put, key, body))
+
+    async def _put(self, put: Put, key: ValueKey, body: bytes) -> None:
+        """Take in a value that must wait, or pass it on. Its bytes are counted meanwhile."""
+        mailbox, servers = self._plane.mailbox, self._servers
+        with mailbox.holding(len(body)):
+            to = await _place_of(key, plane=self._plane, servers=servers)
+            if servers is not None and to is not None:
+                await servers.deliver(key, body, digest=put.digest, to=to)
+            else:
+                await mailbox.put_open(key, body, digest=put.digest)
+
+    def _hold(self, seq: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do what takes longer in a task, which ends with this stream; then answer."""
+        self._ack(Ack(seq=seq, status="held"))
+        task = asyncio.create_task(self._finish(seq, work))
+        self._held[task] = seq
+        task.add_done_callback(self._held.pop)
+
+    async def _finish(self, seq: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except _LATER:
+            self._ack(Ack(seq=seq, status="later"))
+        except FedflowError as exc:
+            self._ack(Ack(seq=seq, status="refused", error=error_to_wire(exc)))
+        except Exception:
+            logger.exception("What another party sent was not taken in")
+            self._ack(Ack(seq=seq, status="later"))
+        else:
+            self._ack(Ack(seq=seq, status="stored"))
 
     def _ack(self, ack: Ack) -> None:
         """Queue an answer; the first one waits a little for others, to travel in one message."""
@@ -347,12 +359,36 @@ class _Inbound:
             except TimeoutError:
                 if not self._held:
                     continue
-                self._acks.append(Ack(seq=next(iter(self._held)), status="held"))
+                self._acks.append(Ack(seq=next(iter(self._held.values())), status="held"))
             frames = b"".join(pack(ack) for ack in self._acks)
             self._acks.clear()
             self._changed.clear()
             if frames:
                 await self._context.write(frames)
+
+
+async def _place_of(
+    key: ValueKey, *, plane: DataPlane, servers: OtherServers | None
+) -> Instance | None:
+    """Wait until a value's session is open; return the other server where it is, None: it is here.
+
+    Raises: SessionUnknown: it has ended. TimeoutError: it was not opened for `hold_timeout_s`.
+    """
+    place = (key.session, key.destination)
+    if servers is None or plane.mailbox.session(place) is not None:
+        await plane.mailbox.opened(place)
+        return None
+    opened = asyncio.ensure_future(plane.mailbox.opened(place))
+    located = asyncio.ensure_future(servers.locate(*place))
+    try:
+        await asyncio.wait((opened, located), return_when=asyncio.FIRST_COMPLETED)
+        if opened.done():
+            opened.result()
+            return None
+        return located.result()
+    finally:
+        opened.cancel()
+        located.cancel()
 
 
 def _check_party(found: PartyId | None, named: PartyId) -> None:

@@ -187,7 +187,7 @@ def test_values_without_a_session_are_bounded_in_bytes_and_in_time(run: Any) -> 
             await first
         assert bench.mailbox.held == 0
 
-    run(story, held_bytes=1000, hold_timeout_s=0.05)
+    run(story, held_bytes=2000, hold_timeout_s=0.05)
 
 
 def test_a_value_for_an_ended_session_is_refused(run: Any) -> None:
