@@ -189,7 +189,7 @@ class FederationLimits(_Section, frozen=True, kw_only=True):
     """Values between executors of different parties."""
 
     receive_timeout_s: Positive = 3600.0  #: longest wait for one value
-    spool_mib: Count = 20_480  #: values in transit on disk, all jobs together
+    spool_mib: Count = 20_480  #: values in transit on disk, all jobs; of one party 3/4
     memory_mib: Count = 64  #: values in transit in memory, all jobs together
 
 

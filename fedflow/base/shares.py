@@ -7,6 +7,11 @@ from typing import Final
 FACTOR: Final = 3  #: a party may use so many times what is left over
 
 
+def share_of_one(limit: int) -> int:
+    """Return how much of a limit a party may use when no other uses anything."""
+    return limit * FACTOR // (FACTOR + 1)
+
+
 class Shares:
     """Counts who uses how much of a limit: calls, bytes, streams. Belongs to one thread.
 

@@ -16,13 +16,16 @@ from typing import ParamSpec, Protocol, TypeVar
 from fedflow.base.errors.data_plane import SessionUnknown, SpoolFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.base.shares import Shares
 from fedflow.base.values import dataclass
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.session import Ending, Opening, Session, SessionKey, SessionRegistry
 from fedflow.federation.settings import FederationSettings
-from fedflow.federation.spool import VALUE_OVERHEAD, Blob, Ledger, Part, Spool
+from fedflow.federation.spool import FILE_OVERHEAD, VALUE_OVERHEAD, Blob, Ledger, Part, Spool
 
 logger = logging.getLogger(__name__)
+
+MAX_PARTS = 256  #: big values of one session that have begun to arrive
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,7 +45,9 @@ class _Arriving:
     """What is reserved for a part, and which stream may write it (the newest)."""
 
     session: SessionKey
+    party: str
     size: int
+    reserved: int = FILE_OVERHEAD
     generation: int = 0
     finishing: bool = False
 
@@ -74,10 +79,15 @@ class Mailbox:
         self._in_thread = in_thread
         self._on_start = on_start
         self.ledger = Ledger(memory_limit=settings.memory_bytes, spool_limit=settings.spool_bytes)
-        self.held = 0  #: bytes in memory of values whose session is not open yet
+        self._held = Shares(settings.held_bytes)
         self._sessions: dict[SessionKey, Session] = {}
         self._openings: dict[SessionKey, list[asyncio.Future[None]]] = {}
         self._arriving: dict[Path, _Arriving] = {}
+
+    @property
+    def held(self) -> int:
+        """Return the bytes in memory of values whose session is not open yet."""
+        return self._held.total
 
     # --- sessions
 
@@ -129,8 +139,7 @@ class Mailbox:
         for blob in session.end(error):
             self.release(blob)
         for path in [p for p, a in self._arriving.items() if a.session == key and not a.finishing]:
-            self.ledger.spool -= self._arriving.pop(path).size
-            self._in_thread(path.unlink, missing_ok=True)
+            self._drop_part(path)
 
     def sessions(self) -> list[Session]:
         """Return the sessions in which something has happened."""
@@ -156,11 +165,13 @@ class Mailbox:
         Raises: SessionUnknown. DuplicateValue. NotAuthenticated: the source is not of the session.
         """
         session = self.session((key.session, key.destination))
-        if session is None or not self.ledger.fits_memory(len(data)):
+        if session is None:
             return False
         if not self._knows(session, key, digest):
-            self.ledger.memory += len(data) + VALUE_OVERHEAD
-            session.accept(key, Blob(size=len(data), digest=digest, data=data))
+            party = key.source.party_id
+            if not self.ledger.take_memory(party, len(data)):
+                return False
+            session.accept(key, Blob(size=len(data), digest=digest, party=party, data=data))
         return True
 
     async def put(self, key: ValueKey, data: bytes, *, digest: str) -> None:
@@ -168,21 +179,20 @@ class Mailbox:
 
         Raises: as `put_now`. SpoolFull, TimeoutError: try again later.
         """
-        with self.holding(len(data)):
+        with self.holding(key.source.party_id, len(data)):
             await self.opened((key.session, key.destination))
             await self.put_open(key, data, digest=digest)
 
     @contextmanager
-    def holding(self, size: int) -> Iterator[None]:
-        """Count the bytes of a small value for as long as it waits. Raises: SpoolFull."""
+    def holding(self, party: str, size: int) -> Iterator[None]:
+        """Count the bytes of a party's small value for as long as it waits. Raises: SpoolFull."""
         amount = size + VALUE_OVERHEAD
-        if self.held + amount > self._settings.held_bytes:
+        if not self._held.take(party, amount):
             raise SpoolFull(used=self.held, limit=self._settings.held_bytes)
-        self.held += amount
         try:
             yield
         finally:
-            self.held -= amount
+            self._held.give_back(party, amount)
 
     async def put_open(self, key: ValueKey, data: bytes, *, digest: str) -> None:
         """Take in a small value whose session is open. Raises: as `put`."""
@@ -192,12 +202,14 @@ class Mailbox:
         await asyncio.shield(self._spill(session, key, data, digest))
 
     async def _spill(self, session: Session, key: ValueKey, data: bytes, digest: str) -> None:
-        self.ledger.reserve_spool(len(data))
+        party = key.source.party_id
+        self.ledger.take_file(party, len(data))
         try:
             blob = await self._in_thread(self._spool.write_value, data, digest=digest)
         except OSError as exc:
-            self.ledger.spool -= len(data)
+            self.ledger.give_back(party, len(data) + FILE_OVERHEAD)
             raise self._disk_full(exc) from exc
+        blob.party = party
         self._accept(session, key, blob)
 
     # --- big values
@@ -210,8 +222,9 @@ class Mailbox:
         session = await self.opened((key.session, key.destination))
         if self._knows(session, key, blob.digest):
             return
-        self.ledger.reserve_spool(blob.size)
-        copy = Blob(size=blob.size, digest=blob.digest, fd=blob.open_file())
+        party = key.source.party_id
+        self.ledger.take_file(party, blob.size)
+        copy = Blob(size=blob.size, digest=blob.digest, party=party, fd=blob.open_file())
         self._accept(session, key, copy)
 
     async def begin(self, key: ValueKey, *, size: int, digest: str) -> Arrival | None:
@@ -225,10 +238,11 @@ class Mailbox:
         path = self._spool.part_path(key.id, digest)
         arriving = self._arriving.get(path)
         if arriving is None:
-            self.ledger.reserve_spool(size)
-            arriving = self._arriving[path] = _Arriving(session=session.key, size=size)
+            arriving = self._new_part(
+                path, session=session.key, party=key.source.party_id, size=size
+            )
         if arriving.finishing or arriving.size != size:
-            raise SpoolFull(used=self.ledger.spool, limit=self.ledger.spool_limit)
+            raise SpoolFull(used=self.ledger.spool, limit=self._settings.spool_bytes)
         arriving.generation += 1
         generation = arriving.generation
         opening = self._in_thread(
@@ -245,12 +259,47 @@ class Mailbox:
             raise
         return Arrival(key=key, part=part, generation=generation)
 
+    def _new_part(self, path: Path, *, session: SessionKey, party: str, size: int) -> _Arriving:
+        """Note a value that begins to arrive. Raises: SpoolFull."""
+        if sum(known.session == session for known in self._arriving.values()) >= MAX_PARTS:
+            raise SpoolFull(used=self.ledger.spool, limit=self._settings.spool_bytes)
+        self.ledger.take_file(party, 0)
+        made = self._arriving[path] = _Arriving(session=session, party=party, size=size)
+        return made
+
+    async def grow(self, arrival: Arrival, limit: int) -> None:
+        """Reserve space for a part up to offset `limit`, as what is announced may never come.
+
+        When it is short, only the part that began first keeps what it has: all others must not
+        wait for each other. Raises: SpoolFull. BadRequest: a newer stream has taken over.
+        """
+        arriving = self._still_owner(arrival)
+        missing = min(limit, arriving.size) + FILE_OVERHEAD - arriving.reserved
+        if missing <= 0:
+            return
+        try:
+            self.ledger.grow(arriving.party, missing)
+        except SpoolFull:
+            path = arrival.part.path
+            if path != next(iter(self._arriving)):
+                await asyncio.shield(self._drop_part(path))
+            raise
+        arriving.reserved += missing
+
+    def _drop_part(self, path: Path) -> asyncio.Future[None]:
+        dropped = self._arriving.pop(path)
+        self.ledger.give_back(dropped.party, dropped.reserved)
+        return self._in_thread(path.unlink, missing_ok=True)
+
     async def write(self, arrival: Arrival, data: memoryview, crc32: int) -> None:
         """Append a chunk to the part.
 
-        Raises: BadRequest: bad checksum, or a newer stream has taken over.
+        Raises: BadRequest: bad checksum, beyond what `grow` reserved, or a newer stream has taken
+        over.
         """
-        self._still_owner(arrival)
+        arriving = self._still_owner(arrival)
+        if arrival.part.written + len(data) + FILE_OVERHEAD > arriving.reserved:
+            raise BadRequest(reason="a chunk beyond the window")
         try:
             await self._in_thread(arrival.part.write, data, crc32)
         except OSError as exc:
@@ -268,6 +317,7 @@ class Mailbox:
         except OSError as exc:
             arriving.finishing = False
             raise self._disk_full(exc) from exc
+        blob.party = arriving.party
         self._arriving.pop(arrival.part.path, None)
         session = self._sessions.get(arriving.session)
         if session is None:
@@ -287,16 +337,15 @@ class Mailbox:
 
     def release(self, blob: Blob) -> None:
         """Forget a value that was handed over or dropped; its file goes in a thread."""
+        self.ledger.release(blob)
         if blob.data is not None:
-            self.ledger.memory -= blob.size + VALUE_OVERHEAD
             blob.discard()
         else:
-            self.ledger.spool -= blob.size
             self._in_thread(blob.discard)
 
     def _disk_full(self, error: OSError) -> SpoolFull:
         logger.warning("The spool cannot be written: %s", error)
-        return SpoolFull(used=self.ledger.spool, limit=self.ledger.spool_limit)
+        return SpoolFull(used=self.ledger.spool, limit=self._settings.spool_bytes)
 
     def forget_parts(self, left: list[Path]) -> None:
         """Remove those parts of an earlier run that nobody has resumed."""

@@ -111,6 +111,7 @@ class ValueSender:
         """
         try:
             self._check(session, keys)
+            blob.party = session.site.party_id
             self._reserve(blob)
         except FedflowError:
             self._in_thread(blob.discard)
@@ -136,7 +137,7 @@ class ValueSender:
 
     def _reserve(self, blob: Blob) -> None:
         if blob.data is None:
-            self._mailbox.ledger.reserve_spool(blob.size)
+            self._mailbox.ledger.take_file(blob.party, blob.size)
         else:
             self.memory += blob.size + VALUE_OVERHEAD
             self._wake_next()
@@ -197,7 +198,7 @@ class ValueSender:
             return
         blob = dispatch.blob
         if blob.data is None:
-            self._mailbox.ledger.spool -= blob.size
+            self._mailbox.ledger.release(blob)
             self._in_thread(blob.discard)
         else:
             self.memory -= blob.size + VALUE_OVERHEAD

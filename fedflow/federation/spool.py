@@ -18,31 +18,58 @@ from pathlib import Path
 from fedflow.base.errors.data_plane import SpoolFull
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.errors.start import HomeNotUsable
+from fedflow.base.shares import Shares
 
 PART = ".part"
 VALUE = ".value"
 OUT = "out-"
 VALUE_OVERHEAD = 512  #: bytes that are counted for an unread value on top of its size
+FILE_OVERHEAD = 4096  #: the same for one in a file
 
 
-@dataclass(kw_only=True, slots=True)
 class Ledger:
-    """How many bytes are in use. Belongs to the event loop."""
+    """How many bytes the values in transit use, by the party that sent them; see `Shares`.
 
-    memory_limit: int
-    spool_limit: int
-    memory: int = 0
-    spool: int = 0
+    Belongs to the event loop.
+    """
 
-    def fits_memory(self, size: int) -> bool:
-        """Tell whether a value of `size` bytes may stay in memory."""
-        return self.memory + size + VALUE_OVERHEAD <= self.memory_limit
+    def __init__(self, *, memory_limit: int, spool_limit: int) -> None:
+        self._memory = Shares(memory_limit)
+        self._spool = Shares(spool_limit)
 
-    def reserve_spool(self, size: int) -> None:
-        """Count `size` bytes of files. Raises: SpoolFull."""
-        if self.spool + size > self.spool_limit:
-            raise SpoolFull(used=self.spool, limit=self.spool_limit)
-        self.spool += size
+    @property
+    def memory(self) -> int:
+        """Return the bytes of values in memory."""
+        return self._memory.total
+
+    @property
+    def spool(self) -> int:
+        """Return the bytes of files, those included that parts may grow by."""
+        return self._spool.total
+
+    def take_memory(self, party: str, size: int) -> bool:
+        """Count a value in memory; False, and nothing is counted: it must be spooled."""
+        return self._memory.take(party, size + VALUE_OVERHEAD)
+
+    def take_file(self, party: str, size: int) -> None:
+        """Count a file of `size` bytes. Raises: SpoolFull."""
+        self.grow(party, size + FILE_OVERHEAD)
+
+    def grow(self, party: str, size: int) -> None:
+        """Count what a file grows by. Raises: SpoolFull."""
+        if not self._spool.take(party, size):
+            raise SpoolFull(used=self.spool, limit=self._spool.limit)
+
+    def give_back(self, party: str, size: int) -> None:
+        """Count bytes of files as free again."""
+        self._spool.give_back(party, size)
+
+    def release(self, blob: Blob) -> None:
+        """Count a value as gone."""
+        if blob.data is not None:
+            self._memory.give_back(blob.party, blob.size + VALUE_OVERHEAD)
+        else:
+            self._spool.give_back(blob.party, blob.size + FILE_OVERHEAD)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -51,6 +78,7 @@ class Blob:
 
     size: int
     digest: str
+    party: str = ""  #: in whose share of the ledger it is counted
     data: bytes | None = None
     path: Path | None = None
     fd: int = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import socket
@@ -439,6 +440,86 @@ def test_a_party_cannot_speak_for_another_or_for_a_site_outside_the_task(
             assert progress.error is not None
             assert progress.error.name == "NotAuthenticated"
         assert host.plane.stats().unread == 0
+
+
+@contextmanager
+def many_streams(
+    party: str, server: DataPlaneServer, *, authority: Authority, offers: list[bytes]
+) -> Iterator[list[str]]:
+    """Hold one stream per offer open, send nothing more; gives the last status of each."""
+    made = make_certificate(party, authority=authority)
+    credentials = grpc.ssl_channel_credentials(authority.certificate, made.key, made.certificate)
+    stop, said = threading.Event(), [""] * len(offers)
+
+    def requests(first: bytes) -> Iterator[bytes]:
+        yield first
+        stop.wait(20)
+
+    def listen(number: int, stream: Iterator[bytes]) -> None:
+        with contextlib.suppress(grpc.RpcError):
+            for raw in stream:
+                for message, _ in split_frames(raw):
+                    assert isinstance(message, Progress)
+                    said[number] = message.status
+
+    with grpc.secure_channel(f"localhost:{server.port}", credentials) as channel:
+        streams = [channel.stream_stream(BULK)(requests(first)) for first in offers]
+        threads = [threading.Thread(target=listen, args=args) for args in enumerate(streams)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield said
+        finally:
+            stop.set()
+            for stream in streams:
+                stream.cancel()
+            for thread in threads:
+                thread.join()
+
+
+def test_offers_for_tasks_that_do_not_exist_keep_no_value_of_others_waiting(
+    tmp_path: Path, authority: Authority
+) -> None:
+    few = FederationSettings(max_inbound=2, progress_timeout_s=2, send_timeout_s=10)
+    key = WireKey("nowhere", "x", "", "host-5555", "host-10000")
+    offers = [pack(Offer(key=key, size=MIB, digest="d" * 64))] * 30
+    with (
+        pair(tmp_path, authority=authority, settings=few) as (guest, host),
+        many_streams("5555", host, authority=authority, offers=offers) as said,
+    ):
+        until(lambda: said.count("later") >= 14)  # of 16 places for waiting streams
+        assert_a_big_value_arrives(guest, host)
+
+
+def test_values_that_do_not_go_on_hold_the_slots_of_their_own_party_only(
+    tmp_path: Path, authority: Authority
+) -> None:
+    few = FederationSettings(max_inbound=4, progress_timeout_s=8, send_timeout_s=8)
+    other = Site(Role.HOST, PartyId("5555"))
+    sites = [GUEST, HOST, other]
+    offers = [
+        pack(Offer(key=WireKey(S, str(i), "", other.key, HOST.key), size=MIB, digest="d" * 64))
+        for i in range(6)
+    ]
+    with pair(tmp_path, authority=authority, settings=few) as (guest, host):
+        guest.open(S, sites, token=TOKEN)
+        host.open(S, sites, token=TOKEN)
+        with many_streams("5555", host, authority=authority, offers=offers) as said:
+            until(lambda: said.count("wait") + said.count("go") == len(said))
+            assert said.count("go") == 3
+            assert_a_big_value_arrives(guest, host)
+
+
+def assert_a_big_value_arrives(guest: DataPlaneServer, host: DataPlaneServer) -> None:
+    begun_s = time.monotonic()
+    with (
+        guest.handle(S, GUEST, token=TOKEN) as sender,
+        host.handle(S, HOST, token=TOKEN) as receiver,
+    ):
+        sender.send("big", np.arange(300_000), to=HOST)
+        assert receiver.recv("big", from_=GUEST)[-1] == 299_999
+        sender.flush()
+    assert time.monotonic() - begun_s < 5
 
 
 def test_a_party_without_a_certificate_of_the_authority_gets_no_stream(

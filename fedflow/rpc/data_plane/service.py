@@ -10,7 +10,8 @@ import asyncio
 import logging
 import zlib
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
+from fedflow.base.shares import Shares, share_of_one
 from fedflow.domain.administration.servers import Instance
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey, key_from_wire, site_from_wire
@@ -40,6 +42,7 @@ from fedflow.federation.messages import (
 )
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
+from fedflow.federation.spool import FILE_OVERHEAD
 from fedflow.rpc.data_plane.streams import Authenticate
 
 logger = logging.getLogger(__name__)
@@ -99,9 +102,9 @@ class DataPlaneService:
         self._servers = servers
         self._authenticate = authenticate
         self._settings = settings
-        self._active = 0  #: big values that are arriving
+        self._slots = Shares(settings.max_inbound)  #: big values that are arriving
         self._freed = asyncio.Event()
-        self._streams = 0  #: streams for big values, those that wait included
+        self._streams = Shares(WAITING_STREAMS * settings.max_inbound)  #: those that wait included
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service on a server that has not started."""
@@ -128,26 +131,26 @@ class DataPlaneService:
     # --- big values
 
     async def _bulk(self, _: Any, context: Any) -> None:
-        self._streams += 1
         try:
             key, offer, raw = await self._read_offer(context)
-            if self._streams > WAITING_STREAMS * self._settings.max_inbound:
-                raise SpoolFull(used=self._streams, limit=self._settings.max_inbound)
-            servers = self._servers
-            if servers is not None and servers.is_server(context):
-                servers = None
-            place = _place_of(key, plane=self._plane, servers=servers)
-            to = await self._saying_wait(context, place)
-            if servers is not None and to is not None:
-                await servers.stream(context, raw, to)
-            else:
-                await self._receive(context, key, offer)
+            with _taken(self._streams, key.source.party_id):
+                await self._take_in(context, key, offer=offer, raw=raw)
         except _LATER:
             await context.write(pack(Progress(status="later")))
         except FedflowError as exc:
             await context.write(pack(Progress(status="refused", error=error_to_wire(exc))))
-        finally:
-            self._streams -= 1
+
+    async def _take_in(self, context: Any, key: ValueKey, *, offer: Offer, raw: bytes) -> None:
+        """Receive a value, or pass its stream on, once it is known where its session is."""
+        servers = self._servers
+        if servers is not None and servers.is_server(context):
+            servers = None
+        place = _place_of(key, plane=self._plane, servers=servers)
+        to = await self._saying_wait(context, place)
+        if servers is not None and to is not None:
+            await servers.stream(context, raw, to)
+        else:
+            await self._receive(context, key, offer)
 
     async def _read_offer(self, context: Any) -> tuple[ValueKey, Offer, bytes]:
         """Return what a stream is about, and its first message."""
@@ -157,26 +160,27 @@ class DataPlaneService:
         offer = frames[0][0] if len(frames) == 1 else None
         if not isinstance(offer, Offer):
             raise BadRequest(reason="a stream for a big value begins with an offer")
-        if not 0 < offer.size <= self._settings.spool_bytes:
-            raise BadRequest(reason=f"a value of {offer.size} bytes")
+        most = share_of_one(self._settings.spool_bytes) - FILE_OVERHEAD
+        if not 0 < offer.size <= most:
+            reason = f"a value of {offer.size} bytes; federation.spool_mib here allows {most}"
+            raise BadRequest(reason=reason)
         key = key_from_wire(offer.key)
         if self._servers is None or not self._servers.is_server(context):
             _check_party(party, key.source.party_id)
         return key, offer, raw
 
     async def _receive(self, context: Any, key: ValueKey, offer: Offer) -> None:
-        mailbox = self._plane.mailbox
-        while self._active >= self._settings.max_inbound:
+        mailbox, party = self._plane.mailbox, key.source.party_id
+        while not self._slots.take(party):
             self._freed.clear()
             await self._saying_wait(context, self._freed.wait())
-        self._active += 1
         try:
             arrival = await mailbox.begin(key, size=offer.size, digest=offer.digest)
             if arrival is not None:
                 await self._receive_chunks(context, arrival)
             await context.write(pack(Progress(status="stored")))
         finally:
-            self._active -= 1
+            self._slots.give_back(party)
             self._freed.set()
 
     async def _receive_chunks(self, context: Any, arrival: Arrival) -> None:
@@ -185,7 +189,7 @@ class DataPlaneService:
         received, told = part.written, 0
         writing = asyncio.create_task(asyncio.sleep(0))
         try:
-            await context.write(self._go(received))
+            await self._go(context, arrival)
             while received < part.size:
                 async with asyncio.timeout(self._settings.progress_timeout_s):
                     raw = await context.read()
@@ -195,7 +199,7 @@ class DataPlaneService:
                 await writing
                 if part.written - told >= self._share() // 4:
                     told = part.written
-                    await context.write(self._go(told))
+                    await self._go(context, arrival)
                 received += len(data)
                 writing = asyncio.create_task(mailbox.write(arrival, data, crc32))
             await writing
@@ -208,11 +212,15 @@ class DataPlaneService:
 
     def _share(self) -> int:
         """Return the window of each value that arrives, in bytes; one chunk or more."""
-        share = self._settings.inbound_bytes // max(self._active, 1)
+        share = self._settings.inbound_bytes // max(self._slots.total, 1)
         return min(max(self._settings.chunk_bytes, share), self._settings.window_bytes)
 
-    def _go(self, written: int) -> bytes:
-        return pack(Progress(status="go", written=written, limit=written + self._share()))
+    async def _go(self, context: Any, arrival: Arrival) -> None:
+        """Let the sender go on for a window. Raises: SpoolFull."""
+        written = arrival.part.written
+        limit = written + self._share()
+        await self._plane.mailbox.grow(arrival, limit)
+        await context.write(pack(Progress(status="go", written=written, limit=limit)))
 
     async def _saying_wait(self, context: Any, work: Coroutine[Any, Any, R]) -> R:
         """Return the result of `work`; meanwhile tell the sender now and then that it may hope."""
@@ -315,7 +323,7 @@ class _Inbound:
     async def _put(self, put: Put, key: ValueKey, body: bytes) -> None:
         """Take in a value that must wait, or pass it on. Its bytes are counted meanwhile."""
         mailbox, servers = self._plane.mailbox, self._servers
-        with mailbox.holding(len(body)):
+        with mailbox.holding(key.source.party_id, len(body)):
             to = await _place_of(key, plane=self._plane, servers=servers)
             if servers is not None and to is not None:
                 await servers.deliver(key, body, digest=put.digest, to=to)
@@ -365,6 +373,17 @@ class _Inbound:
             self._changed.clear()
             if frames:
                 await self._context.write(frames)
+
+
+@contextmanager
+def _taken(shares: Shares, party: PartyId) -> Iterator[None]:
+    """Count one as used by a party for a while. Raises: SpoolFull."""
+    if not shares.take(party):
+        raise SpoolFull(used=shares.total, limit=shares.limit)
+    try:
+        yield
+    finally:
+        shares.give_back(party)
 
 
 async def _place_of(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import zlib
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,10 +25,10 @@ from fedflow.base.errors.start import BadSetting
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey
-from fedflow.federation.mailbox import Mailbox
+from fedflow.federation.mailbox import MAX_PARTS, Mailbox
 from fedflow.federation.session import Ending, Opening, Session, SessionRegistry
 from fedflow.federation.settings import FederationSettings
-from fedflow.federation.spool import Spool
+from fedflow.federation.spool import FILE_OVERHEAD, Spool
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))
@@ -226,7 +228,8 @@ def test_memory_is_bounded_and_the_rest_is_spooled(run: Any) -> None:
             await bench.put("n", b"x" * 1000, tag=str(i))
         ledger = bench.mailbox.ledger
         assert ledger.memory <= 5000
-        assert len(bench.files()) == ledger.spool // 1000 == 17
+        assert len(bench.files()) == 18  # one party alone has three quarters of the memory
+        assert ledger.spool == 18 * (1000 + FILE_OVERHEAD)
         for i in range(20):
             blob = await session.take(key("n", tag=str(i)), 1)
             assert blob.size == 1000
@@ -246,7 +249,7 @@ def test_a_full_spool_refuses_and_takes_again_after_a_read(run: Any) -> None:
         bench.mailbox.release(await session.take(key("n", tag="1"), 1))
         await bench.put("n", b"x" * 600, tag="2")
 
-    run(story, memory_bytes=100, spool_bytes=1000)
+    run(story, memory_bytes=100, spool_bytes=1000 + FILE_OVERHEAD)
 
 
 def test_the_number_of_values_is_bounded(run: Any) -> None:
@@ -286,12 +289,11 @@ def test_a_part_is_resumed_at_a_whole_chunk_and_an_older_stream_loses_it(run: An
     data = bytes(range(250)) * 10
 
     async def story(bench: Bench) -> None:
-        import zlib
-
         session = bench.open()
         first = await bench.mailbox.begin(key(), size=2500, digest=digest(data))
         assert first is not None
         chunk = memoryview(data)[:1500]
+        await bench.mailbox.grow(first, 1500)
         await bench.mailbox.write(first, chunk, zlib.crc32(chunk))
         second = await bench.mailbox.begin(key(), size=2500, digest=digest(data))
         assert second is not None
@@ -299,6 +301,9 @@ def test_a_part_is_resumed_at_a_whole_chunk_and_an_older_stream_loses_it(run: An
         with pytest.raises(BadRequest):
             await bench.mailbox.write(first, chunk, zlib.crc32(chunk))
         rest = memoryview(data)[1000:]
+        with pytest.raises(BadRequest, match="window"):
+            await bench.mailbox.write(second, rest, zlib.crc32(rest))
+        await bench.mailbox.grow(second, 2500)
         with pytest.raises(BadRequest):
             await bench.mailbox.write(second, rest, 12345)
         await bench.mailbox.write(second, rest, zlib.crc32(rest))
@@ -311,6 +316,100 @@ def test_a_part_is_resumed_at_a_whole_chunk_and_an_older_stream_loses_it(run: An
         bench.mailbox.release(blob)
 
     run(story, chunk_bytes=1000)
+
+
+# --- shares of the parties -----------------------------------------------------------------------
+
+
+OPEN_TO_ALL = (GUEST, HOST, ARBITER)
+
+
+def test_early_values_of_one_party_leave_room_for_those_of_another(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        flood = [asyncio.create_task(bench.put("n", b"x", tag=str(i))) for i in range(100)]
+        await asyncio.sleep(0)
+        honest = asyncio.create_task(bench.put("n", b"x" * 4000, source=ARBITER))
+        await asyncio.sleep(0)
+        assert not honest.done()
+        assert sum(not task.done() for task in flood) < 40
+        bench.book.open(HERE, token="t", sites=OPEN_TO_ALL)
+        bench.mailbox.was_opened(HERE)
+        await honest
+        assert (
+            sum(
+                isinstance(e, SpoolFull)
+                for e in await asyncio.gather(*flood, return_exceptions=True)
+            )
+            > 60
+        )
+
+    run(story, held_bytes=20_000)
+
+
+def test_small_values_of_one_party_do_not_push_those_of_another_to_the_disk(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        bench.book.open(HERE, token="t", sites=OPEN_TO_ALL)
+        for i in range(100):
+            await bench.put("n", b"", tag=str(i))
+        assert bench.mailbox.put_now(key(source=ARBITER), b"x" * 1000, digest="d")
+
+    run(story, memory_bytes=20_000)
+
+
+def test_what_is_announced_and_not_sent_takes_no_space_of_others(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        bench.book.open(HERE, token="t", sites=OPEN_TO_ALL)
+        for i in range(3):
+            hostile = await bench.mailbox.begin(key("n", tag=str(i)), size=99_000, digest="d" * 64)
+            assert hostile is not None
+            await bench.mailbox.grow(hostile, 1000)  # its window
+        honest = await bench.mailbox.begin(key(source=ARBITER), size=70_000, digest="d" * 64)
+        assert honest is not None
+        await bench.mailbox.grow(honest, 50_000)
+        assert bench.mailbox.ledger.spool == 53_000 + 4 * FILE_OVERHEAD
+
+    run(story, spool_bytes=100_000)
+
+
+def test_values_that_together_do_not_fit_arrive_one_after_the_other(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+
+        async def arrive(name: str) -> None:
+            while True:
+                with contextlib.suppress(SpoolFull, BadRequest):
+                    arrival = await bench.mailbox.begin(key(name), size=60_000, digest=name * 64)
+                    assert arrival is not None
+                    while (part := arrival.part).written < part.size:
+                        await bench.mailbox.grow(arrival, part.written + 5000)
+                        data = memoryview(bytes(5000))
+                        await bench.mailbox.write(arrival, data, zlib.crc32(data))
+                    await bench.mailbox.finish(arrival)
+                    bench.mailbox.release(await session.take(key(name), 1))
+                    return
+                await asyncio.sleep(0.01)
+
+        await asyncio.gather(*(arrive(name) for name in "abcd"))
+        await until(lambda: not bench.files())
+        assert bench.mailbox.ledger.spool == 0
+
+    run(story, spool_bytes=100_000, chunk_bytes=5000)
+
+
+def test_the_number_of_values_that_have_begun_to_arrive_is_bounded(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        bench.open()
+        for i in range(MAX_PARTS):
+            arrival = await bench.mailbox.begin(key("n", tag=str(i)), size=10, digest="d" * 64)
+            assert arrival is not None
+            arrival.part.close()
+        with pytest.raises(SpoolFull):
+            await bench.mailbox.begin(key("more"), size=10, digest="d" * 64)
+        again = await bench.mailbox.begin(key("n", tag="0"), size=10, digest="d" * 64)
+        assert again is not None
+        again.part.close()
+
+    run(story)
 
 
 def test_a_sweep_keeps_parts_and_removes_the_rest(tmp_path: Path) -> None:

@@ -55,6 +55,9 @@ class BreaksAfterOneChunk:
 class SessionEnded:
     """The mailbox of a session that ended meanwhile."""
 
+    async def grow(self, *_: Any) -> None:
+        return
+
     async def write(self, *_: Any) -> None:
         raise SessionUnknown(session="1")
 
