@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,7 +27,32 @@ _JOB_LOGS: Final = {
     "fate_flow_schedule_error.log": logging.ERROR,
 }
 _JOBS: Final = 256  #: whose folders are remembered
+_MOST_LINES: Final = 256  #: that are logged seldom, and remembered
+_LONGEST_KEY: Final = 500  #: characters by which such a line is known
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class Seldom:
+    """Lets the same line through once a minute: what cannot be used is met by every call."""
+
+    def __init__(self, pause_s: float = 60.0) -> None:
+        self._pause_s = pause_s
+        self._lock = threading.Lock()
+        self._next: dict[str, tuple[float, int]] = {}  #: when again, how often it was not
+
+    def log(self, logger: logging.Logger, level: int, message: str, *, action: str) -> None:
+        """Log a message, unless it was logged lately; then the next line says how often."""
+        line, now_s = f"{logger.name}: {message}"[:_LONGEST_KEY], time.monotonic()
+        with self._lock:
+            next_s, missed = self._next.get(line, (0.0, 0))
+            if now_s < next_s:
+                self._next[line] = (next_s, missed + 1)
+                return
+            if len(self._next) >= _MOST_LINES:
+                self._next.clear()
+            self._next[line] = (now_s + self._pause_s, 0)
+        more = f" ({missed} more like this since the last line)" if missed else ""
+        logger.log(level, "%s%s", message, more, extra={"action": action})
 
 
 class JsonLines(logging.Formatter):

@@ -32,6 +32,7 @@ from fedflow.app.queries.jobs import Jobs
 from fedflow.base.clock import HOLD_S, Clock, SteadyClock
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
 
 logger = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class Loop(ABC):
 
     def __init__(self, name: str) -> None:
         self._stop = threading.Event()
+        self._seldom = Seldom()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -116,7 +118,9 @@ class Loop(ABC):
             try:
                 self._body()
             except (StoreUnavailable, NotLeading) as exc:
-                logger.warning("%s: %s", self._thread.name, exc.message)
+                self._seldom.log(
+                    logger, logging.WARNING, f"{self._thread.name}: {exc.message}", action=exc.name
+                )
                 self._stop.wait(0.5)
             except Exception:  # a thread of the server must go on
                 logger.exception("%s: a pass failed", self._thread.name)

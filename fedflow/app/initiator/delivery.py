@@ -161,8 +161,7 @@ class Delivery(UseCase):
         if self._parties.is_local(party_id):
             return result
         if isinstance(result, Reply):
-            self._circuit_breakers.answered(party_id, round_trip_s=round_trip_s)
-            return self._circuit_breakers.take(party_id, result)
+            return self._circuit_breakers.noted(party_id, result, round_trip_s=round_trip_s)
         self._circuit_breakers.failed(party_id, why(result))
         return result
 

@@ -4,6 +4,9 @@ Each heartbeat names every job that does more than wait, and a part of those tha
 turn: a message stays small however many wait. That the message came at all is what keeps the
 waiting ones alive.
 
+An answer that says "not now" is no heartbeat: the party has renewed nothing. Nor does this server
+send any while its own store takes no change: its jobs could not go on, and the others must know.
+
 A party without jobs that could not be reached, or that somebody looks at, is called too: nothing
 else would tell that it is back, or away.
 """
@@ -11,8 +14,8 @@ else would tell that it is back, or away.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.initiator.preflight import reach
@@ -21,10 +24,12 @@ from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.piggyback import news_of
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import new_request_id
 from fedflow.domain.records import ScheduledJob
 from fedflow.wire import paths
 from fedflow.wire.commands import Heartbeat, HeartbeatAnswer, JobHeartbeat, plain, read_command
+from fedflow.wire.envelope import NOT_NOW
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +45,7 @@ class Heartbeats(UseCase):
         self._leading = kernel.servers.guarded(kernel.store)
         self._initiator = initiator
         self._after: dict[str, str] = {}  #: by party: the waiting job that was named last
+        self._is_stuck = False  #: the last change was not stored
 
     def remote_parties(self) -> list[str]:
         """Return the other parties with whom this server, as initiator, has jobs under way."""
@@ -58,7 +64,14 @@ class Heartbeats(UseCase):
             return any(self._status_pull.collects_from(tx, job_id, party_id) for job_id in moving)
 
     def send(self, party_id: str) -> bool:
-        """Send a heartbeat to a party and take its answer; tell whether it answered."""
+        """Send a heartbeat to a party and take its answer; tell whether it answered.
+
+        Raises: StoreUnavailable: none was sent if the one before met that too.
+        """
+        if self._is_stuck:
+            with self._leading.transaction() as tx:
+                self._party_leases.prove(tx)
+            self._is_stuck = False
         with self._store.read() as tx:
             shared = self._shared(tx, party_id)
         if not shared:
@@ -100,12 +113,30 @@ class Heartbeats(UseCase):
                 deadline_s=self._timing.call_timeout_s,
             )
         except PartyUnreachable as exc:
-            logger.info("Heartbeat to party %s: %s", party_id, exc.message)
+            known = not self._circuit_breakers.is_closed(party_id)  # it has been logged
+            level = logging.DEBUG if known else logging.INFO
+            logger.log(level, "Heartbeat to party %s: %s", party_id, exc.message)
             return False
         except FedflowError as exc:
             logger.warning("Heartbeat to party %s was not taken: %s", party_id, exc.message)
             return False
+        if reply.retcode in NOT_NOW:
+            logger.info("Heartbeat to party %s was not taken: %s", party_id, reply.retmsg)
+            return False
         answers = read_command(reply.data, HeartbeatAnswer).jobs or {}
+        try:
+            changed = self._take(party_id, shared, answers)
+        except StoreUnavailable:
+            self._is_stuck = True
+            raise
+        for job_id in changed:
+            self._wakeup.schedule(job_id)
+        return True
+
+    def _take(
+        self, party_id: str, shared: Sequence[ScheduledJob], answers: Mapping[str, Any]
+    ) -> list[str]:
+        """Store that a party answered, and what; return the jobs that changed."""
         changed: list[str] = []
         with self._leading.transaction() as tx:
             self._party_leases.heard(tx, party_id)
@@ -115,9 +146,7 @@ class Heartbeats(UseCase):
                     one = answer.get(site.key) if isinstance(answer, dict) else None
                     if self._initiator.take_answer(tx, job, site, one):
                         changed.append(job.job_id)
-        for job_id in changed:
-            self._wakeup.schedule(job_id)
-        return True
+        return changed
 
 
 def _told(job: ScheduledJob, party_id: str) -> JobHeartbeat:

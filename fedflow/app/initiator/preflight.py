@@ -25,6 +25,7 @@ from fedflow.base.errors.parties import (
     ModulesMissing,
     NoRoute,
     PartiesNotReady,
+    PartyStoreUnavailable,
     PartyTooOld,
     PartyUnreachable,
 )
@@ -361,6 +362,8 @@ def _read(incoming: TypedCommand[PreflightRequest]) -> _Asked:
 
 
 def _cannot_reach(party: str, other: str, exc: FedflowError) -> Message:
+    if isinstance(exc, PartyStoreUnavailable):
+        return exc.message
     return Message("{party} cannot reach {other} at {error}", party, other, why(exc))
 
 

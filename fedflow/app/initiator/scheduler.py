@@ -108,7 +108,14 @@ class Scheduler(UseCase):
                     s.site.party_id: self._party_leases.party_ms(tx, s.site.party_id)
                     for s in job.sites
                 }
-            view = view_of(job, spec, timing=self._timing, heard_ms=heard, may_request=may_request)
+            view = view_of(
+                job,
+                spec,
+                timing=self._timing,
+                heard_ms=heard,
+                lacks_store=self._circuit_breakers.lacks_store,
+                may_request=may_request,
+            )
             actions = decide(view, now_ms)
             if not actions:
                 if view.status is JobStatus.WAITING and (number or is_due):

@@ -25,6 +25,7 @@ from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.messages import Message
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey, JobRecord, TaskRecord
+from fedflow.domain.scheduling.circuit import without_store
 from fedflow.domain.scheduling.history import process_note
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, TASK_SUCCEEDED, JobStatus, TaskStatus
 
@@ -256,8 +257,11 @@ class Detector(UseCase):
     def _check_lease(self, tx: Tx, job: JobRecord, effects: AfterCommit) -> None:
         silent_ms = self._silent_ms(tx, job)
         if silent_ms is not None:
-            lost = InitiatorLost(site=job.initiator, seconds=silent_ms // 1000)
-            reason = Reason(code=lost.name, message=lost.message, site=job.initiator)
+            site, seconds = job.initiator, silent_ms // 1000
+            lost = InitiatorLost(site=site, seconds=seconds)
+            stuck = self._circuit_breakers.lacks_store(site.party_id)
+            message = without_store(site, seconds) if stuck else lost.message
+            reason = Reason(code=lost.name, message=message, site=site)
             self._jobs.end_here(tx, job, JobStatus.FAILED, reason, effects)
 
     def _silent_ms(self, tx: Tx, job: JobRecord) -> int | None:

@@ -14,13 +14,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from fedflow.app.ports.parties import PartyClient
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.parties import IncompatibleVersions, NoRoute, PartyTooOld, PartyUnreachable
+from fedflow.base.errors.parties import (
+    IncompatibleVersions,
+    NoRoute,
+    PartyStoreUnavailable,
+    PartyTooOld,
+    PartyUnreachable,
+)
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.messages import Message, verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.records import Reply
@@ -43,6 +50,7 @@ _HURRY_S = 1.0  #: a submit does not try a party again that failed less than thi
 _PROBE_BASE_MS = 200  #: longest pause before the first probe; it doubles up to the retry cap
 _WATCHED_MS = 10_000  #: how long a party counts as watched
 _MOST_WATCHED = 50  #: parties that are called because somebody looks at them
+_NO_STORE: Final = Message("it answers, but its store cannot be used")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,8 +135,19 @@ class CircuitBreakers:
 
     # --- how calls went
 
-    def answered(self, party_id: str, *, round_trip_s: float | None = None) -> None:
-        """Note that a call was answered, by whatever answer."""
+    def noted(self, party_id: str, reply: Reply, *, round_trip_s: float | None) -> Reply:
+        """Note that a call was answered; return the answer, or a refusal of it.
+
+        One that says that the party cannot use its store is as good as none.
+        """
+        if reply.error == StoreUnavailable.__name__:
+            self.failed(party_id, _NO_STORE)
+            reply = replace(reply, retmsg=_NO_STORE)
+        else:
+            self._answered(party_id, round_trip_s)
+        return self.take(party_id, reply)
+
+    def _answered(self, party_id: str, round_trip_s: float | None) -> None:
         with self._lock:
             before = self._circuit_breakers.get(party_id, Circuit())
             round_trip_ms = None if round_trip_s is None else round_trip_s * 1000
@@ -247,13 +266,20 @@ class CircuitBreakers:
             speaks=self.theirs(party_id),
         )
 
+    def lacks_store(self, party_id: str) -> bool:
+        """Tell whether a party's last answer was that it cannot use its store."""
+        with self._lock:
+            circuit = self._circuit_breakers.get(party_id)
+        return circuit is not None and circuit.failures > 0 and circuit.error == _NO_STORE
+
     def unreachable(self, party_id: str) -> PartyUnreachable:
         """Return the error of a call that is not tried, with what the last one met."""
         view, now_ms = self.view(party_id), self._clock.now_ms()
         last = view.error.fields
         ago_s = (now_ms - (view.failed_ms or now_ms)) / 1000
         again_s = max(0.0, ((view.next_try_ms or now_ms) - now_ms) / 1000)
-        return PartyUnreachable(
+        kind = PartyStoreUnavailable if view.error == _NO_STORE else PartyUnreachable
+        return kind(
             party_id=party_id,
             address=last.get("address", ""),
             reason=Message(
@@ -297,7 +323,8 @@ class CheckedParties:
     ) -> Reply:  # fmt: skip
         """Send once and return the answer.
 
-        Raises: PartyUnreachable: also at once, while the circuit is open. NoRoute, BadPacket.
+        Raises: PartyUnreachable: also at once, while the circuit is open. PartyStoreUnavailable: a
+        kind of it; the answer was that nothing can be done there. NoRoute, BadPacket.
         PartyTooOld: the party does not have this command.
         """
         if self._parties.is_local(destination):
@@ -321,10 +348,11 @@ class CheckedParties:
         except FedflowError as exc:
             self._circuit_breakers.failed(destination, why(exc))
             raise
-        self._circuit_breakers.answered(
-            destination, round_trip_s=self._clock.monotonic_s() - begun_s
+        reply = self._circuit_breakers.noted(
+            destination, reply, round_trip_s=self._clock.monotonic_s() - begun_s
         )
-        reply = self._circuit_breakers.take(destination, reply)
+        if reply.error == StoreUnavailable.__name__:
+            raise PartyStoreUnavailable(party_id=destination, reason=reply.retmsg)
         self._circuit_breakers.require(destination, name)
         return reply
 

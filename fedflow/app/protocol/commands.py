@@ -18,6 +18,7 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, RouteNotFound
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Site
@@ -26,6 +27,7 @@ from fedflow.wire.commands import read_command
 from fedflow.wire.paths import BODIES, Match, site_of, task_of
 
 logger = logging.getLogger(__name__)
+_seldom = Seldom()
 
 B_co = TypeVar("B_co", covariant=True)
 
@@ -150,7 +152,7 @@ def serve(commands: Commands, incoming: Incoming) -> Reply:
     try:
         return commands.handle(incoming)
     except StoreUnavailable as exc:
-        logger.error("%s", exc.message, extra={"action": "store_unavailable"})
+        _seldom.log(logger, logging.ERROR, exc.message, action="store_unavailable")
         raise StoreUnavailable(reason="its server's log says why") from exc
 
 

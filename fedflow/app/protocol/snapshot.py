@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from fedflow.app.protocol.timing import Timing
@@ -22,9 +22,12 @@ def view_of(
     *,
     timing: Timing,
     heard_ms: Mapping[PartyId, int],
+    lacks_store: Callable[[str], bool],
     may_request: bool,
 ) -> JobView:
-    """Return the view of one job; `heard_ms` tells when each party's server last answered."""
+    """Return the view of one job; `heard_ms` tells when each party's server last answered,
+    `lacks_store` whether it did but cannot use its store.
+    """
     parameters = spec.job_parameters_at(job.initiator)
     rules = spec.rules
     return JobView(
@@ -36,6 +39,7 @@ def view_of(
                 site=s.site,
                 phase=s.phase,
                 heard_ms=heard_ms[s.site.party_id],
+                lacks_store=lacks_store(s.site.party_id),
                 retry_ms=s.retry_ms,
                 reason=s.reason,
             )

@@ -79,7 +79,14 @@ class Explanations(UseCase):
             s.site.party_id: self._party_leases.party_ms(tx, s.site.party_id) for s in job.sites
         }
         spec = self._specs.get(job.job_id, job.dsl, job.conf)
-        return view_of(job, spec, timing=self._timing, heard_ms=heard, may_request=False)
+        return view_of(
+            job,
+            spec,
+            timing=self._timing,
+            heard_ms=heard,
+            lacks_store=self._circuit_breakers.lacks_store,
+            may_request=False,
+        )
 
     # --- at the initiator ---------------------------------------------------------------------
 

@@ -76,3 +76,10 @@ class ModulesMissing(PartiesNotReady):
         "Register the module's provider at that party (`fedflow provider register PATH`), or "
         "upgrade its server. Nothing was started at any party."
     )
+
+
+class PartyStoreUnavailable(PartyUnreachable):
+    """Party {party_id} cannot take part: {reason}."""
+
+    code, retcode, http = 1310, 104, 503
+    hint = "Ask the party's administrator: `/readyz` and the log of its server say what is wrong."

@@ -9,8 +9,9 @@
 ```
 
 While it is open nothing is sent but one call at a time, the probe. An answer is an answer: a
-refusal closes the circuit too. All times are ms of a monotonic clock, so no step of the wall clock
-changes what follows.
+refusal closes the circuit too. Only one that says that the party's store cannot be used counts as a
+failure: no command has any effect there. All times are ms of a monotonic clock, so no step of the
+wall clock changes what follows.
 Source: Nygard 2007, "Release It!" (circuit breaker); Brooker 2015, "Exponential Backoff And Jitter"
 (full jitter).
 """
@@ -23,6 +24,7 @@ from typing import Final
 
 from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
+from fedflow.domain.site import Site
 
 FAILURES: Final = 3  #: failures in a row that open a circuit
 _WEIGHT: Final = 0.125  #: of the newest round trip in the mean, as TCP smooths it (RFC 6298)
@@ -58,6 +60,14 @@ class Circuit:
     failed_ms: int | None = None
     error: Message = Message("")  #: why the last call failed
     round_trip_ms: float | None = None  #: smoothed
+
+
+def without_store(site: Site, seconds: int) -> Message:
+    """Return why a job cannot go on with a site that answers all the time."""
+    return Message(
+        "{site} answers, but has not been able to use its store for {seconds} seconds",
+        site, seconds,
+    )  # fmt: skip
 
 
 def may_try(circuit: Circuit, now_ms: int) -> bool:

@@ -39,6 +39,7 @@ from fedflow.domain.scheduling.actions import (
     StartJob,
     StartTask,
 )
+from fedflow.domain.scheduling.circuit import without_store
 from fedflow.domain.scheduling.retries import is_infrastructure, may_retry, retry_at_ms, was_skipped
 from fedflow.domain.scheduling.views import JobView, PartyTaskView, TaskView
 from fedflow.domain.site import Site
@@ -83,11 +84,10 @@ def _lost(view: JobView, now_ms: int) -> Reason | None:
             )
         if site.phase is not SitePhase.CREATING and is_older(site.heard_ms, view.lease_ms, now_ms):
             seconds = (now_ms - site.heard_ms) // 1000
+            silent = Message("{site} has not answered for {seconds} seconds", site.site, seconds)
             return Reason(
                 code="PartyUnreachable",
-                message=Message(
-                    "{site} has not answered for {seconds} seconds", site.site, seconds
-                ),
+                message=without_store(site.site, seconds) if site.lacks_store else silent,
                 site=site.site,
             )
     return None

@@ -19,6 +19,7 @@ from fedflow.domain.policies import Policy, Verdict, verdict
 from fedflow.domain.policies import UpstreamEnd as Kind
 from fedflow.domain.reason import AWAITS_STEP, NOT_SELECTED, PAUSED, Reason
 from fedflow.domain.records import Command, CommandKind, JobRecord, TaskRecord
+from fedflow.domain.scheduling.circuit import without_store
 from fedflow.domain.scheduling.decide import first_reason
 from fedflow.domain.scheduling.retries import may_retry, retry_at_ms, was_skipped
 from fedflow.domain.scheduling.views import JobView, PartyTaskView, SiteView, TaskView
@@ -460,7 +461,9 @@ def _silent(view: JobView, now_ms: int) -> Iterator[Wait]:
         seen.add(site.site.party_id)
         yield Wait(
             code=SILENT,
-            message=Message("{site} has not been heard for a while", site.site),
+            message=without_store(site.site, (now_ms - site.heard_ms) // 1000)
+            if site.lacks_store
+            else Message("{site} has not been heard for a while", site.site),
             remedy=_ping(site.site),
             site=site.site,
             since_ms=site.heard_ms,

@@ -18,12 +18,13 @@ from fedflow.domain.states import JobStatus, TaskStatus
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SiteView:
     """One site of the job. `heard_ms` is when its server last answered, `retry_ms` when to ask
-    again.
+    again; with `lacks_store` it answers, but says that it cannot use its store.
     """
 
     site: Site
     phase: SitePhase
     heard_ms: int
+    lacks_store: bool = False
     retry_ms: int = 0
     reason: Reason | None = None
 
