@@ -69,6 +69,7 @@ from fedflow.server.adapters import (
     worker_settings,
 )
 from fedflow.server.lived_time import LivedTimeFile
+from fedflow.server.loops import Loop
 from fedflow.server.servers import (
     LeadThread,
     ServerLeaseThread,
@@ -438,6 +439,8 @@ class FedflowServer:
         self._parts.callback(clock_thread.stop)
         self._parts.callback(self._stop_threads)
         clock_thread.start()
+        clock_thread.look_after(self._detector)  # which looks after all others
+        self._others: list[Loop] = [clock_thread]
         if self._shared:
             self._lead = LeadThread(
                 self._servers, start=self._leading.start, cease=self._leading.stop
@@ -449,6 +452,7 @@ class FedflowServer:
                 self._parts.callback(thread.join)
                 self._parts.callback(thread.stop)
                 thread.start()
+                self._others.append(thread)
             self._parts.callback(self._servers.leave)
             self._lead.changed()
         else:
@@ -456,6 +460,8 @@ class FedflowServer:
         self._detector.start()
 
     def _look(self) -> None:
+        for thread in self._others:
+            thread.start()
         if self._servers.leads:
             self._leading.look()
             self._garbage.collect()

@@ -31,7 +31,7 @@ from fedflow.domain.administration.servers import Instance
 from fedflow.domain.records import JobFilter
 from fedflow.executor.processes import this_host
 from fedflow.rpc.client.servers import ServerLinks
-from fedflow.server.threads import Loop
+from fedflow.server.loops import Loop
 from fedflow.wire.servers import Wake
 
 logger = logging.getLogger(__name__)
@@ -149,11 +149,15 @@ class LeadThread(Loop):
         leads = self._servers.leads and not self._stop.is_set()
         if leads is self._leads:
             return
+        try:
+            if leads:
+                self._start_leading()
+            else:
+                self._cease()
+        except Exception:
+            self._changed.set()  # it is logged, and tried again
+            raise
         self._leads = leads
-        if leads:
-            self._start_leading()
-        else:
-            self._cease()
 
 
 class WakeLeader(Loop):

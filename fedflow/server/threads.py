@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fedflow.app.core import Core
-from fedflow.app.initiator.delivery import Delivery
 from fedflow.app.initiator.heartbeats import Heartbeats
 from fedflow.app.initiator.scheduler import Scheduler
 from fedflow.app.participant.detector import Detector
@@ -30,15 +28,12 @@ from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.jobs import Jobs
 from fedflow.base.clock import HOLD_S, Clock, SteadyClock
-from fedflow.base.errors.start import NotLeading
-from fedflow.base.errors.store import StoreUnavailable
-from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
+from fedflow.server.loops import Loop
+from fedflow.server.outbox_senders import OutboxSenders
 
 logger = logging.getLogger(__name__)
 
-OUTBOX_SENDERS = 4  #: commands to one party that may be under way at once
-_JOIN_S = 10.0
 _LOOK_S = 1.0
 
 
@@ -92,43 +87,6 @@ class Wakeups:
 
     def job_changed(self, job_id: str) -> None:
         self._changes.notify(job_id)
-
-
-class Loop(ABC):
-    """A named thread that runs `_body` until `stop`; an exception is logged and it goes on."""
-
-    def __init__(self, name: str) -> None:
-        self._stop = threading.Event()
-        self._seldom = Seldom()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ask the thread to end; `join` waits for it."""
-        self._stop.set()
-
-    def join(self) -> None:
-        if self._thread.is_alive():
-            self._thread.join(_JOIN_S)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._body()
-            except (StoreUnavailable, NotLeading) as exc:
-                self._seldom.log(
-                    logger, logging.WARNING, f"{self._thread.name}: {exc.message}", action=exc.name
-                )
-                self._stop.wait(0.5)
-            except Exception:  # a thread of the server must go on
-                logger.exception("%s: a pass failed", self._thread.name)
-                self._stop.wait(0.5)
-
-    @abstractmethod
-    def _body(self) -> None:
-        """Do one pass."""
 
 
 class SchedulerThread(Loop):
@@ -245,123 +203,6 @@ class ClockThread(Loop):
         self._stop.wait(_LOOK_S)
 
 
-class _Bell:
-    """Wakes one of the outbox senders of a party; a ring that nobody waits for is kept."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._rung = False
-        self._closed = False
-
-    def ring(self) -> None:
-        """Wake one outbox sender, or the next that wants to wait."""
-        with self._condition:
-            self._rung = True
-            self._condition.notify()
-
-    def close(self) -> None:
-        """Wake every outbox sender, and let none wait again."""
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
-
-    def wait(self, timeout_s: float | None) -> None:
-        """Return at a ring or after `timeout_s` seconds, None: at a ring only."""
-        with self._condition:
-            if not self._rung and not self._closed:
-                self._condition.wait(timeout_s)
-            self._rung = False
-
-
-class _OutboxSender(Loop):
-    """Delivers commands to one party, one after the other; its colleagues do the same beside it.
-
-    A ring wakes one of them, who calls a colleague only if it sees more than it can take itself.
-    """
-
-    def __init__(
-        self, party_id: str, number: int, *, bell: _Bell, delivery: Delivery, clock: Clock
-    ) -> None:
-        super().__init__(f"outbox-sender-{party_id}-{number}")
-        self._party_id = party_id
-        self._bell = bell
-        self._delivery = delivery
-        self._clock = clock
-
-    def stop(self) -> None:
-        super().stop()
-        self._bell.close()
-
-    def _body(self) -> None:
-        while not self._stop.is_set():
-            command = self._delivery.take(self._party_id)
-            if command is None:
-                break
-            if self._delivery.has_more(self._party_id):
-                self._bell.ring()
-            self._delivery.settle(command, self._delivery.deliver(command))
-        self._bell.wait(self._wait_s())
-
-    def _wait_s(self) -> float | None:
-        due_ms = self._delivery.next_due_ms(self._party_id)
-        if due_ms is None:
-            return None
-        return max(0.01, (due_ms - self._clock.now_ms()) / 1000)
-
-
-class OutboxSenders:
-    """The outbox senders of all parties; a party gets its outbox senders with its first command."""
-
-    def __init__(self, *, delivery: Delivery, store: Store, clock: Clock) -> None:
-        self._delivery = delivery
-        self._store = store
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._bells: dict[str, _Bell] = {}
-        self._outbox_senders: list[_OutboxSender] = []
-        self._stopped = False
-
-    def start(self) -> None:
-        """Start outbox senders for what an earlier server left in the outbox."""
-        self._delivery.recover()
-        self.look()
-
-    def look(self) -> None:
-        """Wake an outbox sender of every party that commands wait for."""
-        with self._store.read() as tx:
-            waiting = tx.outbox.destinations()
-        for party_id in waiting:
-            self.wake(party_id)
-
-    def wake(self, party_id: str) -> None:
-        """Tell a party's outbox senders that commands wait: one of them wakes."""
-        with self._lock:
-            if self._stopped:
-                return
-            bell = self._bells.get(party_id)
-            if bell is None:
-                bell = self._bells[party_id] = _Bell()
-                self._employ(party_id, bell)
-        bell.ring()
-
-    def _employ(self, party_id: str, bell: _Bell) -> None:
-        for number in range(OUTBOX_SENDERS):
-            outbox_sender = _OutboxSender(
-                party_id, number, bell=bell, delivery=self._delivery, clock=self._clock
-            )
-            self._outbox_senders.append(outbox_sender)
-            outbox_sender.start()
-
-    def stop(self) -> None:
-        """Ask every outbox sender to end after the call that is under way."""
-        with self._lock:
-            self._stopped = True
-        for outbox_sender in self._outbox_senders:
-            outbox_sender.stop()
-        for outbox_sender in self._outbox_senders:
-            outbox_sender.join()
-
-
 class RetentionThread(Loop):
     """Deletes old jobs, some at a time."""
 
@@ -414,13 +255,13 @@ class HeartbeatThreads:
         self._threads: dict[str, HeartbeatThread] = {}
 
     def look(self) -> None:
-        """Start a heartbeat thread for every party that needs one, stop the others."""
+        """Have a running heartbeat thread for every party that needs one, stop the others."""
         wanted = {*self._heartbeats.remote_parties(), *self._heartbeats.unsure_parties()}
         for party_id in wanted - self._threads.keys():
-            thread = HeartbeatThread(
+            self._threads[party_id] = HeartbeatThread(
                 party_id, heartbeats=self._heartbeats, jobs=self._jobs, timing=self._timing
             )
-            self._threads[party_id] = thread
+        for thread in self._threads.values():
             thread.start()
         for party_id in self._threads.keys() - wanted:
             self._threads.pop(party_id).stop()
@@ -457,7 +298,17 @@ class LeaderThreads:
         self._running: _Running | None = None
 
     def start(self) -> None:
-        """Start all of them; they look at everything that an earlier leader left."""
+        """Start all of them; they look at everything that an earlier leader left.
+
+        What the system has no thread for now is started by `look`. Raises: StoreUnavailable: then
+        `look` goes on, too.
+        """
+        with self._lock:
+            if self._running is None:
+                self._running = self._made()
+        self.look()
+
+    def _made(self) -> _Running:
         core, kernel = self._core, self._core.kernel
         running = _Running(
             scheduler=SchedulerThread(
@@ -472,19 +323,20 @@ class LeaderThreads:
             retention=self._retention() if self._retention is not None else None,
         )
         self._wakeups.connect(scheduler=running.scheduler, outbox_senders=running.outbox_senders)
-        running.scheduler.start()
-        with self._lock:
-            self._running = running
-        running.outbox_senders.start()
-        if running.retention is not None:
-            running.retention.start()
+        return running
 
     def look(self) -> None:
-        """Start and wake what jobs and commands need, in case an event was missed."""
+        """Start and wake what jobs and commands need, in case an event was missed or a thread is
+        gone.
+        """
         with self._lock:
-            if self._running is not None:
-                self._running.heartbeat_threads.look()
-                self._running.outbox_senders.look()
+            running = self._running
+            if running is not None:
+                running.scheduler.start()
+                if running.retention is not None:
+                    running.retention.start()
+                running.heartbeat_threads.look()
+                running.outbox_senders.look()
 
     def stop(self) -> None:
         """End all of them, after the calls that are under way."""

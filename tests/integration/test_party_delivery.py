@@ -28,7 +28,7 @@ from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
-from fedflow.server.threads import OutboxSenders
+from fedflow.server.outbox_senders import OutboxSenders
 from fedflow.wire import envelope
 from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import GUEST, FakeClock, FakeParties, OneServer, conf, dsl

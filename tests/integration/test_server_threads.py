@@ -13,7 +13,8 @@ from fedflow.app.initiator.scheduler import Scheduler
 from fedflow.base.clock import SystemClock
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Command, CommandKind, Reply
-from fedflow.server.threads import OUTBOX_SENDERS, OutboxSenders, SchedulerThread
+from fedflow.server.outbox_senders import OUTBOX_SENDERS, OutboxSenders
+from fedflow.server.threads import SchedulerThread
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import GUEST, HOST
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, Final
 
@@ -384,11 +385,14 @@ def _side_by_side(work: Callable[[str], None], names: list[str]) -> None:
         threading.Thread(target=work, args=(name,), name=f"preflight-{name}", daemon=True)
         for name in names[1:]
     ]
-    for thread in threads:
-        thread.start()
-    if names:
-        work(names[0])
-    for thread in threads:
+    started = 0
+    with suppress(RuntimeError):  # the system has no thread now: the rest is done one by one
+        for thread in threads:
+            thread.start()
+            started += 1
+    for name in (*names[:1], *names[1 + started :]):
+        work(name)
+    for thread in threads[:started]:
         thread.join()
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from fedflow.base.clock import SystemClock
-from fedflow.server.threads import OUTBOX_SENDERS, OutboxSenders
+from fedflow.server.outbox_senders import OUTBOX_SENDERS, OutboxSenders
 from tests.memory_store import MemoryStore
 
 DEADLINE_S = 10.0
