@@ -312,7 +312,19 @@ class Check:
             f" {job.initiator} says {job.status} in epoch {job.epoch}",
             job_id=job_id,
         )
-        for task in _tasks(self._world.servers[share.key.site.party_id], share.key):
+        tasks = _tasks(self._world.servers[share.key.site.party_id], share.key)
+        newest = {
+            t.key.component: t.key.version for t in sorted(tasks, key=lambda t: t.key.version)
+        }
+        for one in job.tasks:
+            here = newest.get(one.component, one.version)
+            require(
+                here == one.version,
+                f"{share.key.site} has attempt {here} of {one.component},"
+                f" {job.initiator} has attempt {one.version}",
+                job_id=job_id,
+            )
+        for task in tasks:
             require(task.party_status in TASK_FINAL, f"{task.key} did not end", job_id=job_id)
             require(task.handle is None, f"{task.key} still has a process", job_id=job_id)
 

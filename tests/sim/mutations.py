@@ -14,6 +14,7 @@ from unittest.mock import patch
 from fedflow.app.initiator import initiator
 from fedflow.app.participant import party_jobs
 from fedflow.app.participant.detector import Detector
+from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.participant.task_reports import Workers
 from fedflow.app.protocol import commands
 from fedflow.base.errors.executors import LaunchRefused
@@ -68,6 +69,11 @@ def _cores_of_another_engine() -> AbstractContextManager[Any]:
         give(self, name if share.cores < 0 else STANDALONE, share)
 
     return patch.object(MemoryEngines, "give", to_the_machine)
+
+
+def _missed_attempts() -> AbstractContextManager[Any]:
+    """A site that missed a rerun or a retry ends the job without its attempts."""
+    return patch.object(PartyTasks, "add_missed", lambda self, tx, key, missed: None)
 
 
 def _applications() -> AbstractContextManager[Any]:
@@ -142,6 +148,11 @@ MUTATIONS = (
         name="cores of one engine go back to another",
         broken=_cores_of_another_engine,
         faults=Faults(),
+    ),
+    Mutation(
+        name="a site lacks attempts that the others have",
+        broken=_missed_attempts,
+        faults=Faults(stalls_every_s=10, fails=0.1, reruns_every_s=5, kills_every_s=10),
     ),
     Mutation(
         name="a Spark application is left when its end was lost",

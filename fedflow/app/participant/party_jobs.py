@@ -279,7 +279,9 @@ class PartyJobs(UseCase):
             job = self._catch_up(tx, job, epoch)
         if incoming.body.tag == SUBMIT_FAILED:
             tx.jobs.set_tag(job.key, SUBMIT_FAILED, now_ms=self._clock.now_ms())
-        apply_statuses(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
+        missed = apply_statuses(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
+        if missed:  # before the end, which cancels them
+            self._tasks.add_missed(tx, job.key, missed)
         self.end_here(tx, job, status, reason_from_wire(incoming.body.reason), effects)
         return Reply(retcode=0)
 

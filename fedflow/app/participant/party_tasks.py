@@ -7,6 +7,7 @@ initiator, so the report can be late but not lost.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -141,6 +142,18 @@ class PartyTasks(UseCase):
         left, now_ms = incoming.body.auto_retries, self._clock.now_ms()
         tx.tasks.add([fresh_attempt(last, key.version, left, now_ms=now_ms)])
         return Reply(retcode=0)
+
+    def add_missed(self, tx: Tx, key: JobKey, missed: Mapping[str, range]) -> None:
+        """Add the attempts of an ended job that never arrived here, so that all sites have them."""
+        site, now_ms = key.site, self._clock.now_ms()
+        which = TaskFilter(job_id=key.job_id, roles=(site.role,), party_id=site.party_id)
+        tx.tasks.add(
+            [
+                fresh_attempt(task, version, 0, now_ms=now_ms)
+                for task in tx.tasks.find(which)
+                for version in missed.get(task.key.component, ())
+            ]
+        )
 
     def request_launch(self, tx: Tx, task: TaskRecord, effects: AfterCommit) -> bool:
         """Name a new process for the attempt, and start it after the commit.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -12,6 +12,8 @@ from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.states import TASK_FINAL, TaskStatus
 from fedflow.wire.commands import Statuses
 
+_MOST_MISSED: Final = 100  #: attempts of a task that a site may be behind
+
 
 def news_of(statuses: dict[str, tuple[int, TaskStatus]]) -> dict[str, Any]:
     """Return the members of `Statuses`: of the tasks that ended, and the progress."""
@@ -20,12 +22,20 @@ def news_of(statuses: dict[str, tuple[int, TaskStatus]]) -> dict[str, Any]:
     return structs.asdict(Statuses(tasks=ended, progress=progress))
 
 
-def apply_statuses(tx: Tx, key: JobKey, body: Statuses, *, now_ms: int) -> None:
-    """Store the federated task statuses and the progress that travelled with a command."""
+def apply_statuses(tx: Tx, key: JobKey, body: Statuses, *, now_ms: int) -> dict[str, range]:
+    """Store the federated task statuses and the progress that travelled with a command.
+
+    Returns: by component, versions of newer attempts that it tells of and that never arrived here.
+    """
+    missed: dict[str, range] = {}
     if (tasks := body.tasks) is not None:
         for component, (version, known) in tx.tasks.statuses(key).items():
             told = tasks.get(component)
-            if isinstance(told, list) and len(told) == 2 and told[0] == version:
+            if not isinstance(told, list) or len(told) != 2 or type(told[0]) is not int:
+                continue
+            if version < told[0] <= version + _MOST_MISSED:
+                missed[component] = range(version + 1, told[0] + 1)
+            elif told[0] == version:
                 status = _task_status(told[1])
                 if status is not known:
                     task = TaskKey(
@@ -34,6 +44,7 @@ def apply_statuses(tx: Tx, key: JobKey, body: Statuses, *, now_ms: int) -> None:
                     tx.tasks.set_status(task, status, now_ms=now_ms)
     if body.progress is not None:
         tx.jobs.set_progress(key, min(100, max(0, body.progress)), now_ms=now_ms)
+    return missed
 
 
 def _task_status(text: Any) -> TaskStatus:

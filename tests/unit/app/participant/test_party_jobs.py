@@ -20,7 +20,7 @@ from fedflow.base.errors.jobs import (
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.job.engines import STANDALONE as ENGINE
-from fedflow.domain.records import JobKey, TaskKey
+from fedflow.domain.records import JobKey, TaskFilter, TaskKey
 from fedflow.domain.scheduling.queue import CLAIM_MS
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
@@ -300,6 +300,34 @@ def test_a_job_that_was_given_up_takes_the_word_of_its_initiator(
     assert host.job("1").status is JobStatus.FAILED
     host.ask("job_status", KEY, status=status.value)
     assert host.job("1").status is status
+
+
+@pytest.mark.parametrize(
+    ("epoch", "attempt"),
+    [pytest.param(1, 1, id="a rerun"), pytest.param(0, 2, id="two retries")],
+)
+def test_the_end_brings_the_attempts_that_never_arrived_here(
+    host: OneServer, epoch: int, attempt: int
+) -> None:
+    host.create()
+    host.clock.ms += host.timing.lease_ms + 1
+    host.core.detector.tick()
+    assert host.job("1").status is JobStatus.FAILED  # it gave up before it was called again
+    tasks = {"a": [attempt, "failed"], "b": [0, "canceled"]}
+    host.ask("job_stop", KEY, status="failed", body={"epoch": epoch, "tasks": tasks})
+    assert (host.job("1").status, host.job("1").epoch) == (JobStatus.FAILED, epoch)
+    missed = [TaskKey(job_id="1", component="a", version=v + 1, site=HOST) for v in range(attempt)]
+    assert [host.task(key).party_status for key in missed] == [TaskStatus.CANCELED] * attempt
+    assert host.executor.started == []
+
+
+@pytest.mark.parametrize("version", [10**9, -1, 101, "1", None, True])
+def test_an_end_cannot_bring_any_number_of_attempts(host: OneServer, version: object) -> None:
+    host.create()
+    host.ask("job_stop", KEY, status="failed", body={"tasks": {"a": [version, "failed"]}})
+    with host.store.read() as tx:
+        found = tx.tasks.find(TaskFilter(job_id="1", component="a", all_versions=True))
+    assert len(found) == 1
 
 
 # --- tasks ----------------------------------------------------------------------------------------
