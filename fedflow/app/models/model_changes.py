@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from fedflow.app.models.models import trained_key
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.commands import TypedCommand
@@ -258,8 +259,7 @@ class PreparedModels:
     ) -> Reply:
         """Store a share that cannot be used yet; answers its digest. Twice has no second effect.
 
-        Raises: ModelChangeRefused: there is another share of this name, or another party's job
-            could make one.
+        Raises: ModelChangeRefused: there is another share of this name, or a job could make one.
         """
         digest = common_digest(version)
         self._drop_stale(tx)
@@ -271,6 +271,8 @@ class PreparedModels:
                 if incoming.source_party not in (None, own, job.initiator.party_id):
                     reason = f"{version.key.model_version} is the id of another party's job here"
                     raise ModelChangeRefused(reason=reason)
+                if trained_key(job) == version.key:  # its end would take it for what it trained
+                    raise ModelChangeRefused(reason=f"a job here trains {version.key}")
             tx.models.put(version)
             for component in components:
                 tx.models.put_component(component)

@@ -204,10 +204,11 @@ class ModelRepository:
     ) -> ModelComponent | None:
         """Note the model of a finished task under the version that its job trains.
 
-        Predict jobs, and sites that no version is kept for, note nothing: None.
+        Predict jobs, and sites that no version is kept for, note nothing: None. Nor is anything
+        noted in place of what is not the job's own, which is logged.
         """
         key = trained_key(job)
-        if key is None:
+        if key is None or not _is_own(tx, key, job):
             return None
         component = ModelComponent(
             key=key,
@@ -226,12 +227,12 @@ class ModelRepository:
         """Note the version that a job trained, when the job has ended, however it did.
 
         A repeat, or the end of a rerun, replaces it. Raises: nothing that would keep a job from
-        ending: a model id that is too long is logged, and None is returned.
+        ending: a model id that is too long, or a version of this name that is not the job's own,
+        is logged, and None is returned.
         """
         key = trained_key(job)
         if key is None:
             return None
-        known = tx.models.get(key)
         now_ms = self._clock.now_ms()
         version = ModelVersion(
             key=key,
@@ -243,11 +244,12 @@ class ModelRepository:
             conf_on_party=_conf_on_party(job, key),
             fate_version=FATE_VERSION,
             size_bytes=sum(c.size_bytes for c in tx.models.components(key)),
-            loaded_times=0 if known is None else known.loaded_times,
             created_ms=now_ms,
             updated_ms=now_ms,
         )
-        tx.models.put(version)
+        if not tx.models.put_trained(version):
+            _log_not_kept(key)
+            return None
         return version
 
     # --- checkpoints ----------------------------------------------------------------------------
@@ -267,8 +269,12 @@ class ModelRepository:
             raise BadRequest(reason=f"`step_index` must be between 0 and {MAX_STEP}")
         if not _NAME.fullmatch(step_name):
             raise BadRequest(reason="`step_name` may hold letters, digits, `_`, `-` and `.`")
+        key = checkpoint_key(job, task)
+        if not _is_own(tx, key, job):
+            reason = f"{key} is here and not of this job"
+            raise CheckpointRefused(component=task.key.component, reason=reason)
         checkpoint = Checkpoint(
-            key=checkpoint_key(job, task),
+            key=key,
             component=task.key.component,
             attempt=task.key.version,
             alias=model.alias,
@@ -314,6 +320,21 @@ class ModelRepository:
             needed = tx.models.referenced(batch)
         unneeded = [sha256 for sha256 in batch if sha256 not in needed]
         return sum(self._blobs.remove(s, older_than_ms=older_than_ms) for s in unneeded)
+
+
+def _is_own(tx: Tx, key: ModelKey, job: JobRecord) -> bool:
+    """Tell whether a job may write under a key, until the transaction ends; log that it may not."""
+    own = tx.models.is_own(key, job_id=job.key.job_id, initiator=job.initiator)
+    if not own:
+        _log_not_kept(key)
+    return own
+
+
+def _log_not_kept(key: ModelKey) -> None:
+    logger.warning(
+        "A job's model is not kept: %s is here and not of that job", key,
+        extra={"action": "model_not_kept", "job_id": key.model_version},
+    )  # fmt: skip
 
 
 def version_in(tx: Tx, key: ModelKey) -> ModelVersion:

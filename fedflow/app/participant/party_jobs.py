@@ -16,7 +16,7 @@ from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
-from fedflow.app.protocol.commands import Incoming, TypedCommand
+from fedflow.app.protocol.commands import Incoming, TypedCommand, named_site
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.app.protocol.party_commands import reason_from_wire
@@ -208,12 +208,15 @@ class PartyJobs(UseCase):
         )
 
     def _check_same(self, tx: Tx, incoming: TypedCommand[CreateJob], spec: JobSpec) -> None:
-        """Refuse other contents under the id of a job that is here already."""
+        """Refuse other contents under the id of a job or a model that is here already."""
         given = (spec.initiator, incoming.body.dsl, incoming.body.runtime_conf)
-        for job in tx.jobs.find(JobFilter(job_id=incoming.job_id)):
-            if (job.initiator, job.dsl, job.conf) != given:
-                self._specs.forget(incoming.job_id)
-                raise SubmitRefused(reason=f"another job has the id {incoming.job_id} here")
+        known = tx.jobs.find(JobFilter(job_id=incoming.job_id))
+        if any((job.initiator, job.dsl, job.conf) != given for job in known):
+            self._specs.forget(incoming.job_id)
+            raise SubmitRefused(reason=f"another job has the id {incoming.job_id} here")
+        if not known and tx.models.has_version(incoming.job_id):
+            self._specs.forget(incoming.job_id)
+            raise SubmitRefused(reason=f"a model has the version {incoming.job_id} here")
 
     # --- cores and start ------------------------------------------------------------------------
 
@@ -483,13 +486,6 @@ def _initiator(body: CreateJob) -> Site:
         return Site(Role(body.initiator_role), PartyId(str(body.initiator_party_id)))
     except ValueError as exc:
         raise BadRequest(reason="initiator_role and initiator_party_id must name a site") from exc
-
-
-def named_site(text: Any) -> Site:
-    try:
-        return Site.from_key(str(text))
-    except ValueError as exc:
-        raise BadRequest(reason=f"{text!r} is not a site") from exc
 
 
 def _job_status(text: str | None) -> JobStatus:

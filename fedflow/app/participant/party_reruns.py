@@ -6,10 +6,10 @@ import logging
 
 from fedflow.app.models.predict import model_of
 from fedflow.app.participant.admission import Admission
-from fedflow.app.participant.party_jobs import PartyJobs, has_process, named_site
+from fedflow.app.participant.party_jobs import PartyJobs, has_process
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
-from fedflow.app.protocol.commands import Incoming, TypedCommand
+from fedflow.app.protocol.commands import Incoming, TypedCommand, named_site
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.base.errors.error import FedflowError

@@ -15,6 +15,7 @@ from fedflow.domain.models.model import (
     ModelTag,
     ModelVersion,
 )
+from fedflow.domain.site import Site
 
 
 class ModelVersionStore(Protocol):
@@ -22,6 +23,20 @@ class ModelVersionStore(Protocol):
 
     def put(self, version: ModelVersion) -> None:
         """Store a version; it replaces the one with its key, but keeps when that was created."""
+
+    def put_trained(self, version: ModelVersion) -> bool:
+        """Store what a job trained, with the time and the loads of an earlier end of that job.
+
+        False, and nothing is written, if its key is not the job's own (`is_own`).
+        """
+
+    def is_own(self, key: ModelKey, *, job_id: str, initiator: Site) -> bool:
+        """Tell whether a job may write parts under a key: no version has it, or the one that this
+        job trained, which is not deployed or imported. Holds until the transaction ends.
+        """
+
+    def has_version(self, model_version: str) -> bool:
+        """Tell whether a share of any model has this version, also one that is not ready."""
 
     def get(self, key: ModelKey) -> ModelVersion | None:
         """Return a version, also one that is not ready."""

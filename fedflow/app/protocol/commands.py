@@ -177,6 +177,14 @@ def incoming_of(
     )
 
 
+def named_site(text: Any) -> Site:
+    """Return the site that a member of a body names by its key. Raises: BadRequest."""
+    try:
+        return Site.from_key(str(text))
+    except ValueError as exc:
+        raise BadRequest(reason=f"{text!r} is not a site") from exc
+
+
 def _status(word: str | None, *, of_task: bool) -> str | None:
     """Return the status in a path. Raises: BadRequest: jobs or tasks have no such status."""
     if word is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fedflow.domain.data.caches import CacheFilter, StoredCache
 from fedflow.domain.models.model import Checkpoint, ModelComponent, ModelKey, ModelVersion
 from fedflow.store.memory.journal import Journal
@@ -14,8 +16,17 @@ class MemoryModels:
         self._journal = journal
         self._versions: dict[ModelKey, ModelVersion] = {}
 
-    def put(self, version: ModelVersion) -> None:
+    def put_trained(self, version: ModelVersion) -> bool:
+        known = self._versions.get(version.key)
+        if known is not None:
+            if (known.job_id, known.initiator) != (version.job_id, version.initiator):
+                return False
+            version = replace(version, created_ms=known.created_ms, loaded_times=known.loaded_times)
         self._journal.put(self._versions, version.key, version)
+        return True
+
+    def has_version(self, model_version: str) -> bool:
+        return any(key.model_version == model_version for key in self._versions)
 
     def get(self, key: ModelKey) -> ModelVersion | None:
         return self._versions.get(key)

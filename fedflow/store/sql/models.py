@@ -15,9 +15,10 @@ from fedflow.domain.models.model import (
     ModelPart,
     ModelVersion,
 )
+from fedflow.domain.site import Site
 from fedflow.store.codec import site_of
 from fedflow.store.mapper import FLAG, JSON, MODEL_KEY, SITE, Columns, Mapper, made
-from fedflow.store.session import Session, Value, one_of
+from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.tables import MODEL_CHECKPOINT, MODEL_COMPONENT, MODEL_VERSION
 
 _IS: Final = "f_role = ? AND f_party_id = ? AND f_model_id = ? AND f_model_version = ?"
@@ -102,6 +103,37 @@ class SqlModels:
         if known is not None:
             version = replace(version, created_ms=known[0])
         self._session.replace(MODEL_VERSION, _VERSIONS.row(version))
+
+    def put_trained(self, version: ModelVersion) -> bool:
+        held = self._holder(version.key)
+        if held is not None:
+            created_ms, loaded_times, *whose = held
+            if tuple(whose) != _trained_by(version.job_id, version.initiator):
+                return False
+            version = replace(version, created_ms=created_ms, loaded_times=loaded_times)
+        self._session.replace(MODEL_VERSION, _VERSIONS.row(version))
+        return True
+
+    def is_own(self, key: ModelKey, *, job_id: str, initiator: Site) -> bool:
+        held = self._holder(key)
+        return held is None or tuple(held[2:]) == _trained_by(job_id, initiator)
+
+    def _holder(self, key: ModelKey) -> Found | None:
+        """Return when the version of a key was created, its loads, and whose it is; lock it."""
+        return self._session.row(
+            "SELECT f_create_time, f_loaded_times, f_job_id, f_initiator_role, "
+            "f_initiator_party_id, f_parent, f_imported, f_ready "
+            f"FROM t_machine_learning_model_info WHERE {_IS}",
+            _key(key),
+            lock=True,
+        )
+
+    def has_version(self, model_version: str) -> bool:
+        found = self._session.row(
+            "SELECT 1 FROM t_machine_learning_model_info WHERE f_model_version = ? LIMIT 1",
+            (model_version,),
+        )
+        return found is not None
 
     def get(self, key: ModelKey) -> ModelVersion | None:
         return _VERSIONS.one(self._session.row(f"{_VERSIONS.select} WHERE {_IS}", _key(key)))
@@ -190,6 +222,11 @@ class SqlModels:
                     )
                     needed.update(row[0] for row in found)
         return needed
+
+
+def _trained_by(job_id: str, initiator: Site) -> tuple[str, str, str, int, int, int]:
+    """Return whose a version is that a job trained: a parent, not imported, ready."""
+    return job_id, initiator.role.value, initiator.party_id, 1, 0, 1
 
 
 def _key(key: ModelKey) -> tuple[str, str, str, str]:

@@ -84,6 +84,46 @@ def test_a_version_that_is_put_again_keeps_when_it_was_created(store, key, versi
     assert (found.created_ms, found.updated_ms) == (10, 99)
 
 
+@pytest.fixture
+def others(make, version):
+    """What may have the key of a version that job `j1` trains, and is not that job's own."""
+    return [
+        replace(version, job_id="j2"),
+        replace(version, initiator=make.host),
+        replace(version, parent=False),
+        replace(version, imported=True),
+        replace(version, ready=False),
+    ]
+
+
+def test_a_job_writes_over_nothing_but_what_it_trained(store, key, version, others):
+    new = replace(version, train_dsl={"components": {}}, created_ms=50, updated_ms=50)
+    for other in others:
+        with store.transaction() as tx:
+            tx.models.put(other)
+            assert not tx.models.put_trained(new)
+            assert not tx.models.is_own(key, job_id="j1", initiator=version.initiator)
+        with store.read() as tx:
+            assert tx.models.get(key) == other
+    with store.transaction() as tx:
+        tx.models.put(replace(version, loaded_times=3))
+        assert tx.models.is_own(key, job_id="j1", initiator=version.initiator)
+        assert tx.models.put_trained(new)
+    with store.read() as tx:
+        assert tx.models.get(key) == replace(new, created_ms=10, loaded_times=3)
+
+
+def test_a_key_that_no_version_has_is_free_to_the_job(store, key, version):
+    with store.transaction() as tx:
+        assert tx.models.is_own(key, job_id="j1", initiator=version.initiator)
+        assert not tx.models.has_version("j1")
+        assert tx.models.put_trained(version)
+        assert tx.models.has_version("j1")
+        assert not tx.models.has_version("j")
+    with store.read() as tx:
+        assert tx.models.get(key) == version
+
+
 def test_versions_are_found_by_their_columns_newest_first(store, make, key, version):
     other = replace(key, model_version="j2")
     with store.transaction() as tx:

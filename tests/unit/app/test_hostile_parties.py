@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from fedflow.app.models.migration import MigrateRequest
 from fedflow.app.participant.party_jobs import MAX_SITES
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.jobs import StaleCommand, SubmitRefused, WrongSite
+from fedflow.base.errors.jobs import JobNotFound, StaleCommand, SubmitRefused, WrongSite
 from fedflow.base.errors.requests import BadRequest
+from fedflow.domain.models.model import ModelFilter
 from fedflow.domain.records import JobKey, Reply
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus
@@ -190,7 +192,47 @@ def test_no_model_is_put_under_the_id_of_another_partys_job(pair: Pair) -> None:
     )
     done = pair.guest.core.migrations.migrate(asked)
     assert "another party's job" in done.outcome.replies[HOST].retmsg
-    assert pair.host.core.migrations.migrate(asked).outcome.done  # its own server may
+    mine = pair.host.core.migrations.migrate(asked).outcome.replies[HOST]
+    assert "a job here trains" in mine.retmsg  # its end would replace what its own server makes
+    beside = replace(
+        asked,
+        new_roles={"guest": ["78"], "host": ["10000"]},
+        new_initiator=Site.from_key("guest-78"),
+    )
+    assert pair.host.core.migrations.migrate(beside).outcome.done  # its own server may
+
+
+def stored_models(pair: Pair) -> Any:
+    """Return all versions and component models of the guest."""
+    with pair.guest.store.read() as tx:
+        versions = tx.models.find(ModelFilter(with_unready=True))
+        return [(v, tx.models.components(v.key)) for v in versions]
+
+
+@pytest.mark.parametrize("kind", ["deployed", "imported", "trained", "unready"])
+def test_no_job_takes_the_id_of_a_model(pair: Pair, kind: str) -> None:
+    """Who is of a model knows the ids of its versions, which are no ids of jobs at other sites."""
+    version = TRAINED  # the job itself is not known here any more
+    if kind == "deployed":
+        parts = ["reader_0", "step_0"]
+        asked = DeployRequest(model_id=MODEL_ID, model_version=TRAINED, components=parts)
+        version = pair.guest.core.deployment.deploy(asked).model_version
+    elif kind in ("imported", "unready"):
+        version = "2026112010000000000009"
+        key = replace(trained_share(GUEST).key, model_version=version)
+        changes = {"imported": True} if kind == "imported" else {"ready": False}
+        put_model(pair.guest, trained_share(GUEST, key=key, job_id=version, **changes))
+    before = stored_models(pair)
+    theirs = create_body()
+    theirs |= {"initiator_role": "host", "initiator_party_id": "10000"}
+    theirs["runtime_conf"]["initiator"] = {"role": "host", "party_id": 10000}
+    key = JobKey(job_id=version, site=GUEST)
+    with pytest.raises(SubmitRefused, match=f"a model has the version {version} here"):
+        pair.guest.ask("job_create", key, body=theirs, source="10000")
+    with pytest.raises(JobNotFound):
+        pair.guest.ask("job_apply", key, body={"epoch": 0}, source="10000")
+    assert pair.guest.ask("job_stop", key, status="canceled", source="10000").retcode == 0
+    assert stored_models(pair) == before
 
 
 # --- how much one call may ask for ----------------------------------------------------------------

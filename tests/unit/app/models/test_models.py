@@ -34,6 +34,7 @@ from fedflow.domain.site import Role, Site
 from fedflow.domain.states import TaskStatus
 from fedflow.wire.task_report import ReportedModel, read_report
 from tests.unit.app.fakes import GUEST, HOST, OneServer, create_body, dsl
+from tests.unit.app.models_world import trained_share
 
 MODEL_ID = "guest-9999#host-10000#model"
 KEY = ModelKey(site=HOST, model_id=MODEL_ID, model_version="1")
@@ -141,6 +142,30 @@ def test_the_same_end_told_again_changes_nothing(host: OneServer) -> None:
     host.ask("job_stop", host.job("1").key, status="success")
     again = host.core.models.version(KEY)
     assert replace(again, updated_ms=first.updated_ms) == first
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"parent": False}, {"imported": True}, {"ready": False}, {"job_id": "2"}, {"initiator": HOST}],
+)
+def test_a_job_replaces_nothing_but_what_it_trained(
+    host: OneServer, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    task = started(host)
+    with host.store.transaction() as tx:
+        tx.models.put(replace(trained_share(HOST, key=KEY, job_id="1"), **changes))
+    with host.store.read() as tx:
+        before = tx.models.get(KEY)
+    with pytest.raises(CheckpointRefused, match="not of this job"):
+        worker(host).save_checkpoint(
+            task, token(host, task), step_index=0, step_name="s", model=reported(MODEL)
+        )
+    host.report(task, "success", model=MODEL)
+    host.ask("job_stop", task.job, status="success")
+    with host.store.read() as tx:
+        assert tx.models.get(KEY) == before
+        assert (tx.models.components(KEY), tx.models.checkpoints(KEY)) == ([], [])
+    assert caplog.text.count("A job's model is not kept") == 3
 
 
 def test_a_task_that_fails_keeps_no_model(host: OneServer) -> None:
