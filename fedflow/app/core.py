@@ -28,6 +28,7 @@ from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
 from fedflow.app.participant.admission import Admission
 from fedflow.app.participant.detector import Detector
+from fedflow.app.participant.job_quotas import JobQuotas
 from fedflow.app.participant.launcher import Launcher, WorkerSettings
 from fedflow.app.participant.party_jobs import PartyJobs
 from fedflow.app.participant.party_reruns import PartyReruns
@@ -44,6 +45,7 @@ from fedflow.app.ports.store import Store
 from fedflow.app.protocol.circuit_breakers import CheckedParties, CircuitBreakers
 from fedflow.app.protocol.commands import Commands
 from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.job_limits import JobLimits
 from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.kernel import Kernel
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
@@ -165,7 +167,13 @@ class _PartyHalf:
             applications=ports.applications,
             host=host,
         )
-        acceptance = Admission(kernel, permissions=permissions, models=models, spark=settings.spark)
+        acceptance = Admission(
+            kernel,
+            permissions=permissions,
+            models=models,
+            quotas=JobQuotas(kernel),
+            spark=settings.spark,
+        )
         launcher = Launcher(
             kernel,
             execution=execution,
@@ -248,6 +256,7 @@ def build_core(
     rules: PermissionRules | None = None,
     engines: OwnEngines | None = None,
     job_defaults: JobParameters | None = None,
+    limits: JobLimits | None = None,
 ) -> Core:
     """Return the use cases, wired to each other and to the ports.
 
@@ -260,6 +269,7 @@ def build_core(
         notifier=notifier,
         engines=engines or OwnEngines(),
         job_defaults=job_defaults,
+        limits=limits or JobLimits(),
     )
     return Core(
         kernel, ports, settings=worker_settings, host=host, rules=rules or PermissionRules()
@@ -268,7 +278,7 @@ def build_core(
 
 def kernel_over(
     ports: Ports, *, folders: Folders, timing: Timing, notifier: JobNotifier, engines: OwnEngines,
-    job_defaults: JobParameters | None = None,
+    job_defaults: JobParameters | None, limits: JobLimits,
 ) -> Kernel:  # fmt: skip
     """Return what most use cases need."""
     store, clock = ports.store, ports.clock
@@ -282,6 +292,7 @@ def kernel_over(
         folders=folders,
         clock=clock,
         timing=timing,
+        limits=limits,
         new_job_id=JobIds(salt=ports.salt).next,
         catalog=ports.catalog,
         specs=specs,

@@ -33,7 +33,7 @@ SHOWN: Final = (
     "scheduling.create_timeout_s", "scheduling.lease_s", "scheduling.heartbeat_s",
     "scheduling.call_timeout_s", "scheduling.preflight_timeout_s", "scheduling.retry_cap_s",
     "scheduling.hold_limit_s", "scheduling.launch_grace_s", "scheduling.stop_grace_s",
-    "jobs.strict",
+    "jobs.strict", "jobs.max_kib", "jobs.open_per_party", "jobs.stored_mib_per_party",
     "executor.start_method", "executor.memory_mib",
     "federation.receive_timeout_s", "federation.spool_mib", "federation.memory_mib",
     "upload.allowed_folders", "upload.max_mib", "download.allowed_folders",

@@ -176,6 +176,9 @@ class JobDefaults(_Section, frozen=True, kw_only=True):
     """What jobs may be."""
 
     strict: bool = False  #: jobs that do not say are refused where they would only be warned of
+    max_kib: Annotated[int, Meta(ge=1, le=32_768)] = 1_024  #: DSL and conf of one job together, KiB
+    open_per_party: Count = 10_000  #: party jobs here of one other party that have not ended
+    stored_mib_per_party: Count = 4_096  #: what all stored jobs of one other party may take, MiB
 
 
 class Executors(_Section, frozen=True, kw_only=True):

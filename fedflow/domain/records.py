@@ -101,6 +101,7 @@ class JobRecord:
     tag: str = ""
     warnings: tuple[JobWarning, ...] = ()
     parameters: Json = field(default_factory=dict)  #: this site's job parameters, under FATE's keys
+    size_bytes: int = 0  #: about what is stored of another party's job, see `JobQuotas`
     train_conf: Json = field(default_factory=dict)  #: of a predict job: its model's training conf
     deadline_ms: int | None = None  #: when it ends by itself, as its initiator says; never stored
 

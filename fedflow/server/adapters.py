@@ -16,6 +16,7 @@ from fedflow.app.participant.launcher import WorkerSettings
 from fedflow.app.participant.processes import Processes
 from fedflow.app.ports.store import Store
 from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.job_limits import JobLimits
 from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.deleting import Deletions
 from fedflow.base.ids import PartyId
@@ -118,6 +119,17 @@ def open_store(settings: Settings, folders: Folders) -> Store:
 def job_defaults_of(settings: Settings) -> JobParameters:
     """Return the job parameters of jobs that do not say."""
     return JobParameters(strict=settings.jobs.strict)
+
+
+def job_limits_of(settings: Settings) -> JobLimits:
+    """Return how large a job may be, and how much the jobs of another party may take."""
+    given = settings.jobs
+    return JobLimits(
+        job_bytes=given.max_kib * 1024,
+        open_jobs=given.open_per_party,
+        stored_bytes=given.stored_mib_per_party * MIB,
+        free_bytes=settings.health.min_free_mib * MIB,
+    )
 
 
 def engines_of(settings: Settings) -> OwnEngines:

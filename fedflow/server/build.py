@@ -58,6 +58,7 @@ from fedflow.server.adapters import (
     executor_of,
     federation_settings,
     job_defaults_of,
+    job_limits_of,
     mounted_by,
     open_store,
     own_parties,
@@ -271,6 +272,7 @@ class FedflowServer:
             rules=permission_rules(self.settings),
             engines=engines_of(self.settings),
             job_defaults=job_defaults_of(self.settings),
+            limits=job_limits_of(self.settings),
         )
 
     def _open_doors(self) -> None:

@@ -2,9 +2,8 @@
 
 Names and keys are FATE's where FATE has the column (`docs/reference/jobs.md#stored-columns`); the
 others are ours and begin with `f_` too. Differences from FATE: one table for all days, party ids up
-to 64 characters, JSON instead of pickles, no `_date` twins of the `_time` columns. All `_time`
-columns are milliseconds since the epoch. What is declared here is the newest schema: a new database
-gets all of it at once, an older one gets there by the steps in `migrate`.
+to 64 characters, JSON instead of pickles, no `_date` twins of the `_time` columns. Declared is the
+newest schema: a new database gets all of it, an older one gets there by the steps in `migrate`.
 
 Column types are MySQL's words; SQLite reads its own meaning from them (VARCHAR and LONGTEXT are
 text, BIGINT and TINYINT integers, DOUBLE real).
@@ -125,9 +124,11 @@ JOB: Final = Table(
         "f_memory": BIG_0,  #: MiB
         "f_queue_time": TIME_0,  #: when it began to wait here
         "f_denied_time": TIME_NULL,  #: when it was last denied cores
+        "f_bytes": BIG_0,  #: about what is stored of it, of another party's job
     },
     key=("f_job_id", "f_role", "f_party_id"),
     indexes=(
+        "f_initiator_party_id, f_status, f_bytes",
         "f_resource_in_use",
         "f_create_time DESC, f_job_id DESC, f_role, f_party_id, f_status, f_tag, "
         "f_start_time, f_end_time, f_elapsed, f_partners_short, f_description_short",

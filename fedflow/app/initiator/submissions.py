@@ -243,6 +243,7 @@ class Submissions(UseCase):
         form = read_job(dsl, conf)
         before = (*request.warnings, *of_prediction, *form.warnings)
         spec = self._specs.get(job_id, form.dsl, form.conf, warnings=before)
+        self._limits.check_size(spec.dsl, spec.conf, party_id=spec.initiator.party_id)
         try:
             warnings = self.validation.check(spec, internal=request.internal)
             if spec.job_parameters_at(spec.initiator).strict:

@@ -13,6 +13,7 @@ from fedflow.app.administration.permissions import Permissions
 from fedflow.app.data.table_use import readable
 from fedflow.app.models.model_loading import check_loaded
 from fedflow.app.models.models import ModelRepository
+from fedflow.app.participant.job_quotas import JobQuotas
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parameter_checks import asked_of, check_parameters
@@ -40,10 +41,12 @@ class Admission(UseCase):
         *,
         permissions: Permissions,
         models: ModelRepository,
+        quotas: JobQuotas,
         spark: SparkSite | None = None,
     ) -> None:
         """`spark` None: this party has no cluster."""
         super().__init__(kernel)
+        self.quotas = quotas
         self._permissions = permissions
         self._models = models
         self._spark = spark

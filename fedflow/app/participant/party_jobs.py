@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from fedflow.app.inheritance import Inheritance
 from fedflow.app.models.models import ModelRepository
 from fedflow.app.models.predict import Predictions
 from fedflow.app.participant.admission import Admission
+from fedflow.app.participant.early_ends import EarlyEnds
 from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
@@ -101,6 +101,7 @@ class PartyJobs(UseCase):
         self._models = models
         self._inheritance = inheritance
         self._applications = execution.applications
+        self._early_ends = EarlyEnds()
 
     # --- create -----------------------------------------------------------------------------------
 
@@ -118,7 +119,9 @@ class PartyJobs(UseCase):
         if not self._parties.is_local(site.party_id):
             raise SubmitRefused(reason=f"this server does not host party {site.party_id}")
         self._check_new(incoming, initiator)
-        spec = self._specs.replace(incoming.job_id, incoming.body.dsl, incoming.body.runtime_conf)
+        dsl, conf = incoming.body.dsl, self._conf(incoming)
+        self._acceptance.quotas.check(dsl, conf, at=site)
+        spec = self._specs.replace(incoming.job_id, dsl, conf)
         try:
             answers_only = site in spec.sites and pulls(spec, site)
             if not self._parties.knows(initiator.party_id) and not answers_only:
@@ -131,6 +134,11 @@ class PartyJobs(UseCase):
         except FedflowError:
             self._specs.forget(incoming.job_id)
             raise
+
+    def _conf(self, incoming: TypedCommand[CreateJob]) -> object:
+        """Return the conf of a new job as it is stored here."""
+        given = incoming.body.runtime_conf
+        return self._acceptance.quotas.kept_conf(given, _initiator(incoming.body))
 
     def _check_new(self, incoming: TypedCommand[CreateJob], initiator: Site) -> None:
         """Refuse a job under the id of another initiator's job."""
@@ -145,15 +153,17 @@ class PartyJobs(UseCase):
         """Store the job and its tasks; answers which components run here."""
         now_ms = self._clock.now_ms()
         site = incoming.job.site
-        if tx.reply_cache.get(_tombstone(incoming)) is not None:
-            raise JobEnded(job_id=incoming.job_id, status="before it was created here")
-        spec = self._specs.get(incoming.job_id, incoming.body.dsl, incoming.body.runtime_conf)
+        self._early_ends.check(tx, incoming)
+        spec = self._specs.get(incoming.job_id, incoming.body.dsl, self._conf(incoming))
         self._check_same(tx, incoming, spec)
         digests = incoming.body.loaded_models
         self._acceptance.check_content(tx, spec, site, digests=digests)
         parameters = spec.job_parameters_at(site)
         engine = self._engines.at(site, parameters)
         need = need_at(spec, site, engine)
+        components = [c for c in spec.components if spec.runs_at(c.name, site)]
+        size = self._acceptance.quotas.stored_bytes(spec, tasks=len(components))
+        self._acceptance.quotas.admit(tx, spec.initiator, at=site, size=size)
         record = JobRecord(
             key=incoming.job,
             initiator=spec.initiator,
@@ -172,10 +182,10 @@ class PartyJobs(UseCase):
             warnings=_warnings(incoming, spec),
             parameters=parameters.as_json(),
             user=parameters.user,
+            size_bytes=size,
         )
         tx.jobs.add(record)
         taken = self._inheritance.take_over(tx, record, spec, incoming.body.inherited)
-        components = [c for c in spec.components if spec.runs_at(c.name, site)]
         rules = spec.rules.components
         tx.tasks.add(
             [
@@ -209,7 +219,7 @@ class PartyJobs(UseCase):
 
     def _check_same(self, tx: Tx, incoming: TypedCommand[CreateJob], spec: JobSpec) -> None:
         """Refuse other contents under the id of a job or a model that is here already."""
-        given = (spec.initiator, incoming.body.dsl, incoming.body.runtime_conf)
+        given = (spec.initiator, incoming.body.dsl, self._conf(incoming))
         known = tx.jobs.find(JobFilter(job_id=incoming.job_id))
         if any((job.initiator, job.dsl, job.conf) != given for job in known):
             self._specs.forget(incoming.job_id)
@@ -268,11 +278,7 @@ class PartyJobs(UseCase):
         """The initiator says how the job ended; a job that is not known here needs nothing."""
         job = tx.jobs.get(incoming.job)
         if job is None:
-            nothing = Reply(retcode=0, retmsg="no such job here, nothing to end")
-            tombstone = _tombstone(incoming)
-            if tx.reply_cache.get(tombstone) is None:
-                tx.reply_cache.put(tombstone, nothing, now_ms=self._clock.now_ms())
-            return nothing
+            return self._early_ends.note(tx, incoming, now_ms=self._clock.now_ms())
         self.check_source(job, incoming)
         status = _job_status(incoming.status)
         epoch = incoming.body.epoch
@@ -464,15 +470,6 @@ def has_process(tx: Tx, key: JobKey) -> bool:
         )
     )
     return any(t.handle is not None for t in tasks)
-
-
-def _tombstone(incoming: Incoming) -> str:
-    """Return under which name a party's end of a job is noted that was never created here.
-
-    It counts against that party's own create only. No name of a reply has its form.
-    """
-    whose = f"{incoming.source_party or ''}/{incoming.job_id}/{incoming.job.site.key}"
-    return f"/end/{hashlib.sha256(whose.encode()).hexdigest()}"
 
 
 def _warnings(incoming: TypedCommand[CreateJob], spec: JobSpec) -> tuple[JobWarning, ...]:

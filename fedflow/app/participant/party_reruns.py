@@ -47,7 +47,9 @@ class PartyReruns(UseCase):
         with self._store.read() as tx:
             job = self._known(tx, incoming)
         before = self._specs.get(incoming.job_id, job.dsl, job.conf)
-        spec = self._specs.replace(incoming.job_id, job.dsl, incoming.body.runtime_conf)
+        conf = self._conf(incoming, job)
+        self._acceptance.quotas.check(job.dsl, conf, at=job.key.site)
+        spec = self._specs.replace(incoming.job_id, job.dsl, conf)
         try:
             if _what_it_is(spec) != _what_it_is(before):
                 raise BadRequest(
@@ -74,8 +76,7 @@ class PartyReruns(UseCase):
         if job.status not in JOB_FINAL or job.in_use or has_process(tx, job.key):
             raise StillEnding(job_id=incoming.job_id, site=job.key.site)
         self._party_leases.heard_initiator(tx, incoming.job_id)  # before the job, as heartbeats do
-        conf = incoming.body.runtime_conf
-        spec = self._specs.replace(incoming.job_id, job.dsl, conf)
+        spec = self._specs.replace(incoming.job_id, job.dsl, self._conf(incoming, job))
         site = job.key.site
         parameters = spec.job_parameters_at(site)
         engine = self._engines.at(site, parameters)
@@ -84,6 +85,9 @@ class PartyReruns(UseCase):
         runs = {t.key.component for t in attempts}
         self._acceptance.check_content(tx, spec, site, runs=runs)
         self._check_inputs(tx, job.key, spec, runs)
+        quotas = self._acceptance.quotas
+        size = quotas.stored_bytes(spec, tasks=len(attempts), dsl=False)
+        quotas.admit(tx, job.initiator, at=site, size=size)
         moved = tx.jobs.reopen(
             job.key,
             seen=job.status,
@@ -93,6 +97,7 @@ class PartyReruns(UseCase):
             cores=need.cores,
             memory=need.memory,
             engine=engine,
+            more_bytes=size,
             now_ms=now_ms,
         )
         if not isinstance(moved, Moved):
@@ -167,7 +172,7 @@ class PartyReruns(UseCase):
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if job.status not in JOB_FINAL:
             raise ParametersRefused(job_id=incoming.job_id, reason=f"it is {job.status.value}")
-        spec = self._specs.replace(incoming.job_id, job.dsl, incoming.body.runtime_conf)
+        spec = self._specs.replace(incoming.job_id, job.dsl, self._conf(incoming, job))
         runs = incoming.body.runs
         if runs is not None:
             self._acceptance.check_content(tx, spec, job.key.site, runs=set(runs))
@@ -175,8 +180,18 @@ class PartyReruns(UseCase):
             return Reply(retcode=0)
         self._acceptance.check_content(tx, spec, job.key.site)
         parameters = spec.job_parameters_at(job.key.site).as_json()
-        tx.jobs.set_conf(job.key, spec.conf, parameters, now_ms=self._clock.now_ms())
+        size = self._acceptance.quotas.stored_bytes(spec, tasks=0, dsl=False)
+        self._acceptance.quotas.admit(tx, job.initiator, at=job.key.site, size=size, opens=0)
+        tx.jobs.set_conf(
+            job.key, spec.conf, parameters, now_ms=self._clock.now_ms(), more_bytes=size
+        )
         return Reply(retcode=0)
+
+    def _conf(
+        self, incoming: TypedCommand[RerunJob] | TypedCommand[ChangeParameters], job: JobRecord
+    ) -> object:
+        """Return the conf of a command as it is stored here."""
+        return self._acceptance.quotas.kept_conf(incoming.body.runtime_conf, job.initiator)
 
     def _known(self, tx: Tx, incoming: Incoming) -> JobRecord:
         job = tx.jobs.get(incoming.job)

@@ -70,8 +70,16 @@ class JobStore(Protocol):
     def add_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
         """Add to the warnings of a party job, each once. Without such a job, do nothing."""
 
-    def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
-        """Store a changed runtime conf and the job parameters that follow from it here."""
+    def taken_by(self, initiator: str) -> tuple[int, int]:
+        """Return how many jobs of an initiator's party have not ended, and the bytes of all."""
+
+    def set_conf(
+        self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int, more_bytes: int = 0
+    ) -> None:
+        """Store a changed runtime conf and the job parameters that follow from it here.
+
+        `more_bytes` are added to what the job counts for.
+        """
 
     def reopen(
         self,
@@ -85,6 +93,7 @@ class JobStore(Protocol):
         now_ms: int,
         memory: int = 0,
         engine: str | None = None,
+        more_bytes: int = 0,
     ) -> Moved | Stale:
         """Begin a new epoch of an ended job that holds no cores; its times and progress restart.
 

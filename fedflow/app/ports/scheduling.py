@@ -290,6 +290,9 @@ class ReplyCache(Protocol):
     def prune(self, older_than_ms: int) -> int:
         """Forget replies stored before a moment; return how many."""
 
+    def forget(self, request_ids: Sequence[str]) -> None:
+        """Forget these replies, if there are any."""
+
     def drop(self, job_id: str) -> None:
         """Forget the replies to requests about a job, whose ids begin with the job's and a `/`."""
 

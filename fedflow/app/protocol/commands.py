@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.newest import Newest
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, RouteNotFound
@@ -32,6 +33,9 @@ _seldom = Seldom()
 B_co = TypeVar("B_co", covariant=True)
 
 _LONGEST_NAME = 128  #: characters that the store takes
+REPLIES: Final = 20_000
+"""Replies that are kept of one party: those of some minutes under full load. A call is repeated
+within seconds, and an older one that is carried out again finds that its work is done."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +91,7 @@ class Commands:
         self._prepare: dict[str, Prepare] = {}
         self._looks: dict[str, Look] = {}
         self._repeatable: set[str] = set()
+        self._newest = Newest(REPLIES)
 
     def add(
         self, name: str, handler: Handler, *, prepare: Prepare | None = None,
@@ -132,7 +137,9 @@ class Commands:
                 return known
             reply = handler(tx, received, effects)
             if received.request_id is not None:
-                tx.reply_cache.put(_name(received), reply, now_ms=self._clock.now_ms())
+                name = _name(received)
+                tx.reply_cache.put(name, reply, now_ms=self._clock.now_ms())
+                tx.reply_cache.forget(self._newest.add(received.source_party or "", name))
         effects.run()
         return reply
 

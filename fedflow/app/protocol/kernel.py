@@ -10,6 +10,7 @@ from fedflow.app.ports.scheduling import Wakeup
 from fedflow.app.ports.store import Store
 from fedflow.app.protocol.circuit_breakers import CircuitBreakers
 from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.job_limits import JobLimits
 from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.parsed_jobs import ParsedJobs
 from fedflow.app.protocol.party_commands import PartyCommands
@@ -31,6 +32,7 @@ class Kernel:
     folders: Folders
     clock: Clock
     timing: Timing
+    limits: JobLimits
     new_job_id: Callable[[int], JobId]  #: from the time, ms
     catalog: Catalog
     specs: ParsedJobs
@@ -54,6 +56,7 @@ class UseCase:
         self._folders = kernel.folders
         self._clock = kernel.clock
         self._timing = kernel.timing
+        self._limits = kernel.limits
         self._new_job_id = kernel.new_job_id
         self._catalog = kernel.catalog
         self._specs = kernel.specs

@@ -215,3 +215,30 @@ class ChangeNotAllowed(FedflowError):
     hint = (
         "Ask a person at the initiator to change it. Without new parameters the job can run again."
     )
+
+
+class JobTooLarge(FedflowError):
+    """DSL and conf of the job have {kib} KiB together; party {party_id} takes {max_kib} KiB."""
+
+    code, retcode, http = 1150, 103, 413
+    hint = (
+        "Give parameters that are the same at many sites once, in `common`. `jobs.max_kib` in a "
+        "server's conf limits what it takes."
+    )
+
+
+class QuotaReached(FedflowError):
+    """Party {party_id} takes no more jobs of party {initiator} now: {reason}."""
+
+    code, retcode, http = 1151, 103, 429
+    hint = (
+        "Wait until some jobs have ended, or ask that party's administrator: old jobs can be "
+        "deleted, and `jobs.open_per_party` and `jobs.stored_mib_per_party` in its conf raised."
+    )
+
+
+class DiskTooFull(FedflowError):
+    """Party {party_id} takes no new jobs: less than {mib} MiB of its server's disk are free."""
+
+    code, retcode, http = 1152, 103, 507
+    hint = "Its administrator frees space; `health.min_free_mib` in its conf is the limit."

@@ -40,6 +40,7 @@ _MEMBERS: Final = (
     "component_parameters",
     "provider",
 )
+_SECTIONS: Final = ("job_parameters", "component_parameters", "provider")
 _CLIENT_EXTRAS: Final = (
     "conf_path",
     "dsl_path",
@@ -190,6 +191,22 @@ def mode_of(conf: object) -> Mode:
     common = section.get("common") if isinstance(section, dict) else None
     asked = [v.get("job_type") for v in (common, section) if isinstance(v, dict)]
     return "predict" if "predict" in asked else "train"
+
+
+def known_part(conf: object) -> object:
+    """Return a conf of version 2 without the members that have no effect; anything else as it is.
+
+    So a party stores of another one's conf only what a job may consist of.
+    """
+    if not isinstance(conf, dict):
+        return conf
+    known = {key: value for key, value in conf.items() if key in _MEMBERS}
+    for section in _SECTIONS:
+        given = known.get(section)
+        if isinstance(given, dict):
+            kept = ("common", "role", *MODEL_MEMBERS)
+            known[section] = {key: value for key, value in given.items() if key in kept}
+    return known
 
 
 def readable_conf(conf: object, report: Report) -> JsonObject | None:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
+import msgspec
+
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.domain.job.warning import MOST, JobWarning, warning
 
@@ -138,6 +140,16 @@ def check_document(value: object, path: str, *, report: Report) -> None:
             return
         members = item.items() if isinstance(item, dict) else enumerate(item)
         stack.extend((member, depth + 1, (trail, key)) for key, member in members)
+
+
+def size_of(*documents: object) -> int:
+    """Return how many bytes documents have as JSON, without spaces; 0 if one cannot be written,
+    which `check_document` has a problem for.
+    """
+    try:
+        return sum(len(msgspec.json.encode(one)) for one in documents)
+    except (TypeError, ValueError, RecursionError):
+        return 0
 
 
 def copy_json(value: object) -> object:

@@ -163,16 +163,24 @@ class MemoryJobs:
         if job is not None:
             self._put(replace(job, warnings=merged(job.warnings, warnings), updated_ms=now_ms))
 
-    def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
+    def taken_by(self, initiator: str) -> tuple[int, int]:
+        theirs = [j for j in self._jobs.values() if j.initiator.party_id == initiator]
+        is_open = [j for j in theirs if j.status not in JOB_FINAL]
+        return len(is_open), sum(j.size_bytes for j in theirs)
+
+    def set_conf(
+        self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int, more_bytes: int = 0
+    ) -> None:
         job = self._jobs.get(key)
         if job is not None:
             changed = replace(job, conf=plain(conf), parameters=plain(parameters))
-            self._put(replace(changed, updated_ms=now_ms))
+            size = job.size_bytes + more_bytes
+            self._put(replace(changed, size_bytes=size, updated_ms=now_ms))
             self._journal.tell(recording.job_told(key, PARAMETERS_CHANGED, now_ms=now_ms))
 
     def reopen(
         self, key: JobKey, *, seen: JobStatus, epoch: int, conf: Json, parameters: Json,
-        cores: int, now_ms: int, memory: int = 0, engine: str | None = None,
+        cores: int, now_ms: int, memory: int = 0, engine: str | None = None, more_bytes: int = 0,
     ) -> Moved | Stale:  # fmt: skip
         status = next_job_status(seen, JobEvent.REOPENED)
         job = self._jobs.get(key)
@@ -194,6 +202,7 @@ class MemoryJobs:
                 tag="",
                 started_ms=None,
                 ended_ms=None,
+                size_bytes=job.size_bytes + more_bytes,
                 updated_ms=now_ms,
             )
         )

@@ -131,6 +131,11 @@ class MemoryReplyCache:
             self._journal.drop(self._replies, request_id)
         return len(old)
 
+    def forget(self, request_ids: Sequence[str]) -> None:
+        for request_id in request_ids:
+            if request_id in self._replies:
+                self._journal.drop(self._replies, request_id)
+
     def drop(self, job_id: str) -> None:
         for request_id in [r for r in self._replies if r.startswith(f"{job_id}/")]:
             self._journal.drop(self._replies, request_id)

@@ -89,6 +89,7 @@ JOBS: Final = Mapper(
         "warnings": WARNINGS("f_warnings"),
         "parameters": _DOCUMENT_OR_EMPTY("f_job_parameters"),
         "train_conf": _DOCUMENT_OR_EMPTY("f_train_runtime_conf"),
+        "size_bytes": "f_bytes",
     },
     also={
         "f_is_initiator": lambda job: int(job.is_initiator),
@@ -207,17 +208,28 @@ class SqlJobs:
                 (to_json(merged(job.warnings, warnings)), now_ms, *_key(key)),
             )
 
-    def set_conf(self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int) -> None:
+    def taken_by(self, initiator: str) -> tuple[int, int]:
+        found = self._session.row(
+            f"SELECT COUNT(CASE WHEN f_status IN {OPEN_JOB} THEN 1 END), COALESCE(SUM(f_bytes), 0) "
+            "FROM t_job WHERE f_initiator_party_id = ?",
+            (initiator,),
+        )
+        return (0, 0) if found is None else (int(found[0]), int(found[1]))
+
+    def set_conf(
+        self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int, more_bytes: int = 0
+    ) -> None:
         matched = self._session.write(
-            f"UPDATE t_job SET f_runtime_conf = ?, f_job_parameters = ?, f_update_time = ? {_ONE}",
-            (to_json(conf), to_json(parameters), now_ms, *_key(key)),
+            "UPDATE t_job SET f_runtime_conf = ?, f_job_parameters = ?, f_bytes = f_bytes + ?, "
+            f"f_update_time = ? {_ONE}",
+            (to_json(conf), to_json(parameters), more_bytes, now_ms, *_key(key)),
         )
         if matched:
             self._session.tell(recording.job_told(key, PARAMETERS_CHANGED, now_ms=now_ms))
 
     def reopen(
         self, key: JobKey, *, seen: JobStatus, epoch: int, conf: Json, parameters: Json,
-        cores: int, now_ms: int, memory: int = 0, engine: str | None = None,
+        cores: int, now_ms: int, memory: int = 0, engine: str | None = None, more_bytes: int = 0,
     ) -> Moved | Stale:  # fmt: skip
         status = next_job_status(seen, JobEvent.REOPENED)
         matched = self._session.write(
@@ -225,7 +237,7 @@ class SqlJobs:
             "f_cores = ?, f_memory = ?, f_engine_name = COALESCE(?, f_engine_name), "
             "f_queue_time = ?, f_denied_time = NULL, f_progress = 0, "
             "f_reason = NULL, f_tag = '', f_start_time = NULL, f_end_time = NULL, "
-            "f_elapsed = NULL, f_update_time = ? "
+            "f_elapsed = NULL, f_bytes = f_bytes + ?, f_update_time = ? "
             f"{_ONE} AND f_status = ? AND f_resource_in_use = 0",
             (
                 status.value,
@@ -236,6 +248,7 @@ class SqlJobs:
                 memory,
                 engine,
                 now_ms,
+                more_bytes,
                 now_ms,
                 *_key(key),
                 seen.value,

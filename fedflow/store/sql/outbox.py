@@ -177,6 +177,11 @@ class SqlReplyCache:
             "DELETE FROM t_received_request WHERE f_create_time < ?", (older_than_ms,)
         )
 
+    def forget(self, request_ids: Sequence[str]) -> None:
+        if request_ids:
+            which = one_of("f_request_id", len(request_ids))
+            self._session.write(f"DELETE FROM t_received_request WHERE {which}", request_ids)
+
     def drop(self, job_id: str) -> None:
         self._session.write(  # "0" is the character after "/"
             "DELETE FROM t_received_request WHERE f_request_id > ? AND f_request_id < ?",

@@ -108,6 +108,23 @@ def test_progress_only_grows(store, make):
         assert tx.jobs.get(key).description == "notes"
 
 
+def test_what_a_partys_jobs_take_grows_with_new_confs_and_is_counted_for_it_alone(store, make):
+    with store.transaction() as tx:
+        for number, (status, size) in enumerate([("waiting", 10), ("success", 5), ("running", 1)]):
+            key = make.job_key(job_id=f"j{number}")
+            tx.jobs.add(make.job(key=key, status=JobStatus(status), size_bytes=size))
+        assert tx.jobs.taken_by("9999") == (2, 16)
+        tx.jobs.set_conf(make.job_key(job_id="j0"), {}, {}, now_ms=5, more_bytes=100)
+        tx.jobs.reopen(
+            make.job_key(job_id="j1"), seen=JobStatus.SUCCESS, epoch=1, conf={}, parameters={},
+            cores=0, now_ms=6, more_bytes=1000,
+        )  # fmt: skip
+    with store.read() as tx:
+        assert tx.jobs.taken_by("9999") == (3, 1116)
+        assert tx.jobs.taken_by("1") == (0, 0)
+        assert tx.jobs.get(make.job_key(job_id="j1")).size_bytes == 1005
+
+
 def test_jobs_are_found_newest_first_and_counted_whatever_the_page(store, make):
     with store.transaction() as tx:
         for i in range(6):

@@ -204,6 +204,17 @@ def test_a_reply_is_kept_until_it_is_pruned(store):
         assert tx.reply_cache.get("r2") == Reply(retcode=0)
 
 
+def test_named_replies_are_forgotten(store):
+    with store.transaction() as tx:
+        for name in ("r1", "r2", "r3"):
+            tx.reply_cache.put(name, Reply(retcode=0), now_ms=1)
+        tx.reply_cache.forget(())
+        tx.reply_cache.forget(["r1", "r3", "unknown"])
+    with store.read() as tx:
+        left = [name for name in ("r1", "r2", "r3") if tx.reply_cache.get(name) is not None]
+    assert left == ["r2"]
+
+
 def test_replies_about_a_job_go_with_it(store):
     names = ["j1/9999/r", "j1//r", "j10/9999/r", "j1", "9999/r", "J1/9999/r2"]
     with store.transaction() as tx:

@@ -19,6 +19,7 @@ from fedflow.app.ports.parties import PartyServers
 from fedflow.app.protocol import commands
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.folders import Folders
+from fedflow.app.protocol.job_limits import JobLimits
 from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.app.protocol.party_router import PartyRouter
 from fedflow.app.protocol.timing import Timing
@@ -258,6 +259,7 @@ class OneServer:
     timing: Timing = field(default_factory=Timing)
     servers: PartyServers = field(default_factory=OnlyServer)
     engines: OwnEngines = field(default_factory=OwnEngines)
+    limits: JobLimits = field(default_factory=JobLimits)
     applications: FakeApplications = field(default_factory=FakeApplications)
     processes: Processes = field(init=False)
     changes: JobNotifier = field(init=False)
@@ -307,6 +309,7 @@ class OneServer:
             host="here",
             notifier=self.changes,
             engines=self.engines,
+            limits=self.limits,
         )
 
     def get_a_cluster(self, cores: int = CORES, *, default: str = ENGINE) -> None:
