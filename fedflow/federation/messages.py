@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -28,6 +29,8 @@ from fedflow.federation.keys import WireKey
 PREFIX = struct.Struct("<II")
 MAX_HEADER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+MAX_FRAMES = 65_536  #: in one message; own ones have some hundred, those of protocol 1 what fits
 MAX_TEXT = 1000  #: characters of a reason or error field from outside
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  #: it becomes part of a path
@@ -206,11 +209,17 @@ def frame_lengths(data: bytes | bytearray | memoryview, offset: int = 0) -> tupl
     return header, body
 
 
-def split_frames(data: bytes) -> list[tuple[PeerMessage, bytes]]:
-    """Return the messages and bodies of whole frames. Raises: BadRequest: `data` is not such."""
-    frames = []
+def split_frames(data: bytes, *, most: int = MAX_FRAMES) -> Iterator[tuple[PeerMessage, bytes]]:
+    """Yield the messages and bodies of whole frames.
+
+    Raises: BadRequest: `data` is not such, longer than `MAX_MESSAGE_BYTES`, or has more frames.
+    """
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise BadRequest(reason=f"a message of {len(data)} bytes")
     offset = 0
-    while offset < len(data):
+    for _ in range(most):
+        if offset == len(data):
+            return
         if len(data) - offset < PREFIX.size:
             raise BadRequest(reason="a frame is cut off")
         header, body = frame_lengths(data, offset)
@@ -218,9 +227,9 @@ def split_frames(data: bytes) -> list[tuple[PeerMessage, bytes]]:
         offset = start + header + body
         if offset > len(data):
             raise BadRequest(reason="a frame is cut off")
-        message = parse_peer(data[start : start + header])
-        frames.append((message, data[start + header : offset]))
-    return frames
+        yield parse_peer(data[start : start + header]), data[start + header : offset]
+    if offset < len(data):
+        raise BadRequest(reason=f"more than {most} frames in one message")
 
 
 def parse_request(data: bytes | bytearray | memoryview) -> Request:

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,8 +36,10 @@ from fedflow.federation.messages import (
     split_frames,
 )
 from fedflow.federation.settings import MIB, FederationSettings
+from fedflow.rpc.data_plane import service
 from fedflow.rpc.data_plane.bulk import BULK
 from fedflow.rpc.data_plane.links import MESSAGES
+from fedflow.rpc.data_plane.service import MAX_LINKS
 from tests.support.certificates import Authority, make_ca, make_certificate
 from tests.support.data_plane import DataPlaneServer, Party, credentials_of
 from tests.support.proxy import FaultyProxy
@@ -508,6 +511,81 @@ def test_values_that_do_not_go_on_hold_the_slots_of_their_own_party_only(
             until(lambda: said.count("wait") + said.count("go") == len(said))
             assert said.count("go") == 3
             assert_a_big_value_arrives(guest, host)
+
+
+def test_a_stream_that_is_silent_is_closed_and_opened_again_on_demand(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "IDLE_S", 0.3)
+    quiet = FederationSettings(watch_interval_s=60)
+    with (
+        pair(tmp_path, authority=authority, settings=quiet) as (guest, host),
+        guest.handle(S, GUEST, token=TOKEN) as sender,
+        host.handle(S, HOST, token=TOKEN) as receiver,
+    ):
+        for tag in ("first", "second"):
+            sender.send("x", tag, to=HOST, tag=tag)
+            sender.flush()
+            assert host.service._links == {"9999": 1}
+            until(lambda: not host.service._links)
+        assert receiver.recv("x", from_=GUEST, tag="second") == "second"
+
+
+def test_a_party_has_few_streams_of_messages(tmp_path: Path, authority: Authority) -> None:
+    made = make_certificate("5555", authority=authority)
+    credentials = grpc.ssl_channel_credentials(authority.certificate, made.key, made.certificate)
+    stop = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        stop.wait(20)
+        yield from ()
+
+    with (
+        pair(tmp_path, authority=authority) as (guest, host),
+        grpc.secure_channel(f"localhost:{host.port}", credentials) as channel,
+    ):
+        streams = [channel.stream_stream(MESSAGES)(nothing()) for _ in range(50)]
+        until(lambda: sum(stream.done() for stream in streams) == 50 - MAX_LINKS)
+        codes = {stream.code() for stream in streams if stream.done()}
+        assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert_a_small_value_arrives(guest, host)
+        stop.set()
+        until(lambda: "5555" not in host.service._links)
+
+
+def test_messages_of_tiny_frames_do_not_hold_up_another_party(
+    tmp_path: Path, authority: Authority
+) -> None:
+    notice = Notice(
+        seq=1, kind="ended", session="nowhere", source="host-5555", destination=HOST.key, reason=""
+    )
+    message = pack(notice) * 50_000
+    with pair(tmp_path, authority=authority) as (guest, host):
+        assert_a_small_value_arrives(guest, host)  # connects
+        pool = ThreadPoolExecutor(1)
+        flood = pool.submit(
+            call_as, "5555", host, authority=authority, method=MESSAGES, messages=[message] * 4
+        )
+        until(lambda: host.plane._early_shares.total > 0)
+        begun_s = time.monotonic()
+        assert_a_small_value_arrives(guest, host, tag="meanwhile")
+        took_s = time.monotonic() - begun_s
+        with contextlib.suppress(grpc.RpcError):
+            flood.result()
+        pool.shutdown()
+    assert took_s < 0.5
+
+
+def assert_a_small_value_arrives(
+    guest: DataPlaneServer, host: DataPlaneServer, *, tag: str = ""
+) -> None:
+    with (
+        guest.handle(S, GUEST, token=TOKEN) as sender,
+        host.handle(S, HOST, token=TOKEN) as receiver,
+    ):
+        sender.send("small", 1, to=HOST, tag=tag)
+        assert receiver.recv("small", from_=GUEST, tag=tag) == 1
+        sender.flush()
 
 
 def assert_a_big_value_arrives(guest: DataPlaneServer, host: DataPlaneServer) -> None:

@@ -95,6 +95,7 @@ class DataPlaneServer:
         server = party.credentials.for_server() if party.credentials else None
         self._rpc = RpcServer(RpcSettings(port=party.port), credentials=server)
         self.plane: DataPlane
+        self.service: DataPlaneService
 
     @property
     def port(self) -> int:
@@ -160,10 +161,11 @@ class DataPlaneServer:
             port=port,
         )
         await self.plane.start()
-        return DataPlaneService(
+        self.service = DataPlaneService(
             self.plane, authenticate=certificate_party, settings=self.settings,
             servers=self._relays(),
         )  # fmt: skip
+        return self.service
 
     def _relays(self) -> Relays | None:
         directory = self.directory

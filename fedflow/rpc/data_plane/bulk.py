@@ -21,6 +21,7 @@ from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob, read_at
 from fedflow.rpc.data_plane.streams import BROKEN, Watchdog
 
+MAX_ANSWERS = 64  #: in one message; a receiver sends one at a time
 BULK = "/fedflow.v1.DataPlane/Bulk"
 
 
@@ -78,7 +79,7 @@ class Upload:
         offer = Offer(key=self._key.wire, size=self._blob.size, digest=self._blob.digest)
         await self._call.write(pack(offer))
         while isinstance(raw := await self._call.read(), bytes):
-            for message, _ in split_frames(raw):
+            for message, _ in split_frames(raw, most=MAX_ANSWERS):
                 if isinstance(message, Progress) and self._on_progress(message):
                     return
         raise ConnectionError("the peer closed the stream")

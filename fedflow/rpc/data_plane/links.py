@@ -34,6 +34,7 @@ from fedflow.rpc.data_plane.streams import (
     Metadata,
     OpenChannel,
     Watchdog,
+    in_turns,
     lost_connection,
     refusal,
 )
@@ -41,6 +42,7 @@ from fedflow.rpc.data_plane.streams import (
 logger = logging.getLogger(__name__)
 
 MESSAGES = "/fedflow.v1.DataPlane/Messages"
+BATCH_FRAMES = 256  #: most frames in one gRPC message
 BATCH_BYTES = 2 * 1024 * 1024  #: most bytes of frames that are put into one gRPC message
 EOF_REASON = "it closed the stream"
 READ_THREADS = 2
@@ -239,6 +241,9 @@ class Link:
             await self._changed.wait()
             try:
                 await self._converse()
+                if not self._pending:  # it was silent for long; the next message opens it again
+                    self._changed.clear()
+                    continue
                 reason = EOF_REASON
             except BROKEN as exc:
                 reason = str(exc)
@@ -263,7 +268,7 @@ class Link:
             async with watchdog:
                 while (raw := await call.read()) and isinstance(raw, bytes):
                     self._failures = 0
-                    for message, _ in split_frames(raw):
+                    async for message, _ in in_turns(split_frames(raw)):
                         if isinstance(message, Ack):
                             self._on_ack(message)
                     watchdog.heard(owes=self._owed())
@@ -293,7 +298,7 @@ class Link:
         """Return the frames that may be sent now, joined; empty: none or no room."""
         frames: list[bytes] = []
         size = 0
-        while self._queue and size < BATCH_BYTES:
+        while self._queue and size < BATCH_BYTES and len(frames) < BATCH_FRAMES:
             pending = self._queue[0]
             if pending.answer.done():
                 self._queue.popleft()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -43,7 +43,7 @@ from fedflow.federation.messages import (
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import FILE_OVERHEAD
-from fedflow.rpc.data_plane.streams import Authenticate
+from fedflow.rpc.data_plane.streams import Authenticate, in_turns
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,10 @@ R = TypeVar("R")
 ACK_DELAY_S = 0.003  #: how long an acknowledgement of a small value waits for others
 ACK_BATCH = 64
 _LAST_WRITE_S = 1.0  #: how long the end of a stream waits for an answer that is being written
+ACK_MOST = 1024  #: answers in one message
+MAX_ACKS = 4096  #: answers that the sender has not read; beyond them nothing is taken from it
+MAX_LINKS = 16  #: streams of messages of one party; its servers have one each, and broken ones
+IDLE_S = 60.0  #: after which a stream that is silent and holds nothing is closed
 _LATER = (SpoolFull, TimeoutError, StoreUnavailable, NotLeading, PeerFailed)
 """What says nothing of the value: its sender shall try again. PeerFailed: of this party's own."""
 WAITING_STREAMS = 8  #: streams for big values that may wait, per one that may arrive
@@ -102,6 +106,7 @@ class DataPlaneService:
         self._servers = servers
         self._authenticate = authenticate
         self._settings = settings
+        self._links: Counter[PartyId] = Counter()  #: streams of messages
         self._slots = Shares(settings.max_inbound)  #: big values that are arriving
         self._freed = asyncio.Event()
         self._streams = Shares(WAITING_STREAMS * settings.max_inbound)  #: those that wait included
@@ -118,15 +123,27 @@ class DataPlaneService:
 
     async def _messages(self, _: Any, context: Any) -> None:
         from_server = self._servers is not None and self._servers.is_server(context)
+        party = None if from_server else self._authenticate(context)
         stream = _Inbound(
             context,
             plane=self._plane,
             servers=None if from_server else self._servers,
             is_trusted=from_server,
-            party=self._authenticate(context),
+            party=party,
             ping_s=self._settings.progress_timeout_s / 3,
         )
-        await stream.run()
+        if party is None:  # without TLS nobody is sure who it is
+            await stream.run()
+        elif self._links[party] >= MAX_LINKS:
+            reason = f"party {party} has {MAX_LINKS} streams of messages open"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
+        else:
+            self._links[party] += 1
+            try:
+                await stream.run()
+            finally:
+                self._links[party] -= 1
+                self._links += Counter()  # forgets who has none
 
     # --- big values
 
@@ -156,7 +173,7 @@ class DataPlaneService:
         """Return what a stream is about, and its first message."""
         party = self._authenticate(context)
         raw = await asyncio.wait_for(context.read(), self._settings.progress_timeout_s)
-        frames = split_frames(raw) if isinstance(raw, bytes) else []
+        frames = list(split_frames(raw, most=1)) if isinstance(raw, bytes) else []
         offer = frames[0][0] if len(frames) == 1 else None
         if not isinstance(offer, Offer):
             raise BadRequest(reason="a stream for a big value begins with an offer")
@@ -256,27 +273,51 @@ class _Inbound:
         self._ping_s = ping_s
         self._acks: deque[Ack] = deque()
         self._changed = asyncio.Event()
+        self._written = asyncio.Event()  #: after each message of answers
+        self._idle = asyncio.timeout(None)
         self._closed = False
         self._held: dict[asyncio.Task[None], int] = {}  #: what waits, with its `seq`
 
     async def run(self) -> None:
-        """Serve the stream until the sender closes it."""
+        """Serve the stream until the sender closes it, or is silent for long and waits for nothing.
+
+        The sender opens it again when it has something to send.
+        """
         writer = asyncio.create_task(self._write())
         writer.add_done_callback(_look_at)
         try:
-            while isinstance(raw := await self._context.read(), bytes):
-                for message, body in split_frames(raw):
-                    self._on_message(message, body)
+            async with self._idle:
+                try:
+                    await self._serve()
+                finally:
+                    self._closed = True
+        except TimeoutError:
+            pass
         except BadRequest as exc:
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc.message))
         finally:
             for task in self._held:
                 task.cancel()
-            self._closed = True
             self._changed.set()
             # gRPC cannot end a call while one of its writes is under way
             await asyncio.wait([writer], timeout=_LAST_WRITE_S)
             writer.cancel()
+
+    async def _serve(self) -> None:
+        self._rest()
+        while isinstance(raw := await self._context.read(), bytes):
+            async for message, body in in_turns(split_frames(raw)):
+                self._on_message(message, body)
+            self._rest()
+            while len(self._acks) > MAX_ACKS:
+                self._written.clear()
+                await self._written.wait()
+
+    def _rest(self) -> None:
+        """Count the time of silence from now on, unless something is held."""
+        if not self._idle.expired():
+            now_s = asyncio.get_running_loop().time()
+            self._idle.reschedule(None if self._held else now_s + IDLE_S)
 
     def _on_message(self, message: object, body: bytes) -> None:
         if not isinstance(message, (Put, Notice)):
@@ -335,7 +376,12 @@ class _Inbound:
         self._ack(Ack(seq=seq, status="held"))
         task = asyncio.create_task(self._finish(seq, work))
         self._held[task] = seq
-        task.add_done_callback(self._held.pop)
+        task.add_done_callback(self._let_go)
+
+    def _let_go(self, task: asyncio.Task[None]) -> None:
+        del self._held[task]
+        if not self._closed:
+            self._rest()
 
     async def _finish(self, seq: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -368,11 +414,12 @@ class _Inbound:
                 if not self._held:
                     continue
                 self._acks.append(Ack(seq=next(iter(self._held.values())), status="held"))
-            frames = b"".join(pack(ack) for ack in self._acks)
-            self._acks.clear()
-            self._changed.clear()
-            if frames:
-                await self._context.write(frames)
+            acks = [self._acks.popleft() for _ in range(min(len(self._acks), ACK_MOST))]
+            if not self._acks:
+                self._changed.clear()
+            if acks:
+                await self._context.write(b"".join(pack(ack) for ack in acks))
+                self._written.set()
 
 
 @contextmanager

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
+from typing import Final, TypeVar
 
 import grpc
 import grpc.aio
 
 from fedflow.base.ids import PartyId
+
+T = TypeVar("T")
+
+FRAMES_PER_TURN: Final = 8  #: of one message, before the event loop does something else
 
 OpenChannel = Callable[[PartyId], grpc.aio.Channel]  #: may raise a FedflowError such as NoRoute
 Authenticate = Callable[[grpc.aio.ServicerContext], PartyId | None]
@@ -40,6 +45,14 @@ def refusal(error: BaseException) -> str | None:
 def lost_connection(error: BaseException) -> bool:
     """Tell whether a stream broke because there is no connection to the peer."""
     return isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def in_turns(frames: Iterable[T]) -> AsyncIterator[T]:
+    """Yield what is in a message; the event loop does other things now and then."""
+    for number, frame in enumerate(frames, start=1):
+        yield frame
+        if number % FRAMES_PER_TURN == 0:
+            await asyncio.sleep(0)
 
 
 class Watchdog:

@@ -35,26 +35,39 @@ def test_frames_in_one_message_come_apart_again() -> None:
         seq=2, kind="failed", session="s_0", source="guest-1", destination="host-2", reason="x"
     )
     data = pack(put, b"body") + pack(notice) + pack(Ack(seq=3, status="stored"))
-    assert split_frames(data) == [(put, b"body"), (notice, b""), (Ack(seq=3, status="stored"), b"")]
+    assert list(split_frames(data)) == [
+        (put, b"body"),
+        (notice, b""),
+        (Ack(seq=3, status="stored"), b""),
+    ]
 
 
 @given(st.binary(min_size=1, max_size=60))
 def test_random_bytes_are_no_frames(data: bytes) -> None:
     with pytest.raises(BadRequest):
-        split_frames(data)
+        list(split_frames(data))
+
+
+def test_a_message_of_too_many_or_too_large_frames_is_refused() -> None:
+    ack = pack(Ack(seq=3, status="stored"))
+    assert len(list(split_frames(ack * 5, most=5))) == 5
+    with pytest.raises(BadRequest, match="more than 5 frames"):
+        list(split_frames(ack * 6, most=5))
+    with pytest.raises(BadRequest, match="a message of"):
+        next(split_frames(ack * 200_000))
 
 
 @pytest.mark.parametrize("cut", [1, 7, 8, 30, -1])
 def test_a_frame_that_is_cut_off_is_refused(cut: int) -> None:
     with pytest.raises(BadRequest):
-        split_frames(pack(Ack(seq=3, status="stored"), b"body")[:cut])
+        list(split_frames(pack(Ack(seq=3, status="stored"), b"body")[:cut]))
 
 
 def test_a_frame_that_announces_too_much_is_refused() -> None:
     with pytest.raises(BadRequest):
-        split_frames(struct.pack("<II", 2**31, 0))
+        list(split_frames(struct.pack("<II", 2**31, 0)))
     with pytest.raises(BadRequest):
-        split_frames(struct.pack("<II", 2, 2**31) + b"{}")
+        list(split_frames(struct.pack("<II", 2, 2**31) + b"{}"))
 
 
 @pytest.mark.parametrize(

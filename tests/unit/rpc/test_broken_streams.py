@@ -22,7 +22,7 @@ from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob
 from fedflow.rpc.data_plane.bulk import Upload
 from fedflow.rpc.data_plane.links import Link
-from fedflow.rpc.data_plane.service import DataPlaneService
+from fedflow.rpc.data_plane.service import ACK_MOST, MAX_ACKS, DataPlaneService
 
 KEY = bytes(16)
 CHUNK = b"0123456789"
@@ -115,6 +115,40 @@ def test_a_stream_ends_only_after_the_answer_that_is_being_written() -> None:
         return stream.written
 
     assert asyncio.run(serve())
+
+
+class ReadsNoAnswer:
+    """A stream that brings more and more, and whose answers find no room."""
+
+    def __init__(self) -> None:
+        self.brought = 0
+
+    async def read(self) -> bytes:
+        self.brought += 1
+        await asyncio.sleep(0)
+        return pack(NOTICE) * 100
+
+    async def write(self, _: bytes) -> None:
+        await asyncio.Event().wait()
+
+
+def test_nothing_more_is_taken_from_a_sender_that_reads_no_answers() -> None:
+    plane: Any = SimpleNamespace(on_notice=lambda notice: None, settings=FederationSettings())
+
+    async def serve() -> int:
+        service = DataPlaneService(
+            plane, authenticate=lambda _: None, settings=FederationSettings()
+        )
+        stream = ReadsNoAnswer()
+        served = asyncio.create_task(service._messages(None, stream))
+        for _turn in range(10_000):
+            await asyncio.sleep(0)
+        served.cancel()
+        with suppress(asyncio.CancelledError):
+            await served
+        return stream.brought
+
+    assert asyncio.run(serve()) <= (MAX_ACKS + ACK_MOST) // 100 + 2
 
 
 class BreaksAtTheAnswer(WritesSlowly):
