@@ -39,7 +39,7 @@ from tests.support.certificates import Authority, make_ca, make_certificate
 PATH = "/party/202611201000000000000/host/10000/create"
 GUEST = Site(Role.GUEST, PartyId("9999"))
 PACKETS = ProtobufPackets()
-SMALL = UnarySettings(threads=2, waiting=2, body_bytes=10_000)
+SMALL = UnarySettings(threads=4, waiting=2, body_bytes=10_000)  # a party gets 3, and 1 waits
 
 
 @dataclass

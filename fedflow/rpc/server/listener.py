@@ -12,15 +12,19 @@ from concurrent.futures import Future
 from contextlib import suppress
 from math import ceil
 from stat import S_ISSOCK
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import grpc.aio
 
 from fedflow.base.errors.start import PortInUse, cannot_listen
 from fedflow.base.values import dataclass
+from fedflow.rpc.callers import CallShares
 
 logger = logging.getLogger(__name__)
+
+_REFUSED: Final = 4  #: so many times the calls are taken at once, as most of them are being refused
+_SENT_BYTES: Final = 64 * 1024 * 1024  #: largest message that is sent
 
 AddService = Callable[[grpc.aio.Server], None]
 
@@ -31,8 +35,9 @@ class RpcSettings:
 
     host: str = "127.0.0.1"  #: address to listen on
     port: int = 9360  #: 0 lets the system choose
-    message_bytes: int = 64 * 1024 * 1024  #: largest message in or out
-    calls: int = 1024  #: calls of all parties at once
+    message_bytes: int = 33 * 1024 * 1024  #: largest message that is received
+    calls: int = 1024  #: calls and streams that all parties share
+    streams: int = 256  #: calls and streams of one connection at once; further ones wait there
     connections: int = 2048  #: of all parties at once; further ones are closed
     handshake_s: float = 5.0  #: a connection that has not begun to speak by then is closed, seconds
     keepalive_s: float = 10.0  #: pause between pings on a silent connection, seconds
@@ -96,7 +101,9 @@ class RpcServer:
 
     async def _listen(self, services: Sequence[AddService]) -> None:
         server = grpc.aio.server(
-            options=_options(self._settings), maximum_concurrent_rpcs=self._settings.calls
+            options=_options(self._settings),
+            interceptors=[CallShares(self._settings.calls)],
+            maximum_concurrent_rpcs=_REFUSED * self._settings.calls,
         )
         for add in services:
             add(server)
@@ -129,7 +136,8 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.so_reuseport", 0),  # two servers on one port are a mistake
         ("grpc.max_receive_message_length", settings.message_bytes),
-        ("grpc.max_send_message_length", settings.message_bytes),
+        ("grpc.max_send_message_length", _SENT_BYTES),
+        ("grpc.max_concurrent_streams", settings.streams),
         ("grpc.max_metadata_size", 16 * 1024),
         ("grpc.max_allowed_incoming_connections", settings.connections),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_s * 1000)),

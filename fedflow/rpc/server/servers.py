@@ -35,7 +35,7 @@ class ServersService:
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service; call it on the server's event loop."""
         _, service, method = METHOD.split("/")
-        handler = grpc.unary_unary_rpc_method_handler(self._serve)
+        handler = grpc.stream_unary_rpc_method_handler(self._serve)  # called before it is received
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service, {method: handler}),)
         )
@@ -44,11 +44,12 @@ class ServersService:
         """Wait for the calls that run and end the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    async def _serve(self, raw: bytes, context: Any) -> bytes:
+    async def _serve(self, _: object, context: Any) -> bytes:
         if not is_server(context, self._secret()):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "the secret is wrong")
         try:
-            message = read_message(raw)
+            raw = await context.read()
+            message = read_message(raw if isinstance(raw, bytes) else b"")
         except msgspec.MsgspecError as exc:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc))
         loop = asyncio.get_running_loop()

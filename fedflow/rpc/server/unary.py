@@ -1,8 +1,10 @@
 """`DataTransferService.unaryCall`: commands of other parties, relayed to this server's handlers.
 
-A call is checked (size, path, who sent it, JSON), then handed to `dispatch` in a bounded pool of
-threads, so that the event loop never waits for a handler. A refusal is answered as an envelope with
-a retcode; only a full pool is a gRPC error, because the sender shall try again.
+A call is received once its caller's share has room for the largest one. Then it is checked (size,
+path, who sent it), and handed to `dispatch` in a bounded pool of threads, so that the event loop
+never waits for a handler. Of calls, bytes and threads each caller has a share. A refusal is
+answered as an envelope with a retcode; only a share that is used up is a gRPC error, because the
+sender shall try again.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -21,8 +24,11 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import BadPacket, ForbiddenRoute, IncompatibleVersions
 from fedflow.base.errors.requests import NotAuthenticated
 from fedflow.base.ids import PartyId
+from fedflow.base.shares import Shares
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
+from fedflow.rpc.callers import caller_of
+from fedflow.rpc.turns import Turns
 from fedflow.wire import envelope, headers
 from fedflow.wire.json_text import check_json
 from fedflow.wire.packet import (
@@ -49,7 +55,9 @@ class UnarySettings:
     threads: int = 16  #: handlers that run at once
     waiting: int = 256  #: calls that may wait for a thread; more are refused with "not now"
     body_bytes: int = 32 * 1024 * 1024  #: largest JSON body of a command
-    all_bytes: int = 256 * 1024 * 1024  #: of the calls that run or wait, if it is more than one
+    all_bytes: int = 256 * 1024 * 1024  #: of the calls that are received, wait or run
+    turn_s: float = 3.0  #: how long a call may wait until it is received, seconds
+    receive_s: float = 10.0  #: how long receiving it may take, seconds
     speaks: Speaks | None = OURS  #: None: say nothing of it, as releases of protocol 1
 
 
@@ -66,13 +74,16 @@ class UnaryService:
         self._hosts = hosts
         self._settings = settings
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="fedflow-relay")
-        self._under_way = self._bytes = 0  # only the event loop touches them
+        self._calls = Shares(settings.threads + settings.waiting)
+        self._largest = settings.body_bytes + _MORE_BYTES
+        self._bytes = Turns(max(settings.all_bytes, self._largest))
+        self._threads = Turns(settings.threads)
         self._closed = False
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service; call it on the server's event loop."""
         _, service, method = METHOD.split("/")
-        handler = grpc.unary_unary_rpc_method_handler(self._serve)  # raw bytes in and out
+        handler = grpc.stream_unary_rpc_method_handler(self._serve)  # called before it is received
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service, {method: handler}),)
         )
@@ -82,29 +93,57 @@ class UnaryService:
         self._closed = True
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    async def _serve(self, raw: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-        if self._is_too_much(len(raw)):
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
+    async def _serve(self, _: object, context: grpc.aio.ServicerContext) -> bytes:
         if self._closed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, CLOSED)
-        party = self._authenticate(context)
-        loop = asyncio.get_running_loop()
-        self._under_way += 1
-        self._bytes += len(raw)
-        try:
-            packet, answer = await loop.run_in_executor(self._pool, self._answer, raw, party)
-        finally:
-            self._under_way -= 1
-            self._bytes -= len(raw)
+        caller = caller_of(context)
+        with ExitStack() as held:
+            if not self._calls.take(caller):
+                logger.warning("refused a call of %s: %s", caller, BUSY, extra=_REFUSED)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
+            held.callback(self._calls.give_back, caller)
+            raw = await self._receive(context, caller)
+            held.callback(self._bytes.give_back, caller, len(raw))
+            await self._threads.take(caller)
+            held.callback(self._threads.give_back, caller)
+            # a thread goes on when the caller does not wait any more, so it keeps what it holds
+            answering = self._in_thread(raw, self._authenticate(context), held.pop_all())
+            packet, answer = await asyncio.shield(answering)
         if packet.source or packet.destination:
             context.set_trailing_metadata(_safe_metadata(packet))
         return answer
 
-    def _is_too_much(self, size: int) -> bool:
-        settings = self._settings
-        if self._under_way >= settings.threads + settings.waiting:
-            return True
-        return self._under_way > 0 and self._bytes + size > settings.all_bytes
+    async def _receive(self, context: grpc.aio.ServicerContext, caller: str) -> bytes:
+        """Return a message, whose bytes are counted as the caller's.
+
+        Until its size is known, it counts as the largest that there may be.
+        """
+        try:
+            async with asyncio.timeout(self._settings.turn_s):
+                await self._bytes.take(caller, self._largest)
+        except TimeoutError:
+            logger.warning("refused a call of %s: %s", caller, BUSY, extra=_REFUSED)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
+        free = self._largest
+        try:
+            async with asyncio.timeout(self._settings.receive_s):
+                raw: bytes = await context.read()
+            if not isinstance(raw, bytes) or len(raw) > self._largest:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "it is no message")
+            free -= len(raw)
+            return raw
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the message comes too slowly")
+            raise
+        finally:
+            self._bytes.give_back(caller, free)
+
+    async def _in_thread(
+        self, raw: bytes, party: PartyId | None, held: ExitStack
+    ) -> tuple[PacketFields, bytes]:
+        with held:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, self._answer, raw, party)
 
     def _answer(self, raw: bytes, party: PartyId | None) -> tuple[PacketFields, bytes]:
         packet = NO_PACKET
@@ -166,6 +205,8 @@ class UnaryService:
 
 
 BUSY: Final = "too many calls at once"
+_MORE_BYTES: Final = 1024 * 1024  #: of a packet beside its body
+_REFUSED: Final = {"action": "refuse_call"}
 CLOSED: Final = "the server stops"
 NO_PACKET: Final = PacketFields(job_id="", source="", destination="", path="", body=b"")
 

@@ -82,9 +82,12 @@ def counting_dataclass(cls: type | None = None, /, **options: Any) -> Any:
 
 def patch_grpc(grpc: Any) -> None:
     """Count the calls that this process serves."""
-    make_handler = grpc.unary_unary_rpc_method_handler
+    make_handler = grpc.stream_unary_rpc_method_handler
 
     def counting_handler(behavior: Any, *more: Any, **options: Any) -> Any:
+        if behavior.__module__ == "fedflow.rpc.callers":  # passes on to one that is counted
+            return make_handler(behavior, *more, **options)
+
         async def awaited(request: Any, context: Any) -> Any:
             count("calls")
             return await behavior(request, context)
@@ -96,7 +99,7 @@ def patch_grpc(grpc: Any) -> None:
         wrapped = awaited if inspect.iscoroutinefunction(behavior) else called
         return make_handler(wrapped, *more, **options)
 
-    grpc.unary_unary_rpc_method_handler = counting_handler
+    grpc.stream_unary_rpc_method_handler = counting_handler
 
 
 def patch_sqlite(sqlite3: Any) -> None:

@@ -1,0 +1,72 @@
+"""Who calls the gRPC port: names that shares of limits are counted by, and the share of calls."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from fedflow.base.shares import Shares
+from fedflow.rpc.credentials import certificate_party
+
+logger = logging.getLogger(__name__)
+
+TOO_MANY: Final = "this party has too many calls and streams open at once"
+
+_Find = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
+
+
+def caller_of(context: grpc.aio.ServicerContext) -> str:
+    """Return the party that the caller's certificate names; without TLS the caller's address."""
+    party = certificate_party(context)
+    if party is not None:
+        return party
+    address, _, _port = str(context.peer()).rpartition(":")
+    return address
+
+
+class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Counts calls and streams of all services before their first message is received.
+
+    A caller whose share is used up is refused, and nobody else notices. Belongs to one event loop.
+    """
+
+    def __init__(self, calls: int) -> None:
+        self._shares = Shares(calls)
+        self._counted: dict[str, grpc.RpcMethodHandler] = {}
+
+    async def intercept_service(
+        self, continuation: _Find, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler:
+        """Return the handler of a method, which counts now; None: there is no such method."""
+        method = handler_call_details.method
+        if method not in self._counted:
+            found = await continuation(handler_call_details)
+            if found is None:
+                return None
+            self._counted[method] = self._counting(found)
+        return self._counted[method]
+
+    def _counting(self, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        streams = handler.response_streaming
+        serve = handler.stream_stream if streams else handler.stream_unary
+
+        async def counted(messages: object, context: grpc.aio.ServicerContext) -> bytes | None:
+            caller = caller_of(context)
+            if not self._shares.take(caller):
+                logger.warning(
+                    "refused a call of %s: %s", caller, TOO_MANY, extra={"action": "refuse_call"}
+                )
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
+            try:
+                answer: bytes | None = await serve(messages, context)
+            finally:
+                self._shares.give_back(caller)
+            return answer
+
+        if streams:
+            return grpc.stream_stream_rpc_method_handler(counted)
+        return grpc.stream_unary_rpc_method_handler(counted)
