@@ -113,7 +113,7 @@ class Party:
 
     def _answers(self, question: Callable[[], bool]) -> bool:
         if self.process.poll() is not None:
-            log = (self.home / "logs" / "server" / "server.log").read_text(encoding="utf-8")
+            log = (self.home / "server-logs" / "server.log").read_text(encoding="utf-8")
             raise RuntimeError(f"{self.name} ended:\n{log[-3000:]}")
         try:
             return question()

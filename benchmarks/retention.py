@@ -174,7 +174,7 @@ def look(party: Party) -> State:
     database = disk = files = 0
     for folder, folders, names in os.walk(party.home):
         files += len(folders) + len(names)
-        if folder.endswith("/logs/server"):
+        if folder.endswith("/server-logs"):
             continue  # `log.max_mib` bounds it
         for name in names:
             size = size_of(Path(folder) / name)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import uuid
 from datetime import datetime
-from typing import NewType
+from typing import Final, NewType
 
 JobId = NewType(
     "JobId", str
 )  #: `%Y%m%d%H%M%S%f` and a counter digit or more, at most 25 characters
 PartyId = NewType("PartyId", str)  #: one organisation's number, as text; "0" is this server
 TaskId = NewType("TaskId", str)  #: `<job id>_<component name>`
+
+_JOB_ID: Final = re.compile(r"[0-9]{20,25}")
 
 
 class JobIds:
@@ -36,6 +39,11 @@ class JobIds:
             self._last_us = max(now_ms * 1000, self._last_us + 1)
             moment = datetime.fromtimestamp(self._last_us / 1_000_000)
         return JobId(f"{moment:%Y%m%d%H%M%S%f}{self._salt:03d}0")
+
+
+def is_job_id(text: str) -> bool:
+    """Tell whether a text has the form of the ids that `JobIds` and FATE Flow make."""
+    return _JOB_ID.fullmatch(text) is not None
 
 
 def new_salt() -> int:

@@ -69,7 +69,7 @@ def find_server(home: Path) -> ServerState | None:
 
 def log_file(home: Path) -> Path:
     """Return the file that a detached server writes what it logs to."""
-    return home / "logs" / "server" / "server.log"
+    return home / "server-logs" / "server.log"
 
 
 def log_end(home: Path) -> int:

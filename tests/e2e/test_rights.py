@@ -145,3 +145,13 @@ def test_another_party_repeats_the_job_and_changes_its_own_parameters(pair: Pair
         assert set(pair.ends(job).values()) == {"success"}
         pair.wait_idle()
     assert rows_read(pair, job) == AGREED
+
+
+def test_no_job_gets_an_id_that_names_something_else(pair: Pair, send: Send) -> None:
+    body = {"initiator_role": "host", "initiator_party_id": "10000", "dsl": {}, "runtime_conf": {}}
+    before = sorted(path.name for path in (pair.guest.home / "logs").iterdir())
+    for job_id in ("server", "server-logs", "2" * 19, "a" * 24):
+        refused = send(HOST, f"/party/{job_id}/guest/9999/create", body)
+        assert (refused.retcode, refused.error) == (101, "BadRequest"), refused
+        assert "20 to 25 digits" in refused.retmsg
+    assert sorted(path.name for path in (pair.guest.home / "logs").iterdir()) == before

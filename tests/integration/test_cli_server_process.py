@@ -85,7 +85,7 @@ def test_a_taken_port_for_parties_is_told_without_a_line_of_grpc(home):
         )  # fmt: skip
     assert f"Cannot listen on 127.0.0.1:{port}: Address already in use." in ended.stderr
     assert f"Hint: {PortInUse.hint}\n" in ended.stderr
-    assert "add_port" not in (home / "logs" / "server" / "server.log").read_text()
+    assert "add_port" not in (home / "server-logs" / "server.log").read_text()
 
 
 def test_a_certificate_of_another_party_is_told_with_what_helps(home, tmp_path):
@@ -98,7 +98,7 @@ def test_a_certificate_of_another_party_is_told_with_what_helps(home, tmp_path):
 
 
 def test_a_log_that_cannot_be_written_is_told_with_the_hint_of_the_home(home):
-    (home / "logs" / "server" / "server.log").mkdir(parents=True)
+    (home / "server-logs" / "server.log").mkdir(parents=True)
     ended = fedflow("server", "start", "--home", home, *ANY)
     assert "server.log: Is a directory." in ended.stderr
     assert f"Hint: {HomeNotUsable.hint}\n" in ended.stderr

@@ -53,7 +53,7 @@ class Running:
 
     @property
     def log(self) -> Path:
-        return self.home / "logs" / "server" / "server.log"
+        return self.home / "server-logs" / "server.log"
 
     def processes(self) -> list[psutil.Process]:
         server = psutil.Process(self.state["pid"])

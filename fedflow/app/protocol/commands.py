@@ -19,6 +19,7 @@ from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, RouteNotFound
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.ids import is_job_id
 from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
 from fedflow.domain.records import JobKey, Reply, TaskKey
@@ -166,9 +167,15 @@ def serve(commands: Commands, incoming: Incoming) -> Reply:
 def incoming_of(
     match: Match, body: Any, *, source_party: str | None, request_id: str | None
 ) -> Incoming:
-    """Return a command as its path and its sender name it. Raises: BadRequest."""
+    """Return a command as its path and its sender name it.
+
+    A job begins with its create, so that its id has a form that no other name has. Raises:
+    BadRequest.
+    """
     params = match.params
     version = params.get("version")
+    if match.name == "job_create" and not is_job_id(params["job_id"]):
+        raise BadRequest(reason=f"the id {params['job_id']!r} of a job is not 20 to 25 digits")
     if version is not None:
         task_of(params)  # the task id must be that of the job and component
     return Incoming(

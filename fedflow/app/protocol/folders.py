@@ -5,6 +5,7 @@
 | `logs/<job>` | logs about the job as a whole |
 | `logs/<job>/<role>/<party>` | what all tasks of one site logged, in one file per level |
 | `logs/<job>/<role>/<party>/<component>/<version>` | logs of one attempt |
+| `server-logs` | what a server in the background logs |
 | `jobs/<job>` | what was submitted: DSL, confs |
 | `jobs/<job>/<role>-<party>-<component>-<version>` | private work folder of one attempt |
 | `tables` | data sets, each in a folder with a random name |
@@ -17,7 +18,7 @@
 | `spark` | private folders of the Spark applications that run |
 | `keys` | this party's own key pair, for signing, and keys for stored credentials |
 
-`spool`, `spark`, `run` and `logs/server` are a server's own. All others lie below `shared`, which
+`spool`, `spark`, `run` and `server-logs` are a server's own. All others lie below `shared`, which
 several servers of one party have in common; for a server alone that is its home.
 """
 
@@ -111,7 +112,8 @@ class Folders:
 
     @property
     def server_logs(self) -> Path:
-        return self.home / "logs" / "server"
+        """Return the folder with this server's logs, beside those of jobs."""
+        return self.home / "server-logs"
 
     @property
     def server_log(self) -> Path:
@@ -163,5 +165,6 @@ class Folders:
             self.model_blobs,
             self.model_archives,
             self.run,
+            self.job_logs("-").parent,
             self.server_logs,
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from datetime import datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedflow.base.ids import JobIds, new_request_id, new_salt, new_token
+from fedflow.base.ids import JobIds, is_job_id, new_request_id, new_salt, new_token
 
 NOW_MS = 1_800_000_000_000
 
@@ -23,7 +24,14 @@ def test_job_ids_of_one_maker_grow_even_if_the_clock_goes_back(moments: list[int
     ids = JobIds(salt=0)
     made = [ids.next(now_ms) for now_ms in moments]
     assert made == sorted(set(made))
-    assert all(len(job_id) == 24 and job_id.isdigit() for job_id in made)
+    assert all(len(job_id) == 24 and is_job_id(job_id) for job_id in made)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "server", "-", "1" * 19, "1" * 26, "2" * 23 + "x", "2" * 24 + "\n", "٢" * 24]
+)
+def test_what_is_not_20_to_25_digits_is_no_job_id(text: str) -> None:
+    assert not is_job_id(text)
 
 
 def test_servers_with_different_salts_never_make_the_same_id() -> None:

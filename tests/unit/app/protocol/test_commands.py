@@ -6,10 +6,11 @@ import pytest
 
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
-from fedflow.app.protocol.commands import Commands, Incoming
+from fedflow.app.protocol.commands import Commands, Incoming, incoming_of
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
-from fedflow.base.errors.requests import RouteNotFound
+from fedflow.base.errors.requests import BadRequest, RouteNotFound
 from fedflow.domain.records import JobFilter, JobKey, Reply
+from fedflow.wire.paths import parse_party_path
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import HOST, FakeClock, OneServer, create_body, incoming, table
 
@@ -196,3 +197,18 @@ def test_a_reply_with_long_names_is_remembered(commands: Commands, counter: Coun
         ask = incoming("job_start", long, request_id=request_id)
         assert commands.handle(ask) == commands.handle(ask)
     assert counter.calls == 2
+
+
+@pytest.mark.parametrize("job_id", ["server", "1", "20261121_a", "2" * 19, "2" * 26])
+def test_a_job_begins_under_an_id_of_the_form_of_jobs_only(job_id: str) -> None:
+    match = parse_party_path(f"/v1/party/{job_id}/host/10000/create")
+    assert match is not None
+    with pytest.raises(BadRequest, match="20 to 25 digits"):
+        incoming_of(match, create_body(), source_party="9999", request_id=None)
+
+
+def test_fates_own_ids_are_ids_of_jobs() -> None:
+    for job_id in ("202611201000000000000", "2026112010000000000000123"):
+        match = parse_party_path(f"/v1/party/{job_id}/host/10000/create")
+        assert match is not None
+        assert incoming_of(match, {}, source_party="9999", request_id=None).job_id == job_id
