@@ -30,6 +30,15 @@ def writing(folder: Path | str) -> Iterator[None]:
         raise fault from exc
 
 
+def inode_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one in its place; None: nothing can be seen there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def fault_of(error: OSError, folder: Path | str) -> DiskFull | FolderNotWritable | None:
     """Return what an error of the system means that kept this process from writing below a folder;
     None: something else.

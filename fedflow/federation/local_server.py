@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Coroutine
 from pathlib import Path
 
+from fedflow.base.disk import inode_of
 from fedflow.base.errors.data_plane import SessionUnknown
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
@@ -76,6 +77,7 @@ class LocalServer:
         self.connections: set[Connection] = set()
         self.run = secrets.token_hex(8)
         self._listener: socket.socket | None = None
+        self._inode: tuple[int, int] | None = None
         self._accepting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -85,6 +87,7 @@ class LocalServer:
         """
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path.unlink(missing_ok=True)
             listener.bind(str(self.path))
             self.path.chmod(0o600)
@@ -93,16 +96,30 @@ class LocalServer:
             listener.close()
             raise HomeNotUsable(path=self.path, reason=str(exc)) from exc
         listener.setblocking(False)
+        self._inode = inode_of(self.path)
         self._listener = listener
         self._accepting = asyncio.create_task(self._accept(listener), name="data-plane-accept")
 
-    async def stop(self) -> None:
-        """Stop listening and drop all executors."""
+    def is_lost(self) -> bool:
+        """Tell whether the socket was removed, or is another one's: no executor finds this one."""
+        return inode_of(self.path) != self._inode
+
+    async def listen_again(self) -> None:
+        """Listen on a new socket; the executors that are here stay. Raises: HomeNotUsable."""
+        await self._stop_listening()
+        self.start()
+
+    async def _stop_listening(self) -> None:
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait((self._accepting,))
         if self._listener is not None:
             self._listener.close()
+
+    async def stop(self) -> None:
+        """Stop listening and drop all executors."""
+        await self._stop_listening()
+        if self._listener is not None:
             self.path.unlink(missing_ok=True)
         tasks = [task for c in self.connections for task in c.tasks]
         for connection in tuple(self.connections):

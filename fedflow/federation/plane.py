@@ -126,6 +126,14 @@ class DataPlane:
                 self.settings.part_keep_s, lambda: self.mailbox.forget_parts(left)
             )
 
+    def is_lost(self) -> bool:
+        """Tell whether executors do not find the socket any more."""
+        return self._server.is_lost()
+
+    async def listen_again(self) -> None:
+        """Listen on a new socket in its place. Raises: HomeNotUsable."""
+        await self._server.listen_again()
+
     async def stop(self) -> None:
         """Drop all sessions, executors and channels; parts stay on disk, to be resumed."""
         if self._ticking is not None:

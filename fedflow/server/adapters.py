@@ -10,6 +10,7 @@ from typing import Final
 from flask import Flask
 
 from fedflow.app.administration.permissions import PermissionRules
+from fedflow.app.administration.servers import Servers
 from fedflow.app.core import Core
 from fedflow.app.data.allowed_folders import AllowedFolders
 from fedflow.app.participant.launcher import WorkerSettings
@@ -19,6 +20,7 @@ from fedflow.app.protocol.folders import Folders
 from fedflow.app.protocol.job_limits import JobLimits
 from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.deleting import Deletions
+from fedflow.base.descriptors import connections_of_parties
 from fedflow.base.ids import PartyId
 from fedflow.base.settings import Settings
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
@@ -28,7 +30,10 @@ from fedflow.domain.states import JobStatus
 from fedflow.executor.plain import PlainExecutor, local_executor
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.settings import MIB, FederationSettings
+from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import Credentials, load_credentials
+from fedflow.rpc.data_plane.relays import Relays
+from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.server.threads import RetentionThread
 from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.store.connect import open_mysql, open_sqlite
@@ -294,3 +299,23 @@ def _board(built: Built) -> Flask:
 
 _FATE_BOARD: Final[Mounted] = {("/fateboard",): _fate_board}
 _BOARD: Final[Mounted] = {("/board", "/index.html"): _board}
+
+
+def relays_of(servers: Servers, links: ServerLinks, limits: FederationSettings) -> Relays:
+    """Return the ways of values between the servers of this party; call it on the event loop."""
+    return Relays(
+        runs_at=servers.runs_at,
+        has_others=lambda: servers.has_others,
+        open_channel=links.open_aio_channel,
+        secret=lambda: servers.secret,
+        settings=limits,
+    )
+
+
+def rpc_server_of(settings: Settings, credentials: Credentials | None) -> RpcServer:
+    """Return the gRPC server for other parties, which is not open yet."""
+    at = settings.fateflow
+    return RpcServer(
+        RpcSettings(host=at.parties_host, port=at.grpc_port, connections=connections_of_parties()),
+        credentials=credentials.for_server() if credentials else None,
+    )

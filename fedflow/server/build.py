@@ -27,7 +27,7 @@ from fedflow.app.protocol.party_router import PartyRouter
 from fedflow.app.queries.cleaning import GarbageCollection
 from fedflow.app.services import DataServices, LateServices, ModelServices, Services
 from fedflow.base.clock import SteadyClock, SystemClock
-from fedflow.base.descriptors import connections_of_clients, connections_of_parties
+from fedflow.base.descriptors import connections_of_clients
 from fedflow.base.ids import new_salt
 from fedflow.base.lazy import Lazy
 from fedflow.base.settings import Settings
@@ -43,10 +43,8 @@ from fedflow.rpc.client.routes import RouteTable, make_routes
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.data_plane.links import GrpcSender
-from fedflow.rpc.data_plane.relays import Relays
 from fedflow.rpc.data_plane.service import DataPlaneService
 from fedflow.rpc.packets import ProtobufPackets
-from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.signed import SignatureCheck
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
@@ -64,13 +62,16 @@ from fedflow.server.adapters import (
     own_parties,
     permission_rules,
     register_engines,
+    relays_of,
     retention_of,
+    rpc_server_of,
     timing_of,
     web_settings,
     worker_settings,
 )
+from fedflow.server.health import OwnParts, sockets_of
 from fedflow.server.lived_time import LivedTimeFile
-from fedflow.server.loops import Loop
+from fedflow.server.loops import Loop, faults_of
 from fedflow.server.servers import (
     LeadThread,
     ServerLeaseThread,
@@ -170,14 +171,7 @@ class FedflowServer:
     def _open_parties(self) -> None:
         """Open the ways to other parties: calls, and values between executors."""
         settings, credentials = self.settings, self._credentials
-        self._rpc = RpcServer(
-            RpcSettings(
-                host=settings.fateflow.parties_host,
-                port=settings.fateflow.grpc_port,
-                connections=connections_of_parties(),
-            ),
-            credentials=credentials.for_server() if credentials else None,
-        )
+        self._rpc = rpc_server_of(settings, credentials)
         self._rpc.open()
         self._parts.callback(lambda: self._rpc.stop(_RPC_GRACE_S))
         self._routes = RouteTable(
@@ -335,6 +329,11 @@ class FedflowServer:
         )
         self._http.listen_tcp(settings.fateflow.host, settings.fateflow.http_port)
         self._parts.callback(self._http.stop)
+        self._own_parts = OwnParts(
+            sockets=sockets_of(self._unix, self._plane, self._on_loop),
+            loop=lambda: self._rpc.loop,
+            threads=lambda: [*faults_of(self._loops), *self._leading.faults()],
+        )
         self.place = services.info.place = replace(
             place, http_port=self._http.port, grpc_port=self._rpc.port
         )
@@ -442,7 +441,7 @@ class FedflowServer:
         self._parts.callback(self._stop_threads)
         clock_thread.start()
         clock_thread.look_after(self._detector)  # which looks after all others
-        self._others: list[Loop] = [clock_thread]
+        self._loops: list[Loop] = [clock_thread, self._detector]
         if self._shared:
             self._lead = LeadThread(
                 self._servers, start=self._leading.start, cease=self._leading.stop
@@ -454,7 +453,7 @@ class FedflowServer:
                 self._parts.callback(thread.join)
                 self._parts.callback(thread.stop)
                 thread.start()
-                self._others.append(thread)
+                self._loops.append(thread)
             self._parts.callback(self._servers.leave)
             self._lead.changed()
         else:
@@ -462,8 +461,9 @@ class FedflowServer:
         self._detector.start()
 
     def _look(self) -> None:
-        for thread in self._others:
+        for thread in self._loops:
             thread.start()
+        self._own_parts.look()
         if self._servers.leads:
             self._leading.look()
             self._garbage.collect()
@@ -485,13 +485,7 @@ class FedflowServer:
     async def _data_plane_service(self) -> DataPlaneService:
         """Return it, made on the event loop, as what it waits with belongs to the loop."""
         limits = federation_settings(self.settings)
-        self._relays = Relays(
-            runs_at=self._servers.runs_at,
-            has_others=lambda: self._servers.has_others,
-            open_channel=self._links.open_aio_channel,
-            secret=lambda: self._servers.secret,
-            settings=limits,
-        )
+        self._relays = relays_of(self._servers, self._links, limits)
         return DataPlaneService(
             self._plane,
             authenticate=certificate_party,

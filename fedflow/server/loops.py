@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Final
 
 from fedflow.base.errors.start import NotLeading
@@ -19,12 +20,16 @@ logger = logging.getLogger(__name__)
 _JOIN_S: Final = 10.0
 _seldom = Seldom()
 
+BUSY_S: Final = 15.0  #: a pass over a busy store may take so long, besides its waits
+
 
 class Loop(ABC):
     """A named thread that runs `_body` until `stop`; an exception is logged and it goes on."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, longest_s: float | None = None) -> None:
+        """`longest_s`: a pass ends in this time if all is well; None: it may wait for ever."""
         self.name = name
+        self._longest_s = longest_s
         self._stop = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -63,18 +68,15 @@ class Loop(ABC):
         if self._thread is not None and self._thread.is_alive():
             self._thread.join(_JOIN_S)
 
-    def fault(self, longest_s: float | None) -> str:
-        """Return why it does not work, as the rest of a sentence; empty: it does.
-
-        `longest_s`: a pass may take so long, waits included; None: it may wait for ever.
-        """
+    def fault(self) -> str:
+        """Return why it does not work, as the rest of a sentence; empty: it does."""
         if self._stop.is_set():
             return ""
         if self._thread is None or not self._thread.is_alive():
             return "its thread does not run"
         began_s = self._began_s
         took_s = 0.0 if began_s is None else time.monotonic() - began_s
-        if longest_s is not None and took_s > longest_s:
+        if self._longest_s is not None and took_s > self._longest_s:
             return f"it has done nothing for {took_s:.0f} s"
         return ""
 
@@ -96,3 +98,9 @@ class Loop(ABC):
     @abstractmethod
     def _body(self) -> None:
         """Do one pass."""
+
+
+def faults_of(loops: Iterable[Loop]) -> list[str]:
+    """Return which threads do not do their work, and why."""
+    found = ((loop.name, loop.fault()) for loop in loops)
+    return [f"{name}: {fault}" for name, fault in found if fault]

@@ -131,15 +131,18 @@ class OutboxSenders:
     def _all(self) -> list[_OutboxSender]:
         return [one for employed in self._outbox_senders.values() for one in employed]
 
-    def fault(self) -> str:
-        """Return whose commands have nobody who sends them, as a sentence; empty: all have."""
+    def faults(self) -> list[str]:
+        """Return whose commands have nobody who sends them."""
         with self._lock:
-            idle = sorted(
-                party_id
+            working = {
+                party_id: sum(not one.fault() for one in employed)
                 for party_id, employed in self._outbox_senders.items()
-                if not any(one.fault(None) == "" for one in employed)
-            )
-        return f"nobody sends the commands to party {', '.join(idle)}" if idle else ""
+            }
+        return [
+            f"outbox senders: nobody sends the commands to party {party_id}"
+            for party_id, count in working.items()
+            if count == 0
+        ]
 
     def stop(self) -> None:
         """Ask every outbox sender to end after the call that is under way."""

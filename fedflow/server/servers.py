@@ -27,11 +27,11 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import HomeNotUsable
 from fedflow.base.ids import new_token
 from fedflow.base.settings import Settings
-from fedflow.domain.administration.servers import Instance
+from fedflow.domain.administration.servers import BEAT_MS, Instance
 from fedflow.domain.records import JobFilter
 from fedflow.executor.processes import this_host
 from fedflow.rpc.client.servers import ServerLinks
-from fedflow.server.loops import Loop
+from fedflow.server.loops import BUSY_S, Loop
 from fedflow.wire.servers import Wake
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class ServerLeaseThread(Loop):
     """Beats, and does nothing else."""
 
     def __init__(self, servers: Servers) -> None:
-        super().__init__("server-lease")
+        super().__init__("server-lease", longest_s=BEAT_MS / 1000 + BUSY_S)
         self._servers = servers
         self._now = threading.Event()
 

@@ -29,7 +29,7 @@ from fedflow.app.protocol.timing import Timing
 from fedflow.app.queries.jobs import Jobs
 from fedflow.base.clock import HOLD_S, Clock, SteadyClock
 from fedflow.base.values import dataclass
-from fedflow.server.loops import Loop
+from fedflow.server.loops import BUSY_S, Loop, faults_of
 from fedflow.server.outbox_senders import OutboxSenders
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class SchedulerThread(Loop):
     """Looks at jobs that something happened to, and at all of them every `interval_s`."""
 
     def __init__(self, scheduler: Scheduler, *, interval_s: float, clock: Clock) -> None:
-        super().__init__("scheduler")
+        super().__init__("scheduler", longest_s=interval_s + BUSY_S)
         self._scheduler = scheduler
         self._interval_s = interval_s
         self._clock = clock
@@ -145,7 +145,7 @@ class DetectorThread(Loop):
     def __init__(
         self, detector: Detector, *, interval_s: float, on_look: Callable[[], None]
     ) -> None:
-        super().__init__("detector")
+        super().__init__("detector", longest_s=_LOOK_S + BUSY_S)
         self._detector = detector
         self._interval_s = interval_s
         self._on_look = on_look
@@ -168,7 +168,7 @@ class ClockThread(Loop):
         self, clock: SteadyClock, *, store: Store, keep: Callable[[], None] = lambda: None
     ) -> None:
         """`keep` is called after each beat, to store the time for the next server."""
-        super().__init__("clock")
+        super().__init__("clock", longest_s=_LOOK_S + BUSY_S)
         self._clock = clock
         self._store = store
         self._keep = keep
@@ -266,6 +266,10 @@ class HeartbeatThreads:
         for party_id in self._threads.keys() - wanted:
             self._threads.pop(party_id).stop()
 
+    def faults(self) -> list[str]:
+        """Return which heartbeat threads do not run."""
+        return faults_of([*self._threads.values()])
+
     def stop(self) -> None:
         """End all heartbeat threads."""
         for thread in self._threads.values():
@@ -337,6 +341,15 @@ class LeaderThreads:
                     running.retention.start()
                 running.heartbeat_threads.look()
                 running.outbox_senders.look()
+
+    def faults(self) -> list[str]:
+        """Return which of them do not do their work; a server that follows has none."""
+        running = self._running
+        if running is None:
+            return []
+        loops = [running.scheduler, *((running.retention,) if running.retention else ())]
+        own = [*running.outbox_senders.faults(), *running.heartbeat_threads.faults()]
+        return [*faults_of(loops), *own]
 
     def stop(self) -> None:
         """End all of them, after the calls that are under way."""

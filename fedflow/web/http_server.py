@@ -26,6 +26,7 @@ from waitress.task import ThreadedTaskDispatcher
 from waitress.wasyncore import close_all, loop
 
 from fedflow.base.clock import SystemClock
+from fedflow.base.disk import inode_of
 from fedflow.base.errors.start import PortInUse, cannot_listen
 from fedflow.base.values import dataclass
 from fedflow.wire.headers import UNDERSCORED, plain_name, plain_names
@@ -78,6 +79,8 @@ class HttpServer:
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._unix_path: Path | None = None
+        self._inode: tuple[int, int] | None = None  #: of the unix socket
+        self._next: socket.socket | None = None  #: takes the listening socket's place
         self._clock = SystemClock()
         self._grace_s = 0.0
 
@@ -108,8 +111,25 @@ class HttpServer:
         A socket that a dead server left is replaced. Raises: PortInUse: a server answers there, or
             the path cannot be bound.
         """
+        bound = self._bind_unix(path)
+        self._unix_path = path
+        self._serve(bound, _UnixServer)
+
+    def is_lost(self) -> bool:
+        """Tell whether the unix socket was removed, or is another one's: nobody new comes here."""
+        return self._unix_path is not None and inode_of(self._unix_path) != self._inode
+
+    def listen_again(self) -> None:
+        """Bind the unix socket anew; open connections stay. Raises: PortInUse."""
+        if self._unix_path is None or self._server is None:
+            return
+        self._next = self._bind_unix(self._unix_path)
+        self._server.pull_trigger()  # the loop's own thread exchanges the sockets
+
+    def _bind_unix(self, path: Path) -> socket.socket:
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _remove_dead(path)
             os.fchmod(
                 bound.fileno(), 0o600
@@ -120,8 +140,8 @@ class HttpServer:
         except OSError as exc:
             bound.close()
             raise PortInUse(address=str(path), reason=exc.strerror or str(exc)) from exc
-        self._unix_path = path
-        self._serve(bound, _UnixServer)
+        self._inode = inode_of(path)
+        return bound
 
     def stop(self, grace_s: float = 5.0) -> None:
         """Stop accepting, let running views end within `grace_s`, close all connections."""
@@ -171,6 +191,13 @@ class HttpServer:
         server = self._server
         while not self._stopping.is_set():
             loop(timeout=1, use_poll=True, map=server._map, count=1)
+            if self._next is not None:
+                bound, self._next = self._next, None
+                server.del_channel()
+                server.socket.close()
+                bound.setblocking(False)
+                server.set_socket(bound)
+                self._socket = bound
         server.del_channel()  # the listening socket; the trigger and the connections stay
         server.socket.close()
         deadline_s = self._clock.monotonic_s() + self._grace_s

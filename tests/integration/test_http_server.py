@@ -353,6 +353,34 @@ def test_a_live_unix_socket_is_not_taken_over_but_a_dead_one_is(
     assert link.getresponse().status == 200
 
 
+def test_a_unix_socket_that_was_removed_is_made_anew_and_open_connections_stay(
+    stack: ExitStack, recorder: Recorder, tmp_path: Path
+) -> None:
+    path = tmp_path / "run" / "server.sock"
+    path.parent.mkdir()
+    server = HttpServer(recorder, SMALL, name="unix")
+    server.listen_unix(path)
+    stack.callback(server.stop)
+    before = stack.enter_context(closing(_unix(path)))
+    assert not server.is_lost()
+    path.unlink()
+    path.parent.rmdir()
+    assert server.is_lost()
+    server.listen_again()
+    assert not server.is_lost()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for client in (before, stack.enter_context(closing(_unix(path)))):
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def _unix(path: Path) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.settimeout(10)
+    client.connect(str(path))
+    return client
+
+
 def test_stop_lets_a_running_view_answer(stack: ExitStack, recorder: Recorder) -> None:
     server = start(stack, recorder)
     recorder.gate.clear()

@@ -52,6 +52,7 @@ from fedflow.wire.undelivered_reports import left_report
 
 logger = logging.getLogger(__name__)
 
+SERVER_GONE = 14  #: exit status of a worker whose report found no server, see `worker/exit_codes`
 _MAX_TRACEBACK = 20_000  #: characters of a traceback that are kept
 
 
@@ -309,6 +310,11 @@ class Workers(UseCase):
 def _end_of(exit_code: int | None, signal: int | None) -> Message:
     if signal is not None:
         return Message("killed by signal {signal}", signal)
+    if exit_code == SERVER_GONE:
+        return Message(
+            "it could not reach its server at {socket} for a minute (exit code {code})",
+            "run/server.sock", exit_code,
+        )  # fmt: skip
     if exit_code is not None:
         return Message("exit code {code} without a report", exit_code)
     return Message("it is gone, and its exit status could not be learnt")

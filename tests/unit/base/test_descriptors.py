@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from fedflow.base.descriptors import Descriptors, open_descriptors
 
 PROGRAM = """
 import logging, resource, sys
@@ -33,3 +36,18 @@ def test_a_server_takes_what_it_may_and_leaves_some_for_its_work(
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert [int(number) for number in done.stdout.split()] == numbers
     assert ("descriptors (ulimit -n)" in done.stderr) == warned
+
+
+def test_it_is_said_when_descriptors_run_out_and_when_too_few_are_left() -> None:
+    plenty, few, none = (Descriptors(used=used, limit=1000) for used in (799, 800, 969))
+    assert (plenty.are_few, few.are_few, none.are_few) == (False, True, True)
+    assert (plenty.fault, few.fault) == ("", "")
+    assert none.fault == "969 of 1000 are used; raise LimitNOFILE (ulimit -n)"
+
+
+def test_open_descriptors_are_counted() -> None:
+    before = open_descriptors().used
+    read, write = os.pipe()
+    assert open_descriptors().used == before + 2
+    os.close(read)
+    os.close(write)

@@ -21,6 +21,7 @@ from fedflow.domain.states import TaskStatus
 from fedflow.store.sql.tasks import SqlTasks
 from fedflow.wire.task_report import EndReport, MetricBatch, RunningReport, read_report
 from fedflow.wire.undelivered_reports import leave_report
+from fedflow.worker.exit_codes import ExitCode
 from tests.unit.app.fakes import CORES, HOST, OneServer, table
 
 KEY = JobKey(job_id="1", site=HOST)
@@ -304,6 +305,7 @@ def test_a_table_is_replaced_only_on_demand_and_then_with_its_files(
         (None, 9, "killed by signal 9"),
         (3, None, "exit code 3 without a report"),
         (0, None, "exit code 0 without a report"),
+        (int(ExitCode.SERVER_GONE), None, "not reach its server at run/server.sock for a minute"),
         (None, None, "could not be learnt"),
     ],
 )

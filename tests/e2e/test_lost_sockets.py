@@ -1,0 +1,41 @@
+"""A program that cleans up removes the sockets of `run/`: they come back, and tasks run again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.jobs import empty_job, example, upload_data
+from tests.e2e.servers import QUICK, Pair, two_parties, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with two_parties(tmp_path_factory.mktemp("sockets"), settings=QUICK) as pair:
+        yield pair
+
+
+def test_tasks_run_again_after_the_sockets_were_removed(pair: Pair) -> None:
+    upload_data(pair)
+    run = pair.guest.home / "run"
+    for name in ("server.sock", "federation.sock"):
+        (run / name).unlink()
+    job_id = pair.guest.client.submit(*example(iterations=1)).job_id  # its sites exchange values
+    assert set(pair.ends(job_id).values()) == {"success"}
+    assert "The socket run/server.sock was removed, and was made anew" in pair.guest.log.read_text()
+
+
+def test_tasks_run_again_after_the_folder_was_removed(pair: Pair) -> None:
+    run = pair.guest.home / "run"
+    kept = {path: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    shutil.rmtree(run)
+    wait_for((run / "federation.sock").exists, "the sockets")
+    assert run.stat().st_mode & 0o777 == 0o700
+    for path, content in kept.items():
+        path.write_bytes(content)
+    job_id = pair.guest.client.submit(*empty_job({})).job_id
+    assert set(pair.ends(job_id, within_s=30.0).values()) == {"success"}
