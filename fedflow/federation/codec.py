@@ -27,7 +27,10 @@ MAX_HEADER_BYTES = 1024 * 1024
 MAX_LEAVES = 4096
 MAX_DEPTH = 64  #: nesting of lists and dicts
 MAX_DIMENSIONS = 8
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3  #: kinds of Arrow messages
+MAX_CONTAINERS = 4_000_000  #: lists and dicts of the skeleton; three bytes become 64 in memory
+CELLS_PER_BYTE = 16  #: of an Arrow table: truth values have 8, nulls no byte at all
+FREE_CELLS = 65_536  #: of an Arrow table, however short it is
+_SCHEMA, _RECORD_BATCH = 1, 3  #: kinds of Arrow messages
 
 _PREFIX = struct.Struct("<4sI")
 _DTYPE = re.compile(r"[<>][iu][248]|\|[iu]1|\|b1|[<>]f[248]|\|[SV][1-9][0-9]{0,8}")
@@ -74,6 +77,8 @@ def encode(value: Any) -> Encoded:
         text = json.dumps(skeleton, separators=(",", ":"), ensure_ascii=False).encode()
     except (ValueError, UnicodeError) as exc:
         raise NotSendable(reason=f"not a plain JSON value: {exc}") from exc
+    if _has_many_containers(text):
+        raise NotSendable(reason=f"more than {MAX_CONTAINERS} lists and dicts in one value")
     buffers.insert(0, text)
     header = msgspec.json.encode(Header(buffers=[_length(b) for b in buffers], leaves=leaves))
     if len(header) > MAX_HEADER_BYTES:
@@ -104,8 +109,11 @@ def decode(data: bytes | memoryview) -> Any:
     for length in header.buffers:
         pieces.append(view[offset : offset + length])
         offset += _padded(length)
+    text = bytes(pieces[0])
+    if _has_many_containers(text):
+        raise CodecError(reason=f"more than {MAX_CONTAINERS} lists and dicts")
     try:
-        value = json.loads(bytes(pieces[0]))
+        value = json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise CodecError(reason=f"the skeleton is not JSON: {exc}") from exc
     for leaf, piece in zip(header.leaves, pieces[1:], strict=True):
@@ -187,10 +195,63 @@ def _arrow_leaf(value: Any, path: list[str | int]) -> tuple[Leaf, memoryview]:
         kind = "batch"
     else:
         raise NotSendable(reason=f"a pyarrow {type(value).__name__} cannot travel between parties")
+    value = _without_dictionaries(value)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, value.schema) as writer:
         writer.write(value)
     return Leaf(kind=kind, path=path), memoryview(sink.getvalue()).cast("B").toreadonly()
+
+
+def _without_dictionaries(value: Any) -> Any:
+    """Return a table or batch with its categories written out. Raises: NotSendable."""
+    import pyarrow as pa
+
+    for kind in {_decoded(kind) for kind in value.schema.types}:
+        if not _may_travel(kind):
+            reason = f"an Arrow column of type {kind} cannot travel between parties"
+            raise NotSendable(reason=reason)
+    if not any(pa.types.is_dictionary(kind) for kind in value.schema.types):
+        return value
+    wanted = pa.schema([f.with_type(_decoded(f.type)) for f in value.schema], value.schema.metadata)
+    try:
+        return value.cast(wanted)
+    except pa.ArrowException as exc:
+        raise NotSendable(
+            reason=f"an Arrow column whose categories cannot be written out: {exc}"
+        ) from exc
+
+
+def _decoded(kind: Any) -> Any:
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _may_travel(kind: Any) -> bool:
+    """Tell whether a column of an Arrow type may travel: each of its cells has bytes of its own.
+
+    So no dictionaries, views or run ends, with which few bytes stand for any number of cells; no
+    unions, intervals, extensions.
+    """
+    import pyarrow as pa
+
+    of = pa.types
+    if of.is_struct(kind):
+        return all(_may_travel(field.type) for field in kind)
+    if of.is_map(kind):
+        return _may_travel(kind.key_type) and _may_travel(kind.item_type)
+    if of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind):
+        return _may_travel(kind.value_type)
+    plain = (
+        of.is_boolean, of.is_integer, of.is_floating, of.is_string, of.is_large_string,
+        of.is_binary, of.is_large_binary, of.is_fixed_size_binary, of.is_decimal, of.is_date,
+        of.is_time, of.is_timestamp, of.is_duration, of.is_null,
+    )  # fmt: skip
+    return any(test(kind) for test in plain)
+
+
+def _has_many_containers(text: bytes) -> bool:
+    return text.count(b"[") + text.count(b"{") > MAX_CONTAINERS
 
 
 def _length(part: bytes | memoryview) -> int:
@@ -263,6 +324,9 @@ def _read_arrow(kind: str, data: memoryview) -> Any:
     try:
         _check_arrow_messages(data)
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            for found in set(reader.schema.types):
+                if not _may_travel(found):
+                    raise CodecError(reason=f"an Arrow column of type {str(found)[:100]}")
             table = reader.read_all()
         table.validate(full=True)
         if kind == "table":
@@ -276,40 +340,62 @@ def _read_arrow(kind: str, data: memoryview) -> Any:
 
 
 def _check_arrow_messages(data: memoryview) -> None:
-    """Refuse buffers that are compressed: a few of their bytes may become any number in memory.
+    """Refuse an Arrow stream that would need more memory than its own bytes, before it is read.
 
-    No sender of fedflow compresses.
-    Raises: CodecError: a batch is compressed, or a message has no header.
+    Raises: CodecError.
     """
     import pyarrow as pa
 
-    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
+    left = FREE_CELLS + CELLS_PER_BYTE * len(data)
+    for number, message in enumerate(pa.ipc.MessageReader.open_stream(pa.py_buffer(data))):
         try:
-            compressed = _is_compressed(bytes(message.metadata))
-        except struct.error as exc:
-            raise CodecError(reason="an Arrow message without a header") from exc
-        if compressed:
-            raise CodecError(reason="an Arrow table that is compressed")
+            left -= _cells(bytes(message.metadata), message.body, is_first=number == 0)
+        except (struct.error, ValueError, IndexError) as exc:
+            raise CodecError(reason="an Arrow message that cannot be read") from exc
+        if left < 0:
+            raise CodecError(reason="an Arrow table of more cells than bytes")
 
 
-def _is_compressed(metadata: bytes) -> bool:
-    """Tell whether an Arrow message is a batch with a body compression.
+def _cells(metadata: bytes, body: Any, *, is_first: bool) -> int:
+    """Return the cells of a record batch (0: of a schema), those of nested columns included.
 
     Source: format/Message.fbs and the FlatBuffers binary format: field 1 of a Message is the kind
-    of its header, field 2 the header; field 3 of a RecordBatch is the compression, and field 1 of
-    a DictionaryBatch its RecordBatch.
+    of its header, field 2 the header. A RecordBatch has its length, nodes (length, nulls), buffers
+    (offset, length) and compression. Raises: CodecError: it is compressed, of another kind, or its
+    buffers do not lie one after the other in the body. struct.error, ValueError, IndexError.
     """
     message = _follow(metadata, 0)
     kind, header = _field(metadata, message, 1), _field(metadata, message, 2)
-    if kind == 0 or header == 0 or metadata[kind] not in (_DICTIONARY_BATCH, _RECORD_BATCH):
-        return False
+    if metadata[kind] != (_SCHEMA if is_first else _RECORD_BATCH) or not kind or not header:
+        raise CodecError(reason="an Arrow stream of more than a schema and record batches")
+    if is_first:
+        return 0
     batch = _follow(metadata, header)
-    if metadata[kind] == _DICTIONARY_BATCH:
-        inner = _field(metadata, batch, 1)
-        if inner == 0:
-            return False
-        batch = _follow(metadata, inner)
-    return _field(metadata, batch, 3) != 0
+    if _field(metadata, batch, 3):
+        raise CodecError(reason="an Arrow table that is compressed")
+    size = 0 if body is None else body.size
+    buffers = _pairs(metadata, _field(metadata, batch, 2))
+    begins, ends = buffers[:, 0], buffers.sum(axis=1)
+    if len(buffers) and (
+        buffers.min() < 0 or buffers.max() > size or ends[-1] > size
+        or (begins[1:] < ends[:-1]).any() or (begins % 8).any()
+    ):  # fmt: skip
+        raise CodecError(reason="an Arrow table whose buffers do not fit its bytes")
+    at = _field(metadata, batch, 0)
+    rows: int = struct.unpack_from("<q", metadata, at)[0] if at else 0
+    lengths: list[int] = _pairs(metadata, _field(metadata, batch, 1))[:, 0].tolist()
+    if min(rows, *lengths, 0) < 0:
+        raise CodecError(reason="an Arrow table of negative length")
+    return max(rows, sum(lengths))
+
+
+def _pairs(metadata: bytes, at: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return a vector of structs of two int64, as n x 2."""
+    if not at:
+        return np.empty((0, 2), np.int64)
+    start = _follow(metadata, at)
+    (count,) = struct.unpack_from("<I", metadata, start)
+    return np.frombuffer(metadata, "<i8", 2 * count, start + 4).reshape(count, 2)
 
 
 def _follow(data: bytes, at: int) -> int:

@@ -18,7 +18,8 @@ from fedflow.sdk.workers import Workers
 
 Value: TypeAlias = Any
 """What may be sent to another party: numpy arrays of booleans, integers, floats or bytes; Arrow
-tables and record batches; bytes; plain JSON. Python objects are refused: nothing is unpickled.
+tables and record batches; bytes; plain JSON. Arrow's categories arrive as their values. Python
+objects are refused: nothing is unpickled.
 """
 
 

@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from fedflow.base.errors.data_plane import CodecError, NotSendable, PeerFailed
-from fedflow.federation.codec import MAGIC, _read_arrow, decode, encode
+from fedflow.federation import codec
+from fedflow.federation.codec import (
+    CELLS_PER_BYTE,
+    FREE_CELLS,
+    MAGIC,
+    _read_arrow,
+    decode,
+    encode,
+)
 
 
 def through(value: Any) -> Any:
@@ -239,32 +247,158 @@ def test_arrow_offsets_out_of_bounds_are_refused() -> None:
         decode(bad)
 
 
-@pytest.mark.parametrize("codec", ["zstd", "lz4"])
-def test_compressed_tables_are_refused_before_they_are_unpacked(codec: str) -> None:
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_tables_are_refused_before_they_are_unpacked(compression: str) -> None:
     zeros = pa.table({"x": pa.array(np.zeros(1_000_000, dtype=np.uint8))})
-    _refused_as_table(zeros, codec)
+    _refused_as_table(zeros, compression)
 
 
-def test_compressed_dictionaries_are_refused_too() -> None:
-    words = pa.table({"x": pa.array(["a" * 10_000, "b" * 10_000]).dictionary_encode()})
-    _refused_as_table(words, "zstd")
-
-
-def test_tables_with_dictionaries_travel() -> None:
-    words = pa.table({"x": pa.array(["a", "b", "a"]).dictionary_encode()})
-    assert decode(b"".join(encode(words).parts)).equals(words)
-
-
-def _refused_as_table(table: pa.Table, codec: str) -> None:
-    plain = b"".join(encode(table).parts)
-    assert decode(plain).equals(table)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(
-        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)
-    ) as writer:
-        writer.write(table)
+def _refused_as_table(table: pa.Table, compression: str) -> None:
+    assert through(table).equals(table)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
     with pytest.raises(CodecError, match="compressed"):
-        _read_arrow("table", memoryview(sink.getvalue()).cast("B"))
+        _read_arrow("table", written(table, options))
+
+
+def written(table: Any, options: pa.ipc.IpcWriteOptions | None = None) -> memoryview:
+    """Return a table as Arrow itself would write it, dictionaries and all."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write(table)
+    return memoryview(sink.getvalue()).cast("B")
+
+
+def test_categories_are_written_out_by_the_sender_and_refused_from_others() -> None:
+    words = pa.table(
+        {"x": pa.array(["a", None, "a"]).dictionary_encode(), "n": pa.array([1, 2, 3])},
+        metadata={"of": "a test"},
+    )
+    found = through(words)
+    assert found.column("x").type == pa.string()
+    assert found.column("x").to_pylist() == ["a", None, "a"]
+    assert found.schema.metadata == {b"of": b"a test"}
+    assert through(words.to_batches()[0]).column("x").to_pylist() == ["a", None, "a"]
+    with pytest.raises(CodecError, match="more than a schema and record batches"):
+        _read_arrow("table", written(words))
+    with pytest.raises(CodecError, match="dictionary"):
+        _read_arrow("table", written(words.slice(0, 0)))
+
+
+FEW_BYTES_FOR_MANY_CELLS = [
+    pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 1], pa.int32()), pa.array(["x" * 1000])),
+    pa.array(["x" * 100, "y"], pa.string_view()),
+    pa.ListViewArray.from_arrays([0] * 9, [8] * 9, pa.array(range(8))),
+    pa.DictionaryArray.from_arrays(pa.array([0] * 9, pa.int8()), pa.array(["x" * 100])),
+    pa.array([[{"x": "a"}]], pa.list_(pa.struct([("x", pa.dictionary(pa.int8(), pa.string()))]))),
+    pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])]),
+    pa.array([(1, 2, 3)], pa.month_day_nano_interval()),
+    pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"x" * 16], pa.binary(16))),
+]
+
+
+@pytest.mark.parametrize("array", FEW_BYTES_FOR_MANY_CELLS, ids=lambda a: str(a.type)[:20])
+def test_types_whose_cells_have_no_bytes_of_their_own_do_not_travel(array: pa.Array) -> None:
+    table = pa.table({"x": array})
+    with pytest.raises(CodecError):
+        _read_arrow("table", written(table))
+    if not pa.types.is_dictionary(array.type):
+        with pytest.raises(NotSendable, match="cannot travel"):
+            encode(table)
+
+
+NO_BYTES = [
+    pa.nulls(10_000_000),
+    pa.FixedSizeBinaryArray.from_buffers(pa.binary(0), 10_000_000, [None, pa.py_buffer(b"")]),
+    pa.FixedSizeListArray.from_buffers(
+        pa.list_(pa.int8(), 0), 10_000_000, [None], children=[pa.array([], pa.int8())]
+    ),
+    pa.StructArray.from_buffers(pa.struct([]), 10_000_000, [None]),
+    pa.StructArray.from_arrays([pa.nulls(10_000_000)], ["x"]),
+]
+
+
+@pytest.mark.parametrize("array", NO_BYTES, ids=lambda a: str(a.type)[:20])
+def test_cells_without_bytes_are_bounded_by_the_bytes_of_the_table(array: pa.Array) -> None:
+    with pytest.raises(CodecError, match="more cells than bytes"):
+        _read_arrow("table", written(pa.table({"x": array})))
+    few = pa.table({"x": array.slice(0, 1000)})
+    assert _read_arrow("table", written(few)).num_rows == 1000
+
+
+def test_a_table_of_rows_without_columns_is_bounded_too() -> None:
+    rows = pa.table({"x": pa.nulls(10_000_000)}).select([])
+    with pytest.raises(CodecError, match="more cells than bytes"):
+        _read_arrow("table", written(rows))
+
+
+def test_columns_that_share_their_bytes_are_refused() -> None:
+    data = written(pa.table({"x": pa.array(range(100)), "y": pa.array(range(100))}))
+    one = struct.pack("<4q", 800, 0, 800, 800)  # where y's two buffers are in the body
+    assert bytes(data).count(one) == 1
+    with pytest.raises(CodecError, match="do not fit"):
+        _read_arrow(
+            "table", memoryview(bytes(data).replace(one, struct.pack("<4q", 800, 0, 0, 800)))
+        )
+
+
+TYPES = st.recursive(
+    st.sampled_from(
+        [pa.int8(), pa.float64(), pa.bool_(), pa.string(), pa.large_binary(), pa.binary(3),
+         pa.null(), pa.date32(), pa.timestamp("ms", "UTC"), pa.decimal128(9, 2), pa.duration("s")]
+    ),
+    lambda inner: st.one_of(
+        inner.map(pa.list_), inner.map(pa.large_list), inner.map(lambda t: pa.list_(t, 2)),
+        inner.map(lambda t: pa.struct([("a", t), ("b", pa.int8())])),
+        inner.map(lambda t: pa.map_(pa.string(), t)),
+    ),
+    max_leaves=3,
+)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(TYPES, st.integers(0, 300), st.integers(0, 300))
+def test_tables_of_all_types_that_may_travel_come_back(
+    kind: pa.DataType, rows: int, start: int
+) -> None:
+    column = pa.chunked_array([pa.nulls(rows, kind), pa.nulls(7, kind)])
+    table = pa.table({"x": column, "n": range(rows + 7)}).slice(start)
+    assert through(table).equals(table)
+
+
+def test_a_table_of_truth_values_of_all_kinds_travels() -> None:
+    flags = pa.array([True, False] * 500_000)
+    nested = pa.StructArray.from_arrays([flags], ["x"])
+    for array in (flags, nested, pa.ListArray.from_arrays([0, 1_000_000], flags)):
+        assert through(pa.table({"x": array})).num_rows == len(array)
+
+
+SAMPLE = pa.table({"id": ["a", "bc", None], "x": [1.5, None, 2.5], "l": [[1], [], [2, 3]]})
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.data())
+def test_a_table_with_changed_bytes_never_needs_more_than_its_bytes(data: st.DataObject) -> None:
+    raw = bytearray(written(SAMPLE))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(raw) - 9))
+        size = data.draw(st.sampled_from([1, 4, 8]))
+        raw[place : place + size] = data.draw(st.binary(min_size=size, max_size=size))
+    with contextlib.suppress(CodecError):
+        table = _read_arrow("table", memoryview(bytes(raw)))
+        assert table.nbytes <= len(raw)
+        assert table.num_rows <= FREE_CELLS + CELLS_PER_BYTE * len(raw)
+
+
+def test_a_skeleton_of_too_many_lists_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = joined([[[]] * 50, {"a": {}}])
+    assert decode(data)
+    monkeypatch.setattr(codec, "MAX_CONTAINERS", 50)
+    with pytest.raises(CodecError, match="more than 50 lists and dicts"):
+        decode(data)
+    with pytest.raises(NotSendable, match="more than 50 lists and dicts"):
+        encode([[[]] * 50])
 
 
 def test_a_skeleton_nested_beyond_reason_is_refused() -> None:
