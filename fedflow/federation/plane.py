@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
-
-import msgspec
 
 from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown
 from fedflow.base.errors.error import FedflowError
@@ -38,8 +37,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 THREADS = 4
-MAX_EARLY = 8192  #: notices of all parties for sessions that are not open yet
+MAX_EARLY_BYTES = 8 * 1024 * 1024  #: of notices of all parties for sessions that are not open yet
 MAX_EARLY_REASON = 300  #: characters kept of the reason of such a notice
+EARLY_OVERHEAD = 1024  #: bytes that are counted for such a notice on top of its texts
 ENDED = "it has ended without sending this value"
 
 
@@ -64,7 +64,9 @@ class _Early:
     """A notice for a session that is not open yet."""
 
     since_s: float  #: time of the event loop
-    notice: Notice
+    size: int  #: bytes that are counted
+    reason: str
+    failed: bool
 
 
 class DataPlane:
@@ -88,7 +90,7 @@ class DataPlane:
         self._ticking: asyncio.Task[None] | None = None
         self._spool = Spool(spool_dir)
         self._early: dict[SessionKey, dict[Site, _Early]] = {}
-        self._early_shares = Shares(MAX_EARLY)
+        self._early_shares = Shares(MAX_EARLY_BYTES)
         self.mailbox = Mailbox(
             settings,
             book=self._book,
@@ -235,39 +237,33 @@ class DataPlane:
         except SessionUnknown:
             return
         if found is not None:
-            self._apply(found, notice)
+            _apply(found, source, reason=notice.reason, failed=notice.kind == "failed")
             return
         self._keep_early(key, source, notice)
 
     def _keep_early(self, key: SessionKey, source: Site, notice: Notice) -> None:
         """Keep the first notice of each source; no party can fill the memory or push others out."""
-        if source in self._early.get(key, ()) or not self._early_shares.take(source.party_id):
+        reason = notice.reason[:MAX_EARLY_REASON]
+        size = EARLY_OVERHEAD + sys.getsizeof(notice.session) + sys.getsizeof(reason)
+        if source in self._early.get(key, ()) or not self._early_shares.take(source.party_id, size):
             return
-        short = msgspec.structs.replace(notice, reason=notice.reason[:MAX_EARLY_REASON])
         since_s = asyncio.get_running_loop().time()
-        self._early.setdefault(key, {})[source] = _Early(since_s=since_s, notice=short)
+        early = _Early(since_s=since_s, size=size, reason=reason, failed=notice.kind == "failed")
+        self._early.setdefault(key, {})[source] = early
 
     def _forget_early(self) -> None:
         """Forget the notices whose session did not open for `hold_timeout_s`."""
         limit_s = asyncio.get_running_loop().time() - self.settings.hold_timeout_s
         for key, early in list(self._early.items()):
             for source in [s for s, one in early.items() if one.since_s < limit_s]:
-                del early[source]
-                self._early_shares.give_back(source.party_id)
+                self._early_shares.give_back(source.party_id, early.pop(source).size)
             if not early:
                 del self._early[key]
 
     def _on_start(self, session: Session) -> None:
         for source, early in self._early.pop(session.key, {}).items():
-            self._early_shares.give_back(source.party_id)
-            self._apply(session, early.notice)
-
-    def _apply(self, session: Session, notice: Notice) -> None:
-        source = site_from_wire(notice.source)
-        if source in session.sites:
-            failed = notice.kind == "failed"
-            reason = notice.reason[:MAX_TEXT] if failed else ENDED
-            session.peer_ended(source, reason, failed=failed)
+            self._early_shares.give_back(source.party_id, early.size)
+            _apply(session, source, reason=early.reason, failed=early.failed)
 
     def _ended(self, key: SessionKey, sites: tuple[Site, ...], reason: str | None) -> None:
         name, site = key
@@ -324,3 +320,8 @@ class DataPlane:
                     self.on_notice(notice)
                 else:
                     self.port.notify(site.party_id, notice)
+
+
+def _apply(session: Session, source: Site, *, reason: str, failed: bool) -> None:
+    if source in session.sites:
+        session.peer_ended(source, reason[:MAX_TEXT] if failed else ENDED, failed=failed)

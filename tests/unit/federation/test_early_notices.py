@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation import plane as plane_module
 from fedflow.federation.messages import Notice
-from fedflow.federation.plane import MAX_EARLY, MAX_EARLY_REASON, DataPlane
+from fedflow.federation.plane import MAX_EARLY_BYTES, MAX_EARLY_REASON, DataPlane, _Early
 from fedflow.federation.settings import FederationSettings
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
@@ -34,8 +35,13 @@ def notice(session: str, source: Site = HOST, *, reason: str = "it failed") -> N
     )  # fmt: skip
 
 
-def kept(plane: DataPlane) -> list[Notice]:
-    return [one.notice for early in plane._early.values() for one in early.values()]
+def kept(plane: DataPlane) -> dict[tuple[str, Site], _Early]:
+    """Return what is kept, by session and source."""
+    return {
+        (key[0], source): one
+        for key, early in plane._early.items()
+        for source, one in early.items()
+    }
 
 
 def let_pass(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,14 +56,16 @@ def test_an_outsider_cannot_fill_the_memory_or_push_others_out(tmp_path: Path) -
 
     async def flood() -> None:
         plane.on_notice(notice("first"))
-        for i in range(2 * MAX_EARLY):
-            plane.on_notice(notice(f"s_{i}", OUTSIDER, reason="x" * 1000))
+        for i in range(20_000):
+            plane.on_notice(notice(f"s_{i}".ljust(512, "\U0001f41f"), OUTSIDER, reason="x" * 1000))
         plane.on_notice(notice("last"))
 
+    tracemalloc.start()
     asyncio.run(flood())
-    assert len(kept(plane)) <= MAX_EARLY
-    assert {n.session for n in kept(plane) if n.source == HOST.key} == {"first", "last"}
-    assert max(len(n.reason) for n in kept(plane)) == MAX_EARLY_REASON
+    assert tracemalloc.get_traced_memory()[0] < 1.5 * MAX_EARLY_BYTES
+    tracemalloc.stop()
+    assert {session for session, source in kept(plane) if source == HOST} == {"first", "last"}
+    assert max(len(one.reason) for one in kept(plane).values()) == MAX_EARLY_REASON
 
 
 def test_one_source_has_one_notice_per_session_and_the_first_counts(tmp_path: Path) -> None:
@@ -68,13 +76,13 @@ def test_one_source_has_one_notice_per_session_and_the_first_counts(tmp_path: Pa
         plane.on_notice(notice("s", reason="the second"))
 
     asyncio.run(twice())
-    assert [n.reason for n in kept(plane)] == ["the first"]
+    assert [one.reason for one in kept(plane).values()] == ["the first"]
 
 
 def test_early_notices_are_forgotten_and_their_share_is_free_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plane_module, "MAX_EARLY", 4)
+    monkeypatch.setattr(plane_module, "MAX_EARLY_BYTES", 4 * 1200)
     plane = a_plane(tmp_path)
 
     async def wait() -> None:
@@ -83,7 +91,7 @@ def test_early_notices_are_forgotten_and_their_share_is_free_again(
         assert len(kept(plane)) == 3
         let_pass(301, monkeypatch)
         plane.tick()
-        assert kept(plane) == []
+        assert kept(plane) == {}
         plane.on_notice(notice("later", OUTSIDER))
         assert len(kept(plane)) == 1
 
@@ -101,7 +109,7 @@ def test_an_outsiders_notice_does_not_make_a_later_one_expire_early(
         plane.on_notice(notice("s"))
         let_pass(200, monkeypatch)
         plane.tick()
-        assert [n.source for n in kept(plane)] == [HOST.key]
+        assert list(kept(plane)) == [("s", HOST)]
 
     asyncio.run(wait())
 
