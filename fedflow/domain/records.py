@@ -46,12 +46,16 @@ class TaskKey:
 
     @property
     def task_id(self) -> str:
-        """Return FATE's task id, the same at all sites."""
+        """Return FATE's task id, the same at all sites; one task's alone, see `session`."""
         return f"{self.job_id}_{self.component}"
 
     @property
     def session(self) -> str:
-        """Return the federation session of this attempt, the same at all sites."""
+        """Return the federation session of this attempt, the same at all sites.
+
+        It is this attempt's alone: ids of jobs are digits, and so is the version, so the first and
+        the last `_` are where the component's name begins and ends.
+        """
         return f"{self.task_id}_{self.version}"
 
     @property

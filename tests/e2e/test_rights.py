@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from fedflow.domain.records import JobKey
-from fedflow.wire.paths import job_path
-from tests.e2e.jobs import Json
+from fedflow.domain.records import JobKey, TaskKey
+from fedflow.wire.paths import job_path, task_path
+from tests.e2e.jobs import Json, empty_job
 from tests.e2e.packets import Send, sending
-from tests.e2e.servers import HOST, QUICK, Pair, two_parties
+from tests.e2e.servers import GUEST, GUEST_ID, HOST, HOST_ID, QUICK, Pair, two_parties
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -155,3 +155,37 @@ def test_no_job_gets_an_id_that_names_something_else(pair: Pair, send: Send) -> 
         assert (refused.retcode, refused.error) == (101, "BadRequest"), refused
         assert "20 to 25 digits" in refused.retmsg
     assert sorted(path.name for path in (pair.guest.home / "logs").iterdir()) == before
+
+
+def test_no_other_job_has_the_session_of_a_running_task(pair: Pair, send: Send) -> None:
+    """Task `empty_0` of a job is named as task `0` of a job whose id ends with `_empty`."""
+    grant = {"party_id": HOST_ID, "component": "empty"}
+    assert pair.guest.post("/v1/permission/grant", grant)["retcode"] == 0
+    dsl, conf = empty_job({"sleep_s": 3.0})
+    job_id = pair.guest.client.submit(dsl, conf).job_id
+    for site in (GUEST, HOST):
+        pair.of(site).wait_executor(job_id, component="empty_0", site=site)
+    theirs = f"{job_id}_empty"
+    key = TaskKey(job_id=theirs, component="0", version=0, site=GUEST)
+    body = {
+        "initiator_role": "host",
+        "initiator_party_id": HOST_ID,
+        "dsl": {"components": {"0": {"module": "Empty", "output": {"data": ["data"]}}}},
+        "runtime_conf": {
+            "dsl_version": 2,
+            "initiator": {"role": "host", "party_id": int(HOST_ID)},
+            "role": {"guest": [int(GUEST_ID)], "host": [int(HOST_ID)]},
+        },
+    }
+    answers = [
+        send(HOST, job_path("job_create", key.job), body),
+        send(HOST, job_path("job_apply", key.job), {"epoch": 0}),
+        send(HOST, job_path("job_start", key.job), {"epoch": 0}),
+        send(HOST, task_path("task_start", key), {"epoch": 0}),
+        send(HOST, task_path("task_stop", key, status="canceled"), {"epoch": 0}),
+    ]
+    assert pair.guest.post("/v1/permission/delete", grant)["retcode"] == 0
+    assert all(answer.retcode for answer in answers[:4]), answers
+    assert set(pair.ends(job_id).values()) == {"success"}
+    found = pair.guest.post("/v1/job/task/query", {"job_id": job_id})["data"]
+    assert {task["f_task_version"] for task in found} == {0}

@@ -34,6 +34,10 @@ _seldom = Seldom()
 B_co = TypeVar("B_co", covariant=True)
 
 _LONGEST_NAME = 128  #: characters that the store takes
+_BEGIN = frozenset({"job_create", "job_rerun", "task_create", "task_start"})
+"""Commands by which something begins to run. An id of digits alone is part of names of folders and
+sessions, and no two tasks get the same; others are models' versions, or of jobs of old.
+"""
 REPLIES: Final = 20_000
 """Replies that are kept of one party: those of some minutes under full load. A call is repeated
 within seconds, and an older one that is carried out again finds that its work is done."""
@@ -169,12 +173,11 @@ def incoming_of(
 ) -> Incoming:
     """Return a command as its path and its sender name it.
 
-    A job begins with its create, so that its id has a form that no other name has. Raises:
-    BadRequest.
+    What runs under a job's id needs one of the form of ours. Raises: BadRequest.
     """
     params = match.params
     version = params.get("version")
-    if match.name == "job_create" and not is_job_id(params["job_id"]):
+    if match.name in _BEGIN and not is_job_id(params["job_id"]):
         raise BadRequest(reason=f"the id {params['job_id']!r} of a job is not 20 to 25 digits")
     if version is not None:
         task_of(params)  # the task id must be that of the job and component

@@ -200,8 +200,15 @@ def test_a_reply_with_long_names_is_remembered(commands: Commands, counter: Coun
 
 
 @pytest.mark.parametrize("job_id", ["server", "1", "20261121_a", "2" * 19, "2" * 26])
-def test_a_job_begins_under_an_id_of_the_form_of_jobs_only(job_id: str) -> None:
-    match = parse_party_path(f"/v1/party/{job_id}/host/10000/create")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "{0}/host/10000/create", "{0}/host/10000/rerun", "{0}/a/{0}_a/0/host/10000/start",
+        "{0}/a/{0}_a/0/host/10000/create",
+    ],
+)  # fmt: skip
+def test_nothing_begins_under_an_id_that_has_not_the_form_of_jobs(path: str, job_id: str) -> None:
+    match = parse_party_path(f"/v1/party/{path.format(job_id)}")
     assert match is not None
     with pytest.raises(BadRequest, match="20 to 25 digits"):
         incoming_of(match, create_body(), source_party="9999", request_id=None)
