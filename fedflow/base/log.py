@@ -26,6 +26,10 @@ _JOB_LOGS: Final = {
     "fate_flow_schedule.log": logging.INFO,
     "fate_flow_schedule_error.log": logging.ERROR,
 }
+_MINUTE_S: Final = 60
+_SHOWN: Final = 5  #: warnings of one kind that are shown in a minute
+_KINDS: Final = 1000  #: with more of them at once, jobs are not told apart
+_REPEATED: Final = "repeated"
 _JOBS: Final = 256  #: whose folders are remembered
 _MOST_LINES: Final = 256  #: that are logged seldom, and remembered
 _LONGEST_KEY: Final = 500  #: characters by which such a line is known
@@ -52,7 +56,84 @@ class Seldom:
                 self._next.clear()
             self._next[line] = (now_s + self._pause_s, 0)
         more = f" ({missed} more like this since the last line)" if missed else ""
-        logger.log(level, "%s%s", message, more, extra={"action": action})
+        logger.log(level, "%s%s", message, more, extra={"action": action}, stacklevel=2)
+
+
+class RepeatedLines(logging.Filter):
+    """Lets a few warnings and errors of one kind pass each minute, and counts the others.
+
+    Other parties, or whoever reaches a port, can cause some as often as they like. A kind is the
+    line of the source that logs, the job that it is about, and where a traceback ends: no text that
+    somebody else chose. How many were left out follows with the first line after the minute.
+    """
+
+    def __init__(self, handler: logging.Handler) -> None:
+        super().__init__()
+        self._handler = handler
+        self._lock = threading.Lock()
+        self._minutes: dict[tuple[object, ...], _Minute] = {}  #: the oldest first
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record is shown."""
+        if getattr(record, "action", None) == _REPEATED:
+            return True
+        with self._lock:
+            ended = self._ended(record.created)
+            shown = record.levelno < logging.WARNING or self._is_shown(record)
+        for minute in ended:
+            self._handler.handle(minute.summary())
+        return shown
+
+    def _is_shown(self, record: logging.LogRecord) -> bool:
+        job_id = getattr(record, "job_id", None) if len(self._minutes) < _KINDS else None
+        kind = (record.pathname, record.lineno, job_id, *_place(record))
+        minute = self._minutes.setdefault(kind, _Minute(record))
+        minute.count += 1
+        return minute.count <= _SHOWN
+
+    def _ended(self, now_s: float) -> list[_Minute]:
+        """Forget the minutes that are over; return those in which something was left out."""
+        ended = []
+        while self._minutes:
+            kind, minute = next(iter(self._minutes.items()))
+            if 0 <= now_s - minute.first.created < _MINUTE_S:
+                break
+            del self._minutes[kind]
+            if minute.count > _SHOWN:
+                ended.append(minute)
+        return ended
+
+
+class _Minute:
+    """What was logged of one kind since its first record."""
+
+    def __init__(self, first: logging.LogRecord) -> None:
+        self.first = first
+        self.count = 0
+
+    def summary(self) -> logging.LogRecord:
+        """Return a record that says how many were left out."""
+        first, left_out = self.first, self.count - _SHOWN
+        said = {
+            "name": first.name,
+            "levelno": first.levelno,
+            "levelname": first.levelname,
+            "msg": "%d more within %d s, the first was: %s",
+            "args": (left_out, _MINUTE_S, first.getMessage()),
+            "action": _REPEATED,
+            "left_out": left_out,
+        }
+        return logging.makeLogRecord(said)
+
+
+def _place(record: logging.LogRecord) -> tuple[object, ...]:
+    """Return what was raised and where."""
+    if not record.exc_info or record.exc_info[2] is None:
+        return ()
+    end = record.exc_info[2]
+    while end.tb_next is not None:
+        end = end.tb_next
+    return record.exc_info[0], end.tb_frame.f_code.co_filename, end.tb_lineno
 
 
 class JsonLines(logging.Formatter):
@@ -244,6 +325,7 @@ def set_up_logging(
         handler.setFormatter(JsonLines())
     else:
         handler.setFormatter(OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.addFilter(RepeatedLines(handler))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

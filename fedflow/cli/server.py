@@ -168,6 +168,7 @@ def server_options(function: Callable[..., None]) -> Callable[..., None]:
 @server_options
 def run(**options: Any) -> None:
     """Run a server in the foreground until Ctrl-C or SIGTERM."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else a line for each failed handshake
     gc.disable()  # modules are no garbage: looking for some is a seventh of the start
     from fedflow.server.configuration import load_settings  # the server's libraries take long
     from fedflow.server.run import run as run_server

@@ -31,7 +31,9 @@ class SignatureCheck:
             self._check(source, body, given.get(headers.SITE_SIGNATURE, ""))
         except FedflowError as exc:
             logger.warning(
-                "refused a call: %s", exc.message, extra={"action": "refuse_call", "path": path}
+                "refused a call: %s",
+                exc.message[:500],
+                extra={"action": "refuse_call", "path": path[:200]},
             )
             return _HTTP_OK, envelope.encode(envelope.failure(exc))
         return self._dispatch(path, given, body)

@@ -154,8 +154,8 @@ class UnaryService:
                                      packet.body)  # fmt: skip
         except FedflowError as exc:
             logger.warning(
-                "refused a packet of party %s: %s", party or packet.source, exc.message,
-                extra={"action": "refuse_packet", "path": packet.path},
+                "refused a packet of party %s: %s", party or packet.source[:32], exc.message[:500],
+                extra={"action": "refuse_packet", "path": packet.path[:200]},
             )  # fmt: skip
             body = envelope.encode(envelope.failure(exc))
         except Exception:
