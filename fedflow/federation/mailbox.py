@@ -21,10 +21,11 @@ from fedflow.base.values import dataclass
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.session import Ending, Opening, Session, SessionKey, SessionRegistry
 from fedflow.federation.settings import FederationSettings
-from fedflow.federation.spool import FILE_OVERHEAD, VALUE_OVERHEAD, Blob, Ledger, Part, Spool
+from fedflow.federation.spool import FILE_OVERHEAD, Blob, Ledger, Part, Spool
 
 logger = logging.getLogger(__name__)
 
+HELD_OVERHEAD = 6 * 1024  #: bytes that are counted for a value that waits, with its task
 MAX_PARTS = 256  #: big values of one session that have begun to arrive
 
 P = ParamSpec("P")
@@ -186,7 +187,7 @@ class Mailbox:
     @contextmanager
     def holding(self, party: str, size: int) -> Iterator[None]:
         """Count the bytes of a party's small value for as long as it waits. Raises: SpoolFull."""
-        amount = size + VALUE_OVERHEAD
+        amount = size + HELD_OVERHEAD
         if not self._held.take(party, amount):
             raise SpoolFull(used=self.held, limit=self._settings.held_bytes)
         try:

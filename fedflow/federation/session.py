@@ -116,11 +116,6 @@ class SessionRegistry:
             return len(self._open)
 
 
-def _slot(key: ValueKey) -> tuple[str, str, str]:
-    """Return the shortest name of a value inside its receiver's session."""
-    return (key.source.key, key.name, key.tag)
-
-
 @dataclass(kw_only=True, slots=True, eq=False)
 class Session:
     """One site's share of one task attempt, on the event loop."""
@@ -128,10 +123,10 @@ class Session:
     key: SessionKey
     sites: frozenset[Site]
     limit: int  #: values that may arrive
-    values: dict[tuple[str, str, str], Blob] = field(default_factory=dict)
-    digests: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    taken: set[tuple[str, str, str]] = field(default_factory=set)
-    waiters: dict[tuple[str, str, str], asyncio.Future[Blob]] = field(default_factory=dict)
+    values: dict[bytes, Blob] = field(default_factory=dict)  #: by `ValueKey.id`, as all below
+    digests: dict[bytes, str] = field(default_factory=dict)
+    taken: set[bytes] = field(default_factory=set)
+    waiters: dict[bytes, tuple[Site, asyncio.Future[Blob]]] = field(default_factory=dict)
     ended_peers: dict[Site, str] = field(default_factory=dict)
     failed_peers: set[Site] = field(default_factory=set)
     deliveries: dict[asyncio.Task[FedflowError | None], Site] = field(default_factory=dict)
@@ -154,16 +149,16 @@ class Session:
         """
         if self.ended:
             raise SessionUnknown(session=self.name)
-        found = self.digests.get(_slot(key))
+        found = self.digests.get(key.id)
         if found is not None and found != digest:
             raise DuplicateValue(name=key.name, tag=key.tag, site=str(self.site))
         return found is not None
 
     def accept(self, key: ValueKey, blob: Blob) -> None:
         """Hand `blob` to who waits for it, or keep it. The caller has asked `knows`."""
-        slot = _slot(key)
+        slot = key.id
         self.digests[slot] = blob.digest
-        waiter = self.waiters.get(slot)
+        _, waiter = self.waiters.get(slot, (None, None))
         if waiter is not None and not waiter.done():
             waiter.set_result(blob)
         else:
@@ -174,7 +169,7 @@ class Session:
 
         Raises: DuplicateValue: it was asked for before. PeerFailed. ValueTooLate. SessionUnknown.
         """
-        slot = _slot(key)
+        slot = key.id
         if self.ended:
             raise SessionUnknown(session=self.name)
         if slot in self.taken:
@@ -185,7 +180,8 @@ class Session:
         if key.source in self.ended_peers:
             raise PeerFailed(site=str(key.source), reason=self.ended_peers[key.source])
         self.taken.add(slot)
-        waiter = self.waiters[slot] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Blob] = asyncio.get_running_loop().create_future()
+        self.waiters[slot] = (key.source, waiter)
         got = False
         try:
             await asyncio.wait((waiter,), timeout=timeout_s)
@@ -193,7 +189,7 @@ class Session:
                 raise ValueTooLate(
                     seconds=timeout_s, name=key.name, tag=key.tag, site=str(key.source)
                 )
-            blob: Blob = waiter.result()
+            blob = waiter.result()
             got = True
             return blob
         finally:
@@ -212,18 +208,18 @@ class Session:
         for task, destination in self.deliveries.items():
             if destination == site:
                 task.cancel()
-        for slot, waiter in self.waiters.items():
-            if slot[0] == site.key and not waiter.done():
+        for source, waiter in self.waiters.values():
+            if source == site and not waiter.done():
                 waiter.set_exception(PeerFailed(site=str(site), reason=reason))
 
     def awaited_sites(self) -> set[Site]:
         """Return the sites whose values somebody waits for."""
-        return {Site.from_key(slot[0]) for slot in self.waiters}
+        return {source for source, _ in self.waiters.values()}
 
     def end(self, error: FedflowError) -> list[Blob]:
         """Fail all waiters, stop all deliveries, and return the unread values to be discarded."""
         self.ended = True
-        for waiter in self.waiters.values():
+        for _, waiter in self.waiters.values():
             if not waiter.done():
                 waiter.set_exception(error)
         for task in self.deliveries:
@@ -234,7 +230,7 @@ class Session:
         self.values.clear()
         return unread
 
-    def _give_back(self, slot: tuple[str, str, str], waiter: asyncio.Future[Blob]) -> None:
+    def _give_back(self, slot: bytes, waiter: asyncio.Future[Blob]) -> None:
         """Undo an unfinished `take`; a value that came at the last moment is kept."""
         self.taken.discard(slot)
         if waiter.done() and not waiter.cancelled() and waiter.exception() is None:

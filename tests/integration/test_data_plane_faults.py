@@ -38,7 +38,7 @@ from fedflow.federation.messages import (
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.data_plane import service
 from fedflow.rpc.data_plane.bulk import BULK
-from fedflow.rpc.data_plane.links import MESSAGES
+from fedflow.rpc.data_plane.links import MESSAGES, GrpcSender
 from fedflow.rpc.data_plane.service import MAX_LINKS
 from tests.support.certificates import Authority, make_ca, make_certificate
 from tests.support.data_plane import DataPlaneServer, Party, credentials_of
@@ -574,6 +574,21 @@ def test_messages_of_tiny_frames_do_not_hold_up_another_party(
             flood.result()
         pool.shutdown()
     assert took_s < 0.5
+
+
+def test_questions_for_an_ended_task_are_answered_once_at_a_time(
+    tmp_path: Path, authority: Authority
+) -> None:
+    watch = Notice(
+        seq=1, kind="watch", session=S, source=GUEST.key, destination=HOST.key, reason=""
+    )
+    with pair(tmp_path, authority=authority) as (_, host):
+        host.plane.close_session(S, HOST)
+        host.route_to({"9999": 1})  # the one who asks takes no answers
+        call_as("9999", host, authority=authority, method=MESSAGES, messages=[pack(watch) * 1000])
+        sender = host.plane.port
+        assert isinstance(sender, GrpcSender)
+        assert len(sender._links[GUEST.party_id]._pending) == 1
 
 
 def assert_a_small_value_arrives(

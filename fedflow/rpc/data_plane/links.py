@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 MESSAGES = "/fedflow.v1.DataPlane/Messages"
 BATCH_FRAMES = 256  #: most frames in one gRPC message
 BATCH_BYTES = 2 * 1024 * 1024  #: most bytes of frames that are put into one gRPC message
+SOUND_S = 0.5  #: a stream that lives so long is opened again at once when it breaks
 EOF_REASON = "it closed the stream"
 READ_THREADS = 2
 
@@ -68,7 +69,7 @@ class GrpcSender:
         self._settings = settings
         self._links: dict[PartyId, Link] = {}
         self._bulk: dict[PartyId, grpc.aio.Channel] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._notices: dict[tuple[PartyId, Notice], asyncio.Task[None]] = {}  #: under way
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="data-plane-read")
         self._closed = False
 
@@ -116,19 +117,20 @@ class GrpcSender:
         await self._link(party_id).send(lambda seq: msgspec.structs.replace(notice, seq=seq))
 
     def notify(self, party_id: PartyId, notice: Notice) -> None:
-        """Send a notice, trying for a while; returns at once."""
-        if not self._closed:
-            task = asyncio.create_task(self._notify(party_id, notice))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        """Send a notice, trying for a while; returns at once. One that is under way is enough."""
+        what = (party_id, notice)
+        if not self._closed and what not in self._notices:
+            task = self._notices[what] = asyncio.create_task(self._notify(party_id, notice))
+            task.add_done_callback(lambda _: self._notices.pop(what))
 
     async def close(self) -> None:
         """Close all streams and channels."""
         self._closed = True
-        for task in self._tasks:
+        tasks = list(self._notices.values())
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
         for link in self._links.values():
             await link.close()
         for channel in self._bulk.values():
@@ -266,8 +268,11 @@ class Link:
         writer = asyncio.create_task(self._write(call, watchdog))
         try:
             async with watchdog:
+                loop = asyncio.get_running_loop()
+                begun_s = loop.time()
                 while (raw := await call.read()) and isinstance(raw, bytes):
-                    self._failures = 0
+                    if loop.time() - begun_s > SOUND_S:
+                        self._failures = 0
                     async for message, _ in in_turns(split_frames(raw)):
                         if isinstance(message, Ack):
                             self._on_ack(message)

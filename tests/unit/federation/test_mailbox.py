@@ -189,7 +189,7 @@ def test_values_without_a_session_are_bounded_in_bytes_and_in_time(run: Any) -> 
             await first
         assert bench.mailbox.held == 0
 
-    run(story, held_bytes=2000, hold_timeout_s=0.05)
+    run(story, held_bytes=10_000, hold_timeout_s=0.05)
 
 
 def test_a_value_for_an_ended_session_is_refused(run: Any) -> None:
@@ -343,7 +343,7 @@ def test_early_values_of_one_party_leave_room_for_those_of_another(run: Any) -> 
             > 60
         )
 
-    run(story, held_bytes=20_000)
+    run(story, held_bytes=200_000)
 
 
 def test_small_values_of_one_party_do_not_push_those_of_another_to_the_disk(run: Any) -> None:
