@@ -185,7 +185,8 @@ class Executors(_Section, frozen=True, kw_only=True):
     """Worker processes."""
 
     start_method: Literal["zygote", "plain"] = "zygote"  #: plain: a new interpreter per task
-    memory_mib: Count | None = None  #: address space limit of one executor, MiB; null = none
+    #: memory that one executor may allocate, MiB; null: half of the machine's; none: all
+    memory_mib: Count | Literal["none"] | None = None
 
 
 class FederationLimits(_Section, frozen=True, kw_only=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from fedflow.base.errors.start import BadSetting
@@ -11,6 +13,11 @@ from fedflow.base.values import dataclass
 
 OUTPUT_FILE: Final = "stdout.log"  #: what a worker and its children print, in its log folder
 
+MIB: Final = 1024 * 1024
+_GROUP_LIMITS: Final = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
 PRELOAD: Final[tuple[str, ...]] = ("fedflow.worker.run",)
 """What a zygote imports before it is ready, numpy and pyarrow with it.
 
@@ -64,6 +71,34 @@ class ExecutorLimits:
         for name in self.__dataclass_fields__:
             if getattr(self, name) <= 0:
                 raise BadSetting(path=f"executor.{name}", reason="must be above 0")
+
+
+def machine_memory() -> int | None:
+    """Return the bytes of memory that this process and its children may use; None: unknown.
+
+    That is the machine's, or what the control group of a container has.
+    """
+    try:
+        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
+    for path in _GROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # "max", or another version of groups
+            found = min(found, int(Path(path).read_text(encoding="ascii")))
+    return found if found > 0 else None
+
+
+def executor_memory(memory_mib: int | str | None) -> int | None:
+    """Return the bytes that one executor may allocate, from the setting; None: all.
+
+    By default that is half of the memory: a value that unpacks to more than the machine has ends
+    its task and nothing else, and a task alone has room. If two take all together, the system ends
+    an executor before a server (`worker.process.prefer_for_oom_kill`).
+    """
+    if isinstance(memory_mib, int):
+        return memory_mib * MIB
+    memory = machine_memory() if memory_mib is None else None
+    return None if memory is None else memory // 2
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:

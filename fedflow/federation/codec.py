@@ -332,7 +332,9 @@ def _read_arrow(kind: str, data: memoryview) -> Any:
         if kind == "table":
             return table
         batches = table.to_batches()
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as exc:
+    except MemoryError:  # Arrow's is an ArrowException too
+        raise
+    except (pa.ArrowException, OSError, ValueError) as exc:
         raise CodecError(reason=f"an Arrow table that is not valid: {exc}") from exc
     if len(batches) > 1:
         raise CodecError(reason="more than one record batch where one was announced")

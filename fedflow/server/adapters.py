@@ -27,6 +27,7 @@ from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.job.parameters import JobParameters
 from fedflow.domain.job.spark_options import SparkSite, property_text
 from fedflow.domain.states import JobStatus
+from fedflow.executor.limits import executor_memory
 from fedflow.executor.plain import PlainExecutor, local_executor
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.settings import MIB, FederationSettings
@@ -195,12 +196,11 @@ def federation_settings(settings: Settings) -> FederationSettings:
 
 def worker_settings(settings: Settings, folders: Folders, sockets: Path) -> WorkerSettings:
     """Return what every worker process gets."""
-    memory_mib = settings.executor.memory_mib
     return WorkerSettings(
         server_socket=sockets / "server.sock",
         federation_socket=sockets / "federation.sock",
         tables_root=folders.tables,
-        memory_bytes=memory_mib * MIB if memory_mib else None,
+        memory_bytes=executor_memory(settings.executor.memory_mib),
         receive_timeout_s=settings.federation.receive_timeout_s,
         log_level=settings.log.level,
         spark=spark_of(settings, folders),

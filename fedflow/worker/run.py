@@ -18,7 +18,7 @@ from fedflow.base.errors.components import ComponentFailed
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, OutOfMemory, ServerRefused
 from fedflow.base.errors.start import ServerNotReachable
-from fedflow.base.messages import beside, verbatim
+from fedflow.base.messages import Message, beside, verbatim
 from fedflow.components.registry import ComponentRegistry, load_provider, load_registry
 from fedflow.cores.workers import LocalWorkers
 from fedflow.domain.records import TableRecord
@@ -186,7 +186,8 @@ class _Run:
         try:
             limit_threads(self._spec.cores)
             if self._spec.memory_bytes is not None:
-                start_arrow_threads()
+                if any(self._spec.inputs.data.values()):  # others hardly use Arrow, if at all
+                    start_arrow_threads()
                 limit_memory(self._spec.memory_bytes)
             if self._spec.spark is not None:
                 self._connect_spark()
@@ -367,7 +368,9 @@ class _Run:
             return self._broken(str(exc))
         if isinstance(exc, MemoryError):
             size = self._spec.memory_bytes
-            limit = "no limit was set" if size is None else f"limit {size // 2**20} MiB"
+            limit = "the machine has no more"
+            if size is not None:
+                limit = Message("it allocated more than {mib} MiB", size // 2**20)
             return OutOfMemory(task=str(self._spec.key), limit=limit)
         if isinstance(exc, SystemExit):
             code = exc.code if isinstance(exc.code, int) else "..."

@@ -230,7 +230,8 @@ def test_running_out_of_memory_is_reported_as_such(world: World) -> None:
     launch, end = world.run("fails", parameters={"how": "memory"}, memory_bytes=256 * 2**20)
     assert end == (ExitCode.FAILED, None)
     assert world.reports(launch)[-1]["error"]["code"] == "OutOfMemory"
-    assert "256 MiB" in world.reports(launch)[-1]["error"]["message"]
+    assert "it allocated more than 256 MiB" in world.reports(launch)[-1]["error"]["message"]
+    assert "`executor.memory_mib`" in world.reports(launch)[-1]["error"]["hint"]
 
 
 def test_a_memory_limit_leaves_room_for_an_ordinary_run(world: World) -> None:

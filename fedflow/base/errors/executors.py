@@ -10,7 +10,8 @@ class ExecutorDied(FedflowError):
 
     code, retcode, http = 1501, 100, 500
     hint = (
-        "`fedflow job log` shows what it printed last; a signal 9 often means that memory ran out."
+        "`fedflow job log` shows what it printed last; a signal 6 or 9 often means that memory ran "
+        "out, see `executor.memory_mib`."
     )
 
 
@@ -39,7 +40,10 @@ class OutOfMemory(FedflowError):
     """The executor of {task} ran out of memory ({limit})."""
 
     code, retcode, http = 1505, 100, 507
-    hint = "Use less data, raise the executor's memory limit, or free memory on this machine."
+    hint = (
+        "Use less data, or raise `executor.memory_mib` in the server's conf: by default a task may "
+        "allocate half of the machine's memory."
+    )
 
 
 class ServerLost(FedflowError):
