@@ -113,6 +113,8 @@ def status(home: Path, as_json: bool) -> None:
         out.note(f"ready    {'yes' if is_ready else 'no'}")
         for reason in ready.get("reasons", ()) if ready else ("it does not answer",):
             out.note(f"         {clean(str(reason))}")
+        for warning in ready.get("warnings", ()):
+            out.note(f"look at  {clean(str(warning))}")
         if ready.get("draining"):
             out.note("drained  yes: it starts no tasks until it is restarted")
         for key, where in (("cores", ""), ("spark_cores", " on Spark")):

@@ -4,6 +4,7 @@
 |---|---|---|
 | server | start | launch_id, module, spec_path, log_dir, work_dir, command |
 | server | describe | id |
+| server | ping | id (0) |
 | server | check | id, module, parameters, path, run (a planned run, or null) |
 | zygote | ready | pid, problems (providers that could not be loaded) |
 | zygote | started | launch_id, pid, start_time |

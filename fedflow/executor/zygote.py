@@ -38,6 +38,7 @@ from fedflow.executor.zygote_process import ZygoteLost, ZygoteProcess
 logger = logging.getLogger(__name__)
 
 _TICK_S = 0.5  #: how often launches that do not come off, and long outputs, are looked for
+_SILENT_S = 5.0  #: a zygote that does not answer for so long cannot start processes
 _KILL_WAIT_S = 3.0  #: after SIGKILL, how long `close` waits for the last process
 
 
@@ -58,6 +59,7 @@ class _Question:
 
     done: threading.Event = field(default_factory=threading.Event)
     answer: Message | None = None
+    asked_s: float = 0.0
 
 
 class ZygoteExecutor:
@@ -95,6 +97,7 @@ class ZygoteExecutor:
         self._running: dict[str, Handle] = {}  # children of the present zygote
         self._outputs: dict[str, Path] = {}  # what they print, by launch id
         self._questions: dict[int, _Question] = {}
+        self._ping: _Question | None = None
         self._numbers = itertools.count(1)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -135,13 +138,26 @@ class ZygoteExecutor:
             return self._ready
 
     def fault(self) -> str:
-        """Return why it cannot start processes now, as the rest of a sentence; empty: it can."""
+        """Return why it cannot start processes now, as the rest of a sentence; empty: it can.
+
+        Each call asks the zygote for a sign of life, and tells whether the one before got it.
+        """
+        if self._thread is not None and not self._thread.is_alive():
+            return "its thread does not run; restart the server"
         with self._changed:
-            if self._ready:
-                return ""
-            if self._missing:
+            if self._ready and self._zygote is not None:
+                zygote, number, ping = self._zygote, 0, self._ping
+                now_s = self._clock.monotonic_s()
+                if ping is not None and not ping.done.is_set():
+                    silent_s = now_s - ping.asked_s
+                    return "" if silent_s < _SILENT_S else f"no answer for {silent_s:.0f} s"
+                self._questions[number] = self._ping = _Question(asked_s=now_s)
+            elif self._missing:
                 return f"it lacks packages: {self._missing}"
-            return "it cannot start processes now" if self._failed else STARTING
+            else:
+                return "it cannot start processes now" if self._failed else STARTING
+        self._send(zygote, encode({"op": "ping", "id": number}))
+        return ""
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait until `ready()`, at most `timeout_s` seconds; tell whether it is."""

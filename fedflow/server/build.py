@@ -12,7 +12,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fedflow.app.administration.info import Disks, Info, Probes, ServerIdentity
+from fedflow.app.administration.info import Info, ServerIdentity
 from fedflow.app.administration.keys import Keys, SiteSigner
 from fedflow.app.administration.leadership import Leadership
 from fedflow.app.administration.modules import Modules
@@ -128,6 +128,7 @@ class FedflowServer:
         self._wakeups = Wakeups(self._notifier)
         self._beat: ServerLeaseThread | None = None
         self._lead: LeadThread | None = None
+        self._own_parts = OwnParts()
         self._parts = ExitStack()  #: what was opened, closed in the opposite order
 
     def open(self) -> None:
@@ -329,11 +330,6 @@ class FedflowServer:
         )
         self._http.listen_tcp(settings.fateflow.host, settings.fateflow.http_port)
         self._parts.callback(self._http.stop)
-        self._own_parts = OwnParts(
-            sockets=sockets_of(self._unix, self._plane, self._on_loop),
-            loop=lambda: self._rpc.loop,
-            threads=lambda: [*faults_of(self._loops), *self._leading.faults()],
-        )
         self.place = services.info.place = replace(
             place, http_port=self._http.port, grpc_port=self._rpc.port
         )
@@ -344,11 +340,8 @@ class FedflowServer:
         info = Info(
             store=self._store,
             engines=core.kernel.engines,
-            probes=Probes(
-                executor_fault=self._executor.fault,
-                unreachable=core.circuit_breakers.opened,
-                disks=Disks(self.folders.written(), least_bytes=settings.health.min_free_mib * MIB),
-                is_draining=self._servers.is_draining,
+            probes=self._own_parts.probes(
+                settings, self.folders, core=core, executor=self._executor, servers=self._servers
             ),
             place=place,
             clock=self._clock,
@@ -363,6 +356,7 @@ class FedflowServer:
             call_timeout_s=settings.scheduling.call_timeout_s,
         )
         core.commands.add_look("info_common", neighbours.answer)
+        core.commands.check_store(info.require_store)
         archives = LocalArchives(self.folders.tables)
         self._tables = Tables(
             store=self._store,
@@ -459,6 +453,11 @@ class FedflowServer:
         else:
             self._leading.start()
         self._detector.start()
+        self._own_parts.connect(
+            sockets_of(self._unix, self._plane, self._on_loop),
+            loop=self._rpc.loop,
+            threads=lambda: [*faults_of(self._loops), *self._leading.faults()],
+        )
 
     def _look(self) -> None:
         for thread in self._loops:

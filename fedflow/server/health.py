@@ -11,9 +11,15 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
+from fedflow.app.administration.info import MIB, Disks, Probes
+from fedflow.app.administration.servers import Servers
+from fedflow.app.core import Core
+from fedflow.app.protocol.folders import Folders
 from fedflow.base.descriptors import open_descriptors
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.log import Seldom
+from fedflow.base.settings import Settings
+from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.plane import DataPlane
 
 logger = logging.getLogger(__name__)
@@ -57,15 +63,35 @@ def sockets_of(
 class OwnParts:
     """The sockets, threads and descriptors of one server."""
 
-    def __init__(
-        self, *, sockets: dict[str, ExecutorSocket], loop: Callable[[], asyncio.AbstractEventLoop],
+    def __init__(self) -> None:
+        self._sockets: dict[str, ExecutorSocket] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads: Callable[[], list[str]] = list
+        self._seldom = Seldom()
+
+    def connect(
+        self, sockets: dict[str, ExecutorSocket], *, loop: asyncio.AbstractEventLoop,
         threads: Callable[[], list[str]],
     ) -> None:  # fmt: skip
-        """`sockets` are named by their files; `threads` returns what is wrong with the threads."""
-        self._sockets = sockets
-        self._loop = loop
-        self._threads = threads
-        self._seldom = Seldom()
+        """Name the sockets by their files; `threads` returns what is wrong with the threads.
+
+        Before that all is well.
+        """
+        self._sockets, self._loop, self._threads = sockets, loop, threads
+
+    def probes(
+        self, settings: Settings, folders: Folders, *, core: Core, executor: ZygoteExecutor,
+        servers: Servers,
+    ) -> Probes:  # fmt: skip
+        """Return how all parts of the server are asked."""
+        return Probes(
+            executor_fault=executor.fault,
+            unreachable=core.circuit_breakers.opened,
+            disks=Disks(folders.written(), least_bytes=settings.health.min_free_mib * MIB),
+            is_draining=servers.is_draining,
+            faults=self.faults,
+            warnings=self.warnings,
+        )
 
     def look(self) -> None:
         """Bind sockets anew that were removed; say that descriptors run out."""
@@ -104,7 +130,9 @@ class OwnParts:
 
     def _stuck(self) -> list[str]:
         found = self._threads()
-        asked = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop())
+        if self._loop is None:
+            return found
+        asked = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
         try:
             asked.result(timeout=_ANSWER_S)
         except TimeoutError:

@@ -29,7 +29,8 @@ class Readiness(TypedDict, total=False):
     disk: bool  #: every folder has as much free space as `health.min_free_mib` asks for
     free_bytes: dict[str, int]  #: by folder: home, shared_home, and others with disks of their own
     closed: list[str]  #: folders that the server may not write to
-    reasons: list[str]  #: why it is not ready
+    reasons: list[str]  #: why it is not ready: the part, what it does not do, what helps
+    warnings: list[str]  #: what should be looked at though it is ready
     starting: bool  #: what starts processes is not up yet; it soon is
     draining: bool  #: it was drained: it starts no tasks until it is restarted
     outbox: Any

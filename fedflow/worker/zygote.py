@@ -111,6 +111,8 @@ class Zygote:
                     self._start(message)
                 case "describe":
                     self._reply(message, data=self._described())
+                case "ping":
+                    self._reply(message, data=None)
                 case "check":
                     self._check(message)
                 case other:

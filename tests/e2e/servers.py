@@ -336,6 +336,20 @@ def _is_of(folder: Path, component: str | None, site: Site | None) -> bool:
     return fits and (site is None or (role, party) == (site.role.value, site.party_id))
 
 
+def zygote_of(party: Party) -> psutil.Process:
+    """Return the zygote of a running server."""
+    assert party.process is not None
+
+    def look() -> psutil.Process | None:
+        for child in psutil.Process(party.process.pid).children():
+            with suppress(psutil.NoSuchProcess):  # one that ended in this moment, or a zombie
+                if "fedflow.worker.zygote" in " ".join(child.cmdline()):
+                    return child
+        return None
+
+    return wait_for(look, "a zygote")
+
+
 # --- several servers ------------------------------------------------------------------------------
 
 

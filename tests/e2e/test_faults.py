@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-import psutil
 import pytest
 
 from fedflow.base.clock import SystemClock
@@ -35,6 +34,7 @@ from tests.e2e.servers import (
     standalone,
     two_parties,
     wait_for,
+    zygote_of,
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -260,19 +260,6 @@ def test_a_job_survives_the_death_of_the_zygote(pair: Pair) -> None:
     zygote.kill()
     assert agreed(pair, job_id).succeeded
     wait_for(lambda: zygote_of(pair.guest).pid != zygote.pid, "a new zygote")
-
-
-def zygote_of(party: Party) -> psutil.Process:
-    assert party.process is not None
-
-    def look() -> psutil.Process | None:
-        for child in psutil.Process(party.process.pid).children():
-            with suppress(psutil.NoSuchProcess):  # one that ended in this moment, or a zombie
-                if "fedflow.worker.zygote" in " ".join(child.cmdline()):
-                    return child
-        return None
-
-    return wait_for(look, "a zygote")
 
 
 # --- stops, peers that are away -------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.jobs import empty_job, example, upload_data
-from tests.e2e.servers import QUICK, Pair, two_parties, wait_for
+from tests.e2e.servers import QUICK, Pair, two_parties, wait_for, zygote_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -39,3 +39,16 @@ def test_tasks_run_again_after_the_folder_was_removed(pair: Pair) -> None:
         path.write_bytes(content)
     job_id = pair.guest.client.submit(*empty_job({})).job_id
     assert set(pair.ends(job_id, within_s=30.0).values()) == {"success"}
+
+
+def test_a_zygote_that_stands_still_is_a_reason_not_to_be_ready(pair: Pair) -> None:
+    def reasons() -> list[str]:
+        return [str(reason) for reason in pair.guest.readiness()["reasons"]]
+
+    zygote = zygote_of(pair.guest)
+    zygote.suspend()
+    try:
+        wait_for(lambda: any("executor: no answer for" in one for one in reasons()), "the reason")
+    finally:
+        zygote.resume()
+    wait_for(lambda: not reasons(), "the server to be ready")

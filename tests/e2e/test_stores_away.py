@@ -56,6 +56,11 @@ def test_a_host_that_cannot_write_is_given_up_within_the_lease_and_named(pair: P
     job_id = running(pair)
     with unwritable(pair.host):
         wait_for(lambda: ended(pair.guest, job_id, "guest-9999"), "the end", within_s=4 * LEASE_S)
+        ready = pair.host.readiness()
+        assert (ready["ready"], ready["store"]) == (False, False)
+        assert any(reason.startswith("store: no change can be") for reason in ready["reasons"])
+        assert str(pair.host.home) not in str(ready)
+        assert "free" in ready["cores"]
         reason = pair.guest.client.job(job_id).reason
         assert reason is not None
         assert f"host 10000 {STUCK}" in reason.message
@@ -67,6 +72,7 @@ def test_a_host_that_cannot_write_is_given_up_within_the_lease_and_named(pair: P
         assert "10000 cannot take part" in refused.message
     assert set(pair.ends(job_id).values()) == {"failed"}
     pair.wait_connected()
+    pair.host.wait_ready()
 
 
 def test_a_host_gives_up_a_job_whose_initiator_cannot_write(pair: Pair) -> None:

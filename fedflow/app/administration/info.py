@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
-from collections.abc import Callable, Mapping
-from dataclasses import field
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 from fedflow import __version__
+from fedflow.app.administration.bounded import ANSWER_S, Bounded
 from fedflow.app.ports.executors import STARTING
 from fedflow.app.ports.store import Store
+from fedflow.app.protocol.party_leases import prove_store
 from fedflow.base.clock import Clock
+from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
+from fedflow.domain.records import Engine
 from fedflow.wire.api.parties import PartyInfo
+
+logger = logging.getLogger(__name__)
+_seldom = Seldom()
 
 FATE_VERSION = "1.11.4"  #: the FATE release whose interface this server speaks
 FATE_FLOW_VERSION = "1.11.2"
 API_VERSION = "v1"
 MIB: Final = 1024 * 1024
+KEEP_S: Final = 2.0  #: a change that was stored, and a file that was written, count for so long
+CLOSED: Final = "the user of this server may not write to this folder"
+NOT_STORED: Final = (
+    "no change can be stored, the server's log says why; see its disk, or its database server"
+)
 _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
 
 
@@ -73,6 +88,25 @@ class Disks:
             if left < self._least_bytes
         ]
 
+    def unwritable(self) -> dict[str, str]:
+        """Write a small file on each file system, and delete it; return where and why that failed.
+
+        It reaches the disk, which may take its time.
+        """
+        found: dict[str, str] = {}
+        seen: set[int] = set()
+        for name, path in self._folders.items():
+            try:
+                device = path.stat().st_dev
+                if device not in seen:
+                    seen.add(device)
+                    _write_file(path / f".health-{os.getpid()}")
+            except FileNotFoundError:
+                continue  # it is created when it is needed
+            except OSError as exc:
+                found[name] = exc.strerror or str(exc)
+        return found
+
     def closed(self) -> list[str]:
         """Return the folders that this process may not write to."""
         seen: dict[Path, str] = {}
@@ -80,6 +114,17 @@ class Disks:
             if path.exists() and not os.access(path, os.W_OK | os.X_OK):
                 seen.setdefault(path, name)
         return list(seen.values())
+
+
+def _write_file(path: Path) -> None:
+    """Write a file through to the disk, and delete it. Raises: OSError."""
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, b"x")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+        path.unlink()
 
 
 def _free_bytes(path: Path) -> int:
@@ -97,6 +142,8 @@ class Probes:
     unreachable: Callable[[], list[str]] = list  #: parties that do not answer
     disks: Disks = field(default_factory=Disks)
     is_draining: Callable[[], bool] = bool
+    faults: Callable[[], list[str]] = list  #: of what only the process knows: threads, sockets
+    warnings: Callable[[], list[str]] = list  #: what people should know of a ready server
 
 
 class Info:
@@ -115,6 +162,11 @@ class Info:
         self._clock = clock
         self._store = store
         self._engines = engines
+        self._stored = _StoreState()  #: the last look
+        self._stored_s = self._written_s = -KEEP_S  #: the last change, the last file
+        self._unwritable: Mapping[str, str] = {}
+        self._store_look = Bounded("store", self._look_at_store)
+        self._disk_look = Bounded("folders", self._look_at_disks)
         self.place = place
 
     def versions(self) -> dict[str, str]:
@@ -147,31 +199,42 @@ class Info:
         return self._clock.now_ms()
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
-        """Tell whether the server can run jobs, and how each part stands."""
-        with self._store.read() as tx:
-            engine = tx.engines.get(STANDALONE)
-            spark = tx.engines.get(SPARK) if self._engines.spark else None
-            waiting = tx.outbox.size()
-        fault = self._probes.executor_fault()
-        free = self._probes.disks.free()
-        low = self._probes.disks.complaints(free)
-        closed = self._probes.disks.closed()
+        """Tell whether the server can run jobs, and how each part stands.
+
+        It is ready only if each part was seen to work in the last seconds: a change was stored, a
+        file was written. What hangs is a fault; the answer does not wait for it.
+        """
+        self._store_look.begin()
+        self._disk_look.begin()
+        until_s = time.monotonic() + ANSWER_S
+        store = self._store_look.wait(until_s) or replace(
+            self._stored, fault=_silent(self._store_look, "see its disk, or its database server")
+        )
+        disk = self._disk_look.wait(until_s) or _DiskState(
+            fault=_silent(self._disk_look, "see its disk or mount")
+        )
+        engine, spark, fault = store.engine, store.spark, self._probes.executor_fault()
         reasons = [
-            *([] if engine is not None else ["store: it has no engine"]),
+            *([f"store: {store.fault}"] if store.fault else []),
+            *(["store: it has no engine"] if engine is None and not store.fault else []),
             *([f"executor: {fault}"] if fault else []),
-            *low,
-            *(f"{name}: the user of this server may not write to this folder" for name in closed),
+            *([f"home: {disk.fault}"] if disk.fault else []),
+            *disk.low,
+            *(f"{name}: {CLOSED}" for name in disk.closed),
+            *(f"{name}: no file can be written: {why}" for name, why in disk.unwritable.items()),
+            *self._probes.faults(),
         ]
         parts: dict[str, Any] = {
-            "store": engine is not None,
+            "store": engine is not None and not store.fault,
             "executor": not fault,
-            "disk": not low,
-            "free_bytes": free,
-            "closed": closed,
+            "disk": not (disk.low or disk.fault or disk.unwritable),
+            "free_bytes": disk.free,
+            "closed": disk.closed,
             "reasons": reasons,
+            "warnings": self._probes.warnings(),
             "starting": fault == STARTING,
             "draining": self._probes.is_draining(),
-            "outbox": waiting,
+            "outbox": store.waiting,
             "cores": {
                 "total": engine.cores if engine else 0,
                 "free": engine.remaining_cores if engine else 0,
@@ -185,3 +248,74 @@ class Info:
         if spark is not None:
             parts["spark_cores"] = {"total": spark.cores, "free": spark.remaining_cores}
         return not reasons, parts
+
+    def require_store(self) -> None:
+        """See that changes can be stored, for calls of other parties that store nothing.
+
+        Raises: StoreUnavailable: it was seen that they cannot.
+        """
+        if time.monotonic() - self._stored_s < KEEP_S:
+            return
+        self._store_look.begin()
+        store = self._store_look.wait(time.monotonic() + ANSWER_S)
+        if store is not None and store.fault:
+            raise StoreUnavailable(reason="its server's log says why")
+
+    def _look_at_store(self) -> _StoreState:
+        """Read what `ready` tells; store a change too if the last one is seconds ago."""
+        writes = time.monotonic() - self._stored_s >= KEEP_S
+        try:
+            with self._store.transaction() if writes else self._store.read() as tx:
+                if writes:
+                    prove_store(tx, self._clock.now_ms())
+                self._stored = _StoreState(
+                    engine=tx.engines.get(STANDALONE),
+                    spark=tx.engines.get(SPARK) if self._engines.spark else None,
+                    waiting=tx.outbox.size(),
+                )
+        except StoreUnavailable as exc:
+            _seldom.log(logger, logging.ERROR, exc.message, action="store_unavailable")
+            self._stored_s = -KEEP_S
+            return replace(self._stored, fault=NOT_STORED)
+        if writes:
+            self._stored_s = time.monotonic()
+        return self._stored
+
+    def _look_at_disks(self) -> _DiskState:
+        disks = self._probes.disks
+        if time.monotonic() - self._written_s >= KEEP_S:
+            self._unwritable = disks.unwritable()
+            self._written_s = time.monotonic()
+        free = disks.free()
+        closed = disks.closed()
+        return _DiskState(
+            free=free,
+            low=disks.complaints(free),
+            closed=closed,
+            unwritable={n: why for n, why in self._unwritable.items() if n not in closed},
+        )
+
+
+def _silent(look: Bounded[Any], hint: str) -> str:
+    return f"it has not answered for {look.silent_s():.0f} s; {hint}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StoreState:
+    """What a look at the store saw; with a fault the rest is from before."""
+
+    engine: Engine | None = None
+    spark: Engine | None = None
+    waiting: int = 0  #: commands in the outbox
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _DiskState:
+    """What a look at the folders saw."""
+
+    free: Mapping[str, int] = field(default_factory=dict)
+    low: Sequence[str] = ()
+    closed: Sequence[str] = ()
+    unwritable: Mapping[str, str] = field(default_factory=dict)
+    fault: str = ""

@@ -21,6 +21,7 @@ from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.initiator.preflight import reach
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.app.protocol.party_leases import prove_store
 from fedflow.app.protocol.piggyback import news_of
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import PartyUnreachable
@@ -70,7 +71,7 @@ class Heartbeats(UseCase):
         """
         if self._is_stuck:
             with self._leading.transaction() as tx:
-                self._party_leases.prove(tx)
+                prove_store(tx, self._clock.now_ms())
             self._is_stuck = False
         with self._store.read() as tx:
             shared = self._shared(tx, party_id)

@@ -95,6 +95,7 @@ class Commands:
         self._handlers: dict[str, Handler] = {}
         self._prepare: dict[str, Prepare] = {}
         self._looks: dict[str, Look] = {}
+        self._check_store: Callable[[], None] = lambda: None
         self._repeatable: set[str] = set()
         self._newest = Newest(REPLIES)
 
@@ -112,6 +113,12 @@ class Commands:
         if prepare is not None:
             self._prepare[name] = prepare
 
+    def check_store(self, check: Callable[[], None]) -> None:
+        """Name what is called before each look, which stores nothing and else answers without a
+        store.
+        """
+        self._check_store = check
+
     def add_look(self, name: str, look: Look) -> None:
         """Register a handler that changes nothing: it gets no transaction and may take its time."""
         self._looks[name] = look
@@ -124,6 +131,7 @@ class Commands:
         """
         name = incoming.name
         if name in self._looks:
+            self._check_store()
             return self._looks[name](_received(incoming, incoming.request_id))
         handler = self._handlers.get(name)
         if handler is None:

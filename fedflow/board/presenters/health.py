@@ -28,7 +28,7 @@ def parts_of(found: Mapping[str, Any]) -> tuple[ServerPart, ...]:
             t("Store"),
             found["store"],
             t("It answers, and knows the engines."),
-            t("It answers, but nothing is stored about the engines."),
+            t("It cannot be used. The server's log says why."),
         ),
         _part(
             t("Executor"),
@@ -37,6 +37,7 @@ def parts_of(found: Mapping[str, Any]) -> tuple[ServerPart, ...]:
             t("It cannot start processes of tasks now. The server's log says why."),
         ),
         _disk(good=bool(found["disk"]), free=found["free_bytes"], closed=found["closed"]),
+        _own(found["reasons"], found["warnings"]),
         _outbox(int(found["outbox"])),
         _unreachable([str(one) for one in found["unreachable"]]),
     )
@@ -54,10 +55,18 @@ def _disk(*, good: bool, free: Mapping[str, int], closed: Sequence[str]) -> Serv
         text = t("The server may not write to: {folders}", folders=", ".join(closed))
         return _part(t("Disk"), False, "", text)
     shown = ", ".join(f"{name} {size / 1e9:.0f} GB" for name, size in free.items())
-    trouble = t(
-        "Too little space is free: {folders}. New jobs and uploads may fail.", folders=shown
-    )
+    trouble = t("Too little space is free, or no file can be written: {folders}.", folders=shown)
     return _part(t("Disk"), good, t("Free: {folders}", folders=shown), trouble)
+
+
+def _own(reasons: Sequence[str], warnings: Sequence[str]) -> ServerPart:
+    """Return all that is wrong, as the server itself says it."""
+    name = t("Server")
+    if reasons:
+        return _part(name, False, "", "; ".join(reasons))
+    if warnings:
+        return ServerPart(name=name, kind="wait", word=t("look at it"), text="; ".join(warnings))
+    return _part(name, True, t("All its parts were seen to work in the last seconds."), "")
 
 
 def _outbox(waiting: int) -> ServerPart:

@@ -10,7 +10,7 @@ from fedflow.board.presenters.health import parts_of
 def found(**changes: Any) -> dict[str, Any]:
     return {
         "store": True, "executor": True, "disk": True, "free_bytes": {"home": 5_300_000_000},
-        "closed": [], "outbox": 0, "unreachable": [], **changes,
+        "closed": [], "outbox": 0, "unreachable": [], "reasons": [], "warnings": [], **changes,
     }  # fmt: skip
 
 
@@ -27,6 +27,8 @@ def test_each_trouble_is_told_where_it_is() -> None:
     assert kinds(executor=False)["Executor"] == "bad"
     assert kinds(disk=False)["Disk"] == "bad"
     assert kinds(closed=["tables"])["Disk"] == "bad"
+    assert kinds(reasons=["threads: scheduler: its thread does not run"])["Server"] == "bad"
+    assert kinds(warnings=["descriptors: 900 of 1000 are used"])["Server"] == "wait"
     assert kinds(outbox=3)["Outbox"] == "wait"
     assert kinds(unreachable=["10000"])["Other parties"] == "bad"
 
