@@ -45,6 +45,10 @@ class Message(str):
     def __getnewargs_ex__(self) -> tuple[tuple[str], Mapping[str, str]]:
         return (self.template,), self.fields
 
+    def with_fields(self, fields: Mapping[str, str]) -> Message:
+        """Return the same sentence about something else."""
+        return Message(self.template, **fields)
+
     def removesuffix(self, suffix: str, /) -> Message:
         """Return the message without the end of its template, or of the field that ends it."""
         if not self.endswith(suffix):

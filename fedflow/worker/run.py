@@ -375,8 +375,9 @@ class _Run:
         if isinstance(exc, SystemExit):
             code = exc.code if isinstance(exc.code, int) else "..."
             return self._broken(f"it called sys.exit({code})")
-        # The message goes to all parties of the job, and the exception's text may quote a cell.
-        return self._broken(f"{type(exc).__name__}; the log of this party has its text.")
+        # An exception's text may quote a cell: it is in the log only.
+        kind = type(exc).__name__
+        return self._broken(Message("{kind}; the log of this party has its text.", kind))
 
     def _broken(self, reason: str) -> ComponentFailed:
         return ComponentFailed(component=self._spec.component, reason=reason)

@@ -15,6 +15,7 @@ from fedflow.base.errors.data import TableExists
 from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.jobs import NotEnoughResources, SubmitRefused
 from fedflow.base.errors.parties import NoRoute
+from fedflow.domain.site import Role, Site
 from tests.e2e.jobs import Json, example, reads, upload_data
 from tests.e2e.servers import (
     GUEST_ID,
@@ -154,8 +155,8 @@ def test_a_job_whose_table_a_party_has_not_is_refused_by_its_name(pair: Pair, ro
     reads(conf, role, "nowhere")
     refused = refusal_of(lambda: pair.guest.client.submit(dsl, conf))
     assert isinstance(refused, SubmitRefused)
-    party_id = conf["role"][role][0]
-    assert f"No table experiment.nowhere at party {party_id}" in refused.message
+    table = "experiment.nowhere" if role == "guest" else "….…"  # the host's names stay there
+    assert f"No table {table} at party {conf['role'][role][0]}" in refused.message
 
 
 def test_a_job_that_needs_more_cores_than_a_party_has_is_refused(pair: Pair) -> None:
@@ -212,7 +213,7 @@ def test_an_upload_does_not_replace_a_table_unasked(pair: Pair, tmp_path: Path) 
     ],
     ids=["no label", "bad number", "bad number at the host", "bad label", "no common ids"],
 )
-def test_wrong_data_fail_the_job_with_the_same_first_error_at_both_parties(
+def test_wrong_data_fail_the_job_with_its_sentence_at_home_and_its_code_elsewhere(
     pair: Pair, tmp_path: Path, role: str, content: str, component: str, code: str, says: str
 ) -> None:
     party = getattr(pair, role)
@@ -222,12 +223,19 @@ def test_wrong_data_fail_the_job_with_the_same_first_error_at_both_parties(
     dsl, conf = example()
     job_id = pair.guest.client.submit(dsl, reads(conf, role, "bad")).job_id
     assert set(pair.ends(job_id).values()) == {"failed"}
-    for view in pair.views(job_id):
+    for other, view in zip(pair.all, pair.views(job_id), strict=True):
         assert view.reason.code == code
         assert view.reason.message.startswith(f"{component} at ")
-        if code != "NoCommonIds":  # which both find out
-            assert view.reason.site == f"{role}-{party.place.party_id}"
-        assert says in view.reason.message
+        if code == "NoCommonIds":  # which both find out
+            assert says in view.reason.message
+            continue
+        site = Site(Role(role), party.place.party_id)
+        assert view.reason.site == site.key
+        if other is party:
+            assert says in view.reason.message
+        else:
+            there = f"{component} at {site}: {code}; the details stay at {site}"
+            assert view.reason.message == there
         assert "zwei" not in view.reason.message, "no cell leaves its party"
     shown = command("job", "query", "-j", job_id, "--server", pair.host.url)
     assert shown.returncode == 0

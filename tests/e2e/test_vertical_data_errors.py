@@ -1,4 +1,5 @@
-"""Data that a component cannot use end its job at every party, with one reason and no cell of it.
+"""Data that a component cannot use end its job at every party: with the whole sentence at home,
+elsewhere with its code and no cell, row or name of a column.
 
 The tables are small and made here. Every cell has nine digits that stand nowhere else, and some ids
 are in one party's table only: none of them may stand in what the other party is told or logs.
@@ -47,13 +48,13 @@ def cells(seed: int, ids: list[str], *names: str) -> Cells:
 
 def of_guest() -> Cells:
     ids = [f"r{i}" for i in range(ROWS)] + [f"guest-only-{i}" for i in range(5)]
-    table = cells(1, ids, "x0", "x1")
+    table = cells(1, ids, "pay_x0", "pay_x1")
     return {"id": ids, "y": [str(i % 2) for i in range(len(ids))], **table}
 
 
 def of_host() -> Cells:
     ids = [f"r{i}" for i in range(ROWS)] + [f"host-only-{i}" for i in range(5)]
-    return cells(2, ids, "z0", "z1", "z2")
+    return cells(2, ids, "hiv_z0", "hiv_z1", "hiv_z2")
 
 
 def with_cells(table: Cells, column: str, changes: Mapping[int, str]) -> Cells:
@@ -118,7 +119,7 @@ class Case:
 START = read("guest", "host")
 NO_LABEL = {**read("guest", "host", label=False)}
 ONE_CLASS = constant(of_guest(), "y", "1")
-HOLES = with_cells(of_host(), "z1", {3: "", 7: "", 40: ""})
+HOLES = with_cells(of_host(), "hiv_z1", {3: "", 7: "", 40: ""})
 
 CASES: dict[str, Case] = {
     "no label column": Case(
@@ -154,7 +155,7 @@ CASES: dict[str, Case] = {
         steps={**START, "hetero_lr_0": learner("HeteroLR")},
         host=HOLES,
         component="hetero_lr_0",
-        says=("'z1'", "2 missing"),
+        says=("'hiv_z1'", "2 missing"),
         at=HOST,
         arbiter=True,
     ),
@@ -162,7 +163,7 @@ CASES: dict[str, Case] = {
         steps={**START, "hetero_sshe_lr_0": learner("HeteroSSHELR")},
         host=HOLES,
         component="hetero_sshe_lr_0",
-        says=("'z1'", "2 missing"),
+        says=("'hiv_z1'", "2 missing"),
         at=HOST,
     ),
     "a constant column to correlate": Case(
@@ -171,9 +172,9 @@ CASES: dict[str, Case] = {
             "statistic_0": follows("DataStatistics"),
             "pearson_0": follows("HeteroPearson", data="statistic_0.data", column_indexes=-1),
         },
-        host=constant(of_host(), "z2", "0.271828182"),
+        host=constant(of_host(), "hiv_z2", "0.271828182"),
         component="pearson_0",
-        says=("z2", "40 rows"),
+        says=("hiv_z2", "40 rows"),
         at=HOST,
     ),
     "one class to learn from": Case(
@@ -217,9 +218,9 @@ CASES: dict[str, Case] = {
                 params=KEY,
             ),
         },
-        second=without(of_host(), "z1"),
+        second=without(of_host(), "hiv_z1"),
         component="binning_1",
-        says=("1 column", "z1"),
+        says=("1 column", "hiv_z1"),
         at=HOST,
     ),
     "another schema to predict": Case(
@@ -233,9 +234,9 @@ CASES: dict[str, Case] = {
                 model=["hetero_sshe_lr_0.model"],
             ),
         },
-        second=without(of_host(), "z1"),
+        second=without(of_host(), "hiv_z1"),
         component="hetero_sshe_lr_1",
-        says=("z1",),
+        says=("hiv_z1",),
         at=HOST,
     ),
 }
@@ -301,30 +302,35 @@ def check_nothing_leaked(pair: Pair, job_id: str, case: Case) -> None:
     for table in (case.host, case.second):
         leaked = {s for s in secrets_of(table, case.guest) if s in at_guest}
         assert not leaked, "of the host's table, at the guest"
+        names = {name for name in table if name.startswith("hiv_") and name in at_guest}
+        assert not names, "of the host's columns, at the guest"
     leaked = {s for s in secrets_of(case.guest, case.host) if s in at_host}
     assert not leaked, "of the guest's table, at the host"
+    names = {name for name in case.guest if name.startswith("pay_") and name in at_host}
+    assert not names, "of the guest's columns, at the host"
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_all_parties_are_told_the_same_reason_and_no_cell(
+def test_a_party_sees_its_own_sentence_and_the_others_its_code_and_no_name(
     pair: Pair, tmp_path: Path, name: str
 ) -> None:
     case = CASES[name]
     job_id = submitted(pair, case, tmp_path)
     assert set(pair.ends(job_id, within_s=90).values()) == {"failed"}
-    reasons = [view.reason for view in pair.views(job_id)]
-    assert {(r.code, r.message) for r in reasons} == {(case.code, reasons[0].message)}, reasons
-    message = reasons[0].message
-    assert message.startswith(f"{case.component} at "), message
-    assert all(part in message for part in case.says), message
-    if case.at is not None:
-        assert {r.site for r in reasons} == {case.at.key}, reasons
+    for own, view in zip((GUEST, HOST), pair.views(job_id), strict=True):
+        reason = view.reason
+        assert (reason.code, reason.site) == (case.code, (case.at or GUEST).key), reason
+        assert reason.message.startswith(f"{case.component} at {case.at or GUEST}: "), reason
+        if own == case.at or case.at is None:
+            assert all(part in reason.message for part in case.says), reason
+        else:
+            assert reason.message.endswith(f"BadData; the details stay at {case.at}"), reason
     check_nothing_leaked(pair, job_id, case)
 
 
 def test_what_was_not_seen_in_training_is_no_error(pair: Pair, tmp_path: Path) -> None:
     """A category that the encoder does not know is zeros, a constant column has statistics."""
-    category = constant(of_host(), "z0", "1")
+    category = constant(of_host(), "hiv_z0", "1")
     steps = {
         **START,
         **read("guest", "second", suffix=1),
@@ -339,21 +345,21 @@ def test_what_was_not_seen_in_training_is_no_error(pair: Pair, tmp_path: Path) -
     }
     case = Case(
         steps=steps,
-        guest=constant(of_guest(), "x0", "1"),
-        host=with_cells(category, "z0", dict.fromkeys(range(0, ROWS, 2), "2")),
-        second=with_cells(category, "z0", dict.fromkeys(range(ROWS), "3")),
+        guest=constant(of_guest(), "pay_x0", "1"),
+        host=with_cells(category, "hiv_z0", dict.fromkeys(range(0, ROWS, 2), "2")),
+        second=with_cells(category, "hiv_z0", dict.fromkeys(range(ROWS), "3")),
         component="",
         says=(),
     )
     job_id = submitted(pair, case, tmp_path)
     assert set(pair.ends(job_id, within_s=90).values()) == {"success"}
     own = told(pair, HOST, job_id, steps)
-    assert any(cell in own for cell in case.host["z1"]), "the search finds what is there"
+    assert any(cell in own for cell in case.host["hiv_z1"]), "the search finds what is there"
     [output] = pair.host.client.outputs(job_id, component="one_hot_1", site=HOST)
     shown = pair.host.client.tables.preview(output.table_namespace, output.table_name)
-    encoded = [i for i, column in enumerate(shown.header) if column.startswith("z0_")]
+    encoded = [i for i, column in enumerate(shown.header) if column.startswith("hiv_z0_")]
     assert len(encoded) == 2
     assert {float(row[i]) for row in shown.rows for i in encoded} == {0.0}
     statistics = pair.guest.client.summary(job_id, "statistic_0", site=GUEST)
-    assert "x0" in json.dumps(statistics)
+    assert "pay_x0" in json.dumps(statistics)
     check_nothing_leaked(pair, job_id, case)

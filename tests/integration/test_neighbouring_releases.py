@@ -101,7 +101,8 @@ def test_a_submit_names_the_hop_back_that_is_broken(stack: ExitStack, tmp_path: 
     guest, _ = pair(stack, tmp_path, OURS, way_back=nobody)
     refused = refusal_of(lambda: guest.submit(*empty_job({})))
     assert isinstance(refused, PartiesNotReady)
-    sentence = f"10000 cannot reach 9999 at 127.0.0.1:{nobody}: connection refused"
+    sentence = "10000 cannot reach 9999 at …"  # where that is stays at 10000
     assert sentence in refused.message
+    assert str(nobody) not in refused.message
     assert guest.parties.ping("10000").broken[0].startswith(sentence)
     assert guest.jobs(10).jobs == ()

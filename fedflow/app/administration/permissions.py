@@ -16,6 +16,7 @@ from fedflow.app.ports.components import Catalog
 from fedflow.app.ports.store import Store, Tx
 from fedflow.base.clock import Clock
 from fedflow.base.errors.requests import BadRequest, PermissionDenied, PermissionsOff, UnknownGrant
+from fedflow.base.messages import Message
 from fedflow.base.values import dataclass
 from fedflow.domain.administration.records import ANY, Grant, GrantKind
 from fedflow.domain.job.spec import JobSpec
@@ -231,7 +232,11 @@ class Permissions:
             for module in components:
                 name = self._module(module)
                 _require(
-                    grants, GrantKind.COMPONENT, name, source=source, what=f"the component {module}"
+                    grants,
+                    GrantKind.COMPONENT,
+                    name,
+                    source=source,
+                    what=Message("the component {component}", module),
                 )
         if self.rules.dataset:
             for table in datasets:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final
 
 from fedflow.app.administration.permissions import Permissions
@@ -35,6 +35,7 @@ from fedflow.base.ids import PartyId
 from fedflow.base.messages import Message, beside, joined, received, verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.outside import outside
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
 from fedflow.wire.commands import PreflightAnswer, PreflightRequest, plain, read_command
@@ -304,7 +305,7 @@ class LocalPreflight(UseCase):
         objections = [*self._way_back(asked)]
         if self._parties.knows(asked.initiator.party_id):  # an unknown party learns nothing else
             objections += self._modules(asked)
-        told = [{**hop.to_json(), **beside(hop.reason)} for hop in objections]
+        told = [_told(hop, site=f"party {asked.own}") for hop in objections]
         return Reply(retcode=0, data=plain(PreflightAnswer(objections=told)))
 
     def _way_back(self, asked: _Asked) -> Iterable[Hop]:
@@ -370,6 +371,12 @@ def _cannot_reach(party: str, other: str, exc: FedflowError) -> Message:
 
 def _said_by(party: str, exc: FedflowError) -> Message:
     return Message("{party}: {message}", party, exc.message)
+
+
+def _told(hop: Hop, *, site: str) -> dict[str, Any]:
+    """Return an objection as the party that asks gets it."""
+    reason = outside(hop.reason, code=PartiesNotReady.__name__, site=site)
+    return {**replace(hop, reason=reason).to_json(), **beside(reason)}
 
 
 def _hop(told: Any) -> Hop:

@@ -22,6 +22,7 @@ from fedflow.base.errors.components import BadParameter, ProviderRefused
 from fedflow.base.errors.documents import Problem
 from fedflow.base.errors.executors import SparkOptionRefused
 from fedflow.base.errors.requests import PermissionDenied
+from fedflow.base.messages import Message
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.providers import provider_problems
 from fedflow.domain.job.spark_options import SparkSite, spark_problems_at
@@ -175,5 +176,5 @@ class Admission(UseCase):
         earlier = tx.jobs.find(JobFilter(job_id=str(table["job_id"]), limit=1))
         allowed = {site.party_id, *(job.initiator.party_id for job in earlier)}
         if initiator.party_id not in allowed:
-            what = f"an output of job {table['job_id']}"
+            what = Message("an output of job {earlier}", table["job_id"])
             raise PermissionDenied(party_id=initiator.party_id, what=what, kind=3)

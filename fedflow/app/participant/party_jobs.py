@@ -291,7 +291,8 @@ class PartyJobs(UseCase):
         missed = apply_statuses(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
         if missed:  # before the end, which cancels them
             self._tasks.add_missed(tx, job.key, missed)
-        self.end_here(tx, job, status, reason_from_wire(incoming.body.reason), effects)
+        reason = self._tasks.known_here(tx, job.key, reason_from_wire(incoming.body.reason))
+        self.end_here(tx, job, status, reason, effects)
         return Reply(retcode=0)
 
     def _catch_up(self, tx: Tx, job: JobRecord, epoch: int) -> JobRecord:

@@ -33,8 +33,10 @@ from fedflow.base.errors.jobs import (
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_token
 from fedflow.base.messages import Message
+from fedflow.domain.outside import is_kept_back, outside_reason
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskKey, TaskRecord
+from fedflow.domain.scheduling.decide import named_reason
 from fedflow.domain.states import (
     JOB_FINAL,
     TASK_END_EVENT,
@@ -227,6 +229,17 @@ class PartyTasks(UseCase):
             t.key.component: plain(structs.replace(_told(t), version=t.key.version)) for t in tasks
         }
 
+    def known_here(self, tx: Tx, key: JobKey, reason: Reason | None) -> Reason | None:
+        """Return the reason of a job's end; of a failure at this site all that is known here."""
+        if reason is None or reason.site != key.site or not is_kept_back(reason.message):
+            return reason
+        tasks = tx.tasks.find(
+            TaskFilter(job_id=key.job_id, roles=(key.site.role,), party_id=key.site.party_id)
+        )
+        own = ((t.key.component, t.reason) for t in tasks if t.party_status is TaskStatus.FAILED)
+        found = [(c, r) for c, r in own if r is not None and r.code == reason.code]
+        return named_reason(*found[0]) if found else reason
+
     def _known(self, tx: Tx, incoming: Incoming) -> TaskRecord:
         task = tx.tasks.get(incoming.task)
         if task is None:
@@ -303,8 +316,7 @@ class PartyTasks(UseCase):
         if status in TASK_SUCCEEDED:
             self._sessions.close_session(key.session, key.site)
         else:
-            message = reason.message if reason else f"the task is {status.value}"
-            self._sessions.fail_site(key.session, key.site, message.rstrip("."))
+            self._sessions.fail_site(key.session, key.site, _told_to_peers(key, status, reason))
         self._wakeup.outbox([task.initiator.party_id])
         self._wakeup.job_changed(key.job_id)
 
@@ -328,7 +340,7 @@ class PartyTasks(UseCase):
                 now_ms=self._clock.now_ms(),
                 reason=reason,
             )
-            key, message = task.key, reason.message if reason else f"the job is {status.value}"
+            key, message = task.key, _told_to_peers(task.key, status, reason)
             effects.add(lambda: self._sessions.fail_site(key.session, key.site, message))
         handle = task.handle
         if handle is not None and task.party_status not in TASK_SUCCEEDED:
@@ -343,8 +355,8 @@ class PartyTasks(UseCase):
     def fail_session(self, task: TaskRecord) -> None:
         """End the data-plane session of a party task that another server of the party has ended."""
         key = task.key
-        message = task.reason.message if task.reason else f"the task is {task.party_status.value}"
-        self._sessions.fail_site(key.session, key.site, message.rstrip("."))
+        message = _told_to_peers(key, task.party_status, task.reason)
+        self._sessions.fail_site(key.session, key.site, message)
 
     def kill(self, handle: Handle) -> None:
         """Stop a process: SIGTERM, grace, SIGKILL."""
@@ -391,11 +403,18 @@ def _task_end(text: str | None) -> TaskStatus:
     return status
 
 
+def _told_to_peers(key: TaskKey, status: TaskStatus, reason: Reason | None) -> str:
+    """Return why a site takes no part any more, as all of its peers may know it."""
+    if reason is None:
+        return f"the task is {status.value}"
+    return outside_reason(reason, key.site).message.removesuffix(".")
+
+
 def _told(task: TaskRecord) -> TaskAnswer:
     return TaskAnswer(
         party_status=task.party_status.value,
         progress=task.progress,
-        reason=reason_to_wire(task.reason),
+        reason=reason_to_wire(task.reason, task.key.site, to=task.initiator),
         start_time=task.started_ms,
         end_time=task.ended_ms,
         requested=task.requested_ms is not None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 
 from fedflow.app.ports.store import Store, Tx
@@ -22,6 +23,7 @@ from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import is_job_id
 from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
+from fedflow.domain.outside import outside, outside_error
 from fedflow.domain.records import JobKey, Reply, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
@@ -33,6 +35,7 @@ _seldom = Seldom()
 
 B_co = TypeVar("B_co", covariant=True)
 
+_ASKED: Final = "the party that was asked"
 _LONGEST_NAME = 128  #: characters that the store takes
 _BEGIN = frozenset({"job_create", "job_rerun", "task_create", "task_start"})
 """Commands by which something begins to run. An id of digits alone is part of names of folders and
@@ -159,21 +162,31 @@ class Commands:
     def answer(self, incoming: Incoming) -> Reply:
         """Return the answer, with a refusal as a reply too."""
         try:
-            return self.handle(incoming)
+            return serve(self, incoming)
         except FedflowError as exc:
             return Reply(retcode=exc.retcode, retmsg=exc.message, data=exc.data, error=exc.name)
 
 
 def serve(commands: Commands, incoming: Incoming) -> Reply:
-    """Return the answer to a party's command.
+    """Return the answer to a party's command; to another party with what may leave only, see
+    `domain/outside.py`.
 
-    Raises: FedflowError: it was refused. No error names files or addresses of this company.
+    Raises: FedflowError: it was refused. The log has the whole sentence.
     """
+    site = incoming.site
+    own = site is not None and incoming.source_party == site.party_id
     try:
-        return commands.handle(incoming)
-    except StoreUnavailable as exc:
-        _seldom.log(logger, logging.ERROR, exc.message, action="store_unavailable")
-        raise StoreUnavailable(reason="its server's log says why") from exc
+        reply = commands.handle(incoming)
+    except FedflowError as exc:
+        level = logging.ERROR if isinstance(exc, StoreUnavailable) else logging.INFO
+        told = exc if own else outside_error(exc, site or _ASKED)
+        if told.message != exc.message:
+            line = f"{incoming.name} of party {incoming.source_party} is refused: {exc.message}"
+            _seldom.log(logger, level, line, action="refuse")
+        raise told from exc
+    if own or not reply.error:
+        return reply
+    return replace(reply, retmsg=outside(reply.retmsg, code=reply.error, site=site or _ASKED))
 
 
 def incoming_of(

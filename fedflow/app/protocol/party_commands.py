@@ -8,6 +8,7 @@ from typing import Any
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
 from fedflow.base.messages import beside, received
+from fedflow.domain.outside import outside_reason
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Command, CommandKind, JobKey, ScheduledJob, TaskKey
 from fedflow.domain.site import Site
@@ -72,7 +73,8 @@ class PartyCommands:
         self, job: ScheduledJob, site: Site, *, reason: Reason | None = None
     ) -> Command:
         """Return the command to give cores back; `reason` tells why a job that ran is held."""
-        body = wire.ReturnCores(epoch=job.epoch, reason=reason_to_wire(reason))
+        told = reason_to_wire(reason, job.initiator, to=site)
+        body = wire.ReturnCores(epoch=job.epoch, reason=told)
         return self._job(CommandKind.RETURN_CORES, "job_return", job, site, body)
 
     def start_job(self, job: ScheduledJob, site: Site) -> Command:
@@ -85,7 +87,8 @@ class PartyCommands:
         statuses: Mapping[str, Any], tag: str | None = None,
     ) -> Command:  # fmt: skip
         name = "job_status" if status is JobStatus.SUCCESS else "job_stop"
-        body = wire.EndJob(epoch=job.epoch, reason=reason_to_wire(reason), tag=tag, **statuses)
+        told = reason_to_wire(reason, job.initiator, to=site)
+        body = wire.EndJob(epoch=job.epoch, reason=told, tag=tag, **statuses)
         return self._job(
             CommandKind.END_JOB,
             name,
@@ -114,13 +117,14 @@ class PartyCommands:
         self, job: ScheduledJob, key: TaskKey, status: TaskStatus, *, reason: Reason | None
     ) -> Command:
         name = "task_status" if status in TASK_SUCCEEDED else "task_stop"
+        told = reason_to_wire(reason, job.initiator, to=key.site)
         return self._make(
             CommandKind.SETTLE_TASK,
             job.job_id,
             job.initiator,
             key.site,
             paths.task_path(name, key, status=status.value),
-            wire.SettleTask(epoch=job.epoch, reason=reason_to_wire(reason)),
+            wire.SettleTask(epoch=job.epoch, reason=told),
             allow_ms=self._timing.final_deadline_ms,
         )
 
@@ -136,7 +140,7 @@ class PartyCommands:
     ) -> Command:
         body = wire.TaskReport(
             party_status=status.value,
-            reason=reason_to_wire(reason),
+            reason=reason_to_wire(reason, key.site, to=initiator),
             start_time=started_ms,
             end_time=ended_ms,
             elapsed=ended_ms - started_ms if started_ms and ended_ms else None,
@@ -155,13 +159,14 @@ class PartyCommands:
         self, key: JobKey, initiator: Site, status: JobStatus, *, reason: Reason, epoch: int
     ) -> Command:
         """Return the wish to end a job; it counts in the epoch in which it was said only."""
+        told = reason_to_wire(reason, key.site, to=initiator)
         return self._make(
             CommandKind.ASK_STOP,
             key.job_id,
             key.site,
             initiator,
             paths.job_path("initiator_stop", key, status=status.value),
-            wire.InitiatorStop(reason=reason_to_wire(reason), epoch=epoch),
+            wire.InitiatorStop(reason=told, epoch=epoch),
             allow_ms=self._timing.final_deadline_ms,
         )
 
@@ -232,10 +237,15 @@ class PartyCommands:
         )
 
 
-def reason_to_wire(reason: Reason | None) -> dict[str, Any] | None:
-    """Return a reason as plain JSON: code, message, what that is made of, site key."""
+def reason_to_wire(reason: Reason | None, source: Site, *, to: Site) -> dict[str, Any] | None:
+    """Return a reason as plain JSON: code, message, what that is made of, site key.
+
+    Another party than that of `source` gets only what may leave (`domain/outside.py`).
+    """
     if reason is None:
         return None
+    if source.party_id != to.party_id:
+        reason = outside_reason(reason, source)
     site = {"site": reason.site.key} if reason.site else {}
     message = reason.message
     return {"code": reason.code, "message": str(message), **beside(message), **site}

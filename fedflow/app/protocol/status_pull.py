@@ -67,7 +67,8 @@ def note_stop(tx: Tx, job: JobRecord, status: JobStatus, reason: Reason, *, now_
     """Keep for the initiator's next heartbeat that a job shall end; the first wish counts."""
     name = _stop_name(job)
     if tx.reply_cache.get(name) is None:
-        reply = Reply(retcode=0, retmsg=status.value, data=reason_to_wire(reason))
+        told = reason_to_wire(reason, job.key.site, to=job.initiator)
+        reply = Reply(retcode=0, retmsg=status.value, data=told)
         tx.reply_cache.put(name, reply, now_ms=now_ms)
 
 

@@ -12,6 +12,7 @@ class BadParameter(FedflowError):
     """{path}: {reason}."""
 
     code, retcode, http = 1701, 101, 400
+    public = ("path",)
     hint = "`fedflow component describe MODULE` lists the parameters with type and range."
 
     def __init__(self, *, more: Sequence[tuple[str, str]] = (), **fields: Any) -> None:
@@ -26,6 +27,7 @@ class UnknownComponent(FedflowError):
     """No component module {module!r}.{meant}"""
 
     code, retcode, http = 1702, 101, 404
+    public = ("module", "meant")
     hint = "`fedflow component list` shows the modules of this server; names are as in FATE."
 
     def __init__(self, *, meant: str = "", **fields: Any) -> None:
@@ -37,6 +39,7 @@ class ComponentFailed(FedflowError):
     """{component} failed: {reason}"""
 
     code, retcode, http = 1703, 100, 500
+    public = ("component",)
     hint = "`fedflow job log` has the traceback."
 
 
@@ -51,6 +54,7 @@ class Diverged(FedflowError):
     """Training diverged in iteration {iteration}: {reason}."""
 
     code, retcode, http = 1705, 100, 409
+    public = ("iteration",)
     hint = "Scale the features, or lower learning_rate."
 
 
@@ -65,6 +69,7 @@ class CacheNotFound(FedflowError):
     """{found} caches at {site} match {what}; exactly one is needed."""
 
     code, retcode, http = 1707, 101, 404
+    public = ("site",)
     hint = "Name the job and component that created it (Intersection with run_cache), or its key."
 
 
@@ -72,6 +77,7 @@ class ProviderRefused(FedflowError):
     """The provider {provider} cannot be used: {reason}."""
 
     code, retcode, http = 1708, 103, 400
+    public = ("provider",)
     hint = "`fedflow provider register --help` says what a provider folder holds."
 
 
@@ -86,4 +92,5 @@ class ModuleNotYet(FedflowError):
     """{module} of FATE is not in fedflow {state}."""
 
     code, retcode, http = 1710, 101, 501
+    public = ("module", "state")
     hint = "`fedflow component list` shows the modules of this server."

@@ -9,6 +9,7 @@ class TableNotFound(FedflowError):
     """No table {namespace}.{name} at party {party_id}."""
 
     code, retcode, http = 1401, 101, 404
+    public = ("party_id",)
     hint = "Upload it to this party's own server with `fedflow data upload`."
 
 
@@ -61,6 +62,7 @@ class TableDisabled(FedflowError):
     """Table {namespace}.{name} is disabled at party {party_id}."""
 
     code, retcode, http = 1408, 101, 409
+    public = ("party_id",)
     hint = "Its party can enable it with `/v1/table/enable`."
 
 
@@ -106,6 +108,7 @@ class BadStorage(FedflowError):
     """{path}: {reason}."""
 
     code, retcode, http = 1416, 100, 400
+    public = ("path",)
     hint = "`fedflow table bind --help` shows the address of each storage engine."
 
 

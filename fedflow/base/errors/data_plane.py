@@ -11,6 +11,7 @@ class PeerFailed(FedflowError):
     """{site} stopped taking part: {reason}."""
 
     code, retcode, http = 1601, 104, 502
+    public = ("site",)
     hint = "See the first error of that party: `fedflow job query -j JOB` at its server."
 
     def __init__(self, **fields: Any) -> None:
@@ -24,6 +25,7 @@ class ValueTooLate(FedflowError):
     """Waited {seconds} s for {name!r} (tag {tag!r}) from {site}."""
 
     code, retcode, http = 1602, 104, 504
+    public = ("seconds", "site")
     hint = "See the other party's log: it may be blocked. Or raise federation.receive_timeout_s."
 
 
@@ -38,6 +40,7 @@ class SessionUnknown(FedflowError):
     """No data-plane session {session} at this server."""
 
     code, retcode, http = 1604, 10, 410
+    public = ("session",)
     hint = "The task attempt has ended or has not started at this party."
 
 
@@ -45,6 +48,7 @@ class DuplicateValue(FedflowError):
     """The value {name!r} (tag {tag!r}) for {site} was sent or read twice."""
 
     code, retcode, http = 1605, 100, 409
+    public = ("site",)
     hint = "Give each value of a component its own tag, for example the iteration number."
 
 
@@ -59,6 +63,7 @@ class ServerRestarted(FedflowError):
     """The server of {site} was restarted, and values on their way to it are lost."""
 
     code, retcode, http = 1607, 104, 502
+    public = ("site",)
     hint = "Submit the job again; what had finished before the restart is not affected."
 
 

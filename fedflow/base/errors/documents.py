@@ -27,6 +27,7 @@ class InvalidJobSpec(FedflowError):
     """The job is not valid: {summary}"""
 
     code, retcode, http = 1201, 103, 400
+    problems: tuple[Problem, ...] = ()
     hint = "Correct the members at the given paths; all mistakes found are listed."
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -48,4 +49,5 @@ class NotASite(FedflowError):
     """{site} is not a site of this job."""
 
     code, retcode, http = 1203, 101, 404
+    public = ("site",)
     hint = "Name a role and a party id that the job's conf lists."

@@ -13,6 +13,9 @@ class FedflowError(Exception):
     code: ClassVar[int] = 1
     retcode: ClassVar[int] = 100  #: FATE's return code
     http: ClassVar[int] = 500  #: for doors that answer with an HTTP status
+    public: ClassVar[tuple[str, ...]] = ()
+    """Fields that other parties may see, for `domain/outside.py`: ids, sites, components, states,
+    parameters of the common conf, and what was asked for. No data, tables, files or addresses."""
     hint: str = "The server's log has the details."  #: of the class; an error may have its own
 
     def __init__(self, **fields: Any) -> None:

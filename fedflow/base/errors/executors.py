@@ -9,6 +9,7 @@ class ExecutorDied(FedflowError):
     """The executor of {task} died: {reason}."""
 
     code, retcode, http = 1501, 100, 500
+    public = ("task",)
     hint = (
         "`fedflow job log` shows what it printed last; a signal 6 or 9 often means that memory ran "
         "out, see `executor.memory_mib`."
@@ -19,6 +20,7 @@ class ExecutorNotStarted(FedflowError):
     """The executor of {task} could not be started: {reason}."""
 
     code, retcode, http = 1502, 100, 500
+    public = ("task",)
     hint = "The server's log has the details; check free memory and process limits."
 
 
@@ -26,6 +28,7 @@ class LaunchRefused(FedflowError):
     """Launch {launch_id} of {task} was replaced or has ended."""
 
     code, retcode, http = 1503, 10, 409
+    public = ("task",)
     hint = "Another process runs this attempt; this one must exit."
 
 
@@ -40,6 +43,7 @@ class OutOfMemory(FedflowError):
     """The executor of {task} ran out of memory ({limit})."""
 
     code, retcode, http = 1505, 100, 507
+    public = ("task",)
     hint = (
         "Use less data, or raise `executor.memory_mib` in the server's conf: by default a task may "
         "allocate half of the machine's memory."
@@ -50,6 +54,7 @@ class ServerLost(FedflowError):
     """The server that ran {task} is lost: {reason}."""
 
     code, retcode, http = 1506, 100, 502
+    public = ("task",)
     hint = "`fedflow server list` shows this party's servers; the task is tried again at another."
 
 
@@ -85,6 +90,7 @@ class SparkExecutorsMissing(FedflowError):
     """Spark gave {there} of {wanted} executors within {seconds} s."""
 
     code, retcode, http = 1511, 100, 503
+    public = ("seconds",)
     hint = "Request less in `spark_run`, free the cluster, or raise fate_on_spark.spark.wait_s."
 
 
@@ -92,6 +98,7 @@ class SparkLost(FedflowError):
     """The Spark application of job {job_id} died: {reason}."""
 
     code, retcode, http = 1512, 100, 502
+    public = ("job_id",)
     hint = "spark.log among the job's logs says why. A driver without memory needs `driver-memory`."
 
 
@@ -120,6 +127,7 @@ class EngineMissing(FedflowError):
     """{path}: {engine} is not an engine of {where}."""
 
     code, retcode, http = 1521, 103, 409
+    public = ("path", "engine", "where")
     hint = (
         "Leave it out or set STANDALONE for that party. Its administrator sets a Spark cluster "
         "with fate_on_spark.spark.master."
@@ -130,6 +138,7 @@ class SparkOptionRefused(FedflowError):
     """{path}: {reason}."""
 
     code, retcode, http = 1515, 101, 400
+    public = ("path",)
     hint = "A party's administrator may allow more properties in fate_on_spark.spark.allowed_conf."
 
 

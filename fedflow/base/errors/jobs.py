@@ -11,6 +11,7 @@ class JobNotFound(FedflowError):
     """No job {job_id} at this server."""
 
     code, retcode, http = 1101, 102, 404
+    public = ("job_id",)
     hint = "`fedflow job list` shows the jobs that this server knows; ids differ per deployment."
 
 
@@ -18,6 +19,7 @@ class TaskNotFound(FedflowError):
     """No task {task} at this server."""
 
     code, retcode, http = 1102, 101, 404
+    public = ("task",)
     hint = "`fedflow job query -j JOB` shows the tasks of a job."
 
 
@@ -25,6 +27,7 @@ class IllegalMove(FedflowError):
     """{machine} cannot move from {status} by {event}."""
 
     code, retcode, http = 1103, 100, 409
+    public = ("machine", "status", "event")
     hint = "This is a defect of fedflow: please report it with the job's log."
 
 
@@ -32,6 +35,7 @@ class StaleCommand(FedflowError):
     """The command is for {given}, but {current} is current at this server."""
 
     code, retcode, http = 1104, 10, 409
+    public = ("given", "current")
     hint = "Nothing was changed; a newer attempt or epoch has replaced this one."
 
 
@@ -39,6 +43,7 @@ class SubmitRefused(FedflowError):
     """The job was not accepted: {reason}."""
 
     code, retcode, http = 1105, 103, 409
+    public = ("reason",)
     hint = "Nothing was started at any party. Fix the cause named above and submit again."
 
 
@@ -46,6 +51,7 @@ class JobEnded(FedflowError):
     """Job {job_id} has ended with status {status}."""
 
     code, retcode, http = 1106, 103, 409
+    public = ("job_id", "status")
     hint = "An ended job does not change any more; submit a new one."
 
 
@@ -53,6 +59,7 @@ class NotEnoughResources(FedflowError):
     """{what} = {need}; {where} has {total}. Request less, or raise {key} at that party."""
 
     code, retcode, http = 1107, 103, 409
+    public = ("what", "need", "where", "total", "key")
     hint = "`fedflow resource query` at that party shows what its engine has."
 
 
@@ -60,6 +67,7 @@ class Reserved(FedflowError):
     """{need} at {where} are reserved for job {job_id}, which has waited for {seconds} seconds."""
 
     code, retcode, http = 1119, 103, 409
+    public = ("need", "where", "seconds")
     hint = "The job requests them again by itself. `fedflow queue list` shows the order of jobs."
 
 
@@ -67,6 +75,7 @@ class InitiatorLost(FedflowError):
     """The initiator {site} has been silent for {seconds} seconds."""
 
     code, retcode, http = 1108, 104, 504
+    public = ("site", "seconds")
     hint = "Check the initiator's server and the route between the parties."
 
 
@@ -74,6 +83,7 @@ class JobTimedOut(FedflowError):
     """The job ran longer than its timeout of {seconds} seconds."""
 
     code, retcode, http = 1109, 103, 504
+    public = ("seconds",)
     hint = "Raise job_parameters.common.timeout, or see what it waited for: `fedflow job events`."
 
 
@@ -81,6 +91,7 @@ class WrongSite(FedflowError):
     """{site} is not a site of job {job_id}."""
 
     code, retcode, http = 1110, 108, 403
+    public = ("site", "job_id")
     hint = "Only the sites listed in the job's `role` take part in it."
 
 
@@ -88,6 +99,7 @@ class StillRunning(FedflowError):
     """Job {job_id} is still {status} after {seconds:g} seconds."""
 
     code, retcode, http = 1111, 106, 504
+    public = ("job_id", "status", "seconds")
     hint = "The job goes on: `fedflow job wait` waits again, `fedflow job stop` ends it."
 
 
@@ -95,6 +107,7 @@ class RerunRefused(FedflowError):
     """Job {job_id} cannot be run again: {reason}."""
 
     code, retcode, http = 1112, 103, 409
+    public = ("job_id", "reason")
     hint = "`fedflow job query` shows how it is now; `fedflow job submit` makes a new job."
 
 
@@ -102,6 +115,7 @@ class StillEnding(FedflowError):
     """Processes of job {job_id} are still being stopped at {site}."""
 
     code, retcode, http = 1113, 106, 409
+    public = ("job_id", "site")
     hint = "It takes a few seconds at most; the command is sent again by itself."
 
 
@@ -109,6 +123,7 @@ class OutputGone(FedflowError):
     """The output of {component} in job {job_id} no longer exists at {site}."""
 
     code, retcode, http = 1114, 103, 409
+    public = ("component", "job_id", "site")
     hint = "Run that component again, too: name it in the rerun, with force."
 
 
@@ -116,6 +131,7 @@ class InheritanceRefused(FedflowError):
     """Results of job {earlier_job} cannot be inherited: {reason}."""
 
     code, retcode, http = 1115, 103, 409
+    public = ("earlier_job", "reason")
     hint = "Leave the component out of inheritance_info.component_list, so that it runs."
 
 
@@ -123,6 +139,7 @@ class ParametersRefused(FedflowError):
     """The parameters of job {job_id} cannot be changed: {reason}."""
 
     code, retcode, http = 1116, 103, 409
+    public = ("job_id", "reason", "parties")
     hint = "Only a job that has ended takes new parameters, and all its sites must accept them."
 
     @property
@@ -142,6 +159,7 @@ class TaskTimedOut(FedflowError):
     """{component} has run for {seconds} seconds, and its timeout is {limit} seconds."""
 
     code, retcode, http = 1135, 103, 409
+    public = ("component", "seconds", "limit")
     hint = "Raise job_parameters.common.task_conf.<component>.timeout, or see what it waits for."
 
 
@@ -149,6 +167,7 @@ class HeldTooLong(FedflowError):
     """The job was paused, or waited for its next step, for more than {hours} hours."""
 
     code, retcode, http = 1131, 103, 409
+    public = ("hours",)
     hint = "Run it again. scheduling.hold_limit_s in the conf limits how long a job may be paused."
 
 
@@ -156,6 +175,7 @@ class PauseRefused(FedflowError):
     """Job {job_id} was not paused: {reason}."""
 
     code, retcode, http = 1132, 103, 409
+    public = ("job_id", "reason")
     hint = "Only a job that has not ended, and is not paused already, can be paused."
 
 
@@ -163,6 +183,7 @@ class ContinueRefused(FedflowError):
     """Job {job_id} does not continue: {reason}."""
 
     code, retcode, http = 1133, 103, 409
+    public = ("job_id", "reason")
     hint = "Only a job that is paused, or waits for its next step, can be continued."
 
 
@@ -170,6 +191,7 @@ class BadSteps(FedflowError):
     """{given} is not a valid number of steps: {reason}."""
 
     code, retcode, http = 1134, 101, 400
+    public = ("given", "reason")
     hint = "Give a whole number from 1 to 1000000, or `all` to run everything that is left."
 
 
@@ -212,6 +234,7 @@ class ChangeNotAllowed(FedflowError):
     """{site} may change no more than parameters of its own components, so not {path}."""
 
     code, retcode, http = 1139, 108, 403
+    public = ("site", "path")
     hint = (
         "Ask a person at the initiator to change it. Without new parameters the job can run again."
     )
@@ -221,6 +244,7 @@ class JobTooLarge(FedflowError):
     """DSL and conf of the job have {kib} KiB together; party {party_id} takes {max_kib} KiB."""
 
     code, retcode, http = 1150, 103, 413
+    public = ("kib", "party_id", "max_kib")
     hint = (
         "Give parameters that are the same at many sites once, in `common`. `jobs.max_kib` in a "
         "server's conf limits what it takes."
@@ -231,6 +255,7 @@ class QuotaReached(FedflowError):
     """Party {party_id} takes no more jobs of party {initiator} now: {reason}."""
 
     code, retcode, http = 1151, 103, 429
+    public = ("party_id", "initiator", "reason")
     hint = (
         "Wait until some jobs have ended, or ask that party's administrator: old jobs can be "
         "deleted, and `jobs.open_per_party` and `jobs.stored_mib_per_party` in its conf raised."
@@ -241,4 +266,5 @@ class DiskTooFull(FedflowError):
     """Party {party_id} takes no new jobs: less than {mib} MiB of its server's disk are free."""
 
     code, retcode, http = 1152, 103, 507
+    public = ("party_id", "mib")
     hint = "Its administrator frees space; `health.min_free_mib` in its conf is the limit."

@@ -9,6 +9,7 @@ class ModelNotFound(FedflowError):
     """There is no {model} at this server."""
 
     code, retcode, http = 2001, 100, 404
+    public = ("model",)
     hint = "`model/query` shows the models of this server. Each party has a server of its own."
 
 
@@ -16,6 +17,7 @@ class ModelDamaged(FedflowError):
     """{model} is damaged: {reason}."""
 
     code, retcode, http = 2002, 100, 500
+    public = ("model",)
     hint = "Do not use it. Import an archive, restore it from the model store, or train again."
 
 
@@ -30,6 +32,7 @@ class ModelExists(FedflowError):
     """{model} exists already."""
 
     code, retcode, http = 2004, 100, 409
+    public = ("model",)
     hint = "Pass force_update 1 to replace it."
 
 
@@ -44,6 +47,7 @@ class ModelComponentNotFound(FedflowError):
     """{model} has no model of component {component}."""
 
     code, retcode, http = 2006, 100, 404
+    public = ("model", "component")
     hint = "`model/query/detail` lists the components; only those that wrote a model have one."
 
 
@@ -51,6 +55,7 @@ class CheckpointNotFound(FedflowError):
     """{component} has no checkpoint {step} in {model}."""
 
     code, retcode, http = 2007, 100, 404
+    public = ("component", "step", "model")
     hint = "`checkpoint/list` shows the existing steps."
 
 
@@ -58,6 +63,7 @@ class CheckpointRefused(FedflowError):
     """{component} cannot store a checkpoint: {reason}."""
 
     code, retcode, http = 2008, 100, 409
+    public = ("component",)
     hint = "Only training jobs store checkpoints, one per step, within the limits of the SDK."
 
 
@@ -100,6 +106,7 @@ class ModelNotDeployed(FedflowError):
     """The {model} was trained, but not deployed."""
 
     code, retcode, http = 2030, 100, 409
+    public = ("model",)
     hint = "Deploy it with `model/deploy` and use the model_version in the response."
 
 
@@ -107,6 +114,7 @@ class ModelIsDeployed(FedflowError):
     """The {model} was deployed from version {parent} and cannot be deployed again."""
 
     code, retcode, http = 2031, 101, 409
+    public = ("model", "parent")
     hint = "Deploy the version that was trained, as often as you like."
 
 
@@ -114,6 +122,7 @@ class ModelChangeRefused(FedflowError):
     """The version was not created: {reason}."""
 
     code, retcode, http = 2032, 101, 409
+    public = ("reason",)
     hint = "No party has the new version. Fix the cause named above and repeat the request."
 
 
@@ -121,6 +130,7 @@ class ModelsDiffer(FedflowError):
     """{site} has another model under this name: {what} differs."""
 
     code, retcode, http = 2033, 100, 409
+    public = ("site", "what")
     hint = "Compare `model/query` at both parties; import or restore the right model."
 
 
@@ -128,6 +138,7 @@ class WrongModelSource(FedflowError):
     """Party {party_id} may not {what}."""
 
     code, retcode, http = 2034, 108, 403
+    public = ("party_id", "what")
     hint = "Only the server of the model's initiator may do this; send the request to that server."
 
 
@@ -135,6 +146,7 @@ class NotModelInitiator(FedflowError):
     """This server does not store the initiator's part of {model}."""
 
     code, retcode, http = 2035, 101, 409
+    public = ("model",)
     hint = "Use the server of the party that trained the model: `model/query` names the party."
 
 
@@ -149,6 +161,7 @@ class ModelNotReady(FedflowError):
     """The job that trains {model} has not ended yet."""
 
     code, retcode, http = 2039, 106, 409
+    public = ("model",)
     hint = "Repeat the request when `job/query` shows the job's end at all parties."
 
 
@@ -163,4 +176,5 @@ class NotPredictable(FedflowError):
     """The predict job cannot use {model}: {reason}."""
 
     code, retcode, http = 2037, 103, 409
+    public = ("model", "reason")
     hint = "`model/get/predict/conf` gives a conf that fits the model."

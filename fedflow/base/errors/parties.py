@@ -11,6 +11,7 @@ class NoRoute(FedflowError):
     """No route to party {party_id}."""
 
     code, retcode, http = 1301, 104, 404
+    public = ("party_id",)
     hint = "Add the party with `--route PARTY=HOST:PORT` or under `routes` in the server's conf."
 
 
@@ -18,6 +19,7 @@ class PartyUnreachable(FedflowError):
     """Party {party_id} cannot be reached at {address}: {reason}."""
 
     code, retcode, http = 1302, 104, 504
+    public = ("party_id",)
     hint = "Check that the party's server runs and that its gRPC port is open to this server."
 
 
@@ -25,6 +27,7 @@ class PartyRefused(FedflowError):
     """Party {party_id} refused {command}: {reason}"""
 
     code, retcode, http = 1303, 103, 409
+    public = ("party_id", "command")
     hint = "The reason comes from the other party; ask its administrator."
 
 
@@ -32,6 +35,7 @@ class ForbiddenRoute(FedflowError):
     """{path} may not be called by another party."""
 
     code, retcode, http = 1304, 108, 403
+    public = ("path",)
     hint = "Only party, initiator and output-table routes are open to other parties."
 
 
@@ -39,6 +43,7 @@ class BadPacket(FedflowError):
     """The packet is not valid: {reason}."""
 
     code, retcode, http = 1305, 101, 400
+    public = ("reason",)
     hint = "The sender's version or settings do not match; compare `fedflow server status` of both."
 
 
@@ -46,6 +51,7 @@ class IncompatibleVersions(FedflowError):
     """Party {party_id} speaks {theirs}, this server {ours}: they have none in common."""
 
     code, retcode, http = 1306, 107, 409
+    public = ("party_id", "theirs", "ours")
     hint = "Upgrade the older server: each release works with the one before it."
 
 
@@ -53,6 +59,7 @@ class PartyTooOld(FedflowError):
     """Party {party_id} speaks {theirs}, which has no `{command}`; protocol {needed} has it."""
 
     code, retcode, http = 1307, 107, 409
+    public = ("party_id", "theirs", "command", "needed")
     hint = "Upgrade that party's server, or ask its administrator to upgrade it."
 
 
@@ -60,6 +67,7 @@ class PartiesNotReady(FedflowError):
     """The job was not accepted: {reason}."""
 
     code, retcode, http = 1308, 103, 409
+    public = ("reason",)
     hint = "Nothing was started at any party. `fedflow party ping PARTY` tests one party."
 
     @property

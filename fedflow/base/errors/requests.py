@@ -11,6 +11,7 @@ class BadRequest(FedflowError):
     """Bad request: {reason}."""
 
     code, retcode, http = 1001, 101, 400
+    public = ("reason", "path")
     hint = "The page /v1/docs of this server describes every request."
 
 
@@ -18,6 +19,7 @@ class MissingArgument(FedflowError):
     """required argument are missing: {names};"""  # FATE's sentence, which its clients read
 
     code, retcode, http = 1002, 101, 400
+    public = ("names",)
     hint = "Add the named members to the JSON body."
 
 
@@ -36,6 +38,7 @@ class RouteNotFound(FedflowError):
     """No route {method} {path}."""
 
     code, retcode, http = 1004, 100, 404
+    public = ("method", "path")
     hint = "The page /v1/docs of this server lists its routes."
 
 
@@ -57,6 +60,7 @@ class PermissionDenied(FedflowError):
     """Party {party_id} may not use {what} at this site."""
 
     code, retcode, http = 1020, 108, 403
+    public = ("party_id", "kind")
     hint = "The party that refused can grant it with `permission/grant`."
 
     @property
@@ -111,6 +115,7 @@ class NotSigned(FedflowError):
     """The call of party {party_id} is not authenticated: {reason}."""
 
     code, retcode, http = 1029, 109, 401
+    public = ("party_id",)
     hint = "Exchange public keys: `fedflow key show` at one server, `fedflow key save` at another."
 
 

@@ -375,7 +375,7 @@ def _end(view: JobView, look: _TaskScan) -> Iterator[Action]:
             worst.setdefault(look.statuses[component], component)
     for status in TASK_SEVERITY:
         if status in worst:
-            reason = _named(worst[status], look.reasons.get(worst[status]))
+            reason = named_reason(worst[status], look.reasons.get(worst[status]))
             yield EndJob(status=JobStatus(status.value), reason=reason)
             return
     yield EndJob(status=JobStatus.SUCCESS, reason=None)
@@ -398,7 +398,8 @@ def _counts(view: JobView, look: _TaskScan, component: str) -> bool:
     return not behind or not all(look.statuses[down] in ran for down in behind)
 
 
-def _named(component: str, reason: Reason | None) -> Reason:
+def named_reason(component: str, reason: Reason | None) -> Reason:
+    """Return why a job ended with a component that did not succeed."""
     if reason is None:
         message = Message("{component} did not succeed", component)
         return Reason(code="ComponentFailed", message=message)

@@ -26,11 +26,13 @@ from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import PartyId
 from fedflow.base.shares import Shares, share_of_one
 from fedflow.domain.administration.servers import Instance
+from fedflow.domain.outside import outside_error
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey, key_from_wire, site_from_wire
 from fedflow.federation.mailbox import Arrival
 from fedflow.federation.messages import (
     Ack,
+    ErrorInfo,
     Notice,
     Offer,
     Progress,
@@ -155,7 +157,7 @@ class DataPlaneService:
         except _LATER:
             await context.write(pack(Progress(status="later")))
         except FedflowError as exc:
-            await context.write(pack(Progress(status="refused", error=error_to_wire(exc))))
+            await context.write(pack(Progress(status="refused", error=_refusal(exc))))
 
     async def _take_in(self, context: Any, key: ValueKey, *, offer: Offer, raw: bytes) -> None:
         """Receive a value, or pass its stream on, once it is known where its session is."""
@@ -329,7 +331,7 @@ class _Inbound:
             else:
                 self._on_put(message, body)
         except FedflowError as exc:
-            self._ack(Ack(seq=message.seq, status="refused", error=error_to_wire(exc)))
+            self._ack(Ack(seq=message.seq, status="refused", error=_refusal(exc)))
 
     def _check_party(self, named: PartyId) -> None:
         if not self._is_trusted:  # another server of this party has checked it
@@ -389,7 +391,7 @@ class _Inbound:
         except _LATER:
             self._ack(Ack(seq=seq, status="later"))
         except FedflowError as exc:
-            self._ack(Ack(seq=seq, status="refused", error=error_to_wire(exc)))
+            self._ack(Ack(seq=seq, status="refused", error=_refusal(exc)))
         except Exception:
             logger.exception("What another party sent was not taken in")
             self._ack(Ack(seq=seq, status="later"))
@@ -455,6 +457,11 @@ async def _place_of(
     finally:
         opened.cancel()
         located.cancel()
+
+
+def _refusal(error: FedflowError) -> ErrorInfo:
+    """Return why something was refused, as the party that sent it may know it."""
+    return error_to_wire(outside_error(error, "the receiving party"))
 
 
 def _check_party(found: PartyId | None, named: PartyId) -> None:

@@ -42,6 +42,7 @@ from fedflow.board.message_catalog import (
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import Reply
 from fedflow.domain.scheduling import explain, history
+from fedflow.domain.site import Site
 from fedflow.store.codec import message_from_text, message_to_text, reason_from_text, reason_to_text
 from fedflow.wire.commands import ReturnCores, plain
 from fedflow.wire.envelope import encode, failure, of_reply, parse_reply
@@ -178,6 +179,7 @@ def test_words_for_commands_and_moves_are_translated() -> None:
 LOST = PartyUnreachable(
     party_id="10000", address="h:1", reason=Message("no answer within {seconds:g} s", seconds=5)
 )
+HOST = Site.from_key("host-10000")
 NOT_SENT = Message("{site} could not be reached: {error}", site="host 10000", error=str(LOST))
 
 
@@ -187,7 +189,9 @@ def by_store(text: Message) -> str:
 
 def by_reason(text: Message) -> str:
     stored = reason_from_text(reason_to_text(Reason(code="X", message=text)))
-    there = reason_from_wire(plain(ReturnCores(reason=reason_to_wire(stored)))["reason"])
+    there = reason_from_wire(
+        plain(ReturnCores(reason=reason_to_wire(stored, HOST, to=HOST)))["reason"]
+    )
     assert there is not None
     return there.message
 

@@ -287,14 +287,14 @@ def test_a_party_that_calls_is_called_back_though_a_call_to_it_has_just_failed(
     assert host.core.circuit_breakers.may_try("9999")
 
 
-def test_a_way_back_that_is_broken_is_told_with_its_address(host: OneServer) -> None:
+def test_a_way_back_that_is_broken_is_told_without_its_address(host: OneServer) -> None:
     def is_down(_path: str, _body: Any) -> Reply:
         raise PartyUnreachable(party_id="9999", address="g:1", reason="no answer within 2 s")
 
     host.parties.answer = is_down
     [hop] = ask(host)
     assert (hop["from"], hop["to"]) == ("10000", "9999")
-    assert hop["reason"] == "10000 cannot reach 9999 at g:1: no answer within 2 s"
+    assert hop["reason"] == "10000 cannot reach 9999 at …"
     assert ask(host, call_back_s=None) == []
 
 

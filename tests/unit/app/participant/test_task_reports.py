@@ -229,7 +229,11 @@ def test_a_failure_keeps_its_reason_and_the_end_of_its_traceback(
     (report,) = host.outbox("9999")
     assert report.body["reason"] == {
         "code": "BadData",
-        "message": "no label",
+        "message": "BadData; the details stay at host 10000",
+        "said": {
+            "template": "{failure}; the details stay at {site}",
+            "fields": {"failure": "BadData", "site": "host 10000"},
+        },
         "site": "host-10000",
     }
     with host.store.read() as tx:

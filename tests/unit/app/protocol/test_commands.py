@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+
 import pytest
 
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
-from fedflow.app.protocol.commands import Commands, Incoming, incoming_of
+from fedflow.app.protocol.commands import Commands, Incoming, incoming_of, serve
+from fedflow.base.errors.data import TableNotFound
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.base.errors.requests import BadRequest, RouteNotFound
+from fedflow.base.messages import verbatim
 from fedflow.domain.records import JobFilter, JobKey, Reply
+from fedflow.wire.envelope import encode, failure
 from fedflow.wire.paths import parse_party_path
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import HOST, FakeClock, OneServer, create_body, incoming, table
@@ -75,6 +81,42 @@ def test_two_request_ids_are_two_requests(commands: Commands, counter: Counter) 
     commands.handle(incoming("job_start", KEY))
     commands.handle(incoming("job_start", KEY))
     assert counter.effects == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("asks", "says"),
+    [
+        ("9999", "No table ….… at party 10000."),
+        (None, "No table ….… at party 10000."),
+        ("10000", "No table n.patients at party 10000."),
+    ],
+)
+def test_another_party_is_refused_without_names_and_the_log_has_them(
+    commands: Commands,
+    caplog: pytest.LogCaptureFixture,
+    asks: str | None,
+    says: str,
+) -> None:
+    def refuses(_tx: Tx, _incoming: Incoming, _effects: AfterCommit) -> Reply:
+        raise TableNotFound(namespace="n", name="patients", party_id="10000")
+
+    commands.add("job_apply", refuses)
+    ask = replace(incoming("job_apply", KEY), source_party=asks)
+    with caplog.at_level(logging.INFO), pytest.raises(TableNotFound) as refused:
+        serve(commands, ask)
+    assert refused.value.message == says
+    assert "patients" in (caplog.text if asks != "10000" else says)
+    assert commands.answer(ask).retmsg == says
+    assert encode(failure(refused.value)).count(b"patients") == (2 if asks == "10000" else 0)
+
+
+def test_an_answer_that_is_an_error_is_cut_for_another_party_too(commands: Commands) -> None:
+    no = Reply(retcode=103, retmsg=verbatim("job 7 of hospital h"), error="Reserved")
+    commands.add("job_apply", lambda _tx, _incoming, _effects: no)
+    ask = incoming("job_apply", KEY)
+    told = serve(commands, replace(ask, source_party="9999"))
+    assert (told.retmsg, told.error) == ("Reserved; the details stay at host 10000", "Reserved")
+    assert serve(commands, replace(ask, source_party="10000")) == no
 
 
 def test_a_refusal_changes_nothing_and_may_be_asked_again(

@@ -184,7 +184,8 @@ def test_a_failure_ends_the_job_everywhere_with_its_reason(alone: OneServer) -> 
         job = alone.job(job_id, site)
         assert job.status is JobStatus.FAILED
         assert job.reason is not None
-        assert "no label" in job.reason.message
+        told = "no label" if site == HOST else "BadData; the details stay at host 10000"
+        assert job.reason.message == f"a at host 10000: {told}"
         never = alone.task(TaskKey(job_id=job_id, component="b", version=0, site=site))
         assert never.party_status is TaskStatus.CANCELED
 
