@@ -351,7 +351,7 @@ def test_a_packet_for_a_job_of_another_initiator_has_no_effect(pair: Pair, send:
 def test_a_packet_for_an_unknown_job_has_no_effect(pair: Pair, send: Send) -> None:
     before = rows(pair)
     for name, path in COMMANDS:
-        reply = send(GUEST, path("20260101"), {"epoch": 0})
+        reply = send(GUEST, path("202601010000000000000000"), {"epoch": 0})
         if name == "stop":
             assert reply.retcode == 0  # there is nothing to end
         else:
