@@ -290,6 +290,8 @@ class Settings(_Section, frozen=True, kw_only=True):
     database: Database = Database()
     #: party id -> host:port of its gRPC listener; several servers: addresses with commas between
     routes: Mapping[str, str] = {}
+    #: ids of the parties whose calls are answered; null: all with a route, a default one included
+    partners: tuple[str, ...] | None = None
     tls: Tls = Tls()
     authentication: Authentication = Authentication()
     permission: Permission = Permission()
@@ -423,6 +425,9 @@ def _texts(values: Mapping[str, Any]) -> dict[str, Any]:
     routes = texts.get("routes")
     if isinstance(routes, Mapping):
         texts["routes"] = {str(party): address for party, address in routes.items()}
+    partners = texts.get("partners")
+    if isinstance(partners, list):
+        texts["partners"] = [str(one) if type(one) is int else one for one in partners]
     return texts
 
 
@@ -454,6 +459,9 @@ def _check_parties(settings: Settings) -> None:
                 raise BadSetting(path=path, reason=f"{one.strip()!r} is not host:port")
         if party == settings.party_id:
             raise BadSetting(path=path, reason="this is the server's own party")
+    for party in settings.partners or ():
+        if not _PARTY.fullmatch(party):
+            raise BadSetting(path="partners", reason=f"{party!r} is not a party id")
 
 
 def _check_place(settings: Settings) -> None:

@@ -14,6 +14,7 @@ from fedflow.rpc.credentials import certificate_party
 
 logger = logging.getLogger(__name__)
 
+NOT_PARTNER: Final = "this party is no partner of this server"
 TOO_MANY: Final = "this party has too many calls and streams open at once"
 
 _Find = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
@@ -31,10 +32,13 @@ def caller_of(context: grpc.aio.ServicerContext) -> str:
 class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Counts calls and streams of all services before their first message is received.
 
-    A caller whose share is used up is refused, and nobody else notices. Belongs to one event loop.
+    A caller whose share is used up is refused, and nobody else notices. So are streams of values of
+    a certificate that `admits` does not know; its commands are answered with an error. Belongs to
+    one event loop.
     """
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, *, admits: Callable[[str], bool]) -> None:
+        self._admits = admits
         self._shares = Shares(calls)
         self._counted: dict[str, grpc.RpcMethodHandler] = {}
 
@@ -55,6 +59,9 @@ class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         serve = handler.stream_stream if streams else handler.stream_unary
 
         async def counted(messages: object, context: grpc.aio.ServicerContext) -> bytes | None:
+            party = certificate_party(context)
+            if streams and party is not None and not self._admits(party):
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, NOT_PARTNER)
             caller = caller_of(context)
             if not self._shares.take(caller):
                 logger.warning(

@@ -31,6 +31,7 @@ from fedflow.executor.limits import executor_memory
 from fedflow.executor.plain import PlainExecutor, local_executor
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.settings import MIB, FederationSettings
+from fedflow.rpc.client.routes import Routes, make_routes
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import Credentials, load_credentials
 from fedflow.rpc.data_plane.relays import Relays
@@ -49,6 +50,12 @@ _RETENTION_S: Final = 600.0  #: longest pause between two rounds that delete old
 def own_parties(settings: Settings) -> tuple[str, ...] | None:
     """Return the parties that this server hosts; None = all, in standalone mode."""
     return None if settings.party_id is None else (settings.party_id,)
+
+
+def routes_of(settings: Settings) -> Routes:
+    """Return where parties are, and whose calls are answered. Raises: BadSetting."""
+    own, tls = own_parties(settings), settings.tls.on
+    return make_routes(own, settings.routes, tls=tls, partners=settings.partners)
 
 
 def permission_rules(settings: Settings) -> PermissionRules:
@@ -312,10 +319,13 @@ def relays_of(servers: Servers, links: ServerLinks, limits: FederationSettings) 
     )
 
 
-def rpc_server_of(settings: Settings, credentials: Credentials | None) -> RpcServer:
+def rpc_server_of(
+    settings: Settings, credentials: Credentials | None, *, admits: Callable[[str], bool]
+) -> RpcServer:
     """Return the gRPC server for other parties, which is not open yet."""
     at = settings.fateflow
     return RpcServer(
         RpcSettings(host=at.parties_host, port=at.grpc_port, connections=connections_of_parties()),
         credentials=credentials.for_server() if credentials else None,
+        admits=admits,
     )

@@ -29,8 +29,8 @@ from fedflow.domain.administration.records import RegisteredServer
 from fedflow.executor.provider_folder import ProviderFolders
 from fedflow.federation.settings import MIB
 from fedflow.rpc.client.http import HttpServers
-from fedflow.rpc.client.routes import RouteTable, make_routes
-from fedflow.server.adapters import own_parties, permission_rules
+from fedflow.rpc.client.routes import RouteTable
+from fedflow.server.adapters import permission_rules, routes_of
 from fedflow.web.passwords import ScryptPasswords
 
 
@@ -119,10 +119,13 @@ def _put_in_force(
     """
     if new.party_id != old.party_id:
         raise BadSetting(path="party_id", reason="it changes with a restart only")
-    routes = make_routes(own_parties(new), new.routes, tls=old.tls.on)
-    given.routes.replace(routes)
+    given.routes.replace(routes_of(msgspec.structs.replace(new, tls=old.tls)))
     given.core.permissions.rules = permission_rules(new)
     registry.listed = listed_servers(new)
     return msgspec.structs.replace(
-        old, routes=new.routes, permission=new.permission, servers=new.servers
+        old,
+        routes=new.routes,
+        partners=new.partners,
+        permission=new.permission,
+        servers=new.servers,
     )

@@ -39,7 +39,7 @@ from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import MIB
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
-from fedflow.rpc.client.routes import RouteTable, make_routes
+from fedflow.rpc.client.routes import RouteTable
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import certificate_party
 from fedflow.rpc.data_plane.links import GrpcSender
@@ -59,11 +59,11 @@ from fedflow.server.adapters import (
     job_limits_of,
     mounted_by,
     open_store,
-    own_parties,
     permission_rules,
     register_engines,
     relays_of,
     retention_of,
+    routes_of,
     rpc_server_of,
     timing_of,
     web_settings,
@@ -172,12 +172,10 @@ class FedflowServer:
     def _open_parties(self) -> None:
         """Open the ways to other parties: calls, and values between executors."""
         settings, credentials = self.settings, self._credentials
-        self._rpc = rpc_server_of(settings, credentials)
+        self._routes = RouteTable(routes_of(settings))
+        self._rpc = rpc_server_of(settings, credentials, admits=self._routes.is_partner)
         self._rpc.open()
         self._parts.callback(lambda: self._rpc.stop(_RPC_GRACE_S))
-        self._routes = RouteTable(
-            make_routes(own_parties(settings), settings.routes, tls=credentials is not None)
-        )
         channels = Channels(
             self._routes,
             credentials=credentials.for_client() if credentials else None,
@@ -305,6 +303,7 @@ class FedflowServer:
             authenticate=certificate_party,
             packets=ProtobufPackets(),
             hosts=self._routes.is_local,
+            admits=self._routes.is_partner,
             settings=UnarySettings(speaks=self._speaks),
         )
         self._parts.callback(self._unary.close)

@@ -51,7 +51,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     places = [
         Place(
             home=folder / name, party_id=own, http_port=http, grpc_port=grpc, tls=tls,
-            routes={other: f"127.0.0.1:{port}"}, settings=QUICK,
+            routes={other: f"127.0.0.1:{port}"},
+            settings={**QUICK, "FEDFLOW__PARTNERS": f"[{other}, {STRANGER.party_id}]"},
         )
         for name, own, http, grpc, other, port in (
             ("guest", GUEST_ID, http_g, grpc_g, HOST_ID, grpc_h),

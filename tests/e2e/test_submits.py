@@ -15,6 +15,7 @@ from tests.e2e.jobs import NAMES, Json, empty_job, upload_data
 from tests.e2e.servers import (
     DATA,
     GUEST,
+    GUEST_ID,
     HOST,
     HOST_ID,
     QUICK,
@@ -168,7 +169,8 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     slow = {**QUICK, "FEDFLOW__SCHEDULING__HEARTBEAT_S": "8"}
     with two_parties(tmp_path_factory.mktemp("pull"), settings=slow) as pair:
         pair.host.stop()
-        pair.host.place = replace(pair.host.place, routes={})
+        listed = {**pair.host.place.settings, "FEDFLOW__PARTNERS": f"[{GUEST_ID}]"}
+        pair.host.place = replace(pair.host.place, routes={}, settings=listed)
         pair.host.start().wait_ready()
         yield pair
 

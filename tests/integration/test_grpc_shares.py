@@ -72,7 +72,7 @@ class Port:
         )
         unary = UnaryService(
             self.handler, authenticate=certificate_party, packets=PACKETS,
-            hosts=lambda party: party == "10000", settings=settings,
+            hosts=lambda party: party == "10000", admits=lambda _: True, settings=settings,
         )  # fmt: skip
         servers = ServersService(self._of_server, secret=lambda: "secret")
         server.open()

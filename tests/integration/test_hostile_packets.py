@@ -65,7 +65,8 @@ def send(host: OneServer) -> Iterator[Send]:
     server = RpcServer(RpcSettings(port=0))
     service = UnaryService(
         dispatch, authenticate=certificate_party, packets=PACKETS,
-        hosts=lambda party: party == "10000", settings=UnarySettings(body_bytes=BODY_BYTES),
+        hosts=lambda party: party == "10000",
+        admits=lambda _: True, settings=UnarySettings(body_bytes=BODY_BYTES),
     )  # fmt: skip
     with ExitStack() as stack:
         server.open()

@@ -65,6 +65,7 @@ class Peer:
             authenticate=certificate_party,
             packets=ProtobufPackets(),
             hosts=lambda party: party == self.party_id,
+            admits=lambda _: True,
             settings=UnarySettings(speaks=self.speaks),
         )
         server.open()

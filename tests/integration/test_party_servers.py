@@ -159,7 +159,8 @@ def party_server(name: str, *, hangs: threading.Event | None = None) -> Iterator
 
     unary = UnaryService(
         dispatch, authenticate=lambda _: None, packets=ProtobufPackets(),
-        hosts=lambda party: party == "10000", settings=UnarySettings(),
+        hosts=lambda party: party == "10000",
+        admits=lambda _: True, settings=UnarySettings(),
     )  # fmt: skip
     rpc = RpcServer(RpcSettings(port=0))
     rpc.open()

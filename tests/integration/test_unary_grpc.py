@@ -109,7 +109,8 @@ def serve(
     )
     service = UnaryService(
         handler, authenticate=certificate_party, packets=PACKETS,
-        hosts=lambda party: party == "10000", settings=settings,
+        hosts=lambda party: party == "10000",
+        admits=lambda _: True, settings=settings,
     )  # fmt: skip
     server.open()
     stack.callback(service.close)
@@ -409,7 +410,8 @@ def test_a_server_that_comes_back_is_reached_again(stack: ExitStack, handler: Ha
     server = RpcServer(RpcSettings(port=port))
     service = UnaryService(
         handler, authenticate=certificate_party, packets=PACKETS,
-        hosts=lambda party: party == "10000", settings=SMALL,
+        hosts=lambda party: party == "10000",
+        admits=lambda _: True, settings=SMALL,
     )  # fmt: skip
     server.open()
     stack.callback(service.close)

@@ -91,3 +91,10 @@ class PartyStoreUnavailable(PartyUnreachable):
 
     code, retcode, http = 1310, 104, 503
     hint = "Ask the party's administrator: `/readyz` and the log of its server say what is wrong."
+
+
+class NotPartner(FedflowError):
+    """The calling party is no partner of this server."""
+
+    code, retcode, http = 1311, 108, 403
+    hint = "Its administrator adds a route to the party, or names it in `partners` of the conf."

@@ -43,6 +43,7 @@ class Routes:
     local: frozenset[str] | None  #: party ids that this server hosts; None = all without a route
     remote: Mapping[str, Route]
     default: Route | None = None
+    partners: frozenset[str] | None = None  #: whose calls are answered; None: all with a route
 
 
 class RouteTable:
@@ -71,6 +72,13 @@ class RouteTable:
         """Tell whether the party is here or has a route."""
         return self.is_local(party_id) or self.find(party_id) is not None
 
+    def is_partner(self, party_id: str) -> bool:
+        """Tell whether calls of a party are answered."""
+        partners = self._routes.partners
+        if partners is None or self.is_local(party_id):
+            return self.knows(party_id)
+        return party_id in partners
+
     def parties(self) -> tuple[str, ...]:
         """Return the parties with a route of their own, in the order of the settings."""
         return tuple(self._routes.remote)
@@ -84,8 +92,11 @@ class RouteTable:
         return found
 
 
-def make_routes(local: Iterable[str] | None, remote: Mapping[str, str], *, tls: bool) -> Routes:
-    """Return routes from settings: party id (or `default`) -> `host:port`; `local` as in `Routes`.
+def make_routes(
+    local: Iterable[str] | None, remote: Mapping[str, str], *, tls: bool,
+    partners: Iterable[str] | None = None,
+) -> Routes:  # fmt: skip
+    """Return routes from settings: party id (or `default`) -> `host:port`; others as in `Routes`.
 
     A party with several servers has all their addresses, with commas between them. Raises:
     BadSetting: an address is not `host:port`, or a local party has a route too.
@@ -99,7 +110,8 @@ def make_routes(local: Iterable[str] | None, remote: Mapping[str, str], *, tls: 
         if own is not None and party in own:
             raise BadSetting(path=f"routes.{party}", reason="this server hosts the party itself")
     default = found.pop(DEFAULT, None)
-    return Routes(local=own, remote=found, default=default)
+    listed = None if partners is None else frozenset(partners)
+    return Routes(local=own, remote=found, default=default, partners=listed)
 
 
 def _parse_addresses(text: str, *, path: str, tls: bool) -> Route:

@@ -50,10 +50,13 @@ class RpcServer:
     """
 
     def __init__(
-        self, settings: RpcSettings, *, credentials: grpc.ServerCredentials | None = None
-    ) -> None:
+        self, settings: RpcSettings, *, credentials: grpc.ServerCredentials | None = None,
+        admits: Callable[[str], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
+        """`admits` tells whether this server answers a party that a certificate names."""
         self._settings = settings
         self._credentials = credentials
+        self._admits = admits
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: grpc.aio.Server | None = None
@@ -102,7 +105,7 @@ class RpcServer:
     async def _listen(self, services: Sequence[AddService]) -> None:
         server = grpc.aio.server(
             options=_options(self._settings),
-            interceptors=[CallShares(self._settings.calls)],
+            interceptors=[CallShares(self._settings.calls, admits=self._admits)],
             maximum_concurrent_rpcs=_REFUSED * self._settings.calls,
         )
         for add in services:

@@ -21,9 +21,10 @@ import grpc
 import grpc.aio
 
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.parties import BadPacket, ForbiddenRoute, IncompatibleVersions
+from fedflow.base.errors.parties import BadPacket, ForbiddenRoute, IncompatibleVersions, NotPartner
 from fedflow.base.errors.requests import NotAuthenticated
 from fedflow.base.ids import PartyId
+from fedflow.base.log import Seldom
 from fedflow.base.shares import Shares
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
@@ -43,6 +44,7 @@ from fedflow.wire.paths import parse_party_path
 from fedflow.wire.versions import OURS, Speaks, common, read_speaks
 
 logger = logging.getLogger(__name__)
+_seldom = Seldom()
 
 Authenticate = Callable[[grpc.aio.ServicerContext], PartyId | None]
 """Return the party that the caller's certificate names, or None where TLS is off."""
@@ -62,16 +64,19 @@ class UnarySettings:
 
 
 class UnaryService:
-    """Serves `unaryCall`. `hosts` tells whether a party is one of this server's."""
+    """Serves `unaryCall`. `hosts` tells whether a party is one of this server's, `admits` whether
+    another one's calls are answered.
+    """
 
     def __init__(
         self, dispatch: Dispatch, *, authenticate: Authenticate, packets: PacketCodec,
-        hosts: Callable[[str], bool], settings: UnarySettings,
+        hosts: Callable[[str], bool], admits: Callable[[str], bool], settings: UnarySettings,
     ) -> None:  # fmt: skip
         self._dispatch = dispatch
         self._authenticate = authenticate
         self._packets = packets
         self._hosts = hosts
+        self._admits = admits
         self._settings = settings
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="fedflow-relay")
         self._calls = Shares(settings.threads + settings.waiting)
@@ -152,6 +157,11 @@ class UnaryService:
             source = self._check(packet, party)
             _, body = self._dispatch(packet.path, {**packet.headers, headers.SOURCE_PARTY: source},
                                      packet.body)  # fmt: skip
+        except NotPartner as exc:
+            who = (party or packet.source)[:64]
+            text = f"refused a call of party {who}: {exc.message}"
+            _seldom.log(logger, logging.WARNING, text, action="refuse_packet")
+            body = envelope.encode(envelope.failure(exc))
         except FedflowError as exc:
             logger.warning(
                 "refused a packet of party %s: %s", party or packet.source[:32], exc.message[:500],
@@ -168,8 +178,11 @@ class UnaryService:
     def _check(self, packet: PacketFields, party: PartyId | None) -> str:
         """Return the party that sent the packet.
 
-        Raises: BadPacket, BadRequest, ForbiddenRoute, NotAuthenticated, IncompatibleVersions.
+        Raises: BadPacket, BadRequest, ForbiddenRoute, NotAuthenticated, IncompatibleVersions,
+        NotPartner: whatever the packet holds.
         """
+        if not self._admits(party or packet.source):
+            raise NotPartner
         size, limit = len(packet.body), self._settings.body_bytes
         if size > limit:
             raise BadPacket(reason=f"its body has {size} bytes, {limit} are allowed")

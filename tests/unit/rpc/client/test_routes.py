@@ -38,6 +38,18 @@ def test_parties_without_a_route_take_the_exchange() -> None:
     assert table.parties() == ("10000",)
 
 
+def test_partners_are_listed_or_have_a_route() -> None:
+    with_route = RouteTable(make_routes({"9999"}, {"10000": "a:1"}, tls=False))
+    assert [with_route.is_partner(p) for p in ("9999", "10000", "7")] == [True, True, False]
+    exchange = RouteTable(make_routes({"9999"}, {"default": "x:2"}, tls=False))
+    assert exchange.is_partner("7")
+    remote = {"10000": "a:1", "default": "x:2"}
+    listed = RouteTable(make_routes({"9999"}, remote, tls=False, partners=["7"]))
+    assert [listed.is_partner(p) for p in ("9999", "0", "7", "10000")] == [True, True, True, False]
+    alone = RouteTable(make_routes(None, {}, tls=False, partners=[]))
+    assert alone.is_partner("10000")  # standalone: it is here
+
+
 def test_a_local_party_has_no_route() -> None:
     with pytest.raises(BadSetting, match="hosts the party itself"):
         make_routes({"9999"}, {"9999": "a:1"}, tls=False)
