@@ -189,3 +189,32 @@ def test_no_other_job_has_the_session_of_a_running_task(pair: Pair, send: Send) 
     assert set(pair.ends(job_id).values()) == {"success"}
     found = pair.guest.post("/v1/job/task/query", {"job_id": job_id})["data"]
     assert {task["f_task_version"] for task in found} == {0}
+
+
+def test_no_job_takes_the_id_of_a_deployed_model(pair: Pair, send: Send, job: str) -> None:
+    """The host takes part in the model, so it knows the id of the version."""
+    model_id = f"guest-{GUEST_ID}#host-{HOST_ID}#model"
+    asked = {"model_id": model_id, "model_version": job, "cpn_list": ["reader_0", "empty_0"]}
+    deployed = pair.guest.post("/v1/model/deploy", asked)
+    assert deployed["retcode"] == 0, deployed
+    version = deployed["data"]["model_version"]
+    one = {"model_id": model_id, "model_version": version, "role": "guest", "party_id": GUEST_ID}
+    before = pair.guest.post("/v1/model/query", one)["data"]
+    assert before
+    grant = {"party_id": HOST_ID, "component": "empty"}
+    assert pair.guest.post("/v1/permission/grant", grant)["retcode"] == 0
+    dsl, conf = empty_job({})
+    conf["initiator"] = {"role": "host", "party_id": int(HOST_ID)}
+    key = JobKey(job_id=version, site=GUEST)
+    body = {"initiator_role": "host", "initiator_party_id": HOST_ID, "dsl": dsl}
+    created = send(HOST, job_path("job_create", key), {**body, "runtime_conf": conf})
+    answers = [
+        created,
+        send(HOST, job_path("job_apply", key), {"epoch": 0}),
+        send(HOST, job_path("job_start", key), {"epoch": 0}),
+    ]
+    send(HOST, job_path("job_stop", key, status="canceled"), {"epoch": 0})
+    assert pair.guest.post("/v1/permission/delete", grant)["retcode"] == 0
+    assert all(answer.retcode for answer in answers), answers
+    assert created.error == "SubmitRefused", created
+    assert pair.guest.post("/v1/model/query", one)["data"] == before
