@@ -22,10 +22,11 @@ from fedflow.web.auth import PARTY_FLAG
 from fedflow.web.party import MATCH
 from fedflow.web.routes import DECODED, object_of
 from fedflow.wire import envelope, headers
-from fedflow.wire.paths import parse_party_path
+from fedflow.wire.paths import BODIES, parse_party_path
 
 logger = logging.getLogger(__name__)
 
+_BYTES_PER_VALUE: Final = 16  #: what a value of a command takes at least, on an average
 _PASSED: Final = {
     name: "HTTP_" + name.replace("-", "_")
     for name in (
@@ -54,7 +55,8 @@ class Relay:
                 raise NotAuthenticated(reason="the call does not say which party it is from")
             environ = _environ(path, given, body, source=source)
             environ[MATCH] = match
-            environ[DECODED] = object_of(body)
+            max_values = BODIES[match.name].MAX_BYTES // _BYTES_PER_VALUE
+            environ[DECODED] = object_of(body, max_values=max_values)
             return _run(self._app, environ)
         except FedflowError as exc:
             return 200, envelope.encode(envelope.failure(exc))

@@ -24,7 +24,7 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.values import dataclass
 from fedflow.web.requests import Body, NoBody, read_body
-from fedflow.wire.json_text import decode_json
+from fedflow.wire.json_text import MAX_VALUES, decode_json
 from fedflow.wire.worker_commands import read_worker_command
 
 View = Callable[..., Response]
@@ -156,11 +156,11 @@ def json_object() -> dict[str, Any]:
     return object_of(request.get_data(cache=True)) if decoded is None else decoded
 
 
-def object_of(raw: bytes) -> dict[str, Any]:
+def object_of(raw: bytes, *, max_values: int = MAX_VALUES) -> dict[str, Any]:
     """Return a JSON object; empty if there is no text. Raises: BadRequest, as `json_object`."""
     if not raw.strip():
         return {}
-    value = decode_json(raw)
+    value = decode_json(raw, max_values=max_values)
     if not isinstance(value, dict):
         raise BadRequest(reason="the body must be a JSON object")
     return value

@@ -17,6 +17,8 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.base.messages import english
 from fedflow.domain.job.warning import JobWarning
 
+MIB: Final = 1024 * 1024
+LARGE: Final = 32 * MIB  #: of commands that carry a DSL or a conf
 MAX_COUNT: Final = 10**9  #: of epochs and attempts, as far as the store counts
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
@@ -32,6 +34,8 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     OPTIONAL: ClassVar[frozenset[str]] = frozenset()
     """Members that count as absent if their value is of a wrong type."""
+    MAX_BYTES: ClassVar[int] = 4 * MIB
+    """Of its JSON text."""
 
 
 B = TypeVar("B", bound=CommandBody)
@@ -158,6 +162,8 @@ class OutputTable(CommandBody, frozen=True, kw_only=True):
 class CreateJob(CommandBody, frozen=True, kw_only=True):
     """A job that the site is to take part in."""
 
+    MAX_BYTES: ClassVar[int] = LARGE
+
     epoch: Count = msgspec.field(default_factory=int)
     model_digest: Any = None  #: of the model that it predicts with
     inherited: Any = None  #: what it takes over from an earlier job
@@ -173,6 +179,8 @@ class CreateJob(CommandBody, frozen=True, kw_only=True):
 class RerunJob(OfEpoch, frozen=True, kw_only=True):
     """An ended job opens again; `tasks` are the versions of the new attempts by component."""
 
+    MAX_BYTES: ClassVar[int] = LARGE
+
     runtime_conf: Any = None
     tasks: dict[str, Count]
     requested_by: str | None = None  #: key of another site than the initiator that wants it
@@ -180,6 +188,8 @@ class RerunJob(OfEpoch, frozen=True, kw_only=True):
 
 class ChangeParameters(OfEpoch, frozen=True, kw_only=True):
     """A new conf of an ended job. With `runs`, the components of a rerun, it is only checked."""
+
+    MAX_BYTES: ClassVar[int] = LARGE
 
     runtime_conf: Any = None
     runs: list[str] | None = None
@@ -233,6 +243,8 @@ class InitiatorStop(SettleTask, frozen=True, kw_only=True):
 
 class ModelCommand(CommandBody, frozen=True, kw_only=True):
     """About a version that this change prepared; the path names it."""
+
+    MAX_BYTES: ClassVar[int] = LARGE
 
     change: str = ""
 
@@ -306,6 +318,8 @@ class PreflightAnswer(CommandBody, frozen=True, kw_only=True):
 
 class InitiatorParameters(CommandBody, frozen=True, kw_only=True):
     """Sections of a runtime conf that a site wants laid over those of an ended job."""
+
+    MAX_BYTES: ClassVar[int] = LARGE
 
     job_parameters: Mapping[str, Any] | None = None
     component_parameters: Mapping[str, Any] | None = None

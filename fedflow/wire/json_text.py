@@ -33,25 +33,6 @@ def decode_json(
     return value
 
 
-def check_json(raw: bytes) -> None:
-    """Check the form and the depth of a JSON text without building its values.
-
-    Numbers out of range and texts that are not UTF-8 are left to whoever decodes it.
-    Raises: BadRequest: as `decode_json`.
-    """
-    if _may_be_deep(raw, MAX_DEPTH):
-        decode_json(raw)
-        return
-    _check_number(raw, MAX_VALUES)
-    try:
-        _skip(raw)
-    except (msgspec.DecodeError, UnicodeError) as exc:
-        raise BadRequest(reason=f"the body is not JSON: {exc}") from exc
-
-
-_skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
-
-
 def _check_number(raw: bytes | str, limit: int) -> None:
     """Refuse a text that may have too many values, before any of them is built.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
+from flask import Flask
 
 from fedflow.app.administration.leadership import OnlyServer
 from fedflow.app.protocol.commands import Commands, Incoming
@@ -32,13 +33,15 @@ from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.pb import proxy_pb2
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
+from fedflow.web.relay import Relay
 from fedflow.wire import envelope
-from fedflow.wire.packet import METHOD, request_packet
+from fedflow.wire.packet import METHOD, Dispatch, request_packet
 from tests.support.certificates import Authority, make_ca, make_certificate
 
 PATH = "/party/202611201000000000000/host/10000/create"
 GUEST = Site(Role.GUEST, PartyId("9999"))
 PACKETS = ProtobufPackets()
+MIB = 1024 * 1024
 SMALL = UnarySettings(threads=4, waiting=2, body_bytes=10_000)  # a party gets 3, and 1 waits
 
 
@@ -99,7 +102,7 @@ def credentials(folder: Path, authority: Authority, party_id: str, name: str = "
 
 
 def serve(
-    stack: ExitStack, handler: Handler, creds: Credentials | None, *,
+    stack: ExitStack, handler: Dispatch, creds: Credentials | None, *,
     settings: UnarySettings = SMALL, message_bytes: int = 64 * 1024, connections: int = 2048,
 ) -> int:  # fmt: skip
     """Start the server of party 10000 and return its port."""
@@ -276,9 +279,35 @@ def test_deeply_nested_json_is_refused(stack: ExitStack, handler: Handler) -> No
     body: list[Any] = []
     for _ in range(150):
         body = [body]
-    call = caller(stack, serve(stack, handler, None), None)
+    call = caller(stack, serve(stack, Relay(_nobody(handler)), None), None)
     assert call(body={"a": body}).retcode == 101
     assert handler.seen == []
+
+
+def _nobody(handler: Handler) -> Flask:
+    """Return an application that says what reached it."""
+    app = Flask(__name__)
+
+    @app.post("/v1/<path:path>")
+    def reached(path: str) -> str:
+        handler.seen.append((path, {}, b""))
+        return '{"retcode":0,"retmsg":"success"}'
+
+    return app
+
+
+def test_a_command_without_a_conf_may_be_neither_large_nor_have_many_values(
+    stack: ExitStack, handler: Handler
+) -> None:
+    settings = UnarySettings()
+    port = serve(stack, Relay(_nobody(handler)), None, settings=settings, message_bytes=33 * MIB)
+    call = caller(stack, port, None)
+    start = "/party/1/host/10000/start"
+    assert call(start, {"a": "x" * 4_000_000}).retcode == 0
+    assert "4194304 are allowed" in call(start, {"a": "x" * 4_200_000}).retmsg
+    assert "more than 262144 values" in call(start, {"a": [0] * 300_000}).retmsg
+    assert call("/party/1/host/10000/create", {"a": [0] * 300_000}).retcode == 0
+    assert len(handler.seen) == 2
 
 
 def test_a_handlers_defect_is_answered_without_details(stack: ExitStack, handler: Handler) -> None:

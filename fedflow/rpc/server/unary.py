@@ -31,7 +31,6 @@ from fedflow.domain.site import Role
 from fedflow.rpc.callers import caller_of
 from fedflow.rpc.turns import Turns
 from fedflow.wire import envelope, headers
-from fedflow.wire.json_text import check_json
 from fedflow.wire.packet import (
     METHOD,
     Dispatch,
@@ -40,7 +39,7 @@ from fedflow.wire.packet import (
     call_metadata,
     reply_packet,
 )
-from fedflow.wire.paths import parse_party_path
+from fedflow.wire.paths import BODIES, parse_party_path
 from fedflow.wire.versions import OURS, Speaks, common, read_speaks
 
 logger = logging.getLogger(__name__)
@@ -178,17 +177,17 @@ class UnaryService:
     def _check(self, packet: PacketFields, party: PartyId | None) -> str:
         """Return the party that sent the packet.
 
-        Raises: BadPacket, BadRequest, ForbiddenRoute, NotAuthenticated, IncompatibleVersions,
-        NotPartner: whatever the packet holds.
+        Raises: BadPacket, ForbiddenRoute, NotAuthenticated, IncompatibleVersions, NotPartner:
+        whatever the packet holds.
         """
         if not self._admits(party or packet.source):
             raise NotPartner
-        size, limit = len(packet.body), self._settings.body_bytes
-        if size > limit:
-            raise BadPacket(reason=f"its body has {size} bytes, {limit} are allowed")
         match = parse_party_path(packet.path)
         if packet.operator.upper() != "POST" or match is None:
             raise ForbiddenRoute(path=packet.path[:200])
+        size, limit = len(packet.body), BODIES[match.name].MAX_BYTES
+        if size > (limit := min(limit, self._settings.body_bytes)):
+            raise BadPacket(reason=f"its body has {size} bytes, {limit} are allowed")
         if match.params.get("role") == Role.LOCAL.value:  # tools on a party's own files
             raise ForbiddenRoute(path=packet.path[:200])
         source = packet.headers.get(headers.SOURCE_PARTY, packet.source)
@@ -203,8 +202,6 @@ class UnaryService:
         if not self._hosts(packet.destination):
             raise BadPacket(reason=f"it is for party {packet.destination}, which is not here")
         self._check_version(packet, source)
-        if packet.body:
-            check_json(packet.body)
         return source
 
     def _check_version(self, packet: PacketFields, source: str) -> None:

@@ -164,7 +164,7 @@ def test_the_relay_serves_every_party_command(relay: Relay, services: Any, name:
 def test_the_relay_decodes_a_body_once(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[bytes] = []
 
-    def counted(raw: bytes) -> Any:
+    def counted(raw: bytes, *, max_values: int) -> Any:
         decoded.append(raw)
         return json.loads(raw)
 
