@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from waitress.wasyncore import close_all, loop
 from fedflow.base.clock import SystemClock
 from fedflow.base.disk import inode_of
 from fedflow.base.errors.start import PortInUse, cannot_listen
+from fedflow.base.shares import Shares
 from fedflow.base.values import dataclass
 from fedflow.wire.headers import UNDERSCORED, plain_name, plain_names
 from fedflow.wire.paths import PREFIX
@@ -55,8 +57,10 @@ class HttpSettings:
     read_only: Container[str] | None = None  #: paths whose views only look; None = no such threads
     pages: str = "/board/"  #: GETs of what is below it only look, too
     look_threads: int = 2  #: such views that run at once, in threads of their own
-    connections: int = 1000  #: open connections
+    connections: int = 1000  #: open connections, of which each address has a share
     idle_s: int = 120  #: a silent connection is closed after this time, seconds
+    slow_s: float = 60.0  #: so long a request or an answer may move too slowly, seconds
+    least_rate: int = 1024  #: what is slower than that is too slow, bytes per second
     body_bytes: int = 32 * 1024 * 1024  #: largest body of any request but uploads
     upload_bytes: int = 100 * 1024 * 1024 * 1024  #: largest upload
 
@@ -183,6 +187,8 @@ class HttpServer:
             sockinfo=(bound.family, bound.type, bound.proto, bound.getsockname()),
             bind_socket=False,
         )
+        self._server.settings = self._settings
+        self._server.shares = Shares(self._settings.connections)
         self._socket = bound
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
@@ -191,6 +197,7 @@ class HttpServer:
         server = self._server
         while not self._stopping.is_set():
             loop(timeout=1, use_poll=True, map=server._map, count=1)
+            server.close_slow()
             if self._next is not None:
                 bound, self._next = self._next, None
                 server.del_channel()
@@ -273,10 +280,17 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
 
 
 class _Listener(BaseWSGIServer):  # type: ignore[misc]
-    """Waits a second after an error of `accept`: without a descriptor each further one fails."""
+    """Keeps those who connect from being in each other's way.
 
+    Of the connections each address has a share. It waits a second after an error of `accept`:
+    without a descriptor each further one fails.
+    """
+
+    settings: HttpSettings
+    shares: Shares  #: connections by address
     clock = SystemClock()
     wait_until_s = 0.0
+    next_look_s = 0.0
 
     def readable(self) -> bool:
         return bool(super().readable()) and self.clock.monotonic_s() >= self.wait_until_s
@@ -293,7 +307,24 @@ class _Listener(BaseWSGIServer):  # type: ignore[misc]
             self.wait_until_s = self.clock.monotonic_s() + _ACCEPT_S
             logger.warning("cannot accept a connection: %s", exc, extra={"action": "accept"})
         else:
-            _Channel(self, connection, self.fix_addr(address), self.adj, map=self._map)
+            address = self.fix_addr(address)
+            if self.shares.take(address[0]):
+                _Channel(self, connection, address, self.adj, map=self._map)
+            else:
+                connection.close()
+                logger.warning(
+                    "address %s has too many connections", address[0], extra={"action": "accept"}
+                )
+
+    def close_slow(self) -> None:
+        """Close connections that move too slowly; call it between two turns of the loop."""
+        now_s = self.clock.monotonic_s()
+        if now_s < self.next_look_s:
+            return
+        self.next_look_s = now_s + self.settings.slow_s / 4
+        for channel in list(self.active_channels.values()):
+            if channel.is_too_slow(now_s):
+                channel.handle_close()  # one that takes nothing never gets writable
 
 
 class _TcpServer(_Listener, TcpWSGIServer):  # type: ignore[misc]
@@ -312,7 +343,37 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     """
 
     parser_class = _Parser
+    moved = 0  #: bytes received and sent
+    since_s = inf  #: when its pace was last looked at
+    moved_then = 0
     outbuf_lock: threading.Condition  #: may be acquired again by the thread that has it
+
+    def recv(self, buffer_size: int) -> bytes:
+        data: bytes = super().recv(buffer_size)
+        self.moved += len(data)
+        return data
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        sent: int = super().send(data, do_close)
+        self.moved += sent
+        return sent
+
+    def is_too_slow(self, now_s: float) -> bool:
+        """Tell whether a request or an answer has moved too slowly for too long."""
+        settings = self.server.settings
+        is_received = self.request is not None and not self.requests
+        if not is_received and not self.total_outbufs_len:
+            self.since_s = inf
+        passed_s = now_s - self.since_s
+        if 0 <= passed_s < settings.slow_s:
+            return False
+        moved, self.since_s, self.moved_then = self.moved - self.moved_then, now_s, self.moved
+        return bool(moved < settings.least_rate * passed_s)
+
+    def del_channel(self, map: object = None) -> None:
+        if self._fileno in self.server.active_channels:
+            self.server.shares.give_back(self.addr[0])
+        super().del_channel(map)
 
     def _flush_some_if_lockable(self, do_close: bool = True) -> None:
         if self.outbuf_lock.acquire(timeout=_SEND_S):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -497,6 +497,103 @@ def test_a_stuck_view_does_not_hold_up_stop_for_ever(stack: ExitStack, recorder:
         assert SystemClock().monotonic_s() - started_s < 15
     recorder.gate.set()
     wait_for(lambda: not any(t.name.startswith("fedflow-http") for t in threading.enumerate()))
+
+
+# --- slow clients ---------------------------------------------------------------------------------
+
+SLOW = HttpSettings(threads=4, slow_s=1.0, connections=40)
+HEADERS = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+BIG = 60_000_000  #: bytes of an answer, more than the kernel takes
+
+
+class Sending(Recorder):
+    """Answers `/big` with many bytes."""
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/big":
+            return super().__call__(environ, start_response)
+        start_response("200 OK", [("Content-Length", str(BIG))])
+        return (bytes(100_000) for _ in range(BIG // 100_000))
+
+
+def is_closed(one: socket.socket) -> bool:
+    """Tell whether the other end has closed; reads what it sent."""
+    try:
+        return one.recv(100) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("first", [b"GET /x HTTP/1.1\r\nA: ", HEADERS], ids=["headers", "body"])
+def test_who_sends_a_byte_now_and_then_is_closed(
+    stack: ExitStack, recorder: Recorder, first: bytes
+) -> None:
+    server = start(stack, recorder, SLOW)
+    opened = [
+        stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(20)
+    ]
+    for one in opened:
+        one.sendall(first)
+        one.setblocking(False)
+
+    def drip() -> bool:
+        for one in opened:
+            with suppress(OSError):
+                one.send(b"a")
+        with ExitStack() as moment:
+            assert ask(moment, server, "GET", "/x")[0] == 200
+        return all(is_closed(one) for one in opened)
+
+    wait_for(drip)
+
+
+def test_who_reads_too_slowly_keeps_no_thread(stack: ExitStack) -> None:
+    server = start(stack, Sending(), SLOW)
+    opened = []
+    for _ in range(4):  # as many as there are threads
+        one = stack.enter_context(socket.socket())
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(("127.0.0.1", server.port))
+        one.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        opened.append(one)
+    assert ask(stack, server, "GET", "/x")[0] == 200  # within 10 s
+    assert len(ask(stack, server, "GET", "/big")[1]) == BIG
+
+
+def test_a_view_may_take_longer_than_a_slow_client(stack: ExitStack, recorder: Recorder) -> None:
+    server = start(stack, recorder, HttpSettings(threads=4, slow_s=0.2))
+    recorder.gate.clear()
+    threading.Timer(1.5, recorder.gate.set).start()
+    assert ask(stack, server, "GET", "/x")[0] == 200
+
+
+def test_one_address_takes_its_share_of_the_connections_only(
+    stack: ExitStack, recorder: Recorder
+) -> None:
+    server = HttpServer(recorder, HttpSettings(threads=2, connections=40), name="fedflow-http")
+    server.listen_tcp("0.0.0.0", 0)
+    stack.callback(server.stop, 1.0)
+    opened = []
+    for _ in range(60):
+        one = stack.enter_context(socket.create_connection(("127.0.0.2", server.port)))
+        one.sendall(b"GET ")
+        one.setblocking(False)
+        opened.append(one)
+    wait_for(lambda: sum(is_closed(one) for one in opened) == 30)
+    other = http.client.HTTPConnection(
+        "127.0.0.2", server.port, timeout=10, source_address=("127.0.0.3", 0)
+    )
+    stack.callback(other.close)
+    other.request("GET", "/x")
+    assert other.getresponse().status == 200
+    for one in opened:
+        one.close()
+    wait_for(lambda: len(server._server.active_channels) <= 1)
+    assert ask(stack, server, "GET", "/x")[0] == 200
 
 
 def test_without_descriptors_the_listener_rests_and_goes_on_later() -> None:
