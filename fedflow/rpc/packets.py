@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from google.protobuf.message import DecodeError, EncodeError
 
 from fedflow.base.errors.parties import BadPacket
@@ -15,6 +17,8 @@ from fedflow.wire.packet import (
     headers_to_text,
 )
 
+MORE_BYTES: Final = 64 * 1024  #: of a packet beside its body: path, ids, headers
+
 
 class ProtobufPackets:
     """Packets in FATE's format, `protos/proxy.proto`."""
@@ -27,12 +31,17 @@ class ProtobufPackets:
             raise BadPacket(reason="it cannot be written as protobuf") from exc
 
     def decode(self, raw: bytes) -> PacketFields:
-        """Return the packet in `raw`. Raises: BadPacket: it is not one, or has no path."""
+        """Return the packet in `raw`.
+
+        Raises: BadPacket: it is not one, has no path, or has too much beside its body.
+        """
         message = proxy_pb2.Packet()
         try:
             message.ParseFromString(raw)
         except DecodeError as exc:
             raise BadPacket(reason="it is not a protobuf Packet") from exc
+        if len(raw) - len(message.body.value) > MORE_BYTES:
+            raise BadPacket(reason=f"it has more than {MORE_BYTES} bytes beside its body")
         return _fields(message)
 
 

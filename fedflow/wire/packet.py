@@ -17,6 +17,7 @@ from fedflow.wire.envelope import encode
 from fedflow.wire.json_text import decode_json
 
 METHOD: Final = "/com.webank.ai.eggroll.api.networking.proxy.DataTransferService/unaryCall"
+_HEADERS: Final = 1000  #: that one packet may have
 HEADERS_MODEL: Final = "headers"  #: header.task.model.name when dataKey holds HTTP headers
 ROLE: Final = names.SERVICE  #: header.src.role and header.dst.role
 
@@ -130,7 +131,7 @@ def headers_from_text(model: str, text: str) -> dict[str, str]:
     if model != HEADERS_MODEL or not text:
         return {}
     try:
-        value = decode_json(text, max_depth=2)
+        value = decode_json(text, max_depth=2, max_values=_HEADERS)
     except FedflowError as exc:
         raise BadPacket(reason="its headers are not JSON") from exc
     if not isinstance(value, dict):

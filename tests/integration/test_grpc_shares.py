@@ -16,6 +16,7 @@ import pytest
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.rpc.callers import TOO_MANY
 from fedflow.rpc.credentials import Credentials, certificate_party
+from fedflow.rpc.packets import MORE_BYTES
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.unary import BUSY, UnaryService, UnarySettings
@@ -168,15 +169,13 @@ def test_calls_of_one_party_that_wait_for_a_thread_delay_nobody_else(port: Port)
 
 def test_messages_of_one_party_are_received_within_its_share_only(port: Port) -> None:
     """Eight of the largest have room, so one party gets six."""
-    largest = 2 * MIB
-    settings = UnarySettings(
-        threads=32, body_bytes=largest - MIB, all_bytes=8 * largest, turn_s=1.0
-    )
+    largest = MIB + MORE_BYTES
+    settings = UnarySettings(threads=32, body_bytes=MIB, all_bytes=8 * largest, turn_s=1.0)
     port.open(settings)
-    answers = port.start(20, body={"a": "x" * (largest - MIB - 20)})
+    answers = port.start(20, body={"a": "x" * (MIB - 20)})
     wait_for(lambda: sum(answer.done() for answer in answers) >= 5)
-    assert len(port.handler.seen) <= 15
-    assert port.call("9999", body={"a": "x" * (largest - MIB - 20)}, deadline_s=2.0) == 0
+    assert len(port.handler.seen) <= 6
+    assert port.call("9999", body={"a": "x" * (MIB - 20)}, deadline_s=2.0) == 0
     port.handler.gate.set()
     wait_for(lambda: all(answer.done() for answer in answers))
 

@@ -310,6 +310,28 @@ def test_a_command_without_a_conf_may_be_neither_large_nor_have_many_values(
     assert len(handler.seen) == 2
 
 
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [("taskId", "beside its body"), ("key", "beside its body"), ("dataKey", "headers")],
+)
+def test_what_stands_beside_a_body_is_short_and_does_not_come_back(
+    stack: ExitStack, handler: Handler, field: str, words: str
+) -> None:
+    port = serve(stack, handler, None, settings=UnarySettings(), message_bytes=33 * MIB)
+    channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
+    packet = proxy_pb2.Packet.FromString(raw_packet())
+    if field == "dataKey":
+        packet.header.task.model.dataKey = "{" + ",".join(f'"{n}":1' for n in range(3000)) + "}"
+    else:
+        part = packet.body if field == "key" else packet.header.task
+        setattr(part, field, "x" * MIB)
+    raw = channel.unary_unary(METHOD)(packet.SerializeToString(), timeout=5)
+    assert len(raw) < 1000
+    answer = proxy_pb2.Packet.FromString(raw)
+    assert words in envelope.parse_reply(answer.body.value).retmsg
+    assert handler.seen == []
+
+
 def test_a_handlers_defect_is_answered_without_details(stack: ExitStack, handler: Handler) -> None:
     handler.error = RuntimeError("secret")
     reply = caller(stack, serve(stack, handler, None), None)()

@@ -29,6 +29,7 @@ from fedflow.base.shares import Shares
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
 from fedflow.rpc.callers import caller_of
+from fedflow.rpc.packets import MORE_BYTES
 from fedflow.rpc.turns import Turns
 from fedflow.wire import envelope, headers
 from fedflow.wire.packet import (
@@ -79,7 +80,7 @@ class UnaryService:
         self._settings = settings
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="fedflow-relay")
         self._calls = Shares(settings.threads + settings.waiting)
-        self._largest = settings.body_bytes + _MORE_BYTES
+        self._largest = settings.body_bytes + MORE_BYTES
         self._bytes = Turns(max(settings.all_bytes, self._largest))
         self._threads = Turns(settings.threads)
         self._closed = False
@@ -215,7 +216,6 @@ class UnaryService:
 
 
 BUSY: Final = "too many calls at once"
-_MORE_BYTES: Final = 1024 * 1024  #: of a packet beside its body
 _REFUSED: Final = {"action": "refuse_call"}
 CLOSED: Final = "the server stops"
 NO_PACKET: Final = PacketFields(job_id="", source="", destination="", path="", body=b"")
