@@ -225,7 +225,12 @@ class Mailbox:
             return
         party = key.source.party_id
         self.ledger.take_file(party, blob.size)
-        copy = Blob(size=blob.size, digest=blob.digest, party=party, fd=blob.open_file())
+        try:
+            fd = blob.open_file()
+        except OSError as exc:
+            self.ledger.give_back(party, blob.size + FILE_OVERHEAD)
+            raise self._disk_full(exc) from exc
+        copy = Blob(size=blob.size, digest=blob.digest, party=party, fd=fd)
         self._accept(session, key, copy)
 
     async def begin(self, key: ValueKey, *, size: int, digest: str) -> Arrival | None:
@@ -256,8 +261,10 @@ class Mailbox:
         try:
             part = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            opening.add_done_callback(lambda done: done.result().close())
+            opening.add_done_callback(_close_part)
             raise
+        except OSError as exc:
+            raise self._disk_full(exc) from exc
         return Arrival(key=key, part=part, generation=generation)
 
     def _new_part(self, path: Path, *, session: SessionKey, party: str, size: int) -> _Arriving:
@@ -372,3 +379,8 @@ class Mailbox:
         if len(session.digests) >= session.limit:
             raise BadRequest(reason=f"more than {session.limit} values in session {session.name}")
         return session.knows(key, digest)
+
+
+def _close_part(opened: asyncio.Future[Part]) -> None:
+    if opened.exception() is None:
+        opened.result().close()

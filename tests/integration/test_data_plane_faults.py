@@ -449,13 +449,17 @@ def test_a_party_cannot_speak_for_another_or_for_a_site_outside_the_task(
 def many_streams(
     party: str, server: DataPlaneServer, *, authority: Authority, offers: list[bytes]
 ) -> Iterator[list[str]]:
-    """Hold one stream per offer open, send nothing more; gives the last status of each."""
+    """Hold one stream per offer open, send nothing more; gives the last status of each.
+
+    An empty offer is not sent.
+    """
     made = make_certificate(party, authority=authority)
     credentials = grpc.ssl_channel_credentials(authority.certificate, made.key, made.certificate)
     stop, said = threading.Event(), [""] * len(offers)
 
     def requests(first: bytes) -> Iterator[bytes]:
-        yield first
+        if first:
+            yield first
         stop.wait(20)
 
     def listen(number: int, stream: Iterator[bytes]) -> None:
@@ -491,6 +495,18 @@ def test_offers_for_tasks_that_do_not_exist_keep_no_value_of_others_waiting(
         many_streams("5555", host, authority=authority, offers=offers) as said,
     ):
         until(lambda: said.count("later") >= 14)  # of 16 places for waiting streams
+        assert_a_big_value_arrives(guest, host)
+
+
+def test_streams_without_an_offer_hold_up_their_own_party_only(
+    tmp_path: Path, authority: Authority
+) -> None:
+    patient = FederationSettings(progress_timeout_s=8)
+    with (
+        pair(tmp_path, authority=authority, settings=patient) as (guest, host),
+        many_streams("5555", host, authority=authority, offers=[b""] * 20),
+    ):
+        until(lambda: "5555" in host.service._offers._waiting)
         assert_a_big_value_arrives(guest, host)
 
 

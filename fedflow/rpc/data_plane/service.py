@@ -45,7 +45,9 @@ from fedflow.federation.messages import (
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import FILE_OVERHEAD
+from fedflow.rpc.callers import caller_of
 from fedflow.rpc.data_plane.streams import Authenticate, in_turns
+from fedflow.rpc.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,8 @@ ACK_BATCH = 64
 _LAST_WRITE_S = 1.0  #: how long the end of a stream waits for an answer that is being written
 ACK_MOST = 1024  #: answers in one message
 MAX_ACKS = 4096  #: answers that the sender has not read; beyond them nothing is taken from it
-MAX_LINKS = 16  #: streams of messages of one party; its servers have one each, and broken ones
+MAX_LINKS = 8  #: streams of messages of one party; its servers have one each, and broken ones
+OFFERS = 8  #: first messages of streams for big values that are received at once, of any length
 IDLE_S = 60.0  #: after which a stream that is silent and holds nothing is closed
 _LATER = (SpoolFull, TimeoutError, StoreUnavailable, NotLeading, PeerFailed)
 """What says nothing of the value: its sender shall try again. PeerFailed: of this party's own."""
@@ -109,6 +112,7 @@ class DataPlaneService:
         self._authenticate = authenticate
         self._settings = settings
         self._links: Counter[PartyId] = Counter()  #: streams of messages
+        self._offers = Turns(OFFERS)
         self._slots = Shares(settings.max_inbound)  #: big values that are arriving
         self._freed = asyncio.Event()
         self._streams = Shares(WAITING_STREAMS * settings.max_inbound)  #: those that wait included
@@ -174,7 +178,12 @@ class DataPlaneService:
     async def _read_offer(self, context: Any) -> tuple[ValueKey, Offer, bytes]:
         """Return what a stream is about, and its first message."""
         party = self._authenticate(context)
-        raw = await asyncio.wait_for(context.read(), self._settings.progress_timeout_s)
+        caller = caller_of(context)
+        await self._offers.take(caller)
+        try:
+            raw = await asyncio.wait_for(context.read(), self._settings.progress_timeout_s)
+        finally:
+            self._offers.give_back(caller)
         frames = list(split_frames(raw, most=1)) if isinstance(raw, bytes) else []
         offer = frames[0][0] if len(frames) == 1 else None
         if not isinstance(offer, Offer):
