@@ -24,7 +24,7 @@ from fedflow.domain.site import Site
 from fedflow.federation.keys import MAX_SESSION, site_from_wire
 from fedflow.federation.local_server import LocalServer
 from fedflow.federation.mailbox import Mailbox
-from fedflow.federation.memory import keep_freed_chunks
+from fedflow.federation.memory import FreedMemory, keep_freed_chunks
 from fedflow.federation.messages import MAX_TEXT, Notice
 from fedflow.federation.sending import SenderPort, ValueSender
 from fedflow.federation.session import Ending, Session, SessionKey, SessionRegistry
@@ -90,6 +90,7 @@ class DataPlane:
         self._ticking: asyncio.Task[None] | None = None
         self._spool = Spool(spool_dir)
         self._early: dict[SessionKey, dict[Site, _Early]] = {}
+        self._freed = FreedMemory()
         self._early_shares = Shares(MAX_EARLY_BYTES)
         self.mailbox = Mailbox(
             settings,
@@ -300,6 +301,7 @@ class DataPlane:
             await asyncio.sleep(self.settings.watch_interval_s)
             try:
                 self.tick()
+                await self.in_thread(self._freed.look)
             except Exception:
                 logger.exception("A look after waiting sites failed")
 
