@@ -71,10 +71,11 @@ def run_server(spec: dict[str, Any]) -> None:
 
 
 def add_echo(server: grpc.aio.Server) -> None:
-    async def echo(request: bytes, _: Any) -> bytes:
+    async def echo(_: Any, context: Any) -> bytes:
+        request: bytes = await context.read()
         return request
 
-    handler = grpc.unary_unary_rpc_method_handler(echo)
+    handler = grpc.stream_unary_rpc_method_handler(echo)  # as all services
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("fedflow.bench", {"Echo": handler}),)
     )
