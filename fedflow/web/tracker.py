@@ -33,11 +33,12 @@ tracker = Blueprint("tracker", __name__)
 
 @tracker.before_request
 def require_task() -> None:
-    """Refuse calls of other parties, and those without a token; `Workers` checks which token.
+    """Refuse what does not come through the unix socket, which no other user and no other machine
+    reaches, and calls without a token; `Workers` checks which token.
 
     Raises: ForbiddenRoute, BadRequest, NotAuthenticated.
     """
-    if PARTY_FLAG in request.environ:
+    if PARTY_FLAG in request.environ or request.environ.get("REMOTE_ADDR") != OVER_UNIX:
         raise ForbiddenRoute(path=request.path[:200])
     match = parse_worker_path(request.path)
     if match is None:
@@ -90,11 +91,7 @@ def table_get(key: TaskKey, token: str, body: wire.FindTable) -> TableRecord:
 
 @command(wire.ConnectTable)
 def table_connection(key: TaskKey, token: str, body: wire.ConnectTable) -> Connection:
-    """Return how a bound table is reached, with credentials, to the task that reads it.
-
-    Only through the unix socket: credentials go over no network.
-    """
-    _over_unix()
+    """Return how a bound table is reached, with credentials, to the task that reads it."""
     storages = services().data.worker_storages
     return storages.connection(key, token, body.namespace, body.table_name)
 
@@ -102,13 +99,7 @@ def table_connection(key: TaskKey, token: str, body: wire.ConnectTable) -> Conne
 @command(wire.ConnectTarget)
 def table_target(key: TaskKey, token: str, _body: wire.ConnectTarget) -> Connection:
     """Return how the place is reached that a Writer was told to write to; as `table_connection`."""
-    _over_unix()
     return services().data.worker_storages.target(key, token)
-
-
-def _over_unix() -> None:
-    if request.environ.get("REMOTE_ADDR") != OVER_UNIX:
-        raise ForbiddenRoute(path=request.path[:200])
 
 
 @command(wire.AddTable)

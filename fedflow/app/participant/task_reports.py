@@ -139,7 +139,7 @@ class Workers(UseCase):
     ) -> TaskRecord:
         """Return the attempt that a report is of. Raises: as `report`."""
         task = self.authentic(tx, key, token)
-        if report.launch_id != task.launch_id or task.party_status in TASK_FINAL:
+        if report.launch_id != task.launch_id:
             raise LaunchRefused(launch_id=report.launch_id, task=str(key))
         return task
 
@@ -152,12 +152,17 @@ class Workers(UseCase):
         return self._models.write(report.model)
 
     def authentic(self, tx: Tx, key: TaskKey, token: str) -> TaskRecord:
-        """Return the attempt whose token this is. Raises: TaskNotFound, NotAuthenticated."""
+        """Return the running attempt whose token this is: a token ends with its attempt.
+
+        Raises: TaskNotFound, NotAuthenticated. LaunchRefused: it has ended, the process must exit.
+        """
         task = tx.tasks.get(key)
         if task is None:
             raise TaskNotFound(task=str(key))
         if task.token is None or not hmac.compare_digest(task.token.encode(), token.encode()):
             raise NotAuthenticated(reason="the task token is not this attempt's")
+        if task.party_status in TASK_FINAL:
+            raise LaunchRefused(launch_id=task.launch_id, task=str(key))
         return task
 
     def _running(

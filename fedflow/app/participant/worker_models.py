@@ -8,12 +8,10 @@ from typing import Any
 from fedflow.app.models.models import ModelRepository, checkpoint_key, trained_key, version_in
 from fedflow.app.participant.task_reports import Workers
 from fedflow.app.ports.store import Store, Tx
-from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.models.model import ModelKey, StepChoice
 from fedflow.domain.records import JobRecord, TaskKey, TaskRecord
-from fedflow.domain.states import TASK_FINAL
 from fedflow.wire.task_report import ReportedModel
 from fedflow.wire.worker_commands import SavedModel, SavedStep
 
@@ -122,8 +120,6 @@ class WorkerModels:
 
     def _running(self, tx: Tx, key: TaskKey, token: str) -> tuple[TaskRecord, JobRecord]:
         task = self._workers.authentic(tx, key, token)
-        if task.party_status in TASK_FINAL:
-            raise LaunchRefused(launch_id=task.launch_id, task=str(key))
         job = tx.jobs.get(key.job)
         if job is None:
             raise JobNotFound(job_id=key.job_id)

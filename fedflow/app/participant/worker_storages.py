@@ -22,7 +22,6 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import NotAuthenticated
 from fedflow.domain.data.storages import Connection, is_bound
 from fedflow.domain.records import TaskKey
-from fedflow.domain.states import TASK_FINAL
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +46,14 @@ class WorkerStorages:
     def connection(self, key: TaskKey, token: str, namespace: str, name: str) -> Connection:
         """Return how a bound table is reached; only for a running task whose parameters name it.
 
-        Raises: TaskNotFound. NotAuthenticated: the task has another token, has ended, or does not
-            read the table, or nobody else keeps its rows. TableNotFound, TableDisabled.
-            BoundTableRefused: settings, links or the connector changed since the table was bound.
+        Raises: TaskNotFound. LaunchRefused: the task has ended. NotAuthenticated: it has another
+            token, or does not read the table, or nobody else keeps its rows. TableNotFound,
+            TableDisabled. BoundTableRefused: settings, links or the connector changed since the
+            table was bound.
         """
         with self._store.read() as tx:
             task = self._workers.authentic(tx, key, token)
-            if task.party_status in TASK_FINAL or named_table(task) != (namespace, name):
+            if named_table(task) != (namespace, name):
                 reason = "the task is not to read this table"
                 raise NotAuthenticated(reason=reason)
             found = readable(tx, key.site, {"namespace": namespace, "name": name}, path="table")
@@ -75,14 +75,13 @@ class WorkerStorages:
     def target(self, key: TaskKey, token: str) -> Connection:
         """Return how the place is reached that a running Writer's parameters name.
 
-        Raises: TaskNotFound. NotAuthenticated: the task has another token, has ended, or was not
-            told to write. What `WritingTargets.checked` does.
+        Raises: TaskNotFound. LaunchRefused: the task has ended. NotAuthenticated: it has another
+            token, or was not told to write. What `WritingTargets.checked` does.
         """
         with self._store.read() as tx:
             task = self._workers.authentic(tx, key, token)
         engine, address = (task.parameters.get(name) for name in ("storage_engine", "address"))
-        may = task.module.lower() == "writer" and task.party_status not in TASK_FINAL
-        if not may or engine not in WRITABLE or self._targets is None:
+        if task.module.lower() != "writer" or engine not in WRITABLE or self._targets is None:
             raise NotAuthenticated(reason="the task is not to write to another storage")
         connection = self._targets.checked(engine, address)
         logger.info(

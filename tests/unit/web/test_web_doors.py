@@ -20,6 +20,7 @@ from fedflow.domain.site import Role, Site
 from fedflow.web import routes
 from fedflow.web.relay import Relay
 from fedflow.web.settings import WebSettings
+from fedflow.web.tracker import OVER_UNIX
 from fedflow.wire.paths import PARTY_COMMANDS, PREFIX, WORKER_COMMANDS, job_path, task_path
 from fedflow.wire.task_report import RunningReport
 from tests.unit.web.applications import whole_app
@@ -265,67 +266,77 @@ def test_a_task_id_of_another_task_is_refused(relay: Relay, services: Any) -> No
 # --- executors ------------------------------------------------------------------------------------
 
 
-def test_an_executor_reports_with_its_token(client: FlaskClient, services: Any) -> None:
+@pytest.fixture
+def executor(app: Flask) -> FlaskClient:
+    """Return a client as one is that comes through the unix socket."""
+    client = app.test_client()
+    client.environ_base["REMOTE_ADDR"] = OVER_UNIX
+    return client
+
+
+def test_an_executor_reports_with_its_token(executor: FlaskClient, services: Any) -> None:
     path = PREFIX + task_path("task_report", TASK)
-    assert client.post(path, json={"party_status": "running"}, headers=TOKEN).json["retcode"] == 0
+    assert executor.post(path, json={"party_status": "running"}, headers=TOKEN).json["retcode"] == 0
     assert services.calls == [("report", TASK, "t", RunningReport())]
 
 
 @pytest.mark.parametrize("name", sorted(WORKER_COMMANDS))
 def test_without_token_no_executor_route_answers(
-    client: FlaskClient, services: Any, name: str
+    executor: FlaskClient, services: Any, name: str
 ) -> None:
-    body = client.post(PREFIX + task_path(name, TASK), json={"namespace": "a"}).json
+    body = executor.post(PREFIX + task_path(name, TASK), json={"namespace": "a"}).json
     assert body["retcode"] == 109
     assert services.calls == []
 
 
-def test_a_replaced_launch_is_told_so(client: FlaskClient, services: Any) -> None:
+def test_a_replaced_launch_is_told_so(executor: FlaskClient, services: Any) -> None:
     services.fail = LaunchRefused(launch_id="l", task="t")
     path = PREFIX + task_path("task_report", TASK)
     running = {"party_status": "running"}
-    assert client.post(path, json=running, headers=TOKEN).json["retcode"] == 10
+    assert executor.post(path, json=running, headers=TOKEN).json["retcode"] == 10
 
 
-def test_an_executor_asks_for_tables(client: FlaskClient, services: Any) -> None:
+def test_an_executor_asks_for_tables(executor: FlaskClient, services: Any) -> None:
     path = PREFIX + task_path("table_get", TASK)
     ask = {"namespace": "exp", "table_name": "g"}
-    entry = client.post(path, json=ask, headers=TOKEN).json["data"]
+    entry = executor.post(path, json=ask, headers=TOKEN).json["data"]
     assert entry["address"] == "ab" * 16
     assert entry["preview"][0] == ["1", "0", "2.5"]
     path = PREFIX + task_path("table_create", TASK)
     assert (
-        client.post(path, json={"table": entry, "drop": True}, headers=TOKEN).json["retcode"] == 0
+        executor.post(path, json={"table": entry, "drop": True}, headers=TOKEN).json["retcode"] == 0
     )
     assert services.calls[-1] == ("table_create", TASK, "t", read_as(entry, TableRecord), True)
-    assert client.post(path, json={"table": 1}, headers=TOKEN).json["retcode"] == 101
+    assert executor.post(path, json={"table": 1}, headers=TOKEN).json["retcode"] == 101
     running = {"party_status": "running"}
-    assert client.post(path, json=running, headers=TOKEN).json["retcode"] == 101
+    assert executor.post(path, json=running, headers=TOKEN).json["retcode"] == 101
 
 
-def test_credentials_are_given_to_executors_over_the_unix_socket_only(
-    client: FlaskClient, services: Any
+@pytest.mark.parametrize("name", sorted(WORKER_COMMANDS))
+def test_executors_are_served_over_the_unix_socket_only(
+    client: FlaskClient, services: Any, name: str
 ) -> None:
+    answer = client.post(PREFIX + task_path(name, TASK), json={"namespace": "a"}, headers=TOKEN)
+    assert answer.json["retcode"] == 108
+    assert services.calls == []
+
+
+def test_credentials_are_given_to_executors(executor: FlaskClient, services: Any) -> None:
     path = PREFIX + task_path("table_connection", TASK)
     ask = {"namespace": "exp", "table_name": "g"}
-    over_tcp = client.post(path, json=ask, headers=TOKEN)
-    assert over_tcp.json["retcode"] != 0
-    assert services.calls == []
-    local = {"REMOTE_ADDR": "localhost"}
-    data = client.post(path, json=ask, headers=TOKEN, environ_overrides=local).json["data"]
+    data = executor.post(path, json=ask, headers=TOKEN).json["data"]
     assert data["secrets"] == {"user": "u", "password": "pw"}
     assert data["address"]["engine"] == "MYSQL"
     assert services.calls == [("connection", TASK, "t", "exp", "g")]
     path = PREFIX + task_path("table_target", TASK)
-    assert client.post(path, json={}, headers=TOKEN).json["retcode"] != 0
-    data = client.post(path, json={}, headers=TOKEN, environ_overrides=local).json["data"]
+    data = executor.post(path, json={}, headers=TOKEN).json["data"]
     assert data["address"]["name"] == "new"
     assert services.calls[1:] == [("target", TASK, "t")]
 
 
-def test_an_executor_saves_metrics(client: FlaskClient, services: Any) -> None:
+def test_an_executor_saves_metrics(executor: FlaskClient, services: Any) -> None:
     path = PREFIX + task_path("metric_save", TASK)
-    client.post(path, json={"metrics": []}, headers=TOKEN)
+    executor.post(path, json={"metrics": []}, headers=TOKEN)
     assert services.calls == [("save_metrics", TASK, "t", [])]
 
 

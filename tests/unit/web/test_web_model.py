@@ -23,6 +23,7 @@ from fedflow.blobs.archive import ZipArchives
 from fedflow.blobs.external import FolderModels
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
+from fedflow.web.tracker import OVER_UNIX
 from tests.unit.app.fakes import OneServer, participant
 from tests.unit.app.models.test_models import MODEL, MODEL_ID, ended, started, token
 from tests.unit.web.applications import app_over
@@ -64,6 +65,8 @@ class Api:
         )  # fmt: skip
         self.server = server
         self.client: FlaskClient = app_over(services).test_client()
+        self.executor: FlaskClient = app_over(services).test_client()
+        self.executor.environ_base["REMOTE_ADDR"] = OVER_UNIX
 
     def post(self, path: str, body: Any = None, **headers: str) -> Any:
         return self.client.post(f"/v1/{path}", json=body, headers=headers).get_json()
@@ -72,7 +75,7 @@ class Api:
         """Call a route of the executor of a task."""
         headers = {"X-Fedflow-Task-Token": token(self.server, key)}
         url = f"{TASK.format(job=key.job_id)}/{path}"
-        return self.client.post(url, json=body, headers=headers).get_json()
+        return self.executor.post(url, json=body, headers=headers).get_json()
 
     def import_(self, content: bytes, **fields: Any) -> Any:
         form = {
@@ -303,10 +306,10 @@ def run_local(api: Api, job_id: str, module: str, **parameters: Any) -> Any:
     url = f"/v1/tracker/{job_id}/a/{job_id}_a/0/local/10000/model"
     word = "store" if module == "ModelStore" else "restore"
     other = "restore" if word == "store" else "store"
-    wrong = api.client.post(f"{url}/{other}", json={}, headers=headers).get_json()
+    wrong = api.executor.post(f"{url}/{other}", json={}, headers=headers).get_json()
     assert wrong["error"]["name"] == "BadRequest"
-    first = api.client.post(f"{url}/{word}", json={}, headers=headers).get_json()
-    again = api.client.post(f"{url}/{word}", json={}, headers=headers).get_json()
+    first = api.executor.post(f"{url}/{word}", json={}, headers=headers).get_json()
+    again = api.executor.post(f"{url}/{word}", json={}, headers=headers).get_json()
     assert first == again  # a worker whose answer was lost asks twice
     return first
 
@@ -439,7 +442,7 @@ def test_models_of_executors_need_the_token(api: Api) -> None:
     for path in ("checkpoint/save", "checkpoint/list", "model/save", "model/get", "model/store"):
         body = {"step_index": 0, "step_name": "s", "model": MODEL, "model_id": "m",
                 "model_version": "1", "component_model": MODEL}  # fmt: skip
-        assert api.client.post(f"{url}/{path}", json=body).get_json()["retcode"] == 109
+        assert api.executor.post(f"{url}/{path}", json=body).get_json()["retcode"] == 109
         headers = {"X-Fedflow-Task-Token": "x"}
-        refused = api.client.post(f"{url}/{path}", json=body, headers=headers).get_json()
+        refused = api.executor.post(f"{url}/{path}", json=body, headers=headers).get_json()
         assert refused["error"]["name"] == "NotAuthenticated"

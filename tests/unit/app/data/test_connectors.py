@@ -32,6 +32,7 @@ from fedflow.base.errors.data import (
     TableExists,
     TableNotFound,
 )
+from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated, NotSupportedYet
 from fedflow.domain.data.storage_places import Places, check_connector_place
 from fedflow.domain.data.storages import (
@@ -488,7 +489,7 @@ def test_a_task_that_has_ended_gets_no_credentials(world: World) -> None:
     task = reader_of(world)
     token = str(world.alone.task(task).token)
     world.alone.core.jobs.stop(job.job_id)
-    with pytest.raises(NotAuthenticated):
+    with pytest.raises(LaunchRefused):  # its token ended with it
         world.storages.connection(task, token, "n", "b")
 
 

@@ -24,6 +24,7 @@ from fedflow.base.errors.data import (
     TableNotFound,
 )
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.requests import MissingArgument, NotAuthenticated
 from fedflow.base.ids import PartyId
 from fedflow.domain.data.storage_places import Places
@@ -102,7 +103,7 @@ def test_a_running_writer_gets_the_credentials_of_its_place(world: World) -> Non
     with pytest.raises(StorageNotAllowed, match="may_write"):
         world_of(world.alone, may_write=False).storages.target(key, token)
     world.alone.core.jobs.stop(key.job_id)
-    with pytest.raises(NotAuthenticated):
+    with pytest.raises(LaunchRefused):  # its token ended with it
         world.storages.target(key, token)
 
 

@@ -130,6 +130,25 @@ def test_a_process_of_an_ended_attempt_must_go_away(host: OneServer, task: TaskK
     assert host.task(task).party_status is TaskStatus.SUCCESS
 
 
+def test_a_token_ends_with_its_attempt(host: OneServer, task: TaskKey) -> None:
+    host.put_table("n", "t")
+    token, workers = str(host.task(task).token), host.core.workers
+    workers.table_get(task, token, "n", "t")
+    end = end_of(launch_of(host, task))
+    workers.report(task, token, end)
+    with pytest.raises(LaunchRefused):  # a repeat, whose first answer was lost: it may exit
+        workers.report(task, token, end)
+    with pytest.raises(LaunchRefused):
+        workers.table_get(task, token, "n", "t")
+    with pytest.raises(LaunchRefused):
+        workers.save_metrics(task, token, [])
+    replaced = read_as({**ROW, "namespace": "n", "name": "t"}, TableRecord)
+    with pytest.raises(LaunchRefused):
+        workers.table_create(task, token, replaced, drop=True)
+    with host.store.read() as tx:
+        assert tx.tables.get("n", "t") != replaced
+
+
 @pytest.mark.parametrize("status", ["canceled", "timeout", "waiting", "nonsense", None])
 def test_a_process_cannot_end_in_any_way_it_likes(
     host: OneServer, task: TaskKey, status: Any
