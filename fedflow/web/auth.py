@@ -17,13 +17,14 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from flask import request
+from flask import current_app, request
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.parties import ForbiddenRoute, IncompatibleVersions
 from fedflow.base.errors.requests import BadRequest, NotAuthenticated
 from fedflow.base.values import dataclass
 from fedflow.web.context import built
+from fedflow.web.routes import declaration
 from fedflow.web.settings import ClientKeys
 from fedflow.wire import headers
 from fedflow.wire.paths import fits
@@ -90,11 +91,15 @@ class SignedRequest:
 
 
 def signed_request() -> SignedRequest:
-    """Return the parts of the current request; a multipart body is covered by its query only."""
+    """Return the parts of the current request; the body of a declared form that is multipart is
+    covered by its query only, as in FATE. Elsewhere a body counts, whatever type it says it has.
+    """
     given = request.headers
     form: tuple[tuple[str, str], ...] = ()
     body = b""
-    if request.mimetype != "multipart/form-data":
+    declared = declaration(current_app.view_functions.get(request.endpoint or ""))
+    is_form = declared is not None and declared.form
+    if not is_form or request.mimetype != "multipart/form-data":
         body = request.get_data(cache=True)  # before `form`, which would consume it
     if request.mimetype == "application/x-www-form-urlencoded":
         form, body = tuple(request.form.items(multi=True)), b""

@@ -133,6 +133,23 @@ def test_an_empty_body_may_be_signed_either_way(
     assert answer.json["retcode"] == 0
 
 
+@pytest.mark.parametrize("signed_body", [b"", b"{}"])
+def test_a_signature_without_a_body_serves_for_no_body_that_says_it_is_a_form(
+    signed: FlaskClient, services: Any, fixed_clock: Any, signed_body: bytes
+) -> None:
+    headers = sign("/v1/job/stop", signed_body, now_ms=fixed_clock.ms)
+    answer = signed.post(
+        "/v1/job/stop", data=STOP, headers=headers, content_type="multipart/form-data; boundary=x"
+    )
+    assert answer.json["retcode"] == 109
+    assert services.calls == []
+    whole = sign("/v1/job/stop", STOP, now_ms=fixed_clock.ms, nonce="n2")
+    answer = signed.post(
+        "/v1/job/stop", data=STOP, headers=whole, content_type="multipart/form-data; boundary=x"
+    )
+    assert answer.json["retcode"] == 0
+
+
 def test_a_multipart_upload_is_covered_by_its_query(
     signed: FlaskClient, services: Any, fixed_clock: Any
 ) -> None:
