@@ -12,8 +12,10 @@ import pytest
 
 from fedflow.app.protocol.job_notifier import JobNotifier
 from fedflow.base.clock import SystemClock
-from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.parties import NoRoute, PartyUnreachable
 from fedflow.base.errors.start import NotLeading
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.administration.servers import Instance
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
@@ -149,12 +151,22 @@ def test_without_a_leader_the_sender_is_asked_to_try_again(
 
 
 @contextmanager
-def party_server(name: str, *, hangs: threading.Event | None = None) -> Iterator[int]:
-    """Serve the commands of party 10000; each answer says by which server; give its port."""
+def party_server(
+    name: str, *, hangs: threading.Event | None = None, refuses: FedflowError | None = None,
+    seen: list[str] | None = None,
+) -> Iterator[int]:  # fmt: skip
+    """Serve the commands of party 10000; each answer says by which server; give its port.
+
+    `seen` gets the name with each call; with `refuses` that is the answer.
+    """
 
     def dispatch(_path: str, _headers: object, _body: bytes) -> tuple[int, bytes]:
         if hangs is not None:
             hangs.wait(20)
+        if seen is not None:
+            seen.append(name)
+        if refuses is not None:
+            return 200, envelope.encode(envelope.failure(refuses))
         return 200, envelope.encode({"retcode": 0, "retmsg": "success", "data": name})
 
     unary = UnaryService(
@@ -232,6 +244,46 @@ def test_a_party_all_of_whose_servers_stand_still_is_unreachable_after_the_deadl
         pytest.raises(PartyUnreachable, match=r"no answer within 0\.2 s"),
     ):
         ask(caller, deadline_s=0.4)
+
+
+@pytest.mark.parametrize(
+    "away",
+    [StoreUnavailable(reason="its server's log says why"), NotLeading(reason="none does")],
+    ids=lambda error: error.name,
+)
+def test_calls_turn_to_the_server_that_has_its_store(away: FedflowError) -> None:
+    seen: list[str] = []
+    with (
+        party_server("first", refuses=away, seen=seen) as first,
+        party_server("second", seen=seen) as second,
+        client(first, second) as caller,
+    ):
+        assert [ask(caller) for _ in range(3)] == ["second"] * 3
+    assert seen == ["first", "second", "second", "second"]
+
+
+def test_a_party_all_of_whose_servers_lack_the_store_says_so() -> None:
+    away = StoreUnavailable(reason="its server's log says why")
+    with (
+        party_server("first", refuses=away) as first,
+        party_server("second", refuses=away) as second,
+        client(first, second) as caller,
+    ):
+        reply = caller.call(
+            None, "10000", "/party/heartbeat", {}, request_id="r", job_id="", deadline_s=10.0
+        )
+    assert reply.error == "StoreUnavailable"
+
+
+def test_another_refusal_is_the_answer() -> None:
+    seen: list[str] = []
+    with (
+        party_server("first", refuses=NoRoute(party_id="1"), seen=seen) as first,
+        party_server("second", seen=seen) as second,
+        client(first, second) as caller,
+    ):
+        ask(caller)
+    assert seen == ["first"]
 
 
 def _try(caller: GrpcClient) -> str:

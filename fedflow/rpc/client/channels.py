@@ -37,7 +37,7 @@ class Channels:
         self._settings = settings
         self._lock = threading.Lock()
         self._open: dict[str, tuple[Route, grpc.Channel]] = {}
-        self._turns: dict[str, int] = {}  #: how often a party's first server gave no answer
+        self._turns: dict[str, int] = {}  #: how often a party's first server was of no use
 
     def route(self, party_id: str) -> Route:
         """Return the route to a party, its server that answered last first. Raises: NoRoute."""

@@ -9,6 +9,8 @@ from typing import Any, Final
 import grpc
 
 from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.errors.start import NotLeading
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.messages import Message
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Site
@@ -50,7 +52,7 @@ class GrpcClient:
         """Send once and return the answer; `path` is below `/v1`, `deadline_s` in seconds.
 
         To a party with several servers it is sent to the next one, too, if one does not answer in
-        its share of the time.
+        its share of the time, or answers that it cannot use its store.
 
         Raises: NoRoute; PartyUnreachable: no answer, the reason says why; BadPacket: an answer that
             cannot be read.
@@ -71,32 +73,51 @@ class GrpcClient:
         if self._sign is not None:
             signed = {**packet.headers, SITE_SIGNATURE: self._sign(packet.body)}
             packet = replace(packet, headers=signed)
-        answer = self._packets.decode(self._send(packet, own, destination, deadline_s))
-        theirs = answer.headers.get(ANSWER_PROTOCOL, BEFORE.header)
-        return replace(parse_reply(answer.body), speaks=theirs)
+        return self._answer_of(packet, own, destination, deadline_s)
 
-    def _send(self, packet: PacketFields, own: str, destination: str, deadline_s: float) -> bytes:
-        """Return the raw answer of the first server of a party that gives one."""
+    def _answer_of(
+        self, packet: PacketFields, own: str, destination: str, deadline_s: float
+    ) -> Reply:
+        """Return the answer of the first server of a party that can do what it is asked.
+
+        A server without its store, or without a leader, does nothing: the request id lets the next
+        one do it once. If all are so, the last one's answer is returned.
+        """
         raw = self._packets.encode(packet)
         servers = 1 + len(self._channels.route(destination).others)
-        left = servers
-        while True:
-            route, left = self._channels.route(destination), left - 1
+        reply: Reply | None = None
+        for left in reversed(range(servers)):
+            route = self._channels.route(destination)
             unary = self._channels.channel(destination).unary_unary(METHOD)  # raw bytes in and out
             try:
                 answer: bytes = unary(
                     raw, timeout=deadline_s / servers, metadata=call_metadata(own, destination)
                 )
-                return answer
             except (grpc.RpcError, ValueError) as exc:  # ValueError: the channel was closed
                 self._channels.gave_no_answer(destination, route)
-                if left <= 0:
-                    raise PartyUnreachable(
-                        party_id=destination,
-                        address=route.address,
-                        reason=why(exc, deadline_s / servers),
-                    ) from exc
+                if left or reply is not None:
+                    continue
+                raise PartyUnreachable(
+                    party_id=destination,
+                    address=route.address,
+                    reason=why(exc, deadline_s / servers),
+                ) from exc
+            reply = self._read(answer)
+            if servers == 1 or reply.error not in _ELSEWHERE:
+                return reply
+            self._channels.gave_no_answer(destination, route)
+        assert reply is not None  # noqa: S101  # else it was raised above
+        return reply
 
+    def _read(self, raw: bytes) -> Reply:
+        """Return an answer. Raises: BadPacket."""
+        answer = self._packets.decode(raw)
+        theirs = answer.headers.get(ANSWER_PROTOCOL, BEFORE.header)
+        return replace(parse_reply(answer.body), speaks=theirs)
+
+
+_ELSEWHERE: Final = frozenset({StoreUnavailable.__name__, NotLeading.__name__})
+"""Errors that another server of the same party may not have."""
 
 _CAUSES: Final = (
     # (what gRPC's text contains, in lower case; what we say)
