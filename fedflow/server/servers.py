@@ -11,6 +11,7 @@ A server whose store no other can use has none of these threads.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import socket
@@ -80,23 +81,40 @@ def address_for_others(settings: Settings, port: int) -> str:
 
 
 def _kept(path: Path, new: str) -> str:
-    """Return what a file says, which is `new` if there is no such file. Raises: HomeNotUsable."""
+    """Return what a file says, which is `new` if there is no such file, or an empty one: the
+    machine stopped before its content was on the disk. Raises: HomeNotUsable.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{new[:8]}.tmp")
-        temporary.write_text(new, encoding="ascii")
+        with temporary.open("w", encoding="ascii") as file:
+            file.write(new)
+            file.flush()
+            os.fsync(file.fileno())
         try:
             os.link(temporary, path)  # whoever comes first wins
         except FileExistsError:
             pass
         finally:
             temporary.unlink()
-        text = path.read_text(encoding="ascii").strip()
+        text = path.read_text(encoding="ascii").strip() or _filled(path, new)
     except (OSError, UnicodeError) as exc:
         raise HomeNotUsable(path=str(path), reason=str(exc)) from exc
     if not text.isalnum() or len(text) > 64:
         raise HomeNotUsable(path=str(path), reason="it does not hold an id; delete it")
     return text
+
+
+def _filled(path: Path, new: str) -> str:
+    """Return what an empty file says once somebody has filled it; one of several servers does."""
+    with path.open("r+", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        text = file.read().strip()
+        if not text:
+            file.write(new)
+            file.flush()
+            os.fsync(file.fileno())
+        return text or new
 
 
 class ServerLeaseThread(Loop):

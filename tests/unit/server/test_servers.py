@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,24 @@ def test_servers_with_one_shared_folder_have_one_mark_and_ids_of_their_own(tmp_p
     assert one.shared_mark == two.shared_mark != apart.shared_mark
 
 
-@pytest.mark.parametrize("text", ["", "../x", "a b", "x" * 65])
+def test_an_empty_id_counts_as_none_and_all_servers_get_the_same_new_one(tmp_path):
+    """The machine stopped before the content of the file was on its disk."""
+    shared = Folders(tmp_path / "0", tmp_path / "shared").shared_mark
+    shared.parent.mkdir(parents=True)
+    shared.touch()
+    homes = [Folders(tmp_path / str(n), tmp_path / "shared") for n in range(8)]
+    for folders in homes:
+        folders.run.mkdir(parents=True)
+        folders.instance.touch()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(own_instance, homes))
+    assert len({one.instance_id for one in found}) == 8
+    assert len({one.shared_mark for one in found}) == 1
+    assert shared.read_text() == found[0].shared_mark
+    assert [own_instance(f).instance_id for f in homes] == [one.instance_id for one in found]
+
+
+@pytest.mark.parametrize("text", ["../x", "a b", "x" * 65])
 def test_an_id_that_was_damaged_stops_the_start(tmp_path, text):
     folders = Folders(tmp_path)
     folders.run.mkdir()
