@@ -77,8 +77,8 @@ from fedflow.server.servers import (
     ServerLeaseThread,
     WakeLeader,
     address_for_others,
+    compare_files,
     own_instance,
-    warn_of_missing_files,
 )
 from fedflow.server.sockets import socket_folder
 from fedflow.server.threads import ClockThread, DetectorThread, LeaderThreads, Wakeups
@@ -153,7 +153,7 @@ class FedflowServer:
     def _open_store(self) -> None:
         self._store = open_store(self.settings, self.folders)
         self._parts.callback(self._store.close)
-        warn_of_missing_files(self._store, self.folders)
+        self._own_parts.notes = compare_files(self._store, self.folders)
         register_engines(self.settings, self._store, self._clock.now_ms())
 
     def _open_executor(self) -> None:

@@ -67,6 +67,7 @@ class OwnParts:
         self._sockets: dict[str, ExecutorSocket] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: Callable[[], list[str]] = list
+        self.notes: list[str] = []  #: what was seen at the start and should be looked at
         self._seldom = Seldom()
 
     def connect(
@@ -126,7 +127,8 @@ class OwnParts:
     def warnings(self) -> list[str]:
         """Return what will soon be a fault."""
         found = open_descriptors()
-        return [f"descriptors: {found}"] if found.are_few and not found.fault else []
+        few = found.are_few and not found.fault
+        return [*self.notes, *([f"descriptors: {found}"] if few else [])]
 
     def _stuck(self) -> list[str]:
         found = self._threads()

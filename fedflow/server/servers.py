@@ -17,13 +17,15 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from heapq import nlargest
 from pathlib import Path
 from typing import Final
 
 from fedflow import __version__
 from fedflow.app.administration.servers import Servers
-from fedflow.app.ports.store import Store
+from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.folders import Folders
+from fedflow.app.queries.deleting import NOTE
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import HomeNotUsable
 from fedflow.base.ids import new_token
@@ -33,12 +35,14 @@ from fedflow.domain.records import JobFilter
 from fedflow.executor.processes import this_host
 from fedflow.rpc.client.servers import ServerLinks
 from fedflow.server.loops import BUSY_S, Loop
+from fedflow.wire.paths import fits
 from fedflow.wire.servers import Wake
 
 logger = logging.getLogger(__name__)
 
 _WILDCARDS: Final = ("0.0.0.0", "::", "")  # noqa: S104  # addresses that are everybody's
 _ID_LENGTH: Final = 12
+_NEWEST: Final = 5  #: jobs of the home that the database must know
 
 
 def own_instance(folders: Folders) -> Instance:
@@ -69,6 +73,57 @@ def warn_of_missing_files(store: Store, folders: Folders) -> None:
             "missing. Check `--home` and `shared_home`, or restore the folder too.",
             folders.shared, extra={"action": "files"},
         )  # fmt: skip
+
+
+def compare_files(store: Store, folders: Folders) -> list[str]:
+    """Log it if database and home do not belong together; return what people should look at.
+
+    Raises: StoreUnavailable.
+    """
+    warn_of_missing_files(store, folders)
+    return _lost_rows(store, folders)
+
+
+def _lost_rows(store: Store, folders: Folders) -> list[str]:
+    """Log an error if the database does not know the newest jobs, or anything, of a used home.
+
+    A job that has logs too was stored once; one that is being deleted has a note.
+    """
+    jobs = folders.job_files("-").parent
+    newest = nlargest(
+        _NEWEST,
+        (
+            name
+            for name in _names(jobs)
+            if fits("job_id", name)
+            and folders.job_logs(name).exists()
+            and not (jobs / name / NOTE).exists()
+        ),
+    )
+    with store.read() as tx:
+        unknown = [name for name in newest if not _knows(tx, name)]
+        is_empty = not (tx.tables.find(limit=1) or tx.jobs.find(JobFilter(limit=1)))
+    if newest[:1] == unknown[:1] != []:
+        text = f"The database does not know {len(unknown)} of the {len(newest)} newest jobs"
+    elif is_empty and _names(folders.tables):
+        text = "The database is empty, and knows none of the tables"
+    else:
+        return []
+    logger.error(
+        "%s whose files lie in %s: it is another one, or has lost changes. Stop the server and "
+        "restore the newer database, or delete the files. Jobs: %s",
+        text, folders.shared, ", ".join(unknown) or "-", extra={"action": "old_database"},
+    )  # fmt: skip
+    return [f"database: {text} whose files this home has; the server's log says more"]
+
+
+def _names(folder: Path) -> list[str]:
+    return os.listdir(folder) if folder.is_dir() else []
+
+
+def _knows(tx: Tx, job_id: str) -> bool:
+    found = tx.jobs.find(JobFilter(job_id=job_id, limit=1))
+    return bool(found) or tx.schedules.status(job_id) is not None
 
 
 def address_for_others(settings: Settings, port: int) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +21,14 @@ from typing import Final
 
 import peewee
 
-from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.disk import inode_of
+from fedflow.base.errors.store import DatabaseFileLost, StoreUnavailable
 from fedflow.store.failures import DRIVER_ERRORS, as_fedflow_error
 from fedflow.store.schema import SqliteSchema
 from fedflow.store.session import SQLITE, Found, Session, Value
 
 BUSY_TIMEOUT_S: Final = 10.0  #: how long to wait for other writers
+_CHECK_S: Final = 1.0  #: pause between two looks whether the file is still there
 _CACHE_KIB: Final = 1024  #: page cache of one connection
 _STATEMENTS: Final = 256  #: prepared statements kept by one connection
 _LOG_BYTES: Final = 64 << 20  #: the write-ahead log shrinks to this after a checkpoint
@@ -54,6 +57,7 @@ class SqliteFile:
         self._idle: list[sqlite3.Connection] = []
         self._idle_lock = threading.Lock()
         self._closed = False
+        self._checked_s = 0.0
         self._connections = _Connections(
             str(path),
             timeout=BUSY_TIMEOUT_S,
@@ -68,6 +72,8 @@ class SqliteFile:
             cached_statements=_STATEMENTS,
         )
         self._make_private()
+        self._inode = inode_of(path)
+        self._is_lost = False
 
     @property
     def where(self) -> str:
@@ -80,6 +86,8 @@ class SqliteFile:
         if write and not self._write_lock.acquire(timeout=BUSY_TIMEOUT_S):
             raise StoreUnavailable(reason=f"{self.where}: another thread keeps a transaction open")
         try:
+            if write:
+                self._check_file()
             connection = self._borrow()
             try:
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
@@ -138,7 +146,26 @@ class SqliteFile:
         with self._idle_lock:
             if self._closed:
                 raise StoreUnavailable(reason=f"{self.where}: it is closed")
-            return self._idle.pop() if self._idle else self._connections.open()
+            if self._idle:
+                return self._idle.pop()
+            self._check_file(now=True)  # a new connection would make a new, empty file
+            return self._connections.open()
+
+    def _check_file(self, *, now: bool = False) -> None:
+        """See that the file is the one that was opened; the system is asked once in a second.
+
+        What is stored in a file that was removed is gone with this process, so nothing is.
+        Raises: DatabaseFileLost.
+        """
+        now_s = time.monotonic()
+        if now or now_s - self._checked_s >= _CHECK_S:
+            self._checked_s = now_s
+            self._is_lost = inode_of(self._path) != self._inode
+        if self._is_lost:
+            raise DatabaseFileLost(
+                reason=f"{self.where}: the database file was removed, or replaced, while this "
+                "server had it open"
+            )
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         """Keep a connection for the next transaction, or close it."""

@@ -18,7 +18,7 @@ from fedflow.app.ports.executors import STARTING
 from fedflow.app.ports.store import Store
 from fedflow.app.protocol.party_leases import prove_store
 from fedflow.base.clock import Clock
-from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.errors.store import DatabaseFileLost, StoreUnavailable
 from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
@@ -34,6 +34,10 @@ API_VERSION = "v1"
 MIB: Final = 1024 * 1024
 KEEP_S: Final = 2.0  #: a change that was stored, and a file that was written, count for so long
 CLOSED: Final = "the user of this server may not write to this folder"
+FILE_LOST: Final = (
+    "the database file was removed, or replaced, under the running server; stop it, put the right "
+    "file in its place, and start it again"
+)
 NOT_STORED: Final = (
     "no change can be stored, the server's log says why; see its disk, or its database server"
 )
@@ -276,7 +280,8 @@ class Info:
         except StoreUnavailable as exc:
             _seldom.log(logger, logging.ERROR, exc.message, action="store_unavailable")
             self._stored_s = -KEEP_S
-            return replace(self._stored, fault=NOT_STORED)
+            lost = isinstance(exc, DatabaseFileLost)
+            return replace(self._stored, fault=FILE_LOST if lost else NOT_STORED)
         if writes:
             self._stored_s = time.monotonic()
         return self._stored

@@ -17,3 +17,10 @@ class SchemaTooNew(FedflowError):
 
     code, retcode, http = 1902, 100, 500
     hint = "A newer fedflow has used this store; upgrade this server."
+
+
+class DatabaseFileLost(StoreUnavailable):
+    """The store cannot be used: {reason}."""
+
+    code, retcode, http = 1903, 105, 503
+    hint = "Stop the server, put the right database file in its place, and start the server again."

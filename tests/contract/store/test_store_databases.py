@@ -7,15 +7,17 @@ import os
 import sqlite3
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from fedflow.base.errors.requests import BadRequest
-from fedflow.base.errors.store import SchemaTooNew, StoreUnavailable
+from fedflow.base.errors.store import DatabaseFileLost, SchemaTooNew, StoreUnavailable
 from fedflow.domain.job.engines import STANDALONE as ENGINE
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobFilter, ScheduledSite
+from fedflow.store import sqlite
 from fedflow.store.connect import open_mysql, open_sqlite, open_store
 from fedflow.store.migrate import STEPS, Step, migrate
 from fedflow.store.mysql import MySqlServer
@@ -550,3 +552,37 @@ def test_a_lease_that_its_owner_extends_meanwhile_is_not_taken_over(mysql_store)
     assert answers == [None]
     with mysql_store.read() as tx:
         assert tx.leases.get("held").owner == "a"
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_nothing_is_stored_in_a_file_that_is_not_there_any_more(tmp_path, monkeypatch, replaced):
+    from fedflow.store.sql.store import SqlStore
+
+    monkeypatch.setattr(sqlite, "_CHECK_S", 0.0)
+    path = tmp_path / "x.db"
+    store = SqlStore(SqliteFile(path))
+    kept = path.with_name("kept.db")
+    path.rename(kept)
+    if replaced:
+        path.write_bytes(kept.read_bytes())
+    for _ in range(2):
+        with (
+            pytest.raises(DatabaseFileLost, match="was removed, or replaced"),
+            store.transaction(),
+        ):
+            pass
+    with store.read() as tx:  # what it has open can still be looked at
+        assert tx.outbox.size() == 0
+        with ThreadPoolExecutor(1) as pool:  # but a new connection would make a new file
+            error = pool.submit(_read_size, store).exception()
+    assert isinstance(error, DatabaseFileLost)
+    assert path.exists() is replaced
+    kept.rename(path)
+    with store.transaction() as tx:  # the same file again: it goes on
+        assert tx.outbox.size() == 0
+    store.close()
+
+
+def _read_size(store):
+    with store.read() as tx:
+        return tx.outbox.size()

@@ -61,7 +61,7 @@ def test_every_code_is_in_the_block_under_whose_heading_the_class_stands() -> No
     for block, _, source in areas():
         declared = re.findall(
             r"^class (\w+)\((?:FedflowError|InvalidJobSpec|PartiesNotReady|BadSetting"
-            r"|HomeNotUsable|PortInUse|CodecError|PartyUnreachable)\)",
+            r"|HomeNotUsable|PortInUse|CodecError|PartyUnreachable|StoreUnavailable)\)",
             source,
             re.MULTILINE,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedflow.app.protocol.folders import Folders
+from fedflow.app.queries.deleting import NOTE
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.start import BadSetting, HomeInUse, HomeNotUsable
 from fedflow.base.settings import parse_settings
@@ -19,6 +20,7 @@ from fedflow.server.servers import (
     LeadThread,
     WakeLeader,
     address_for_others,
+    compare_files,
     own_instance,
     warn_of_missing_files,
 )
@@ -226,3 +228,43 @@ def test_a_home_in_use_is_told_with_what_to_do(tmp_path: Path) -> None:
     assert "fedflow server stop" in caught.value.hint
     with only_server(folders):
         pass
+
+
+def put_job(folders: Folders, job_id: str, *, logs: bool = True) -> None:
+    folders.job_files(job_id).mkdir(parents=True)
+    if logs:
+        folders.job_logs(job_id).mkdir(parents=True)
+
+
+def test_a_database_that_does_not_know_the_newest_jobs_of_its_home_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders, store = Folders(tmp_path), MemoryStore()
+    assert compare_files(store, folders) == []
+    with store.transaction() as tx:
+        tx.jobs.add(seeds.job(1))
+    put_job(folders, seeds.job_id(1))
+    put_job(folders, seeds.job_id(2), logs=False)  # its submit was killed
+    put_job(folders, seeds.job_id(3))
+    (folders.job_files(seeds.job_id(3)) / NOTE).touch()  # it is being deleted
+    assert compare_files(store, folders) == []
+    assert "old_database" not in [getattr(r, "action", "") for r in caplog.records]
+
+    put_job(folders, seeds.job_id(4))
+    (told,) = compare_files(store, folders)
+    assert "does not know 1 of the 2 newest jobs" in told
+    assert str(tmp_path) not in told
+    assert seeds.job_id(4) in caplog.text
+    with store.transaction() as tx:
+        tx.jobs.add(seeds.job(4))
+    assert compare_files(store, folders) == []
+
+
+def test_an_empty_database_in_a_home_with_tables_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders = Folders(tmp_path)
+    (folders.tables / "experiment").mkdir(parents=True)
+    (told,) = compare_files(MemoryStore(), folders)
+    assert "The database is empty" in told
+    assert "The database is empty" in caplog.text
