@@ -85,6 +85,7 @@ def test_shared_folders_are_apart_from_what_is_a_servers_own(tmp_path):
         folders.work(KEY), folders.logs(KEY), folders.party_logs(JobKey(job_id="1", site=KEY.site)),
     ]  # fmt: skip
     assert all(path.is_relative_to(home) for path in own)
+    assert not Folders(home).server_logs.is_relative_to(Folders(home).job_logs("1").parent)
     assert all(path.is_relative_to(shared) for path in common)
     assert {home, shared} <= set(folders.all())
     assert Folders(home).tables == home / "tables"
