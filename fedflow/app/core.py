@@ -30,6 +30,7 @@ from fedflow.app.participant.admission import Admission
 from fedflow.app.participant.detector import Detector
 from fedflow.app.participant.job_quotas import JobQuotas
 from fedflow.app.participant.launcher import Launcher, WorkerSettings
+from fedflow.app.participant.party_heartbeats import PartyHeartbeats
 from fedflow.app.participant.party_jobs import PartyJobs
 from fedflow.app.participant.party_reruns import PartyReruns
 from fedflow.app.participant.party_reuse import PartyReuse
@@ -191,6 +192,7 @@ class _PartyHalf:
             models=models,
             inheritance=shared.inheritance,
         )
+        self.heartbeats = PartyHeartbeats(kernel, tasks=self.tasks)
         self.reruns = PartyReruns(kernel, acceptance=acceptance, jobs=self.jobs)
         self.reuse = PartyReuse(acceptance=acceptance)
         self.workers = Workers(
@@ -315,7 +317,7 @@ def _add_commands(
     """Fill the table of `wire/paths.py` with its handlers."""
     jobs, tasks, reruns, prepared = party.jobs, party.tasks, party.reruns, of_models.prepared
     deploy, migrate = of_models.deploy_here, of_models.migrate_here
-    commands.add("heartbeat", jobs.heartbeat, repeatable=True)
+    commands.add("heartbeat", party.heartbeats.answer, repeatable=True)
     commands.add_look("preflight", party.preflight.answer)
     commands.add("job_create", jobs.create, prepare=jobs.prepare_create)
     commands.add("job_reuse", party.reuse.answer, repeatable=True)

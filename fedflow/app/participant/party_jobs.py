@@ -1,11 +1,8 @@
-"""A participant's handlers for job commands: create, cores, start, end, heartbeat."""
+"""A participant's handlers for job commands: create, cores, start, end."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
-
-from msgspec import UNSET
 
 from fedflow.app.inheritance import Inheritance
 from fedflow.app.models.models import ModelRepository
@@ -16,13 +13,12 @@ from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
-from fedflow.app.protocol.commands import Incoming, TypedCommand, named_site
+from fedflow.app.protocol.commands import Incoming, TypedCommand
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.app.protocol.party_commands import reason_from_wire
 from fedflow.app.protocol.piggyback import apply_statuses
-from fedflow.app.protocol.status_pull import noted_stop, pulls
-from fedflow.base.clock import is_older
+from fedflow.app.protocol.status_pull import pulls
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import (
     JobEnded,
@@ -38,7 +34,6 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.job.warning import JobWarning, merged
-from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,
@@ -62,22 +57,11 @@ from fedflow.domain.states import (
 from fedflow.wire.commands import (
     CreateJob,
     EndJob,
-    Heartbeat,
-    HeartbeatAnswer,
-    JobHeartbeat,
     OfEpoch,
     ReturnCores,
-    SiteAnswer,
-    plain,
-    read_command,
 )
 
 logger = logging.getLogger(__name__)
-
-MAX_SITES: Final = 20_000  #: that one heartbeat may name
-UNUSED_MS: Final = 600_000  #: so long a job may hold cores here that its initiator denies
-_WITHOUT_CORES: Final = frozenset({SitePhase.CREATED.value, SitePhase.DENIED.value})
-MAX_PARTY_ID: Final = 64  #: characters
 
 
 class PartyJobs(UseCase):
@@ -361,75 +345,6 @@ class PartyJobs(UseCase):
             return
         if tx.jobs.return_cores(key, now_ms=self._clock.now_ms()):
             effects.add(self._wakeup.queue)
-
-    # --- heartbeat ------------------------------------------------------------------------------
-
-    def heartbeat(self, tx: Tx, incoming: TypedCommand[Heartbeat], effects: AfterCommit) -> Reply:
-        """Renew the leases of the initiator's jobs, take its news, and tell how the tasks here
-        stand.
-
-        The answer is the PULL half of status collection: it repairs reports that were lost.
-        """
-        if incoming.body.jobs is None:
-            raise BadRequest(reason="`jobs` must be an object")
-        jobs = {i: read_command(one, JobHeartbeat) for i, one in incoming.body.jobs.items()}
-        if max(len(jobs), sum(len(one.sites or ()) for one in jobs.values())) > MAX_SITES:
-            raise BadRequest(reason=f"a heartbeat may name {MAX_SITES} sites")
-        party_id = incoming.source_party or incoming.body.initiator_party_id
-        if party_id is not None and 0 < len(party_id) <= MAX_PARTY_ID:
-            self._party_leases.heard_initiators(tx, party_id)
-        answer: dict[str, Any] = {}
-        for job_id, told in jobs.items():
-            answer[job_id] = self._answer_for(tx, job_id, told, incoming.source_party)
-        if any(self._return_unused(tx, job_id, told) for job_id, told in jobs.items()):
-            effects.add(self._wakeup.queue)
-        return Reply(retcode=0, data=plain(HeartbeatAnswer(jobs=answer)))
-
-    def _return_unused(self, tx: Tx, job_id: str, told: JobHeartbeat) -> bool:
-        """Return what a job holds here though its initiator, where it waits, has long not counted
-        on it: the command to return it was lost. Tells whether there was any.
-        """
-        now_ms = self._clock.now_ms()
-        returned = False
-        for text, phase in (told.sites or {}).items():
-            if phase not in _WITHOUT_CORES:
-                continue
-            job = tx.jobs.get(JobKey(job_id=job_id, site=named_site(text)))
-            if job is None or job.status in JOB_FINAL or not job.in_use:
-                continue
-            if told.epoch != job.epoch or not is_older(job.applied_ms or 0, UNUSED_MS, now_ms):
-                continue
-            if job.status is JobStatus.RUNNING:  # it is held, and nothing was running then
-                if has_process(tx, job.key):
-                    continue
-                tx.jobs.move(job.key, JobEvent.HELD, seen=job.status, now_ms=now_ms)
-            returned |= tx.jobs.return_cores(job.key, now_ms=now_ms)
-        return returned
-
-    def _answer_for(
-        self, tx: Tx, job_id: str, told: JobHeartbeat, source_party: str | None
-    ) -> dict[str, Any]:
-        answer: dict[str, Any] = {}
-        for text in told.sites or ():
-            key = JobKey(job_id=job_id, site=named_site(text))
-            job = tx.jobs.get(key)
-            if job is None:
-                answer[text] = SiteAnswer()
-                continue
-            if source_party is not None and source_party != job.initiator.party_id:
-                raise WrongSite(site=f"party {source_party}", job_id=job_id)
-            if job.status not in JOB_FINAL:  # its end has dropped the lease
-                self._party_leases.heard_initiator(tx, job_id)
-            if told.epoch in (None, job.epoch):
-                apply_statuses(tx, key, told, now_ms=self._clock.now_ms())
-            pulled = self._status_pull.is_pulled(tx, key, job.initiator)
-            answer[text] = SiteAnswer(
-                status=job.status.value,
-                epoch=job.epoch,
-                tasks=self._tasks.told(tx, key),
-                stop=noted_stop(tx, job) if pulled and job.status not in JOB_FINAL else UNSET,
-            )
-        return answer
 
     # --- checks ---------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedflow.app.models.deployment import DeployRequest
 from fedflow.app.models.migration import MigrateRequest
-from fedflow.app.participant.party_jobs import MAX_SITES
+from fedflow.app.participant.party_heartbeats import MAX_SITES
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import JobNotFound, StaleCommand, SubmitRefused, WrongSite

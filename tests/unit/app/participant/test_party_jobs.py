@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedflow.app.participant.party_jobs import UNUSED_MS
+from fedflow.app.participant.party_heartbeats import UNUSED_MS
 from fedflow.base.errors.components import ProviderRefused
 from fedflow.base.errors.data import TableNotFound
 from fedflow.base.errors.documents import InvalidJobSpec
