@@ -101,27 +101,30 @@ class Heartbeat(CommandBody, frozen=True, kw_only=True):
 class JobHeartbeat(Statuses, frozen=True, kw_only=True):
     """What a heartbeat says of one job; `sites` are the phases of the party's sites."""
 
-    OPTIONAL = Statuses.OPTIONAL | {"sites"}
+    OPTIONAL = Statuses.OPTIONAL | {"sites", "status"}
 
     epoch: Any = None
+    status: str | None = None  #: how it has ended: the party says whether it did so there
     sites: dict[str, Any] | None = None
 
 
 class HeartbeatAnswer(CommandBody, frozen=True, kw_only=True):
     """The answer: by job id and site, how the site's part of the job stands (`SiteAnswer`)."""
 
-    OPTIONAL = frozenset({"jobs"})
+    OPTIONAL = frozenset({"jobs", "run"})
 
     jobs: dict[str, Any] | None = None
+    run: str | None = None  #: another one after each start of the party's server
 
 
 class SiteAnswer(CommandBody, frozen=True, kw_only=True):
     """How a site's part of a job stands; a job that is not there has no status."""
 
-    OPTIONAL = frozenset({"tasks"})
+    OPTIONAL = frozenset({"tasks", "reason"})
 
     status: Any = msgspec.field(default_factory=_null)
     epoch: Any = None
+    reason: WireReason | None = None  #: why it ended
     tasks: dict[str, Any] | None = None  #: `TaskAnswer` by component
     stop: Any = msgspec.UNSET  #: a wish to end the job, with PULL
 

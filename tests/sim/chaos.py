@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.sim.storage import Backup
+
 if TYPE_CHECKING:
     from tests.sim.server import Server
     from tests.sim.world import World
@@ -18,6 +20,7 @@ class Chaos:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = world.chaos_rng
+        self._backups: list[tuple[Server, Backup]] = []
         self._spoil()
         users, faults = world.users, world.faults
         self._every(faults.cuts_every_s, self._cut)
@@ -28,6 +31,8 @@ class Chaos:
         self._every(faults.clock_steps_every_s, self._step_clock)
         self._every(faults.zygotes_every_s, self._lose_zygote)
         self._every(faults.kills_every_s, self._kill)
+        self._every(faults.put_back_every_s / 2, self._back_up)
+        self._every(faults.put_back_every_s, self._put_back)
         self._every(faults.stops_every_s, users.stop)
         self._every(faults.reruns_every_s, users.rerun)
         self._every(faults.updates_every_s, users.update)
@@ -118,6 +123,25 @@ class Chaos:
         server, for_ms = self._server(), self._rng.choice((50, 1_000, 10_000))
         self._world.workers.lose_zygote(server, for_ms=for_ms)
         self._note("zygotes lost", server.party_id, f"no zygote for {for_ms} ms")
+
+    def _back_up(self) -> None:
+        server = self._server()
+        self._backups.append((server, Backup(server.store)))
+
+    def _put_back(self) -> None:
+        """Put a database back to an earlier time, on a machine where nothing runs any more."""
+        if not self._backups:
+            return
+        server, backup = self._rng.choice(self._backups)
+        self._backups = [b for b in self._backups if b[0] is not server or b[1] is backup]
+        server.crash()
+        alive = [pid for pid, p in self._world.workers.alive.items() if p.server is server]
+        for pid in alive:
+            self._world.workers.kill(pid)
+        backup.restore()
+        self._world.check.put_back(server.party_id)
+        self._note("databases put back", server.party_id, "its database is put back")
+        self._world.after(self._rng.choice((100, 5_000, 90_000)), server.boot)
 
     def _kill(self) -> None:
         alive = list(self._world.workers.alive)

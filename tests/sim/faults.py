@@ -28,6 +28,7 @@ class Faults:
     clock_steps_every_s: float = 0.0  #: a server's wall clock jumps by up to ten minutes
     zygotes_every_s: float = 0.0  #: a zygote dies
     kills_every_s: float = 0.0  #: a worker process is killed
+    put_back_every_s: float = 0.0  #: a database is put back to an earlier time; never by chance
     offsets_s: float = 0.0  #: how far the servers' clocks may be apart
     commit_crashes: float = 0.0  #: a server dies at a commit, before or after it took place
     commit_errors: float = 0.0  #: a commit raises StoreUnavailable, and took place or did not

@@ -21,6 +21,8 @@ from fedflow.domain.records import (
     TaskKey,
     TaskRecord,
 )
+from fedflow.domain.scheduling.agreement import CODE
+from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_FINAL,
     JOB_MOVES,
@@ -73,12 +75,21 @@ class Check:
         self._jobs: dict[tuple[str, str], ScheduledJob] = {}
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._done: set[tuple[str, str]] = set()  #: (party, request id) that took effect
+        self.were_put_back = False
         self._before: tuple[Any, ...] | None = None
         self._known: tuple[Any, ...] | None = None
 
     def job_ids(self) -> list[str]:
         """Return all jobs that any initiator has stored, in the order in which they were seen."""
         return [job_id for _, job_id in self._jobs]
+
+    def put_back(self, party_id: str) -> None:
+        """Forget how a party's database was: it is as before, and may differ from others' now."""
+        self.were_put_back = True
+        self._shares = {k: v for k, v in self._shares.items() if k[0] != party_id}
+        self._jobs = {k: v for k, v in self._jobs.items() if k[0] != party_id}
+        self._done = {k for k in self._done if k[0] != party_id}
+        self._numbers = {k: v for k, v in self._numbers.items() if party_id not in (k[0], k[2])}
 
     # --- after each step ------------------------------------------------------------------------
 
@@ -208,6 +219,7 @@ class Check:
         again = (peer.party_id, command.request_id) in self._done
         share = peer.stored_job(key)
         stale = share is not None and _epoch(command, share.epoch) < share.epoch
+        stale = stale and not self.were_put_back  # its initiator may have gone back an epoch
         self._before = _stored(peer, key) if again or stale else None
 
     def after_command(self, source: Server, peer: Server, command: Command, reply: Reply) -> None:
@@ -299,10 +311,33 @@ class Check:
         for key, count in keys.items():
             require(count == 1, f"{count} jobs were made of the submits with {key}")
 
+    def _differs_openly(self, share: JobRecord, job: ScheduledJob | None) -> None:
+        """Where databases were put back, a site has the same end as the initiator, or both say that
+        it differs. A job that its initiator does not know any more only ends.
+        """
+        key = share.key
+        require(share.status in JOB_FINAL, f"{key} did not end", job_id=key.job_id)
+        if job is None or key.site.party_id == job.initiator.party_id:
+            return
+        own = self._world.servers[job.initiator.party_id].stored_job(
+            JobKey(job_id=key.job_id, site=job.initiator)
+        )
+        same = (share.status, share.epoch) == (job.status, job.epoch)
+        told = (_says(share, job.initiator), _says(own, key.site))
+        require(
+            told == (not same, not same),
+            f"{key.site} says {share.status} in epoch {share.epoch}, {job.initiator} says"
+            f" {job.status} in epoch {job.epoch}, and warnings about it are {told}",
+            job_id=key.job_id,
+        )
+
     def _agrees(self, share: JobRecord) -> None:
         job_id = share.key.job_id
         with self._world.servers[share.initiator.party_id].store.read() as tx:
             job = tx.schedules.get(job_id)
+        if self.were_put_back:
+            self._differs_openly(share, job)
+            return
         if job is None:  # its submit was refused before it was stored
             require(share.tag == SUBMIT_FAILED, f"{share.key} has no schedule", job_id=job_id)
             return
@@ -327,6 +362,11 @@ class Check:
         for task in tasks:
             require(task.party_status in TASK_FINAL, f"{task.key} did not end", job_id=job_id)
             require(task.handle is None, f"{task.key} still has a process", job_id=job_id)
+
+
+def _says(job: JobRecord | None, other: Site) -> bool:
+    """Tell whether a party job has a warning about what another site has of it."""
+    return job is not None and any((w.code, w.path) == (CODE, other.key) for w in job.warnings)
 
 
 def _idempotency_key(job: ScheduledJob) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fedflow.app.initiator import initiator
+from fedflow.app.initiator.agreement import Agreement
 from fedflow.app.participant import party_jobs
 from fedflow.app.participant.detector import Detector
 from fedflow.app.participant.party_tasks import PartyTasks
@@ -74,6 +75,18 @@ def _cores_of_another_engine() -> AbstractContextManager[Any]:
 def _missed_attempts() -> AbstractContextManager[Any]:
     """A site that missed a rerun or a retry ends the job without its attempts."""
     return patch.object(PartyTasks, "add_missed", lambda self, tx, key, missed: None)
+
+
+@contextmanager
+def _compared_ends() -> Iterator[None]:
+    """What a party says of ended jobs is not looked at."""
+    with patch.object(Agreement, "take", lambda self, tx, party_id, named, answer: False):
+        yield
+
+
+def _lost_starts() -> AbstractContextManager[Any]:
+    """A start that a site has forgotten is not sent again."""
+    return patch.object(initiator.Initiator, "_start_again", lambda *_: None)
 
 
 def _applications() -> AbstractContextManager[Any]:
@@ -153,6 +166,16 @@ MUTATIONS = (
         name="a site lacks attempts that the others have",
         broken=_missed_attempts,
         faults=Faults(stalls_every_s=10, fails=0.1, reruns_every_s=5, kills_every_s=10),
+    ),
+    Mutation(
+        name="parties do not compare their ended jobs",
+        broken=_compared_ends,
+        faults=Faults(put_back_every_s=8, submits_every_s=4),
+    ),
+    Mutation(
+        name="a site whose database was put back never starts its task",
+        broken=_lost_starts,
+        faults=Faults(put_back_every_s=8, submits_every_s=4),
     ),
     Mutation(
         name="a Spark application is left when its end was lost",

@@ -20,6 +20,7 @@ from tests.sim.world import World
 
 PARTIES = ("9999", "10000", "10001")
 HEAL_MS = 600_000  #: within this time after the last fault every job must have ended
+COMPARE_MS = 60_000  #: within this time all parties have compared what ended
 _SHOWN = 60  #: lines of the trace that a failure shows
 
 
@@ -103,8 +104,18 @@ def _live(world: World) -> int:
     since_ms = world.time.ms
     healed = world.run(until=check.all_ended, limit_ms=HEAL_MS, step=check.always)
     require(healed, f"not all jobs ended within {HEAL_MS} ms: {_left(world)}")
+    if check.were_put_back:
+        _compare_all(world)
     check.end()
     return world.time.ms - since_ms
+
+
+def _compare_all(world: World) -> None:
+    """Let every party compare its ended jobs with the others once more: each is started anew."""
+    for server in world.servers.values():
+        server.crash()
+        server.boot()
+    world.run(until=lambda: False, limit_ms=COMPARE_MS, step=world.check.always)
 
 
 def _left(world: World) -> str:

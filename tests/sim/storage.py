@@ -6,10 +6,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
+from typing import Any
 
 from fedflow.app.ports.store import Tx
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.store.memory.schedules import _Parts
 from fedflow.store.memory.store import MemoryStore
+from fedflow.store.recording import Recent
 from tests.sim.trace import Trace
 
 
@@ -60,6 +63,40 @@ class FaultyStore:
         """Return the end of the server, to be raised."""
         self.life.alive = False
         return Crashed()
+
+
+class Backup:
+    """What a store holds at one time; `restore` puts it back to that."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._held = [(table, _copied(table)) for table in self._tables()]
+
+    def restore(self) -> None:
+        """Let the store hold what it held then; numbers that were given are not given again."""
+        store, held = self._store, {id(table): copy for table, copy in self._held}
+        for table in self._tables():
+            copy = held.get(id(table), {})
+            table.clear()
+            table.update(_copied(copy))
+        store._recent = Recent()
+        store._journal.writes += 1
+        for forget in store._journal._after_undo:
+            forget()
+
+    def _tables(self) -> list[dict[Any, Any]]:
+        parts = vars(self._store._tx).values()
+        found = (value for p in parts if hasattr(p, "__dict__") for value in vars(p).values())
+        return list({id(one): one for one in found if isinstance(one, dict)}.values())
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of all that the store changes in place; records are shared."""
+    if isinstance(value, dict):
+        return {k: _copied(v) for k, v in value.items()}
+    if isinstance(value, _Parts):
+        return _Parts(_copied(value.sites), _copied(value.tasks), _copied(value.shares))
+    return value
 
 
 class _Transaction:

@@ -9,10 +9,34 @@ import os
 
 import pytest
 
+from tests.sim.faults import Faults
 from tests.sim.schedules import report, run_seed
 
 SEEDS = int(os.environ.get("FEDFLOW_SIM_SCHEDULES", "100"))
 BATCH = 50
+
+
+PUT_BACK = (
+    Faults(put_back_every_s=8, submits_every_s=4),
+    Faults(put_back_every_s=8, submits_every_s=5, reruns_every_s=3, stops_every_s=8),
+    Faults(
+        put_back_every_s=15, submits_every_s=5, loses=0.1, crashes_every_s=20, kills_every_s=5,
+        cuts_every_s=20, options=0.4, fails=0.1,
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("faults", PUT_BACK, ids=["plain", "reruns", "faults"])
+def test_parties_whose_databases_were_put_back_agree_or_say_that_they_do_not(
+    faults: Faults,
+) -> None:
+    """Jobs end, cores return, and no two sites have different ends that neither of them names."""
+    put_back = 0
+    for seed in range(max(12, SEEDS // 8)):
+        outcome = run_seed(seed, faults=faults)
+        assert not outcome.violation, report(outcome)
+        put_back += outcome.counts["databases put back"]
+    assert put_back > 10
 
 
 @pytest.mark.parametrize("batch", range(max(1, SEEDS // BATCH)))

@@ -7,6 +7,8 @@ waiting ones alive.
 An answer that says "not now" is no heartbeat: the party has renewed nothing. Nor does this server
 send any while its own store takes no change: its jobs could not go on, and the others must know.
 
+A job that has ended is named once more, so that both know if its end differs (`agreement.py`).
+
 A party without jobs that could not be reached, or that somebody looks at, is called too: nothing
 else would tell that it is back, or away.
 """
@@ -14,9 +16,10 @@ else would tell that it is back, or away.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from fedflow.app.initiator.agreement import Agreement, told_of
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.initiator.preflight import reach
 from fedflow.app.ports.store import Tx
@@ -28,6 +31,7 @@ from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import new_request_id
 from fedflow.domain.records import ScheduledJob
+from fedflow.domain.scheduling.agreement import EndedSite
 from fedflow.wire import paths
 from fedflow.wire.commands import Heartbeat, HeartbeatAnswer, JobHeartbeat, plain, read_command
 from fedflow.wire.envelope import NOT_NOW
@@ -41,17 +45,21 @@ _JOBS: Final = 500  #: jobs that one message names
 class Heartbeats(UseCase):
     """The heartbeats to all parties with whom this server, as initiator, has jobs."""
 
-    def __init__(self, kernel: Kernel, *, initiator: Initiator) -> None:
+    def __init__(self, kernel: Kernel, *, initiator: Initiator, agreement: Agreement) -> None:
         super().__init__(kernel)
+        self._agreement = agreement
         self._leading = kernel.servers.guarded(kernel.store)
         self._initiator = initiator
         self._after: dict[str, str] = {}  #: by party: the waiting job that was named last
         self._is_stuck = False  #: the last change was not stored
 
     def remote_parties(self) -> list[str]:
-        """Return the other parties with whom this server, as initiator, has jobs under way."""
+        """Return the other parties with whom this server, as initiator, has jobs under way, or
+        whose word about ended ones it awaits.
+        """
         with self._store.read() as tx:
-            return sorted(p for p in tx.queue.parties() if not self._parties.is_local(p))
+            wanted = self._agreement.unsettled(tx, tx.queue.parties())
+        return sorted(p for p in wanted if not self._parties.is_local(p))
 
     def unsure_parties(self) -> list[str]:
         """Return the other parties that are to be called even without a job."""
@@ -75,10 +83,15 @@ class Heartbeats(UseCase):
             self._is_stuck = False
         with self._store.read() as tx:
             shared = self._shared(tx, party_id)
-        if not shared:
+            ended = self._agreement.open_with(tx, party_id)
+        if not shared and not ended:
+            self._agreement.settled(party_id)
             return party_id not in self._circuit_breakers.unsure() or self._reaches(party_id)
-        parts = [shared[i : i + _JOBS] for i in range(0, len(shared), _JOBS)]
-        answered = [self._send(party_id, part) for part in parts]
+        parts = [shared[i : i + _JOBS] for i in range(0, len(shared), _JOBS)] or [[]]
+        answered = [self._send(party_id, parts[0], ended)]
+        answered += [self._send(party_id, part, ()) for part in parts[1:]]
+        if not shared and not all(answered):
+            self._agreement.settled(party_id)
         return all(answered)
 
     def _reaches(self, party_id: str) -> bool:
@@ -100,17 +113,19 @@ class Heartbeats(UseCase):
         jobs = (tx.schedules.get(job_id) for job_id in dict.fromkeys([*named, *waiting]))
         return [job for job in jobs if job is not None]
 
-    def _send(self, party_id: str, shared: Sequence[ScheduledJob]) -> bool:
-        first = shared[0]
-        told = {job.job_id: _told(job, party_id) for job in shared}
+    def _send(
+        self, party_id: str, shared: Sequence[ScheduledJob], ended: Sequence[EndedSite]
+    ) -> bool:
+        initiator = shared[0].initiator if shared else ended[0].initiator
+        told = told_of(ended) | {job.job_id: _told(job, party_id) for job in shared}
         try:
             reply = self._parties.call(
-                first.initiator,
+                initiator,
                 party_id,
                 paths.PARTY_COMMANDS["heartbeat"],
-                plain(Heartbeat(jobs=told, initiator_party_id=first.initiator.party_id)),
+                plain(Heartbeat(jobs=told, initiator_party_id=initiator.party_id)),
                 request_id=new_request_id(),
-                job_id=first.job_id,
+                job_id=next(iter(told)),
                 deadline_s=self._timing.call_timeout_s,
             )
         except PartyUnreachable as exc:
@@ -124,9 +139,9 @@ class Heartbeats(UseCase):
         if reply.retcode in NOT_NOW:
             logger.info("Heartbeat to party %s was not taken: %s", party_id, reply.retmsg)
             return False
-        answers = read_command(reply.data, HeartbeatAnswer).jobs or {}
+        answer = read_command(reply.data, HeartbeatAnswer)
         try:
-            changed = self._take(party_id, shared, answers)
+            changed = self._take(party_id, shared, ended, answer)
         except StoreUnavailable:
             self._is_stuck = True
             raise
@@ -135,18 +150,23 @@ class Heartbeats(UseCase):
         return True
 
     def _take(
-        self, party_id: str, shared: Sequence[ScheduledJob], answers: Mapping[str, Any]
-    ) -> list[str]:
+        self, party_id: str, shared: Sequence[ScheduledJob], ended: Sequence[EndedSite],
+        answer: HeartbeatAnswer,
+    ) -> list[str]:  # fmt: skip
         """Store that a party answered, and what; return the jobs that changed."""
+        answers = answer.jobs or {}
         changed: list[str] = []
         with self._leading.transaction() as tx:
             self._party_leases.heard(tx, party_id)
             for job in shared:
-                answer = answers.get(job.job_id)
+                sites = answers.get(job.job_id)
                 for site in (s.site for s in job.sites if s.site.party_id == party_id):
-                    one = answer.get(site.key) if isinstance(answer, dict) else None
+                    one = sites.get(site.key) if isinstance(sites, dict) else None
                     if self._initiator.take_answer(tx, job, site, one):
                         changed.append(job.job_id)
+            ends_again = self._agreement.take(tx, party_id, ended, answer)
+        if ends_again:
+            self._wakeup.outbox([party_id])
         return changed
 
 

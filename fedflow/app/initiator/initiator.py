@@ -5,6 +5,7 @@ back.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.commands import Incoming, TypedCommand
 from fedflow.app.protocol.kernel import UseCase
 from fedflow.app.protocol.party_commands import reason_from_wire
+from fedflow.app.protocol.piggyback import news_of
 from fedflow.app.protocol.status_pull import told_stop
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.base.errors.requests import BadRequest
@@ -28,6 +30,7 @@ from fedflow.domain.records import (
     Reply,
     ScheduledJob,
     ScheduledSite,
+    ScheduledTask,
     Stale,
     TaskKey,
 )
@@ -260,40 +263,69 @@ class Initiator(UseCase):
         current = tx.schedules.get(job.job_id)
         if not isinstance(answer, dict) or current is None or current.status in JOB_FINAL:
             return False
-        job = current
+        asked, job = job, current
         told = read_command(answer, SiteAnswer)
-        if told.epoch not in (None, job.epoch):
-            return False  # it was rerun here and is not there yet, or the answer is late
         known = next((s for s in job.sites if s.site == site), None)
-        if known is None or known.phase is SitePhase.CREATING:
-            return False
+        if known is None or known.phase is SitePhase.CREATING or asked.epoch != job.epoch:
+            return False  # it was rerun here and is not there yet, or the answer is late
+        if told.epoch not in (None, job.epoch):
+            return self._is_gone(tx, job, known, Message("{site} has another run of the job", site))
         stop = told_stop(told.stop, site)
         if stop is not None:
             return tx.schedules.request_stop(job.job_id, stop, now_ms=self._clock.now_ms())
         status = told.status
-        if status is None or status in {s.value for s in JOB_FINAL}:
-            message = Message(
-                "{site} has given the job up ({status})" if status else "{site} has lost the job",
-                site=site,
-                status=status,
-            )
-            gone = ScheduledSite(
-                site=site,
-                phase=SitePhase.GONE,
-                reason=Reason(code="PartyRefused", message=message, site=site),
-            )
-            return tx.schedules.set_site(
-                job.job_id, gone, seen=known.phase, now_ms=self._clock.now_ms()
-            )
-        tasks = told.tasks
-        if tasks is None:
-            return False
+        if status not in (None, *(s.value for s in JOB_FINAL)) or _has_all(job, site, told):
+            return self._take_tasks(tx, job, site, told.tasks)
+        why = reason_from_wire(told.reason)
+        if status is None:
+            message = Message("{site} has lost the job", site=site)
+        elif why is None:
+            message = Message("{site} has given the job up ({status})", site=site, status=status)
+        else:
+            message = Message("{site} has given the job up: {message}", site, why.message)
+        return self._is_gone(tx, job, known, message)
+
+    def _is_gone(self, tx: Tx, job: ScheduledJob, known: ScheduledSite, message: Message) -> bool:
+        """Store that a site does not take part any more."""
+        reason = Reason(code="PartyRefused", message=message, site=known.site)
+        gone = ScheduledSite(site=known.site, phase=SitePhase.GONE, reason=reason)
+        return tx.schedules.set_site(
+            job.job_id, gone, seen=known.phase, now_ms=self._clock.now_ms()
+        )
+
+    def _take_tasks(
+        self, tx: Tx, job: ScheduledJob, site: Site, tasks: Mapping[str, Any] | None
+    ) -> bool:
+        """Store what a site says of its tasks in the answer to a heartbeat; tell if that is new."""
         changed = [
             self.take_told(tx, job.job_id, site, component, tasks[component])
             for component in dict.fromkeys(t.component for t in job.tasks)  # not as many as it says
-            if component in tasks
+            if tasks and component in tasks
         ]
+        for task in job.tasks:
+            one = (tasks or {}).get(task.component)
+            if task.status is TaskStatus.RUNNING and isinstance(one, dict):
+                self._start_again(tx, job, task, site, read_command(one, TaskAnswer))
         return any(changed)
+
+    def _start_again(
+        self, tx: Tx, job: ScheduledJob, task: ScheduledTask, site: Site, told: TaskAnswer
+    ) -> None:
+        """Send the start of a task once more to a site that took it, and knows nothing of it now:
+        its database was put back. A start that arrives twice has no second effect.
+        """
+        waits = told.party_status == TaskStatus.WAITING.value and told.requested is False
+        if not waits or told.version != task.version:
+            return
+        if tx.outbox.of_job(job.job_id, [site.party_id]):
+            return  # it is on its way
+        spec = self._specs.get(job.job_id, job.dsl, job.conf)
+        statuses = {t.component: (t.version, t.status) for t in job.tasks}
+        upstream = spec.dag.upstream(task.component)
+        absent = [name for name in upstream if statuses[name][1] not in TASK_SUCCEEDED]
+        key = TaskKey(job_id=job.job_id, component=task.component, version=task.version, site=site)
+        news = news_of(statuses)
+        tx.outbox.put([self._party_commands.start_task(job, key, news=news, absent=absent)])
 
     def take_told(self, tx: Tx, job_id: str, site: Site, component: str, told: Any) -> bool:
         """Store a site's report about one of its tasks; return whether anything changed."""
@@ -320,6 +352,21 @@ class Initiator(UseCase):
             now_ms=self._clock.now_ms(),
         )
         return isinstance(moved, Moved)
+
+
+def _has_all(job: ScheduledJob, site: Site, told: SiteAnswer) -> bool:
+    """Tell whether a site ended a job well that runs here, with every attempt that runs here.
+
+    Then this server's database was put back: what the site reported is asked for again.
+    """
+    if told.status != JobStatus.SUCCESS.value:
+        return False
+    tasks = told.tasks or {}
+    return all(
+        isinstance(one := tasks.get(t.component), dict) and one.get("version") == t.version
+        for t in job.tasks
+        if t.status is TaskStatus.RUNNING and any(p.site == site for p in t.parties)
+    )
 
 
 def _check_site(incoming: Incoming, site: Site) -> None:

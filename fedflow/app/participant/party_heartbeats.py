@@ -6,19 +6,23 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from fedflow.app.participant.party_jobs import has_process
+from fedflow.app.participant.party_jobs import has_process, was_given_up
 from fedflow.app.participant.party_tasks import PartyTasks
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.commands import TypedCommand, named_site
+from fedflow.app.protocol.disagreements import note_disagreement
 from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.app.protocol.party_commands import reason_to_wire
 from fedflow.app.protocol.piggyback import apply_statuses
 from fedflow.app.protocol.status_pull import noted_stop
 from fedflow.base.clock import is_older
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.base.errors.requests import BadRequest
+from fedflow.base.ids import new_token
 from fedflow.domain.phases import SitePhase
-from fedflow.domain.records import JobKey, Reply
+from fedflow.domain.records import JobKey, JobRecord, Reply
+from fedflow.domain.scheduling.agreement import disagreement
 from fedflow.domain.states import JOB_FINAL, JobEvent, JobStatus
 from fedflow.wire.commands import (
     Heartbeat,
@@ -32,6 +36,8 @@ from fedflow.wire.commands import (
 MAX_SITES: Final = 20_000  #: that one heartbeat may name
 UNUSED_MS: Final = 600_000  #: so long a job may hold cores here that its initiator denies
 MAX_PARTY_ID: Final = 64  #: characters
+_RUN: Final = 12  #: characters of what names a run of the server
+_ENDS: Final = frozenset(status.value for status in JOB_FINAL)
 _WITHOUT_CORES: Final = frozenset({SitePhase.CREATED.value, SitePhase.DENIED.value})
 
 
@@ -41,6 +47,7 @@ class PartyHeartbeats(UseCase):
     def __init__(self, kernel: Kernel, *, tasks: PartyTasks) -> None:
         super().__init__(kernel)
         self._tasks = tasks
+        self._run = new_token()[:_RUN]
 
     def answer(self, tx: Tx, incoming: TypedCommand[Heartbeat], effects: AfterCommit) -> Reply:
         """Renew the leases of the initiator's jobs, take its news, and tell how the tasks here
@@ -61,7 +68,7 @@ class PartyHeartbeats(UseCase):
             answer[job_id] = self._answer_for(tx, job_id, told, incoming.source_party)
         if any(self._return_unused(tx, job_id, told) for job_id, told in jobs.items()):
             effects.add(self._wakeup.queue)
-        return Reply(retcode=0, data=plain(HeartbeatAnswer(jobs=answer)))
+        return Reply(retcode=0, data=plain(HeartbeatAnswer(jobs=answer, run=self._run)))
 
     def _return_unused(self, tx: Tx, job_id: str, told: JobHeartbeat) -> bool:
         """Return what a job holds here though its initiator, where it waits, has long not counted
@@ -96,6 +103,9 @@ class PartyHeartbeats(UseCase):
                 continue
             if source_party is not None and source_party != job.initiator.party_id:
                 raise WrongSite(site=f"party {source_party}", job_id=job_id)
+            if told.status is not None:
+                answer[text] = self._compared(tx, job, told)
+                continue
             if job.status not in JOB_FINAL:  # its end has dropped the lease
                 self._party_leases.heard_initiator(tx, job_id)
             if told.epoch in (None, job.epoch):
@@ -104,7 +114,27 @@ class PartyHeartbeats(UseCase):
             answer[text] = SiteAnswer(
                 status=job.status.value,
                 epoch=job.epoch,
+                reason=reason_to_wire(job.reason, key.site, to=job.initiator)
+                if job.status in JOB_FINAL
+                else None,
                 tasks=self._tasks.told(tx, key),
                 stop=noted_stop(tx, job) if pulled and job.status not in JOB_FINAL else UNSET,
             )
+        return answer
+
+    def _compared(self, tx: Tx, job: JobRecord, told: JobHeartbeat) -> SiteAnswer:
+        """Say how a job stands here that has ended at its initiator; keep it if both differ and no
+        command of the initiator will change that.
+        """
+        answer = SiteAnswer(status=job.status.value, epoch=job.epoch)
+        epoch = told.epoch if type(told.epoch) is int else job.epoch
+        if told.status not in _ENDS or job.status not in JOB_FINAL or epoch > job.epoch:
+            return answer  # the end is to come
+        new = None
+        if (told.status, epoch) != (job.status.value, job.epoch):
+            if epoch == job.epoch and was_given_up(job):
+                return answer  # the initiator's word counts, and comes
+            status, run = job.status, job.epoch
+            new = disagreement(job.initiator, told.status, epoch, status=status, epoch=run)
+        note_disagreement(tx, job, job.initiator, new, now_ms=self._clock.now_ms())
         return answer

@@ -312,7 +312,7 @@ class PartyJobs(UseCase):
             tx.jobs.move(
                 job.key, JOB_END_EVENT[status], seen=job.status, now_ms=now_ms, reason=reason
             )
-        elif self._was_given_up(job) and status in OVERRULE_EVENT:
+        elif was_given_up(job) and status in OVERRULE_EVENT:
             tx.jobs.move(
                 job.key, OVERRULE_EVENT[status], seen=job.status, now_ms=now_ms, reason=reason
             )
@@ -371,8 +371,10 @@ class PartyJobs(UseCase):
         if incoming.source_party is not None and incoming.source_party != job.initiator.party_id:
             raise WrongSite(site=f"party {incoming.source_party}", job_id=incoming.job_id)
 
-    def _was_given_up(self, job: JobRecord) -> bool:
-        return job.reason is not None and job.reason.code == "InitiatorLost"
+
+def was_given_up(job: JobRecord) -> bool:
+    """Tell whether a job ended here as its initiator was silent: its word then counts."""
+    return job.reason is not None and job.reason.code == "InitiatorLost"
 
 
 def has_process(tx: Tx, key: JobKey) -> bool:

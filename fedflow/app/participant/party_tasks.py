@@ -85,6 +85,9 @@ class PartyTasks(UseCase):
         apply_statuses(tx, job.key, incoming.body, now_ms=self._clock.now_ms())
         if task.party_status in TASK_FINAL:
             return Reply(retcode=10, retmsg="the task has ended here", data=plain(_told(task)))
+        if not job.in_use and not tx.jobs.take_cores(job.key, now_ms=self._clock.now_ms()):
+            why = self._queue.missing(tx, job)  # this database was put back to before it held them
+            return Reply(retcode=103, retmsg=why.message, error=why.code)
         if job.status is JobStatus.WAITING:
             tx.jobs.move(job.key, JobEvent.STARTED, seen=job.status, now_ms=self._clock.now_ms())
         if task.requested_ms is None:

@@ -70,6 +70,9 @@ class JobStore(Protocol):
     def add_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
         """Add to the warnings of a party job, each once. Without such a job, do nothing."""
 
+    def set_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
+        """Replace the warnings of a party job."""
+
     def taken_by(self, initiator: str) -> tuple[int, int]:
         """Return how many jobs of an initiator's party have not ended, and the bytes of all."""
 

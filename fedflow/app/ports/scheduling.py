@@ -24,6 +24,7 @@ from fedflow.domain.records import (
     Stale,
     WaitingJob,
 )
+from fedflow.domain.scheduling.agreement import EndedSite
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 
@@ -195,6 +196,15 @@ class QueueStore(Protocol):
 
     def parties(self) -> list[str]:
         """Return the parties of jobs that have not ended, each once."""
+
+    def ended_parties(self) -> list[str]:
+        """Return the parties of jobs that have ended, each once."""
+
+    def ended_with(self, party_id: str, *, since_ms: int, limit: int) -> list[EndedSite]:
+        """Return the sites of a party in jobs that ended since then, newest job ids first.
+
+        Those that the party never accepted are left out.
+        """
 
     def moving_with(self, party_id: str, now_ms: int) -> list[str]:
         """Return the jobs that a party must hear of each time: all that do more than wait, and

@@ -57,7 +57,7 @@ class Explanations(UseCase):
             if scheduled is None and not own:
                 raise JobNotFound(job_id=job_id)
             if scheduled is not None:
-                return self._of_schedule(tx, scheduled)
+                return self._of_schedule(tx, scheduled, own)
             return self._of_share(tx, own)
 
     def waits(
@@ -90,7 +90,7 @@ class Explanations(UseCase):
 
     # --- at the initiator ---------------------------------------------------------------------
 
-    def _of_schedule(self, tx: Tx, job: ScheduledJob) -> Explanation:
+    def _of_schedule(self, tx: Tx, job: ScheduledJob, own: Sequence[JobRecord]) -> Explanation:
         view = self._view(tx, job)
         end = None
         if job.status in JOB_FINAL:
@@ -103,6 +103,7 @@ class Explanations(UseCase):
                 [(t.component, t.version, t.status, t.reason) for t in tasks],
             )
         waits = explain.waits_of(view, self._clock.now_ms(), self._around(tx, job))
+        waits += [w for share in own for w in explain.disagreements(share)]
         return self._shown(
             job.job_id,
             job.initiator,
@@ -213,6 +214,7 @@ class Explanations(UseCase):
                 lease_ms=self._timing.lease_ms,
                 undelivered=stuck if share is own[-1] else (),
             )
+            waits += explain.disagreements(share)
         return waits
 
     def _heard_ms(self, tx: Tx, share: JobRecord) -> int:

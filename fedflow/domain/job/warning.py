@@ -37,6 +37,8 @@ HINTS: Final = {
     "NotWritten": "Take the reference out, or connect an output that the component writes.",
     "OtherEngine": "Take it out: each server uses its own engine.",
     "OtherProvider": "Take it out: each server uses its own provider.",
+    "PartiesDisagree": "A database was put back to an earlier time. Compare what both parties have,"
+    " then submit the job again.",
     "Replaced": "Write what is used instead, or take it out.",
     "UnknownComponentName": "Correct the name, or take it out.",
     "UnknownIndex": "Correct the index, counted from 0, or take it out.",

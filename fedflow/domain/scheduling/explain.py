@@ -12,13 +12,14 @@ from typing import Final
 
 from fedflow.base.errors.catalog import all_errors
 from fedflow.base.errors.executors import ExecutorDied
-from fedflow.base.messages import Message, joined
+from fedflow.base.messages import Message, joined, verbatim
 from fedflow.base.values import dataclass
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import Policy, Verdict, verdict
 from fedflow.domain.policies import UpstreamEnd as Kind
 from fedflow.domain.reason import AWAITS_STEP, NOT_SELECTED, PAUSED, Reason
 from fedflow.domain.records import Command, CommandKind, JobRecord, TaskRecord
+from fedflow.domain.scheduling.agreement import CODE as PARTIES_DISAGREE
 from fedflow.domain.scheduling.circuit import without_store
 from fedflow.domain.scheduling.decide import first_reason
 from fedflow.domain.scheduling.retries import may_retry, retry_at_ms, was_skipped
@@ -105,6 +106,20 @@ class QueueContext:
 
 
 ALONE: Final = QueueContext()
+
+
+def disagreements(job: JobRecord) -> list[Wait]:
+    """Return what other sites have of an ended job that is not as here."""
+    return [
+        Wait(
+            code=one.code,
+            message=verbatim(one.message),
+            remedy=verbatim(one.hint),
+            site=Site.from_key(one.path),
+        )
+        for one in job.warnings
+        if one.code == PARTIES_DISAGREE
+    ]
 
 
 # --- at the initiator -----------------------------------------------------------------------------

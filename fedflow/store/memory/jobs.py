@@ -161,7 +161,12 @@ class MemoryJobs:
     def add_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
         job = self._jobs.get(key)
         if job is not None:
-            self._put(replace(job, warnings=merged(job.warnings, warnings), updated_ms=now_ms))
+            self.set_warnings(key, merged(job.warnings, warnings), now_ms=now_ms)
+
+    def set_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            self._put(replace(job, warnings=tuple(warnings), updated_ms=now_ms))
 
     def taken_by(self, initiator: str) -> tuple[int, int]:
         theirs = [j for j in self._jobs.values() if j.initiator.party_id == initiator]

@@ -11,12 +11,14 @@ from fedflow.domain.job.amounts import NOTHING, ComputeResources
 from fedflow.domain.job.control import FREE, Control
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, JobRecord, ScheduledJob, WaitingJob
+from fedflow.domain.scheduling.agreement import EndedSite
 from fedflow.domain.states import JobStatus
 from fedflow.store.memory.jobs import MemoryJobs
 from fedflow.store.memory.journal import Journal
 from fedflow.store.memory.schedules import MemorySchedules
 
 _MOVING = (JobStatus.READY, JobStatus.RUNNING)
+_NEVER = (SitePhase.CREATING, SitePhase.REFUSED)
 _ASKS = (SitePhase.APPLYING, SitePhase.GRANTED)
 
 
@@ -152,6 +154,22 @@ class MemoryQueue:
 
     def parties(self) -> list[str]:
         return sorted({s.site.party_id for j in self._schedules.unended() for s in j.sites})
+
+    def ended_parties(self) -> list[str]:
+        return sorted({s.site.party_id for j in self._schedules.ended() for s in j.sites})
+
+    def ended_with(self, party_id: str, *, since_ms: int, limit: int) -> list[EndedSite]:
+        shares = [
+            EndedSite(
+                job_id=j.job_id, initiator=j.initiator, site=s.site, status=j.status, epoch=j.epoch
+            )
+            for j in self._schedules.ended()
+            for s in sorted(j.sites, key=lambda s: s.site.role.value)
+            if s.site.party_id == party_id
+            and (j.ended_ms or 0) >= since_ms
+            and (j.epoch > 0 or s.phase not in _NEVER)
+        ]
+        return sorted(shares, key=lambda share: share.job_id, reverse=True)[:limit]
 
     def moving_with(self, party_id: str, now_ms: int) -> list[str]:
         return sorted(

@@ -113,10 +113,14 @@ class MemorySchedules:
 
     def unended(self) -> list[ScheduledJob]:
         """Return the jobs that have not ended, with their sites but without tasks."""
-        return [
-            replace(self._jobs[job_id], sites=tuple(self._parts[job_id].sites.values()))
-            for job_id in self._active
-        ]
+        return [self._with_sites(job_id) for job_id in self._active]
+
+    def ended(self) -> list[ScheduledJob]:
+        """Return the jobs that have ended, with their sites but without tasks."""
+        return [self._with_sites(job_id) for job_id in self._jobs if job_id not in self._active]
+
+    def _with_sites(self, job_id: str) -> ScheduledJob:
+        return replace(self._jobs[job_id], sites=tuple(self._parts[job_id].sites.values()))
 
     def active(self) -> list[str]:
         return sorted(self._active, key=lambda j: (self._jobs[j].created_ms, j))

@@ -203,10 +203,13 @@ class SqlJobs:
     def add_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
         job = self.get(key)
         if job is not None:
-            self._session.write(
-                f"UPDATE t_job SET f_warnings = ?, f_update_time = ? {_ONE}",
-                (to_json(merged(job.warnings, warnings)), now_ms, *_key(key)),
-            )
+            self.set_warnings(key, merged(job.warnings, warnings), now_ms=now_ms)
+
+    def set_warnings(self, key: JobKey, warnings: Sequence[JobWarning], *, now_ms: int) -> None:
+        self._session.write(
+            f"UPDATE t_job SET f_warnings = ?, f_update_time = ? {_ONE}",
+            (to_json(tuple(warnings)), now_ms, *_key(key)),
+        )
 
     def taken_by(self, initiator: str) -> tuple[int, int]:
         found = self._session.row(

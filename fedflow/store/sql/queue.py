@@ -10,6 +10,7 @@ from fedflow.domain.job.amounts import NOTHING, ComputeResources
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey, JobRecord, WaitingJob
+from fedflow.domain.scheduling.agreement import EndedSite
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import reason_from_text, site_of
 from fedflow.store.session import Found, Session, Value, one_of
@@ -32,13 +33,15 @@ _NEED: Final = (
     f"SUM(CASE WHEN t.f_engine_name = '{SPARK}' THEN t.f_cores ELSE 0 END)",
 )
 _HELD: Final = "FROM t_job AS t WHERE t.f_job_id = j.f_job_id AND t.f_resource_in_use = 1"
-_PARTIES: Final = (
-    "WITH RECURSIVE p (f_party_id) AS ("
-    "SELECT MIN(f_party_id) FROM t_schedule_site WHERE f_open = 1 UNION ALL "
-    "SELECT (SELECT MIN(s.f_party_id) FROM t_schedule_site AS s WHERE s.f_open = 1 "
+_PARTIES: Final = {
+    is_open: "WITH RECURSIVE p (f_party_id) AS ("
+    f"SELECT MIN(f_party_id) FROM t_schedule_site WHERE f_open = {is_open} UNION ALL "
+    f"SELECT (SELECT MIN(s.f_party_id) FROM t_schedule_site AS s WHERE s.f_open = {is_open} "
     "AND s.f_party_id > p.f_party_id) FROM p WHERE p.f_party_id IS NOT NULL) "
     "SELECT f_party_id FROM p WHERE f_party_id IS NOT NULL"
-)
+    for is_open in (0, 1)
+}
+_NEVER: Final = (SitePhase.CREATING.value, SitePhase.REFUSED.value)
 
 
 class SqlQueue:
@@ -180,7 +183,30 @@ class SqlQueue:
         return int(found[0]) if found else 0
 
     def parties(self) -> list[str]:
-        return [party_id for (party_id,) in self._session.rows(_PARTIES)]
+        return [party_id for (party_id,) in self._session.rows(_PARTIES[1])]
+
+    def ended_parties(self) -> list[str]:
+        return [party_id for (party_id,) in self._session.rows(_PARTIES[0])]
+
+    def ended_with(self, party_id: str, *, since_ms: int, limit: int) -> list[EndedSite]:
+        found = self._session.rows(
+            "SELECT s.f_job_id, j.f_initiator_role, j.f_initiator_party_id, s.f_role, j.f_status, "
+            "j.f_epoch FROM t_schedule_site AS s JOIN t_schedule_job AS j "
+            "ON j.f_job_id = s.f_job_id WHERE s.f_open = 0 AND s.f_party_id = ? "
+            f"AND j.f_end_time >= ? AND (j.f_epoch > 0 OR NOT {one_of('s.f_phase', len(_NEVER))}) "
+            "ORDER BY s.f_job_id DESC, s.f_role LIMIT ?",
+            (party_id, since_ms, *_NEVER, limit),
+        )
+        return [
+            EndedSite(
+                job_id=job_id,
+                initiator=site_of(initiator_role, initiator),
+                site=site_of(role, party_id),
+                status=JobStatus(status),
+                epoch=int(epoch),
+            )
+            for job_id, initiator_role, initiator, role, status, epoch in found
+        ]
 
     def moving_with(self, party_id: str, now_ms: int) -> list[str]:
         found = self._session.rows(

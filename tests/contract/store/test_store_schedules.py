@@ -61,6 +61,28 @@ def test_active_jobs_are_oldest_first_and_end_when_the_job_ends(store, make):
         assert tx.schedules.active() == ["a", "c"]
 
 
+def test_ended_jobs_are_named_by_party_newest_first_but_not_what_it_never_took(store, make):
+    never = ScheduledSite(site=make.host, phase=SitePhase.REFUSED)
+    guest = ScheduledSite(site=make.guest, phase=SitePhase.GRANTED)
+    host = ScheduledSite(site=make.host, phase=SitePhase.GONE)
+    ends = {"old": 3, "a": 10, "b": 11, "c": 12}
+    with store.transaction() as tx:
+        for job_id, ended_ms in ends.items():
+            tx.schedules.add(make.schedule(job_id, sites=(guest, host)))
+            tx.schedules.move(job_id, JobEvent.CANCELED, seen=JobStatus.READY, now_ms=ended_ms)
+        tx.schedules.add(make.schedule("runs", sites=(guest, host)))
+        tx.schedules.add(make.schedule("refused", sites=(guest, never)))
+        tx.schedules.move("refused", JobEvent.FAILED, seen=JobStatus.READY, now_ms=13)
+        found = tx.queue.ended_with("10000", since_ms=10, limit=9)
+        assert [(e.job_id, e.site) for e in found] == [(i, make.host) for i in ("c", "b", "a")]
+        assert {(e.status, e.epoch, e.initiator) for e in found} == {
+            (JobStatus.CANCELED, 0, make.guest)
+        }
+        assert len(tx.queue.ended_with("10000", since_ms=0, limit=2)) == 2
+        assert tx.queue.ended_with("9999", since_ms=13, limit=9)[0].job_id == "refused"
+        assert tx.queue.ended_parties() == ["10000", "9999"]
+
+
 def test_waiting_jobs_are_queued_by_priority_then_age_then_id(store, make):
     queue = [("late", 0, 9), ("b", 0, 5), ("a", 0, 5), ("urgent", 7, 8), ("lazy", -1, 1)]
     with store.transaction() as tx:

@@ -201,6 +201,8 @@ def _queue(queue, now_ms):
         queue.unstopped(limit=3),
         queue.count(),
         queue.parties(),
+        queue.ended_parties(),
+        *(queue.ended_with(party, since_ms=now_ms - 20, limit=3) for party in PARTIES),
         *(queue.moving_with(party, now_ms) for party in PARTIES),
         *(queue.waiting_with(party, after=JOBS[0], limit=2) for party in PARTIES),
         queue.claims(asked_since_ms=now_ms - 9, queued_before_ms=now_ms - 3),

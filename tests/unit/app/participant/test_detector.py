@@ -10,7 +10,7 @@ import pytest
 from fedflow.base.errors.jobs import WrongSite
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.domain.phases import SitePhase
-from fedflow.domain.records import Handle, JobKey, Reply, TaskKey
+from fedflow.domain.records import CommandKind, Handle, JobKey, Reply, TaskKey
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 from tests.unit.app.fakes import ARBITER, CORES, HOST, OneServer, conf, create_body, dsl
 
@@ -252,7 +252,14 @@ def test_heartbeats_go_to_other_parties_with_jobs_under_way(guest: OneServer, jo
     told = call[2]["jobs"][job_id]
     assert told == {"epoch": 0, "sites": {"host-10000": "granted"}, "tasks": {}, "progress": 0}
     guest.core.jobs.stop(job_id)
+    assert guest.core.heartbeats.remote_parties() == ["10000"]  # once more, about its end
+    assert guest.core.heartbeats.send("10000")
+    told = guest.parties.calls[-1][2]["jobs"][job_id]
+    assert told == {"epoch": 0, "status": "canceled", "sites": {"host-10000": "gone"}}
+    calls = len(guest.parties.calls)
+    assert guest.core.heartbeats.send("10000")
     assert guest.core.heartbeats.remote_parties() == []
+    assert len(guest.parties.calls) == calls
     guest.parties.calls.clear()
     assert guest.core.heartbeats.send("10000")
     assert guest.parties.calls == []
@@ -289,6 +296,55 @@ def test_news_of_another_attempt_or_of_no_use_change_nothing(
     guest.parties.answer = answer(job_id, status="running", tasks={"a": share, "zzz": share})
     guest.core.heartbeats.send("10000")
     assert guest.scheduled(job_id) == before
+
+
+def test_a_site_that_ended_well_tells_again_what_was_lost_here(
+    guest: OneServer, job_id: str
+) -> None:
+    """This database was put back: the job ran on meanwhile, and ended."""
+    share = {"version": 0, "party_status": "success"}
+    guest.parties.answer = answer(job_id, status="success", tasks={"a": share})
+    guest.core.heartbeats.send("10000")
+    assert site(guest, job_id).phase is not SitePhase.GONE
+    told = next(p for p in guest.scheduled(job_id).tasks[0].parties if p.site == HOST)
+    assert told.status is TaskStatus.SUCCESS
+
+
+def test_a_site_that_ended_well_without_the_attempt_that_runs_here_is_gone(
+    guest: OneServer, job_id: str
+) -> None:
+    share = {"version": 3, "party_status": "success"}
+    guest.parties.answer = answer(job_id, status="success", tasks={"a": share})
+    guest.core.heartbeats.send("10000")
+    assert site(guest, job_id).phase is SitePhase.GONE
+
+
+def test_a_start_that_a_site_has_forgotten_is_sent_again(guest: OneServer, job_id: str) -> None:
+    share = {"version": 0, "party_status": "waiting", "requested": False}
+    guest.parties.answer = answer(job_id, status="running", tasks={"a": share})
+    guest.core.heartbeats.send("10000")
+    assert [c.kind for c in guest.outbox("10000")] == [CommandKind.START_TASK]
+    guest.core.heartbeats.send("10000")  # it is on its way
+    assert len(guest.outbox("10000")) == 1
+
+
+@pytest.mark.parametrize("epoch", [1, 7])
+def test_a_site_in_another_run_of_the_job_is_gone(
+    guest: OneServer, job_id: str, epoch: int
+) -> None:
+    guest.parties.answer = answer(job_id, status="running", epoch=epoch, tasks={})
+    guest.core.heartbeats.send("10000")
+    assert site(guest, job_id).phase is SitePhase.GONE
+
+
+def test_a_site_that_gave_the_job_up_says_why(guest: OneServer, job_id: str) -> None:
+    why = {"code": "InitiatorLost", "message": "guest 9999 was not heard from for 18 seconds"}
+    guest.parties.answer = answer(job_id, status="failed", reason=why)
+    guest.core.heartbeats.send("10000")
+    guest.work()
+    reason = guest.scheduled(job_id).reason
+    assert reason is not None
+    assert "given the job up: guest 9999 was not heard from" in reason.message
 
 
 @pytest.mark.parametrize(

@@ -421,9 +421,60 @@ def test_a_heartbeat_is_answered_with_how_everything_stands(host: OneServer) -> 
     assert host.job("1").progress == 40
 
 
+def ended(status: str, *, epoch: int = 0) -> dict[str, object]:
+    """Return a heartbeat that says how the job ended at its initiator."""
+    return {"jobs": {"1": {"epoch": epoch, "status": status, "sites": {HOST.key: "gone"}}}}
+
+
+def test_an_end_that_differs_from_the_initiators_is_a_warning_until_they_agree(
+    host: OneServer,
+) -> None:
+    host.create()
+    host.ask("job_status", KEY, status="success")
+    for _ in range(2):
+        told = host.ask("heartbeat", body=ended("failed")).data["jobs"]["1"][HOST.key]
+        assert told == {"status": "success", "epoch": 0}
+    (warning,) = host.job("1").warnings
+    assert (warning.code, warning.path) == ("PartiesDisagree", GUEST.key)
+    assert warning.message == ("guest 9999 has this job as failed, while here it ended as success")
+    host.ask("heartbeat", body=ended("success"))
+    assert host.job("1").warnings == ()
+
+
+def test_an_earlier_run_at_the_initiator_is_named_as_such(host: OneServer) -> None:
+    host.create()
+    host.ask("job_stop", KEY, status="failed", body={"epoch": 0, "tasks": {}})
+    host.ask("job_stop", KEY, status="canceled", body={"epoch": 2, "tasks": {}})
+    host.ask("heartbeat", body=ended("failed"))
+    (warning,) = host.job("1").warnings
+    assert "guest 9999 has run 1 of this job as failed" in warning.message
+    assert "its last run is 3, which ended as canceled" in warning.message
+
+
+@pytest.mark.parametrize("status", ["success", "running", "nonsense", 7])
+def test_an_end_that_comes_again_or_says_nothing_is_no_disagreement(
+    host: OneServer, status: str
+) -> None:
+    host.create()
+    host.ask("heartbeat", body=ended(status))  # it runs here: the end is to come
+    host.clock.ms += host.timing.lease_ms + 1
+    host.core.detector.tick()
+    assert host.job("1").status is JobStatus.FAILED
+    host.ask("heartbeat", body=ended(status))  # it was given up: the initiator's word counts
+    assert host.job("1").warnings == ()
+
+
+def test_a_start_without_cores_takes_them_or_is_refused(host: OneServer) -> None:
+    """The database was put back to before the job held its cores."""
+    host.create()
+    host.ask("task_start", TaskKey(job_id="1", component="a", version=0, site=HOST), body={})
+    assert host.free_cores() == CORES - 2
+    assert host.job("1").status is JobStatus.RUNNING
+
+
 def test_a_job_that_is_not_here_is_answered_so(host: OneServer) -> None:
     reply = host.ask("heartbeat", body=beat("unknown"))
-    assert reply.data == {"jobs": {"unknown": {"host-10000": {"status": None}}}}
+    assert reply.data["jobs"] == {"unknown": {"host-10000": {"status": None}}}
 
 
 def test_cores_that_the_initiator_does_not_count_on_are_returned_after_ten_minutes(
