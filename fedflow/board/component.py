@@ -8,6 +8,7 @@ from flask import Response, request
 
 from fedflow.board.component_pages import (
     PREFIX,
+    ComponentAddress,
     component_page,
     component_place,
     head_tag,
@@ -16,11 +17,13 @@ from fedflow.board.component_pages import (
 )
 from fedflow.board.page import board_blueprint, fragment, unchanged
 from fedflow.board.presenters.flattening import flat
+from fedflow.board.presenters.for_others import ForOthers, for_others
 from fedflow.web.context import services
 
 board_component = board_blueprint("board_component", PREFIX)
 
 MOST_FOUND: Final = 500  #: parameters that a search shows
+MOST_COMPONENTS: Final = 100  #: whose tables are asked for the names of columns
 
 
 @board_component.get("")
@@ -29,7 +32,20 @@ def overview(job_id: str, role: str, party_id: str, component: str) -> Response:
     place = component_place(job_id, role, party_id, component)
     tracking = services().tracking
     summary = tracking.summary(job_id, component, place.job.site, version=place.task.key.version)
-    return component_page("component_overview.html", place, tab="", summary=summary)
+    return component_page(
+        "component_overview.html", place, tab="", summary=summary, for_others=_for_others(place)
+    )
+
+
+def _for_others(place: ComponentAddress) -> ForOthers | None:
+    """Return what may be sent to other parties about a failed attempt."""
+    task, tracking = place.task, services().tracking
+    parties = {party for ids in place.job.record.roles.values() for party in ids}
+    if task.reason is None or len(parties) < 2:
+        return None
+    names = tracking.components(task.key.job_id)[:MOST_COMPONENTS]
+    made = (o for c in names for o in tracking.outputs(task.key.job_id, c, task.key.site))
+    return for_others(task, (table for _, table in made if table is not None))
 
 
 @board_component.get("/head")

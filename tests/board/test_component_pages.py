@@ -7,12 +7,16 @@ import json
 import re
 import zipfile
 from dataclasses import replace
+from html import unescape
 
 import pytest
 import requests
 
+from fedflow.base.errors.data import BadData
 from fedflow.base.ids import PartyId
+from fedflow.base.messages import Message
 from fedflow.board import metric_pace
+from fedflow.domain.outside import outside
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey, Metric, TaskRecord
 from fedflow.domain.site import Role, Site
@@ -20,11 +24,13 @@ from fedflow.domain.states import TaskStatus
 from tests.board import seeds
 from tests.board.component_seeds import address, losses, metric, put_trained
 from tests.board.job_seeds import submit
+from tests.board.model_seeds import put_output, stored_table
 from tests.board.places import Place
 from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 CALL_S = 20.0
+HOST = Site(Role.HOST, PartyId("10000"))
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +164,54 @@ def test_earlier_attempts_show_their_own_metrics_parameters_and_errors(seeded: P
     assert "first &lt;b&gt;attempt&lt;/b&gt;" in overview
     assert "Diverged" in overview
     assert "0.125" in get(seeded, address(second, "parameters?attempt=0")).text
+
+
+def test_a_failed_attempt_has_a_text_for_the_other_parties_without_names_and_rows(
+    seeded: Place,
+) -> None:
+    job = seeds.job(127)
+    error = BadData(where="column 'hiv'", reason="1 of 30 values is infinite, first in row 4711")
+    failed = seeds.task(
+        job, "lr_0", "HeteroLR", status=TaskStatus.FAILED, party_status=TaskStatus.FAILED,
+        reason=Reason(code=error.name, message=error.message, site=job.key.site),
+    )  # fmt: skip
+    made = seeds.task(job, "dataio_0", "DataTransform")
+    seeds.put(seeded.store, job, made, failed)
+    table = stored_table(seeded, "made", "of127", {"id": ["a"], "hiv": [1.0], "age": [2.0]})
+    names = {"anonymous": ["guest_9999_0", "guest_9999_1"]}
+    renamed = replace(table, name="named127", schema={**table.schema, **names})
+    with seeded.store.transaction() as tx:
+        tx.tables.put(renamed)
+    put_output(seeded, 127, job.key.site, renamed)
+
+    page = get(seeded, address(failed)).text
+    assert "row 4711" in unescape(page), "its own people see the whole sentence"
+    [text] = re.findall(r'<pre id="for-others"[^>]*>(.*?)</pre>', page, re.DOTALL)
+    assert unescape(text) == (
+        f"Job {job.key.job_id}, component lr_0 (HeteroLR), attempt 0, at guest 9999\n"
+        "BadData; the details stay at guest 9999\n"
+        "Columns, by their anonymous names: guest_9999_0\n"
+        f"{BadData.hint}"
+    )
+    chinese = get(seeded, address(failed), **{"Accept-Language": "zh-CN"}).text
+    [text] = re.findall(r'<pre id="for-others"[^>]*>(.*?)</pre>', chinese, re.DOTALL)
+    assert "列（匿名名称）：guest_9999_0" in text
+    assert "hiv" not in text
+    assert "4711" not in text
+    assert "for-others" not in get(seeded, address(made)).text
+
+
+def test_what_others_know_already_has_no_text_for_them(seeded: Place) -> None:
+    job = seeds.job(128)
+    told = outside(BadData(where="x", reason="y").message, code="BadData", site=HOST)
+    for name, reason in (
+        ("a_0", Reason(code="BadData", message=told, site=HOST)),
+        ("b_0", Reason(code="PeerFailed", message=told, site=job.key.site)),
+        ("c_0", Reason(code="Stopped", message=Message("stopped by {site}", HOST), site=None)),
+    ):
+        failed = seeds.task(job, name, "HeteroLR", party_status=TaskStatus.FAILED, reason=reason)
+        seeds.put(seeded.store, *((job,) if name == "a_0" else ()), failed)
+        assert "for-others" not in get(seeded, address(failed)).text
 
 
 def test_an_attempt_without_metrics_does_not_show_those_of_another(seeded: Place) -> None:

@@ -12,6 +12,7 @@ from fedflow.app.protocol.snapshot import view_of
 from fedflow.app.queries.history import moment
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.messages import Message
+from fedflow.domain.outside import is_kept_back
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import (
     Command,
@@ -251,6 +252,11 @@ class Explanations(UseCase):
         remedy = end.remedy
         if end.site is not None and not self._parties.is_local(end.site.party_id):
             remedy = Message("At party {party_id}'s server: {remedy}", end.site.party_id, remedy)
+            if is_kept_back(end.message):
+                remedy = Message(
+                    "Its people see more, and their board has a text that they can send. {remedy}",
+                    remedy,
+                )
         return ShownEnd(
             code=end.code,
             message=end.message,

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from fedflow.app.protocol.party_commands import reason_to_wire
 from fedflow.app.queries.history import Histories, event_view, moment
+from fedflow.base.errors.components import ComponentFailed
 from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.errors.requests import BadRequest
@@ -170,12 +172,17 @@ def test_an_ended_job_explains_its_end_with_the_hint_and_the_log(alone: OneServe
     assert found.end.log.endswith("/a/0")
 
 
-def test_what_helps_against_another_partys_failure_is_said_to_help_there(guest: OneServer) -> None:
+@pytest.mark.parametrize("is_cut", [False, True], ids=["older release", "cut"])
+def test_what_helps_against_another_partys_failure_is_said_to_help_there(
+    guest: OneServer, is_cut: bool
+) -> None:
     guest.live()
     job_id = guest.core.submissions.submit(dsl(), conf()).job_id
     guest.work()
     key = TaskKey(job_id=job_id, component="a", version=0, site=HOST)
-    reason = {"code": "ComponentFailed", "message": "a failed: ValueError", "site": HOST.key}
+    error = ComponentFailed(component="a", reason="column 'hiv'")
+    whole = Reason(code=error.name, message=error.message, site=HOST)
+    reason = reason_to_wire(whole, HOST, to=GUEST if is_cut else HOST)
     guest.ask(
         "initiator_report", key, source="10000", body={"party_status": "failed", "reason": reason}
     )
@@ -189,8 +196,10 @@ def test_what_helps_against_another_partys_failure_is_said_to_help_there(guest: 
     found = guest.core.explanations.explain(job_id)
     assert found.end is not None
     assert (found.end.site, found.end.log) == (HOST.key, None)
+    assert ("hiv" in found.end.message) is not is_cut
+    ask = "Its people see more, and their board has a text that they can send. " if is_cut else ""
     assert found.end.remedy.startswith(
-        "At party 10000's server: `fedflow job log` has the traceback."
+        f"{ask}At party 10000's server: `fedflow job log` has the traceback."
     )
 
 
