@@ -31,6 +31,7 @@ from fedflow.domain.states import (
     JobEvent,
 )
 from tests.sim.jobs import policy_of, upstream
+from tests.sim.processes import PRIVATE
 
 if TYPE_CHECKING:
     from tests.sim.processes import Process
@@ -212,6 +213,11 @@ class Check:
             require(status in allowed, f"{key} began while {up} is {status}", job_id=job_id)
 
     # --- commands -------------------------------------------------------------------------------
+
+    def crossed(self, source: str, peer: str, body: object, reply: Reply | None) -> None:
+        """A command or its answer went from one party to another: without the sentences of one."""
+        if source != peer:
+            require(PRIVATE not in f"{body}{reply}", f"{source} told {peer} what stays at home")
 
     def before_command(self, peer: Server, command: Command) -> None:
         """Remember how a job stands before a repeated command or one of an older epoch arrives."""

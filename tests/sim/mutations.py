@@ -141,7 +141,19 @@ def _inputs_of_tasks() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _whole_sentences() -> Iterator[None]:
+    """Reasons leave their party as they are."""
+    with patch("fedflow.app.protocol.party_commands.outside_reason", lambda reason, _site: reason):
+        yield
+
+
 MUTATIONS = (
+    Mutation(
+        name="another party is told the whole sentence of a failure",
+        broken=_whole_sentences,
+        faults=Faults(fails=0.2, submits_every_s=3),
+    ),
     Mutation(
         name="answers of an older epoch count",
         broken=_epochs_of_answers,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.sim.server import Server
     from tests.sim.world import World
 
+PRIVATE = "column 'dice', row 6"  #: what a failing component says, for its own party only
 _PATIENCE_MS = 60_000  #: how long a worker waits for its server to come back
 _AGAIN_MS = 2_000
 
@@ -192,7 +193,7 @@ class Workers:
         body = {
             "launch_id": process.launch.launch_id,
             "party_status": "failed" if failed else "success",
-            "error": {"code": "ComponentFailed", "message": "by the dice"} if failed else None,
+            "error": {"code": "ComponentFailed", "message": PRIVATE} if failed else None,
         }
         self._until_answered(process, body, lambda p: self._reported(p, body))
 

@@ -323,7 +323,9 @@ class Server:
         match = paths.parse_party_path(paths.PREFIX + path)
         assert match is not None
         incoming = incoming_of(match, body, source_party=source_party, request_id=request_id)
-        return self.enter(lambda core: core.commands.answer(incoming))
+        reply = self.enter(lambda core: core.commands.answer(incoming))
+        self.world.check.crossed(source_party, self.party_id, body, reply)
+        return reply
 
     # --- what is stored, for the world ----------------------------------------------------------
 
