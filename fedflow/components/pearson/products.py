@@ -23,7 +23,8 @@ columns, which both are to have. They also learn the number of the other's colum
 names, and the number of rows. The other party sees only ciphertexts of the owner's key, which are
 as good as random (`crypto/paillier.py`). The owner decrypts sums that show the correlations to
 about ten digits and nothing else. The blinding hides how they were computed. The noise hides the
-low digits of the exact integer sums, in which single rows could be looked for. That is less than
+low digits of the exact integer sums, in which single rows could be looked for. The other party
+knows its noise, so the owner sends, and keeps, ten digits of each correlation. That is less than
 FATE's shared (SPDZ) form shows, where both parties put together the exact fixed-point product.
 
 **What the result itself tells**: k correlations are k linear equations in the rows of a column. So
@@ -75,6 +76,7 @@ _BLOCKS_PER_CORE: Final = 4  # of several cores, at a time
 _CHUNK_BYTES: Final = 256 << 20  # of ciphertexts that workers get at once
 _MAX_KEY_BITS = 8192
 _MAX_NAME = 500
+DIGITS: Final = 10  #: of a correlation; lower ones are noise, or would show what it hides
 _ROUNDING = 1e-6  #: by which a correlation may exceed 1
 
 
@@ -215,7 +217,7 @@ def _own_key(ctx: Context, own: Floats, peer: Peer, *, slots: _Slots) -> Floats:
                 [plain[pack * others + column]], slots.bits, slots=slots.count, count=width
             )
             found[part, column] = FIXED.decode(numbers, factors=2) / len(own)
-    return _checked(found, found.shape)
+    return _checked(found.round(DIGITS) + 0.0, found.shape)
 
 
 def _encrypt_block(key: PublicKey, slots: _Slots, block: Ints) -> bytes:

@@ -12,7 +12,7 @@
 | cell_widths | host -> guest | bytes of the longest cell per column |
 | natural_indexation[i] | guest -> host | places of block i in the host's blinded ids |
 | id_blocks_ciphertext[i] | host -> guest | the rows of block i, encrypted with key i |
-| coverage | guest -> host | share of the guest's rows that were found |
+| coverage | guest -> host | share of the guest's distinct ids that were found |
 | raw_id_list | guest -> host | with raw retrieval: the guest's ids |
 | raw_value_list | host -> guest | with raw retrieval: places in that list, and their values |
 
@@ -148,7 +148,7 @@ def serve(ctx: Context, ids: pa.Array, columns: list[pa.Array]) -> float:
 
 
 def report_coverage(ctx: Context, coverage: float) -> None:
-    """Tell the host the share of the guest's rows that were found."""
+    """Tell the host the share of the guest's distinct ids that were found, which it could count."""
     ctx.federation.send("coverage", coverage, to=ctx.only(Role.HOST))
 
 

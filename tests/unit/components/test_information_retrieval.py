@@ -128,6 +128,10 @@ def test_match_ids_are_matched(tmp_path: Path) -> None:
     outputs = outputs_of(run(tmp_path, guest, host, target_cols=["x"]))
     rows = rows_of(outputs[GUEST])
     assert rows == {"sid": ["s1", "s2", "s3"], "match_id": ["b", "a", "b"], "x": ["2", "1", "2"]}
+    guest = {"sid": ["s1", "s2", "s3"], "match_id": ["b", "q", "b"]}
+    found = outputs_of(run(tmp_path, guest, host, target_cols=["x"]))
+    assert found[GUEST].summary["coverage"] == pytest.approx(2 / 3)
+    assert found[HOST].summary["coverage"] == 0.5, "of distinct ids: not how often one occurs"
     repeated = {"sid": ["u", "v"], "match_id": ["a", "a"], "x": [1, 2]}
     error = error_of(run(tmp_path, guest, repeated, target_cols=["x"]))
     assert isinstance(error, BadData)
