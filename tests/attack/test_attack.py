@@ -1,0 +1,39 @@
+"""The short version of `bin/attack`: each attack once, on servers that do honest work meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.attack.attacks import Attack
+from tests.attack.every import ALL, KNOWN_GAPS
+from tests.attack.run import run_attack
+from tests.attack.scene import Scene, scene
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+SEED = 14
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with scene(tmp_path_factory.mktemp("attack")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("attack", ALL, ids=lambda attack: attack.name)
+def test_no_attack_achieves_anything(stage: Scene, attack: Attack) -> None:
+    result = run_attack(stage, attack, seed=SEED)
+    print(f"{result.tries} tries in {result.seconds:.1f} s: {dict(result.answers.most_common())}")
+    if attack.name in KNOWN_GAPS:
+        gap = KNOWN_GAPS[attack.name]
+        assert result.violations, f"mended, remove it from KNOWN_GAPS: {gap}"
+    else:
+        assert not result.violations, "\n".join(result.violations)
+        assert result.per_task, "no honest chain ran beside it"
+
+
+def test_each_known_gap_is_an_attack_with_a_reason() -> None:
+    assert KNOWN_GAPS.keys() <= {attack.name for attack in ALL}
+    assert all(len(reason.split()) > 4 for reason in KNOWN_GAPS.values())
