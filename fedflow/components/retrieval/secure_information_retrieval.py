@@ -48,9 +48,9 @@ class SecureInformationRetrieval:
     id, empty where it has no value. The host has no output.
 
     Model: `SecureInformationRetrievalMeta`, `SecureInformationRetrievalParam` (`coverage`,
-    `block_num`). Summary: `coverage` (share of the guest's rows that were found; at the host of its
-    distinct ids, so that it does not see how often an id occurs), `block_num`. Metric `train` /
-    `sir`: `Coverage`, `Block number`.
+    `block_num`). Summary: `coverage` (share of the guest's rows that were found), `block_num`. The
+    host gets the share of distinct ids instead: it does not see how often an id occurs. Metric
+    `train` / `sir`: `Coverage`, `Block number`.
 
     Unlike FATE: groups have at least 2048 bits. Decoys are drawn from the operating system's
     generator. All blocks have the same size whatever is in them. Both parties must name the same
