@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 from flask import Flask
 
@@ -469,13 +470,7 @@ def test_a_server_that_comes_back_is_reached_again(stack: ExitStack, handler: Ha
     stack.callback(server.stop, 0.2)
     server.listen([service.add_to])
 
-    def reached() -> bool:
-        try:
-            return bool(call().retcode == 0)
-        except PartyUnreachable:
-            return False
-
-    wait_for(reached)
+    wait_for(lambda: reached(call))
 
 
 # --- the server itself ----------------------------------------------------------------------------
@@ -648,6 +643,59 @@ def test_connections_that_send_nothing_cost_no_descriptor_and_hold_up_nobody(
     pause(0.3, threading.Event())
     assert descriptors() - before == 100  # those of this end
     assert caller(stack, port, credentials(tmp_path, authority, "9999"))().retcode == 0
+
+
+def test_an_address_with_most_connections_loses_some_before_others_are_kept_out(
+    stack: ExitStack, handler: Handler, tmp_path: Path, authority: Authority
+) -> None:
+    """Who is through the handshake stays, even at the same address."""
+    port = serve(stack, handler, credentials(tmp_path, authority, "10000"), connections=80)
+    old = caller(stack, port, credentials(tmp_path, authority, "9999"))
+    assert old().retcode == 0
+    (first,) = connected(port)
+    new = caller(stack, port, credentials(tmp_path, authority, "8888"), own="8888")
+    stop = threading.Event()
+
+    def attack() -> None:
+        opened: list[socket.socket] = []
+        while not stop.is_set():
+            opened = [one for one in opened if not is_closed(one)]
+            with contextlib.suppress(OSError):
+                opened += flood(stack, port, 100 - len(opened), b"\x16")
+            pause(0.02, stop)
+
+    attacker = threading.Thread(target=attack)
+    attacker.start()
+    try:
+        wait_for(lambda: len(connected(port)) >= 60)
+        wait_for(lambda: reached(new), limit_s=20.0)
+        assert old().retcode == 0
+        assert first in connected(port)
+    finally:
+        stop.set()
+        attacker.join()
+
+
+def is_closed(one: socket.socket) -> bool:
+    try:
+        return one.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def connected(port: int) -> set[int]:
+    """Return the ports at the other end of a server's connections."""
+    found = psutil.Process().net_connections("tcp")
+    return {one.raddr.port for one in found if one.raddr and one.laddr.port == port}
+
+
+def reached(call: Callable[..., Any]) -> bool:
+    try:
+        return bool(call().retcode == 0)
+    except PartyUnreachable:
+        return False
 
 
 def test_connections_beyond_their_number_are_closed_and_those_that_stand_go_on(

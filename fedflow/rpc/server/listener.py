@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from math import ceil
-from stat import S_ISSOCK
 from typing import Any, Final
 
 import grpc
@@ -20,6 +16,7 @@ import grpc.aio
 from fedflow.base.errors.start import PortInUse, cannot_listen
 from fedflow.base.values import dataclass
 from fedflow.rpc.callers import CallShares
+from fedflow.rpc.server.connections import keep_room, keep_silent_ones_out
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +57,7 @@ class RpcServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: grpc.aio.Server | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._port = 0
 
     @property
@@ -124,7 +122,8 @@ class RpcServer:
             raise PortInUse(address=address, reason="gRPC cannot bind it") from exc
         await server.start()
         self._server = server
-        _wait_for_data(self._port, self._settings.handshake_s)
+        keep_silent_ones_out(self._port, self._settings.handshake_s)
+        self._watch = asyncio.create_task(keep_room(self._port, self._settings.connections))
 
     def _call(self, coroutine: Coroutine[Any, Any, None], *, timeout_s: float) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout_s)
@@ -152,30 +151,6 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
     ]
 
 
-def _wait_for_data(port: int, limit_s: float) -> None:
-    """Let the kernel keep connections that send nothing: they cost no descriptor and no memory.
-
-    Whoever calls speaks first, with TLS and without. gRPC gives its listening sockets to nobody,
-    so they are found among the descriptors of this process.
-    """
-    if not hasattr(socket, "TCP_DEFER_ACCEPT"):
-        return
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            if S_ISSOCK(os.stat(int(name)).st_mode):
-                with socket.socket(fileno=os.dup(int(name))) as found:
-                    if _listens(found, port):
-                        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, ceil(limit_s))
-
-
-def _listens(found: socket.socket, port: int) -> bool:
-    """Tell whether a socket listens on a TCP port. Raises: OSError."""
-    if found.family not in (socket.AF_INET, socket.AF_INET6):
-        return False
-    listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    return bool(listens) and found.getsockname()[1] == port
-
-
 def _run_loop(ready: Future[asyncio.AbstractEventLoop]) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -185,6 +160,7 @@ def _run_loop(ready: Future[asyncio.AbstractEventLoop]) -> None:
     finally:
         _cancel_all(loop)
         loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
 
