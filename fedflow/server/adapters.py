@@ -36,6 +36,7 @@ from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import Credentials, load_credentials
 from fedflow.rpc.data_plane.relays import Relays
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
+from fedflow.rpc.server.unary import UnarySettings
 from fedflow.server.threads import RetentionThread
 from fedflow.spark.applications import ApplicationSettings, SparkApplications
 from fedflow.store.connect import open_mysql, open_sqlite
@@ -43,6 +44,7 @@ from fedflow.web.app import Mounted, application
 from fedflow.web.context import Built
 from fedflow.web.errors import UNKNOWN_PAGE
 from fedflow.web.settings import BoardSettings, ClientKeys, WebSettings
+from fedflow.wire.versions import OURS, Speaks
 
 _RETENTION_S: Final = 600.0  #: longest pause between two rounds that delete old jobs
 
@@ -132,6 +134,12 @@ def open_store(settings: Settings, folders: Folders) -> Store:
 def job_defaults_of(settings: Settings) -> JobParameters:
     """Return the job parameters of jobs that do not say."""
     return JobParameters(strict=settings.jobs.strict)
+
+
+def command_limits(settings: Settings, speaks: Speaks | None = OURS) -> UnarySettings:
+    """Return how large commands of other parties may be: some carry the documents of a job."""
+    largest = max(8 * MIB, 2 * settings.jobs.max_kib * 1024)
+    return UnarySettings(body_bytes=largest, all_bytes=4 * largest, speaks=speaks)
 
 
 def job_limits_of(settings: Settings) -> JobLimits:
@@ -325,7 +333,12 @@ def rpc_server_of(
     """Return the gRPC server for other parties, which is not open yet."""
     at = settings.fateflow
     return RpcServer(
-        RpcSettings(host=at.parties_host, port=at.grpc_port, connections=connections_of_parties()),
+        RpcSettings(
+            host=at.parties_host,
+            port=at.grpc_port,
+            message_bytes=command_limits(settings).body_bytes + MIB,
+            connections=connections_of_parties(),
+        ),
         credentials=credentials.for_server() if credentials else None,
         admits=admits,
     )

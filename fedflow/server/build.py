@@ -47,10 +47,11 @@ from fedflow.rpc.data_plane.service import DataPlaneService
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.signed import SignatureCheck
-from fedflow.rpc.server.unary import UnaryService, UnarySettings
+from fedflow.rpc.server.unary import UnaryService
 from fedflow.server.adapters import (
     allowed_sources,
     applications_of,
+    command_limits,
     credentials_of,
     engines_of,
     executor_of,
@@ -304,7 +305,7 @@ class FedflowServer:
             packets=ProtobufPackets(),
             hosts=self._routes.is_local,
             admits=self._routes.is_partner,
-            settings=UnarySettings(speaks=self._speaks),
+            settings=command_limits(settings, self._speaks),
         )
         self._parts.callback(self._unary.close)
         self._on_loop(self._plane.start())

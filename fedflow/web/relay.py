@@ -26,7 +26,8 @@ from fedflow.wire.paths import BODIES, parse_party_path
 
 logger = logging.getLogger(__name__)
 
-_BYTES_PER_VALUE: Final = 16  #: what a value of a command takes at least, on an average
+_BYTES_PER_VALUE: Final = 16  #: what a value of a long text takes at least, on an average
+_DENSE_BYTES: Final = 8 * 1024 * 1024  #: shorter texts may have as many values as one of this size
 _PASSED: Final = {
     name: "HTTP_" + name.replace("-", "_")
     for name in (
@@ -55,8 +56,8 @@ class Relay:
                 raise NotAuthenticated(reason="the call does not say which party it is from")
             environ = _environ(path, given, body, source=source)
             environ[MATCH] = match
-            max_values = BODIES[match.name].MAX_BYTES // _BYTES_PER_VALUE
-            environ[DECODED] = object_of(body, max_values=max_values)
+            most = min(BODIES[match.name].MAX_BYTES, max(len(body), _DENSE_BYTES))
+            environ[DECODED] = object_of(body, max_values=most // _BYTES_PER_VALUE)
             return _run(self._app, environ)
         except FedflowError as exc:
             return 200, envelope.encode(envelope.failure(exc))

@@ -32,7 +32,7 @@ class RpcSettings:
 
     host: str = "127.0.0.1"  #: address to listen on
     port: int = 9360  #: 0 lets the system choose
-    message_bytes: int = 33 * 1024 * 1024  #: largest message that is received
+    message_bytes: int = 9 * 1024 * 1024  #: largest message that is received
     calls: int = 1024  #: calls and streams that all parties share
     streams: int = 256  #: calls and streams of one connection at once; further ones wait there
     connections: int = 2048  #: of all parties at once; further ones are closed

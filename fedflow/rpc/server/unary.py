@@ -56,8 +56,8 @@ class UnarySettings:
 
     threads: int = 16  #: handlers that run at once
     waiting: int = 256  #: calls that may wait for a thread; more are refused with "not now"
-    body_bytes: int = 32 * 1024 * 1024  #: largest JSON body of a command
-    all_bytes: int = 256 * 1024 * 1024  #: of the calls that are received, wait or run
+    body_bytes: int = 8 * 1024 * 1024  #: largest JSON body of a command
+    all_bytes: int = 32 * 1024 * 1024  #: of the calls that are received, wait or run
     turn_s: float = 3.0  #: how long a call may wait until it is received, seconds
     receive_s: float = 10.0  #: how long receiving it may take, seconds
     speaks: Speaks | None = OURS  #: None: say nothing of it, as releases of protocol 1
