@@ -22,7 +22,7 @@ from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.unary import BUSY, UnaryService, UnarySettings
 from fedflow.wire.packet import METHOD
 from fedflow.wire.servers import METHOD as SERVERS
-from fedflow.wire.servers import SECRET, Answer, Message, ScanNow, pack
+from fedflow.wire.servers import SECRET, Answer, Message, PartyCommand, ScanNow, pack
 from tests.integration.test_unary_grpc import (
     PACKETS,
     Handler,
@@ -110,6 +110,8 @@ class Port:
         )
 
     def _of_server(self, message: Message) -> Answer:
+        if isinstance(message, PartyCommand) and message.headers["SRC-PARTY-ID"] == "7777":
+            assert self.handler.gate.wait(20)
         return Answer()
 
 
@@ -216,6 +218,25 @@ def test_who_lacks_the_secret_of_the_servers_is_refused_before_its_message_comes
             assert await silent.code() == grpc.StatusCode.PERMISSION_DENIED
             known = channel.unary_unary(SERVERS)(pack(ScanNow()), metadata=((SECRET, "secret"),))
             assert await known == pack(Answer())
+
+    run(scenario)
+
+
+def test_commands_that_another_server_passes_on_leave_threads_to_other_parties(port: Port) -> None:
+    port.open(UnarySettings())
+
+    def command(party: str) -> bytes:
+        return pack(PartyCommand(path="/v1/x", headers={"SRC-PARTY-ID": party}, body=b""))
+
+    async def scenario() -> None:
+        async with port.channel() as channel:
+            call = channel.unary_unary(SERVERS)
+            secret = ((SECRET, "secret"),)
+            waiting = [call(command("7777"), metadata=secret) for _ in range(100)]
+            for raw in (command("9999"), pack(ScanNow())):
+                assert await call(raw, metadata=secret, timeout=5) == pack(Answer())
+            port.handler.gate.set()
+            assert await asyncio.gather(*waiting) == [pack(Answer())] * 100
 
     run(scenario)
 

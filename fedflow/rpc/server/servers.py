@@ -17,7 +17,17 @@ import grpc
 import grpc.aio
 import msgspec
 
-from fedflow.wire.servers import METHOD, SECRET, Answer, Message, pack, read_message
+from fedflow.rpc.turns import Turns
+from fedflow.wire.headers import SOURCE_PARTY
+from fedflow.wire.servers import (
+    METHOD,
+    SECRET,
+    Answer,
+    Message,
+    PartyCommand,
+    pack,
+    read_message,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -25,12 +35,16 @@ _THREADS: Final = 16
 
 
 class ServersService:
-    """Serves the calls of other servers. `handle` may block; it runs in threads."""
+    """Serves the calls of other servers. `handle` may block; it runs in threads.
+
+    Of these each party whose commands they pass on has a share.
+    """
 
     def __init__(self, handle: Callable[[Message], Answer], *, secret: Callable[[], str]) -> None:
         self._handle = handle
         self._secret = secret
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="fedflow-servers")
+        self._turns = Turns(_THREADS)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register the service; call it on the server's event loop."""
@@ -52,8 +66,16 @@ class ServersService:
             message = read_message(raw if isinstance(raw, bytes) else b"")
         except msgspec.MsgspecError as exc:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc))
+        party = message.headers.get(SOURCE_PARTY, "") if isinstance(message, PartyCommand) else ""
+        await self._turns.take(party)
+        return await asyncio.shield(self._in_thread(message, party))
+
+    async def _in_thread(self, message: Message, party: str) -> bytes:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._answer, message)
+        try:
+            return await loop.run_in_executor(self._pool, self._answer, message)
+        finally:
+            self._turns.give_back(party)
 
     def _answer(self, message: Message) -> bytes:
         try:
