@@ -7,6 +7,7 @@ nothing costs microseconds); a `Session` exists on the event loop only once some
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import threading
 from collections import OrderedDict
@@ -116,6 +117,15 @@ class SessionRegistry:
             return len(self._open)
 
 
+def _slot(key: ValueKey) -> bytes:
+    """Return 16 bytes that name a value inside its receiver's session, however long its names are.
+
+    Names hold no control characters, so different keys are different texts.
+    """
+    text = f"{key.source.key}\0{key.name}\0{key.tag}"
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class Session:
     """One site's share of one task attempt, on the event loop."""
@@ -123,7 +133,7 @@ class Session:
     key: SessionKey
     sites: frozenset[Site]
     limit: int  #: values that may arrive
-    values: dict[bytes, Blob] = field(default_factory=dict)  #: by `ValueKey.id`, as all below
+    values: dict[bytes, Blob] = field(default_factory=dict)  #: by `_slot`, as all below
     digests: dict[bytes, str] = field(default_factory=dict)
     taken: set[bytes] = field(default_factory=set)
     waiters: dict[bytes, tuple[Site, asyncio.Future[Blob]]] = field(default_factory=dict)
@@ -149,14 +159,14 @@ class Session:
         """
         if self.ended:
             raise SessionUnknown(session=self.name)
-        found = self.digests.get(key.id)
+        found = self.digests.get(_slot(key))
         if found is not None and found != digest:
             raise DuplicateValue(name=key.name, tag=key.tag, site=str(self.site))
         return found is not None
 
     def accept(self, key: ValueKey, blob: Blob) -> None:
         """Hand `blob` to who waits for it, or keep it. The caller has asked `knows`."""
-        slot = key.id
+        slot = _slot(key)
         self.digests[slot] = blob.digest
         _, waiter = self.waiters.get(slot, (None, None))
         if waiter is not None and not waiter.done():
@@ -169,7 +179,7 @@ class Session:
 
         Raises: DuplicateValue: it was asked for before. PeerFailed. ValueTooLate. SessionUnknown.
         """
-        slot = key.id
+        slot = _slot(key)
         if self.ended:
             raise SessionUnknown(session=self.name)
         if slot in self.taken:

@@ -63,7 +63,7 @@ OFFERS = 8  #: first messages of streams for big values that are received at onc
 IDLE_S = 60.0  #: after which a stream that is silent and holds nothing is closed
 _LATER = (SpoolFull, TimeoutError, StoreUnavailable, NotLeading, PeerFailed)
 """What says nothing of the value: its sender shall try again. PeerFailed: of this party's own."""
-WAITING_STREAMS = 8  #: streams for big values that may wait, per one that may arrive
+WAITING_STREAMS = 2  #: streams for big values, those that wait included, per one that may arrive
 
 
 class OtherServers(Protocol):
