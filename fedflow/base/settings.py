@@ -275,7 +275,8 @@ class Board(_Section, frozen=True, kw_only=True):
     sign_in: bool | None = None
     session_idle_s: Positive = 14_400.0  #: a session that is not used for longer ends
     session_s: Positive = 43_200.0  #: longest session
-    #: names of this server, without port, under which it answers without sign-in
+    #: names of this server, without port, under which board and REST API answer without sign-in and
+    #: signatures, beside addresses, localhost and the machine's own name
     host_names: tuple[str, ...] = ()
 
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from flask import Flask, Response, g, request
 
 from fedflow.app.administration.accounts import Accounts, NewSession
-from fedflow.base.errors.requests import HostRefused, NotSignedIn, RoleNeeded
+from fedflow.base.errors.requests import NotSignedIn, RoleNeeded
 from fedflow.base.values import dataclass
 from fedflow.domain.administration.accounts import AccountRole, AccountSession
-from fedflow.web.auth import is_address
+from fedflow.web.auth import host_of, refuse_foreign_name
 from fedflow.web.context import built, built_of, services
 from fedflow.web.settings import BoardSettings
 
@@ -72,25 +72,14 @@ def need(role: AccountRole) -> None:
 
 
 def check_host() -> None:
-    """Without sign-in, refuse names that somebody else may have pointed at this machine: a page of
-    that name, opened in a browser here, could read everything.
-
-    Raises: HostRefused.
-    """
+    """Without sign-in, refuse names that are not this server's. Raises: HostRefused."""
     if not _settings().asks:
         refuse_foreign_name()
 
 
-def refuse_foreign_name() -> None:
-    """Raises: HostRefused: the request names neither an address nor a name of this server."""
-    url = f"//{request.host}"
-    if not is_address(_host_of(url)) and not has_own_name(url):
-        raise HostRefused(host=request.host[:100])
-
-
 def has_own_name(url: str) -> bool:
     """Tell whether an address has a name that this server was given."""
-    return _host_of(url) in _settings().host_names
+    return host_of(url) in _settings().host_names
 
 
 def accounts() -> Accounts:
@@ -191,13 +180,6 @@ def _port() -> int:
         return urlsplit(f"//{request.host}").port or 80
     except ValueError:
         return 80
-
-
-def _host_of(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
 
 
 def _settings() -> BoardSettings:

@@ -19,14 +19,13 @@ from fedflow.base.clock import SystemClock
 from fedflow.base.errors.data import NoData
 from fedflow.base.errors.jobs import JobNotFound, TaskNotFound
 from fedflow.base.errors.requests import BadRequest, MissingArgument
-from fedflow.board.access import refuse_foreign_name
 from fedflow.board.presenters.models.visible import own_meta, own_param
 from fedflow.domain.job.own_conf import without_others
 from fedflow.domain.records import JobFilter, JobRecord, Metric, TaskFilter, TaskRecord
 from fedflow.domain.site import Role, Site
 from fedflow.web import queries
 from fedflow.web.auth import require_client
-from fedflow.web.context import built, services
+from fedflow.web.context import services
 from fedflow.web.job import NotesBody, PartyJobBody
 from fedflow.web.requests import Alternatives, Body, JobBody, NoBody, Text, Whole, site_of
 from fedflow.web.responses import answer, download
@@ -38,15 +37,6 @@ from fedflow.wire.fate_board import BoardJob, LogRow, PageBean, PageRow
 
 fateboard = Blueprint("fateboard", __name__, url_prefix="/fateboard")
 fateboard.before_request(require_client)
-
-
-@fateboard.before_request
-def _refuse_foreign_names() -> None:
-    """Without signatures, keep what a GET answers from pages whose name was pointed here: browsers
-    send no `Origin` with one. Raises: HostRefused.
-    """
-    if request.method == "GET" and built().clients is None:
-        refuse_foreign_name()
 
 
 @fateboard.after_request

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from socket import gethostname
 from typing import Final
 
 from flask import Flask
@@ -272,9 +273,18 @@ def web_settings(settings: Settings) -> WebSettings:
     )
     return WebSettings(
         board=_board_settings(settings),
+        host_names=_host_names(settings),
         client_keys=keys,
         upload_bytes=settings.upload.max_mib * MIB,
     )
+
+
+def _host_names(settings: Settings) -> frozenset[str]:
+    """Return the names of this server that nobody else can point at it: its machine's, where it
+    listens, where others of its party reach it, and what the conf names.
+    """
+    listens = (settings.fateflow.host, settings.fateflow.address or "", gethostname())
+    return frozenset(name.lower() for name in (*settings.board.host_names, *listens) if name)
 
 
 def _board_settings(settings: Settings) -> BoardSettings | None:

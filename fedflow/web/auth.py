@@ -21,7 +21,7 @@ from flask import current_app, request
 
 from fedflow.base.clock import Clock
 from fedflow.base.errors.parties import ForbiddenRoute, IncompatibleVersions
-from fedflow.base.errors.requests import BadRequest, NotAuthenticated
+from fedflow.base.errors.requests import BadRequest, HostRefused, NotAuthenticated
 from fedflow.base.values import dataclass
 from fedflow.web.context import built
 from fedflow.web.routes import declaration
@@ -40,14 +40,17 @@ _REQUEST_ID = re.compile(r"[0-9A-Za-z._-]{1,64}")
 
 
 def require_client() -> None:
-    """Check the signature of a client's request, if the server asks for one.
+    """Check the signature of a client's request, if the server asks for one, else its name.
 
     Raises: NotAuthenticated: it is not signed well, or a web page of another site sent it.
+    HostRefused.
     """
     _refuse_other_pages()
     clients = built().clients
     if clients is not None:
         clients.check(signed_request())
+    else:
+        refuse_foreign_name()
 
 
 def _refuse_other_pages() -> None:
@@ -66,6 +69,30 @@ def _refuse_other_pages() -> None:
         own = False
     if not own:
         raise NotAuthenticated(reason=f"web pages of {origin[:100]} may not call this server")
+
+
+def refuse_foreign_name() -> None:
+    """Refuse names that somebody else may have pointed at this machine: a page of that name, opened
+    in a browser here, could read everything, as browsers send no `Origin` with a GET.
+
+    Raises: HostRefused: the request names neither an address nor a name of this server.
+    """
+    if has_foreign_name():
+        raise HostRefused(host=request.host[:100])
+
+
+def has_foreign_name() -> bool:
+    """Tell whether the request names neither an address nor a name of this server."""
+    host = host_of(f"//{request.host}")
+    return not is_address(host) and host not in built().settings.host_names
+
+
+def host_of(url: str) -> str:
+    """Return the host in a URL, in small letters; empty if there is none."""
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
 
 
 def is_address(host: str) -> bool:

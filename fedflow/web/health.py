@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 from flask import Blueprint, Response
 
+from fedflow.web.auth import has_foreign_name
 from fedflow.web.context import services
 from fedflow.web.requests import NoBody
 from fedflow.web.responses import answer
@@ -53,6 +54,12 @@ def healthz(_body: NoBody) -> Response:
     access=Access.OPEN,
 )  # fmt: skip
 def readyz(_body: NoBody) -> Response:
-    """Answer 200 if the server can take jobs, else 503; the body has the state of each part."""
+    """Answer 200 if the server can take jobs, else 503; the body has the state of each part.
+
+    A load balancer may use any name; under one that is not this server's the body says no more than
+    whether it is ready.
+    """
     ready, parts = services().info.ready()
+    if has_foreign_name():
+        parts = {}
     return answer({"ready": ready, **parts}, status=200 if ready else 503)

@@ -20,7 +20,7 @@ class BoardSettings:
     """Who may look at the board."""
 
     asks: bool = False  #: people sign in; else everybody is an admin
-    host_names: tuple[str, ...] = ()  #: under which it answers, beside addresses and localhost
+    host_names: tuple[str, ...] = ()  #: that the conf gives this server
     has_tls: bool = False  #: browsers come through a proxy with TLS
     #: tells the cookies of servers on one machine apart, as browsers do not; None: their port does
     cookie_mark: str | None = None
@@ -31,6 +31,8 @@ class WebSettings:
     """The HTTP doors."""
 
     board: BoardSettings | None = BoardSettings()  #: None: there is no board
+    #: under which it answers unsigned requests, in small letters, beside addresses and localhost
+    host_names: frozenset[str] = frozenset()
     client_keys: ClientKeys | None = None  #: None: client requests need no signature
     clock_skew_s: float = 60.0  #: a signed request may be this much older or newer than now
     allow_party_http: bool = False  #: serve party routes over plain HTTP, source unproven

@@ -204,7 +204,10 @@ class FormRefused(FedflowError):
 
 
 class HostRefused(FedflowError):
-    """The board does not answer under the name {host}."""
+    """This server does not answer under the name {host}."""
 
     code, retcode, http = 1058, 108, 403
-    hint = "Use the server's address, or add the name to `board.host_names` in the conf."
+    hint = (
+        "Use the server's address, or add the name to `board.host_names` in its conf. Signed "
+        "requests (`authentication.client`) may use any name."
+    )

@@ -231,3 +231,40 @@ def test_a_web_page_of_another_site_cannot_use_the_browser_to_call(
     assert bool(services.calls) is served
     if not served:
         assert answer.json["error"]["name"] == "NotAuthenticated"
+
+
+@pytest.mark.parametrize(
+    ("host", "served"),
+    [
+        ("127.0.0.1:9380", True), ("[::1]:9380", True), ("10.1.2.3", True), ("localhost", True),
+        ("Fedflow.Company:9380", True), ("evil.example", False), ("127.0.0.1.evil.example", False),
+        ("fedflow.company.evil.example:9380", False), ("0x7f000001", False), ("evil", False),
+    ],
+)  # fmt: skip
+def test_unsigned_requests_are_answered_under_own_names_only(
+    services: Any, host: str, served: bool
+) -> None:
+    names = frozenset({"fedflow.company"})
+    client = whole_app(services, WebSettings(host_names=names)).test_client()
+    routes = (("GET", "/v1/party/list"), ("POST", "/v1/job/stop"), ("GET", "/v1/job/j/events"))
+    for method, path in routes:
+        answer = client.open(path, method=method, headers={"Host": host}, json={"job_id": "j"})
+        refused = answer.json.get("error", {}).get("name") == "HostRefused"
+        assert refused is not served, (method, path)
+    assert bool(services.calls) is served
+
+
+def test_signed_requests_may_use_any_name(signed: FlaskClient, fixed_clock: Any) -> None:
+    headers = {**sign("/v1/job/stop", STOP, now_ms=fixed_clock.ms), "Host": "any.example"}
+    assert post(signed, headers)["retcode"] == 0
+
+
+def test_health_is_answered_under_any_name_but_readiness_without_details(
+    client: FlaskClient,
+) -> None:
+    foreign = {"Host": "balancer.example"}
+    assert client.get("/healthz", headers=foreign).json == {"status": "ok"}
+    whole, told = client.get("/readyz"), client.get("/readyz", headers=foreign)
+    assert told.status_code == whole.status_code
+    assert told.json == {"ready": whole.json["ready"]}
+    assert len(whole.json) > 1
