@@ -6,7 +6,7 @@ The same for a new job and for one that runs again, maybe with other parameters.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from fedflow.app.administration.permissions import Permissions
@@ -16,11 +16,16 @@ from fedflow.app.models.models import ModelRepository
 from fedflow.app.participant.job_quotas import JobQuotas
 from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.kernel import Kernel, UseCase
-from fedflow.app.protocol.parameter_checks import asked_of, check_parameters
+from fedflow.app.protocol.parameter_checks import (
+    ComponentParameters,
+    asked_of,
+    check_parameters,
+)
 from fedflow.app.protocol.parsed_jobs import need_at
 from fedflow.base.errors.components import BadParameter, ProviderRefused
 from fedflow.base.errors.documents import Problem
 from fedflow.base.errors.executors import SparkOptionRefused
+from fedflow.base.errors.jobs import SubmitRefused
 from fedflow.base.errors.requests import PermissionDenied
 from fedflow.base.messages import Message
 from fedflow.domain.job.engines import SPARK
@@ -108,12 +113,22 @@ class Admission(UseCase):
         Raises: ProviderRefused: the reason, which may quote what a process printed, stays here.
         """
         try:
-            asked = asked_of(spec, (site,))
+            asked = self._in_time(asked_of(spec, (site,)))
             return check_parameters(self._catalog, spec.settings, asked).problems
         except ProviderRefused as exc:
             logger.warning("%s", exc.message, extra={"action": "provider"})
             reason = "the log of this party's server says why"
             raise ProviderRefused(provider=exc.fields["provider"], reason=reason) from None
+
+    def _in_time(self, asked: Iterable[ComponentParameters]) -> Iterator[ComponentParameters]:
+        """Yield what is asked as long as who sent the job waits. Raises: SubmitRefused."""
+        limit_s = self._timing.call_timeout_s
+        end_s = self._clock.monotonic_s() + limit_s
+        for one in asked:
+            if self._clock.monotonic_s() > end_s:
+                reason = f"its parameters cannot be checked within {limit_s:g} s"
+                raise SubmitRefused(reason=reason)
+            yield one
 
     def check_content(
         self,

@@ -33,7 +33,8 @@ from fedflow.wire.commands import (
     read_command,
 )
 
-MAX_SITES: Final = 20_000  #: that one heartbeat may name
+MAX_SITES: Final = 2_000  #: that one heartbeat may name; senders name 500 jobs
+MAX_TOLD: Final = 20_000  #: tasks that one answer tells of; other jobs come without theirs
 UNUSED_MS: Final = 600_000  #: so long a job may hold cores here that its initiator denies
 MAX_PARTY_ID: Final = 64  #: characters
 _RUN: Final = 12  #: characters of what names a run of the server
@@ -63,9 +64,9 @@ class PartyHeartbeats(UseCase):
         party_id = incoming.source_party or incoming.body.initiator_party_id
         if party_id is not None and 0 < len(party_id) <= MAX_PARTY_ID:
             self._party_leases.heard_initiators(tx, party_id)
-        answer: dict[str, Any] = {}
+        answer, left = {}, MAX_TOLD
         for job_id, told in jobs.items():
-            answer[job_id] = self._answer_for(tx, job_id, told, incoming.source_party)
+            answer[job_id], left = self._answer_for(tx, job_id, told, incoming.source_party, left)
         if any(self._return_unused(tx, job_id, told) for job_id, told in jobs.items()):
             effects.add(self._wakeup.queue)
         return Reply(retcode=0, data=plain(HeartbeatAnswer(jobs=answer, run=self._run)))
@@ -92,8 +93,9 @@ class PartyHeartbeats(UseCase):
         return returned
 
     def _answer_for(
-        self, tx: Tx, job_id: str, told: JobHeartbeat, source_party: str | None
-    ) -> dict[str, Any]:
+        self, tx: Tx, job_id: str, told: JobHeartbeat, source_party: str | None, left: int
+    ) -> tuple[dict[str, Any], int]:
+        """Return how the job stands at its sites here, and of how many tasks more may be told."""
         answer: dict[str, Any] = {}
         for text in told.sites or ():
             key = JobKey(job_id=job_id, site=named_site(text))
@@ -108,8 +110,10 @@ class PartyHeartbeats(UseCase):
                 continue
             if job.status not in JOB_FINAL:  # its end has dropped the lease
                 self._party_leases.heard_initiator(tx, job_id)
-            if told.epoch in (None, job.epoch):
+            if told.epoch in (None, job.epoch) and left > 0:
                 apply_statuses(tx, key, told, now_ms=self._clock.now_ms())
+            tasks = self._tasks.told(tx, key) if left > 0 else None
+            left -= len(tasks or ())
             pulled = self._status_pull.is_pulled(tx, key, job.initiator)
             answer[text] = SiteAnswer(
                 status=job.status.value,
@@ -117,10 +121,10 @@ class PartyHeartbeats(UseCase):
                 reason=reason_to_wire(job.reason, key.site, to=job.initiator)
                 if job.status in JOB_FINAL
                 else None,
-                tasks=self._tasks.told(tx, key),
+                tasks=tasks,
                 stop=noted_stop(tx, job) if pulled and job.status not in JOB_FINAL else UNSET,
             )
-        return answer
+        return answer, left
 
     def _compared(self, tx: Tx, job: JobRecord, told: JobHeartbeat) -> SiteAnswer:
         """Say how a job stands here that has ended at its initiator; keep it if both differ and no

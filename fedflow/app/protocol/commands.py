@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.after_commit import AfterCommit
+from fedflow.app.protocol.heavy_commands import HeavyCommands
 from fedflow.app.protocol.newest import Newest
 from fedflow.base.clock import Clock
 from fedflow.base.errors.error import FedflowError
@@ -101,6 +102,7 @@ class Commands:
         self._check_store: Callable[[], None] = lambda: None
         self._repeatable: set[str] = set()
         self._newest = Newest(REPLIES)
+        self._heavy = HeavyCommands()
 
     def add(
         self, name: str, handler: Handler, *, prepare: Prepare | None = None,
@@ -141,12 +143,26 @@ class Commands:
             raise RouteNotFound(method="POST", path=name)
         effects = AfterCommit()
         received = _received(incoming, None if name in self._repeatable else incoming.request_id)
-        if name in self._prepare:
-            with self._store.read() as tx:
-                known = _known(tx, received)
-            if known is not None:
-                return known
-            self._prepare[name](received)
+        with self._heavy.turn(received.source_party or "", received.body):
+            reply = self._prepared(received) or self._carried_out(received, handler, effects)
+        effects.run()
+        return reply
+
+    def _prepared(self, received: TypedCommand[Any]) -> Reply | None:
+        """Prepare a command, or return the answer to it if it was carried out before."""
+        if received.name not in self._prepare:
+            return None
+        with self._store.read() as tx:
+            known = _known(tx, received)
+        if known is None:
+            self._prepare[received.name](received)
+        return known
+
+    def _carried_out(
+        self, received: TypedCommand[Any], handler: Handler, effects: AfterCommit
+    ) -> Reply:
+        """Carry a command out and keep its reply, or return the one that is kept."""
+        party = received.source_party or ""
         with self._store.transaction() as tx:
             known = _known(tx, received)
             if known is not None:
@@ -155,8 +171,7 @@ class Commands:
             if received.request_id is not None:
                 name = _name(received)
                 tx.reply_cache.put(name, reply, now_ms=self._clock.now_ms())
-                tx.reply_cache.forget(self._newest.add(received.source_party or "", name))
-        effects.run()
+                tx.reply_cache.forget(self._newest.add(party, name))
         return reply
 
     def answer(self, incoming: Incoming) -> Reply:

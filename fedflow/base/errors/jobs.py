@@ -268,3 +268,11 @@ class DiskTooFull(FedflowError):
     code, retcode, http = 1152, 103, 507
     public = ("party_id", "mib")
     hint = "Its administrator frees space; `health.min_free_mib` in its conf is the limit."
+
+
+class StillBusy(FedflowError):
+    """This server works on other large commands of party {party_id}; it takes this one later."""
+
+    code, retcode, http = 1153, 106, 503
+    public = ("party_id",)
+    hint = "The sender repeats it by itself. Submit very large jobs one after the other."
