@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +37,7 @@ from tests.e2e.servers import (
     running,
     wait_for,
 )
+from tests.support.proxy import FaultyProxy
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -88,13 +89,15 @@ def listed(party: Party) -> list[PartyServer]:
 
 
 @contextmanager
-def trio(folder: Path) -> Iterator[Trio]:
+def trio(folder: Path, *, way: Callable[[int], int] = lambda port: port) -> Iterator[Trio]:
+    """Start the servers; `way` returns the port where the first one finds the database."""
     tls = make_certificates(folder / "tls", GUEST_ID, HOST_ID)
     http = free_ports(6)
     grpc = http[3:]
     shared = folder / "shared"
     with mysql_database() as database:
         settings = {**QUICK, **database, "FEDFLOW__SHARED_HOME": str(shared)}
+        here = {"FEDFLOW__DATABASE__PORT": str(way(int(database["FEDFLOW__DATABASE__PORT"])))}
         one, two = (
             Place(
                 home=folder / f"guest{n}",
@@ -103,7 +106,7 @@ def trio(folder: Path) -> Iterator[Trio]:
                 grpc_port=grpc[n],
                 routes={HOST_ID: f"127.0.0.1:{grpc[2]}"},
                 tls=tls,
-                settings=settings,
+                settings=settings | (here if n == 0 else {}),
             )
             for n in (0, 1)
         )
@@ -308,3 +311,30 @@ def begun(three: Trio, job_id: str, component: str) -> int:
 def executors(three: Trio, job_id: str, component: str) -> list[int]:
     """Return the guest's executors at work, of whichever server: their folders are shared."""
     return three.one.executors(job_id, component=component, site=GUEST, below=three.shared)
+
+
+def test_others_turn_to_the_server_that_has_its_way_to_the_database(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The first one lives and answers, but the database refuses it: the host calls the second."""
+    folder = tmp_path_factory.mktemp("ways")
+    with ExitStack() as stack:
+        proxies: list[FaultyProxy] = []
+
+        def through(port: int) -> int:
+            proxies.append(stack.enter_context(FaultyProxy(port)))
+            return proxies[0].port
+
+        three = stack.enter_context(trio(folder, way=through))
+        lead(three, three.one)
+        three.pair(three.one).wait_connected()
+        proxies[0].close()
+        wait_for(lambda: own(three.two).leads, "the second to lead", within_s=FAIL_OVER_S)
+        ready = three.one.readiness()
+        assert (ready["ready"], ready["store"]) == (False, False)
+        dsl, conf = empty_job({"sleep_s": 1.0}, {})
+        conf["initiator"] = {"role": "host", "party_id": int(HOST_ID)}
+        job_id = three.host.client.submit(dsl, conf).job_id
+        assert three.ends(job_id, asked=three.two) == "success"
+        shown = three.host.client.parties.get(GUEST_ID)
+        assert shown.state == "closed"
