@@ -208,6 +208,7 @@ class FedflowServer:
             socket_path=self._sockets / "federation.sock",
             port=GrpcSender(
                 open_channel=channels.open_aio_channel,
+                turn=channels.route,
                 is_local=self._routes.is_local,
                 settings=limits,
             ),

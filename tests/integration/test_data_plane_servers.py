@@ -101,6 +101,23 @@ def test_a_value_that_meets_a_server_without_database_is_taken_in_later(
 
 
 @pytest.mark.parametrize("value", [b"small", np.arange(MIB, dtype=np.uint8)], ids=["small", "big"])
+def test_a_value_follows_the_calls_to_the_server_that_has_its_database(
+    guest: Guest, host: DataPlaneServer, value: object
+) -> None:
+    guest.open()
+    guest.directory.is_away = True  # and stays so
+    with (
+        host.handle(S, HOST, token=TOKEN) as sender,
+        guest.second.handle(S, GUEST, token=TOKEN) as receiver,
+    ):
+        sender.send("x", value, to=GUEST)
+        until(lambda: guest.directory.asked > 1)
+        host.route_to({"9999": guest.second.port})  # as a command does that the first one refused
+        assert np.array_equal(receiver.recv("x", from_=HOST), value)
+        sender.flush()
+
+
+@pytest.mark.parametrize("value", [b"small", np.arange(MIB, dtype=np.uint8)], ids=["small", "big"])
 def test_a_value_goes_on_when_its_server_learns_that_it_is_not_alone(
     guest: Guest, host: DataPlaneServer, value: object
 ) -> None:

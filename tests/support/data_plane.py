@@ -153,6 +153,7 @@ class DataPlaneServer:
             open_channel=self._channels.open_aio_channel,
             is_local=self.routes.is_local,
             settings=self.settings,
+            turn=self._channels.route,
         )
         self.plane = DataPlane(
             self.settings,

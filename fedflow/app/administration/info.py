@@ -33,6 +33,7 @@ FATE_FLOW_VERSION = "1.11.2"
 API_VERSION = "v1"
 MIB: Final = 1024 * 1024
 KEEP_S: Final = 2.0  #: a change that was stored, and a file that was written, count for so long
+QUICK_S: Final = 0.5  #: a call of another party waits for so long at most
 CLOSED: Final = "the user of this server may not write to this folder"
 FILE_LOST: Final = (
     "the database file was removed, or replaced, under the running server; stop it, put the right "
@@ -261,7 +262,7 @@ class Info:
         if time.monotonic() - self._stored_s < KEEP_S:
             return
         self._store_look.begin()
-        store = self._store_look.wait(time.monotonic() + ANSWER_S)
+        store = self._store_look.wait(time.monotonic() + QUICK_S)
         if store is not None and store.fault:
             raise StoreUnavailable(reason="its server's log says why")
 

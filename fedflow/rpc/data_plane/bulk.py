@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from fedflow.base.errors.data_plane import SpoolFull
@@ -36,13 +37,16 @@ class Upload:
         blob: Blob,
         settings: FederationSettings,
         in_thread: InThread,
+        has_turned: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`has_turned` tells whether another server of the receiver's should be asked."""
         self._call = call
         self._key = key
         self._key_id = key.id
         self._blob = blob
         self._chunk_bytes = settings.chunk_bytes
         self._in_thread = in_thread
+        self._has_turned = has_turned
         self._watchdog = Watchdog(timeout_s=settings.progress_timeout_s)
         self._writer: asyncio.Task[None] | None = None
         self._offset = 0  #: sent, or being sent
@@ -91,6 +95,8 @@ class Upload:
                 return True
             case "wait":
                 self._watchdog.heard(owes=True)
+                if self._has_turned():
+                    raise SpoolFull(used="all", limit="its")
             case "later":
                 raise SpoolFull(used="all", limit="its")
             case "refused":

@@ -48,6 +48,9 @@ SOUND_S = 0.5  #: a stream that lives so long is opened again at once when it br
 EOF_REASON = "it closed the stream"
 READ_THREADS = 2
 
+Turn = Callable[[PartyId], object]
+"""Return what is another thing once calls to a party have turned to another of its servers."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -62,13 +65,15 @@ class GrpcSender:
         is_local: Callable[[PartyId], bool],
         settings: FederationSettings,
         metadata: Metadata = (),
+        turn: Turn = lambda _: None,
     ) -> None:
         self._open_channel = open_channel
+        self._turn = turn
         self._metadata = metadata
         self._is_local = is_local
         self._settings = settings
         self._links: dict[PartyId, Link] = {}
-        self._bulk: dict[PartyId, grpc.aio.Channel] = {}
+        self._bulk: dict[PartyId, tuple[object, grpc.aio.Channel]] = {}  #: with the turn then
         self._notices: dict[tuple[PartyId, Notice], asyncio.Task[None]] = {}  #: under way
         self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="data-plane-read")
         self._closed = False
@@ -97,6 +102,7 @@ class GrpcSender:
                 blob=blob,
                 settings=self._settings,
                 in_thread=self._in_thread,
+                has_turned=lambda: self._has_turned(party),
             )
             try:
                 await upload.run()
@@ -108,7 +114,8 @@ class GrpcSender:
                 if upload.stalled or lost_connection(exc):
                     await self._drop_bulk(party, channel)
             except SpoolFull:
-                pass
+                if self._has_turned(party):
+                    await self._drop_bulk(party, channel)
             failures = 0 if upload.acknowledged and not upload.stalled else failures + 1
             await asyncio.sleep(self._pause_s(failures))
 
@@ -133,7 +140,7 @@ class GrpcSender:
             await asyncio.wait(tasks)
         for link in self._links.values():
             await link.close()
-        for channel in self._bulk.values():
+        for _, channel in self._bulk.values():
             await channel.close(None)
         self._links.clear()
         self._bulk.clear()
@@ -157,17 +164,23 @@ class GrpcSender:
                 open_channel=self._open_channel,
                 settings=self._settings,
                 metadata=self._metadata,
+                turn=self._turn,
             )
         return link
 
     def _bulk_channel(self, party_id: PartyId) -> grpc.aio.Channel:
         if party_id not in self._bulk:
-            self._bulk[party_id] = self._open_channel(party_id)
-        return self._bulk[party_id]
+            self._bulk[party_id] = self._turn(party_id), self._open_channel(party_id)
+        return self._bulk[party_id][1]
+
+    def _has_turned(self, party_id: PartyId) -> bool:
+        """Tell whether calls to a party go to another of its servers than its big values do."""
+        known = self._bulk.get(party_id)
+        return known is not None and known[0] != self._turn(party_id)
 
     async def _drop_bulk(self, party_id: PartyId, channel: grpc.aio.Channel) -> None:
         """Close a channel that is stuck or lost; the next one follows the route of that time."""
-        if party_id in self._bulk and self._bulk[party_id] is channel:
+        if party_id in self._bulk and self._bulk[party_id][1] is channel:
             del self._bulk[party_id]
             await channel.close(None)
 
@@ -198,9 +211,10 @@ class Link:
 
     def __init__(
         self, party_id: PartyId, *, open_channel: OpenChannel, settings: FederationSettings,
-        metadata: Metadata = (),
+        metadata: Metadata = (), turn: Turn = lambda _: None,
     ) -> None:  # fmt: skip
         self.party_id = party_id
+        self._turn = turn
         self._metadata = metadata
         self._open_channel = open_channel
         self._settings = settings
@@ -208,6 +222,7 @@ class Link:
         self._queue: deque[_Pending] = deque()
         self._in_flight = 0  #: bytes
         self._held = 0  #: messages
+        self._later = False  #: the receiver put one off since the stream was opened
         self._next_seq = 1
         self._changed = asyncio.Event()  #: something to send, or room to send it
         self._watchdog: Watchdog | None = None
@@ -262,6 +277,7 @@ class Link:
 
     async def _converse(self) -> None:
         """Run one stream until it ends."""
+        turn, self._later = self._turn(self.party_id), False
         channel = self._open_channel(self.party_id)
         call = channel.stream_stream(MESSAGES)(metadata=self._metadata)
         watchdog = self._watchdog = Watchdog(timeout_s=self._settings.progress_timeout_s)
@@ -276,6 +292,8 @@ class Link:
                     async for message, _ in in_turns(split_frames(raw)):
                         if isinstance(message, Ack):
                             self._on_ack(message)
+                    if self._waits() and self._turn(self.party_id) != turn:
+                        raise ConnectionError("another of its servers is called now")
                     watchdog.heard(owes=self._owed())
                 code = await call.code()
                 if code.value[0]:
@@ -335,6 +353,7 @@ class Link:
             self._held += 1
         elif ack.status == "later":
             self._landed(pending)
+            self._later = True
             loop = asyncio.get_running_loop()
             loop.call_later(self._pause_s(pending.retries), self._enqueue, pending)
             pending.retries += 1
@@ -359,6 +378,10 @@ class Link:
         self._landed(pending)
         if self._watchdog is not None and not self._owed():
             self._watchdog.heard(owes=False)
+
+    def _waits(self) -> bool:
+        """Tell whether the receiver could not take all in at once."""
+        return self._held > 0 or self._later
 
     def _owed(self) -> bool:
         """Tell whether the receiver owes an answer, or a sign of life for what it holds."""
