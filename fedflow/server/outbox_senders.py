@@ -112,8 +112,11 @@ class OutboxSenders:
         with self._lock:
             if self._stopped:
                 return
-            bell = self._bells.setdefault(party_id, _Bell())
-            employed = self._outbox_senders.setdefault(party_id, [])
+            bell = self._bells.get(party_id)
+            if bell is None:
+                bell = self._bells[party_id] = _Bell()
+                self._outbox_senders[party_id] = []
+            employed = self._outbox_senders[party_id]
             if len(employed) < OUTBOX_SENDERS:
                 self._employ(party_id, bell, employed)
         bell.ring()
