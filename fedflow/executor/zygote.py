@@ -23,6 +23,7 @@ from fedflow.app.ports.executors import STARTING, ExecutorEvents, Launch
 from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors.components import BadParameter
 from fedflow.base.errors.executors import ExecutorNotStarted, LibrariesMissing
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.job.planned_run import PlannedRun
 from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.records import Handle
@@ -398,6 +399,14 @@ class ZygoteExecutor:
                     self._answered(message)
                 case other:
                     logger.error("The zygote said %r.", other, extra={"action": "zygote"})
+        except StoreUnavailable as exc:  # the detector finds out, once there is a store again
+            logger.warning(
+                "The store was away when process %s was %s: %s",
+                message.get("pid") or message.get("launch_id"),
+                message.get("op"),
+                exc.message,
+                extra={"action": "zygote", "op": str(message.get("op"))},
+            )
         except Exception:
             logger.exception(
                 "A message of the zygote could not be handled.",

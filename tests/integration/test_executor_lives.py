@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fedflow.base.clock import SystemClock
+from fedflow.base.errors.store import StoreUnavailable
 from fedflow.domain.records import Handle
 from fedflow.executor.limits import ExecutorLimits, child_environment
 from fedflow.executor.processes import (
@@ -121,6 +122,26 @@ def test_a_killed_child_is_noticed_at_once(house: House) -> None:
     os.kill(handle.pid, signal.SIGKILL)
     assert events.end(launch.launch_id) == (None, signal.SIGKILL)
     assert CLOCK.monotonic_s() - began_s < 5.0
+
+
+def test_an_end_that_cannot_be_stored_is_one_line_of_the_log(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    executor, events = house.executor()
+    launch, handle = house.sleeper(executor, events)
+    ends = events.exited
+
+    def exited(*end: Any) -> None:
+        ends(*end)
+        raise StoreUnavailable(reason="the disk is full")
+
+    events.exited = exited  # type: ignore[method-assign]
+    os.kill(handle.pid, signal.SIGKILL)
+    events.end(launch.launch_id)
+    wait_until(lambda: "The store was away" in caplog.text)
+    (record,) = [r for r in caplog.records if "The store was away" in r.getMessage()]
+    assert record.exc_info is None
+    assert "the disk is full" in record.getMessage()
 
 
 def test_a_stopped_run_ends_by_itself_and_reports_no_end(house: House) -> None:

@@ -434,6 +434,31 @@ def test_a_port_where_nobody_listens_says_connection_refused(stack: ExitStack) -
     assert caught.value.fields["party_id"] == "10000"
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_closed_connection_is_no_matter_of_certificates_without_tls(
+    stack: ExitStack, authority: Authority, tmp_path: Path, tls: bool
+) -> None:
+    listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+    def close_each() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                connection.recv(1)  # bytes that are left make it a reset
+                connection.close()
+
+    thread = threading.Thread(target=close_each, daemon=True)
+    thread.start()
+    creds = credentials(tmp_path, authority, "9999") if tls else None
+    with pytest.raises(PartyUnreachable) as caught:
+        caller(stack, listener.getsockname()[1], creds)()
+    listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    reason = str(caught.value.fields["reason"])
+    assert ("certificate" in reason) is tls, reason
+    assert tls or reason == "it closed the connection"
+
+
 def test_a_late_answer_says_how_long_was_waited(stack: ExitStack, handler: Handler) -> None:
     call = caller(stack, serve(stack, handler, None), None)
     handler.gate.clear()

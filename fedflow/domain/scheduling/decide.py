@@ -121,7 +121,7 @@ def _create(view: JobView, now_ms: int) -> list[Action]:
     if is_older(view.created_ms, view.create_timeout_ms, now_ms):
         silent = [str(s.site) for s in view.sites if s.phase is SitePhase.CREATING]
         message = Message(
-            "no answer from {sites} within {seconds} seconds",
+            "{sites} did not accept the job within {seconds} seconds",
             ", ".join(silent),
             view.create_timeout_ms // 1000,
         )

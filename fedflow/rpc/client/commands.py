@@ -100,7 +100,7 @@ class GrpcClient:
                 raise PartyUnreachable(
                     party_id=destination,
                     address=route.address,
-                    reason=why(exc, deadline_s / servers),
+                    reason=why(exc, deadline_s / servers, tls=route.tls),
                 ) from exc
             reply = self._read(answer)
             if servers == 1 or reply.error not in _ELSEWHERE:
@@ -119,6 +119,7 @@ class GrpcClient:
 _ELSEWHERE: Final = frozenset({StoreUnavailable.__name__, NotLeading.__name__})
 """Errors that another server of the same party may not have."""
 
+_CLOSED: Final = "it closed the connection"
 _CAUSES: Final = (
     # (what gRPC's text contains, in lower case; what we say)
     ("connection refused", "connection refused"),
@@ -143,13 +144,13 @@ _CAUSES: Final = (
     ("network is unreachable", "the network is unreachable"),
     ("timed out", "the connection timed out"),
     ("timeout occurred", "the connection timed out"),
-    ("connection reset", "it closed the connection; it may not accept our certificate"),
-    ("socket closed", "it closed the connection; it may not accept our certificate"),
-    ("broken pipe", "it closed the connection; it may not accept our certificate"),
+    ("connection reset", _CLOSED),
+    ("socket closed", _CLOSED),
+    ("broken pipe", _CLOSED),
 )
 
 
-def why(exc: grpc.RpcError | ValueError, deadline_s: float) -> str:
+def why(exc: grpc.RpcError | ValueError, deadline_s: float, *, tls: bool) -> str:
     """Return in a few words why a call failed."""
     if not isinstance(exc, grpc.Call):
         return "the channel was closed"
@@ -165,5 +166,6 @@ def why(exc: grpc.RpcError | ValueError, deadline_s: float) -> str:
     text = details.lower()
     for part, reason in _CAUSES:
         if part in text:
-            return reason
+            may_refuse = tls and reason == _CLOSED
+            return f"{reason}; it may not accept our certificate" if may_refuse else reason
     return f"{code.name.lower()}: {details[:200]}"

@@ -61,7 +61,9 @@ class ServerLinks:
             )
             return read_answer(raw)
         except (grpc.RpcError, ValueError, msgspec.MsgspecError) as exc:
-            reason = str(exc) if isinstance(exc, msgspec.MsgspecError) else why(exc, deadline_s)
+            tls = self._credentials is not None
+            told = isinstance(exc, msgspec.MsgspecError)
+            reason = str(exc) if told else why(exc, deadline_s, tls=tls)
             raise PartyUnreachable(
                 party_id=self._own_party, address=to.grpc, reason=reason
             ) from exc

@@ -105,7 +105,7 @@ def test_a_site_that_does_not_answer_in_time_ends_the_job_and_is_named() -> None
     assert isinstance(end, EndJob)
     assert end.status is JobStatus.FAILED
     assert end.reason == Reason(
-        code="PartyUnreachable", message="no answer from host 10000 within 10 seconds"
+        code="PartyUnreachable", message="host 10000 did not accept the job within 10 seconds"
     )
 
 
