@@ -1,7 +1,8 @@
 """A SQLite file: write-ahead log, one connection per transaction, one writer at a time.
 
 The connection that was used last is lent first: it has the pages and the prepared statements. So
-there are as many as there were transactions at once, not as many as there are threads.
+there are as many as there were transactions at once, not as many as there are threads. One that
+nobody has needed for a minute is closed: each has two descriptors and up to 1 MiB of pages.
 
 Writers of this process queue at a lock, because SQLite's own waiting is a sleep; other processes
 are waited for by `busy_timeout`. `BEGIN IMMEDIATE` takes SQLite's write lock at once, so that a
@@ -14,6 +15,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Final
 
 import peewee
 
+from fedflow.base.clock import SystemClock
 from fedflow.base.disk import inode_of
 from fedflow.base.errors.store import DatabaseFileLost, StoreUnavailable
 from fedflow.store.failures import DRIVER_ERRORS, as_fedflow_error
@@ -30,6 +33,8 @@ from fedflow.store.session import SQLITE, Found, Session, Value
 BUSY_TIMEOUT_S: Final = 10.0  #: how long to wait for other writers
 _CHECK_S: Final = 1.0  #: pause between two looks whether the file is still there
 _CACHE_KIB: Final = 1024  #: page cache of one connection
+_UNUSED_S: Final = 60.0  #: a connection that nobody needed for so long is closed
+_CLOCK: Final = SystemClock()
 _STATEMENTS: Final = 256  #: prepared statements kept by one connection
 _LOG_BYTES: Final = 64 << 20  #: the write-ahead log shrinks to this after a checkpoint
 _DUPLICATE: Final = frozenset(
@@ -54,7 +59,7 @@ class SqliteFile:
             raise ValueError(f"synchronous must be NORMAL or FULL, not {synchronous!r}")
         self._path = path
         self._write_lock = threading.Lock()
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: deque[tuple[sqlite3.Connection, float]] = deque()  #: and since when, seconds
         self._idle_lock = threading.Lock()
         self._closed = False
         self._checked_s = 0.0
@@ -134,8 +139,8 @@ class SqliteFile:
         """Close the connections; one that is in use is closed at the end of its transaction."""
         with self._idle_lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
+            idle, self._idle = self._idle, deque()
+        for connection, _ in idle:
             connection.close()
 
     def _borrow(self) -> sqlite3.Connection:
@@ -147,7 +152,7 @@ class SqliteFile:
             if self._closed:
                 raise StoreUnavailable(reason=f"{self.where}: it is closed")
             if self._idle:
-                return self._idle.pop()
+                return self._idle.pop()[0]
             self._check_file(now=True)  # a new connection would make a new, empty file
             return self._connections.open()
 
@@ -168,13 +173,16 @@ class SqliteFile:
             )
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
-        """Keep a connection for the next transaction, or close it."""
+        """Keep a connection for the next transaction, or close it; close one that is not needed."""
+        now_s, unused = _CLOCK.monotonic_s(), connection
         with self._idle_lock:
             fit = not self._closed and not connection.in_transaction
             if fit:
-                self._idle.append(connection)
-        if not fit:
-            connection.close()
+                self._idle.append((connection, now_s))
+                if now_s - self._idle[0][1] <= _UNUSED_S:
+                    return
+                unused, _ = self._idle.popleft()
+        unused.close()
 
     def _make_private(self) -> None:
         """Make a new file readable by its owner only: tokens are in it."""

@@ -8,7 +8,9 @@ import sqlite3
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -326,6 +328,35 @@ def test_half_a_character_is_a_bad_request(tmp_path, make):
     for job in (make.job(description="\ud800"), make.job(dsl={"x": "\udfff"})):
         with pytest.raises(BadRequest, match="surrogate"), store.transaction() as tx:
             tx.jobs.add(job)
+    store.close()
+
+
+def test_a_connection_that_nobody_has_needed_for_a_minute_is_closed(tmp_path, monkeypatch):
+    clock = SimpleNamespace(now_s=0.0, monotonic_s=lambda: clock.now_s)
+    monkeypatch.setattr(sqlite, "_CLOCK", clock)
+    path = tmp_path / "x.db"
+    store = open_sqlite(path)
+
+    def open_at_once(count):
+        with ExitStack() as stack:
+            for _ in range(count):
+                thread = threading.Thread(target=lambda: stack.enter_context(store.read()))
+                thread.start()
+                thread.join(5)
+
+    def connections():  # SQLite keeps descriptors of the file itself for its next connections
+        return sum(_target(fd) == f"{path}-wal" for fd in os.listdir("/proc/self/fd"))
+
+    open_at_once(8)
+    assert connections() == 8
+    for second in range(59):
+        clock.now_s = second
+        open_at_once(2)
+    assert connections() == 8  # a burst now and then finds them
+    for second in range(59, 80):
+        clock.now_s = second
+        open_at_once(2)
+    assert connections() == 2
     store.close()
 
 
