@@ -10,7 +10,7 @@ from random import Random
 from fedflow.app.administration.leadership import OnlyServer
 from fedflow.app.administration.permissions import PermissionRules, Permissions
 from fedflow.app.inheritance import Inheritance
-from fedflow.app.initiator.agreement import Agreement
+from fedflow.app.initiator.agreement import EndComparison
 from fedflow.app.initiator.control import JobControl
 from fedflow.app.initiator.delivery import Delivery
 from fedflow.app.initiator.heartbeats import Heartbeats
@@ -217,7 +217,9 @@ class _InitiatorHalf:
     def __init__(self, kernel: Kernel, shared: _Shared) -> None:
         preflight, predictions = shared.preflight, shared.predictions
         self.initiator = Initiator(kernel)
-        self.heartbeats = Heartbeats(kernel, initiator=self.initiator, agreement=Agreement(kernel))
+        self.heartbeats = Heartbeats(
+            kernel, initiator=self.initiator, agreement=EndComparison(kernel)
+        )
         self.control = JobControl(kernel)
         self.parameter_updates = ParameterUpdates(kernel)
         self.reruns = Reruns(kernel, preflight=preflight, parameters=self.parameter_updates)

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fedflow.app.initiator import initiator
-from fedflow.app.initiator.agreement import Agreement
+from fedflow.app.initiator.agreement import EndComparison
 from fedflow.app.participant import party_jobs
 from fedflow.app.participant.detector import Detector
 from fedflow.app.participant.party_tasks import PartyTasks
@@ -80,7 +80,7 @@ def _missed_attempts() -> AbstractContextManager[Any]:
 @contextmanager
 def _compared_ends() -> Iterator[None]:
     """What a party says of ended jobs is not looked at."""
-    with patch.object(Agreement, "take", lambda self, tx, party_id, named, answer: False):
+    with patch.object(EndComparison, "take", lambda self, tx, party_id, named, answer: False):
         yield
 
 

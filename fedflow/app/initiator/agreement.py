@@ -17,9 +17,10 @@ from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.disagreements import note_disagreement
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.app.protocol.piggyback import news_of
+from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey
-from fedflow.domain.scheduling.agreement import EndedSite, Verdict, compare, disagreement
+from fedflow.domain.scheduling.agreement import EndedSite, EndMatch, compare, disagreement
 from fedflow.wire.commands import HeartbeatAnswer, JobHeartbeat, SiteAnswer, read_command
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ _AGAIN_S: Final = 3_600.0  #: what was confirmed is asked again after this time
 
 
 @dataclass(slots=True)
-class _Party:
+class _PartyWord:
     """What is known of one party since this server leads."""
 
     run: str | None = None  #: of the party's server, as it says
@@ -39,12 +40,12 @@ class _Party:
     sent_again: set[EndedSite] = field(default_factory=set)
 
 
-class Agreement(UseCase):
+class EndComparison(UseCase):
     """What the heartbeats to each party name of ended jobs, and what follows from the answers."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self._known: dict[str, _Party] = {}
+        self._known: dict[str, _PartyWord] = {}
         self._unsettled: set[str] | None = None
 
     def unsettled(self, tx: Tx, under_way: Sequence[str]) -> set[str]:
@@ -62,7 +63,7 @@ class Agreement(UseCase):
 
     def open_with(self, tx: Tx, party_id: str) -> list[EndedSite]:
         """Return what a party is to confirm."""
-        party, now_s = self._known.setdefault(party_id, _Party()), self._clock.monotonic_s()
+        party, now_s = self._known.setdefault(party_id, _PartyWord()), self._clock.monotonic_s()
         since_ms = self._clock.now_ms() - _RECENT_MS
         ended = tx.queue.ended_with(party_id, since_ms=since_ms, limit=_MOST)
         if now_s - party.asked_s > _AGAIN_S:
@@ -76,7 +77,7 @@ class Agreement(UseCase):
         self, tx: Tx, party_id: str, named: Sequence[EndedSite], answer: HeartbeatAnswer
     ) -> bool:
         """Take a party's word about ended jobs; tell whether ends are on their way again."""
-        party = self._known.setdefault(party_id, _Party())
+        party = self._known.setdefault(party_id, _PartyWord())
         if answer.run != party.run:
             party.run = answer.run
             party.confirmed.clear()
@@ -84,7 +85,7 @@ class Agreement(UseCase):
         again = [share for share in named if self._take(tx, party, share, (answer.jobs or {}))]
         return bool(again)
 
-    def _take(self, tx: Tx, party: _Party, share: EndedSite, jobs: Mapping[str, Any]) -> bool:
+    def _take(self, tx: Tx, party: _PartyWord, share: EndedSite, jobs: Mapping[str, Any]) -> bool:
         """Compare one site; tell whether the end was sent again."""
         sites = jobs.get(share.job_id)
         told = sites.get(share.site.key) if isinstance(sites, dict) else None
@@ -97,7 +98,7 @@ class Agreement(UseCase):
         status = None if site.status is None else str(site.status)
         epoch = site.epoch if type(site.epoch) is int else None
         verdict = compare(share, status=status, epoch=epoch)
-        if verdict is Verdict.BEHIND:
+        if verdict is EndMatch.BEHIND:
             if tx.outbox.of_job(share.job_id, [share.site.party_id]):
                 return False  # the end is on its way
             if share not in party.sent_again:
@@ -105,22 +106,19 @@ class Agreement(UseCase):
                 return self._send_again(tx, share)
         party.confirmed.add(share)
         new = None
-        if verdict is not Verdict.AGREES:
+        if verdict is not EndMatch.AGREES:
             new = disagreement(share.site, status, epoch, status=share.status, epoch=share.epoch)
         self._note(tx, share, new)
         return False
 
-    def _note(self, tx: Tx, share: EndedSite, new: Any) -> None:
+    def _note(self, tx: Tx, share: EndedSite, new: JobWarning | None) -> None:
         job = tx.jobs.get(JobKey(job_id=share.job_id, site=share.initiator))
-        if job is None or not note_disagreement(
-            tx, job, share.site, new, now_ms=self._clock.now_ms()
-        ):
+        now_ms = self._clock.now_ms()
+        if job is None or not note_disagreement(tx, job, share.site, new, now_ms=now_ms):
             return
         if new is not None:
-            logger.warning(
-                "Job %s: %s", share.job_id, new.message,
-                extra={"action": "disagree", "job_id": share.job_id},
-            )  # fmt: skip
+            about = {"action": "disagree", "job_id": share.job_id}
+            logger.warning("Job %s: %s", share.job_id, new.message, extra=about)
 
     def _send_again(self, tx: Tx, share: EndedSite) -> bool:
         job = tx.schedules.get(share.job_id)

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from fedflow.app.initiator.agreement import Agreement, told_of
+from fedflow.app.initiator.agreement import EndComparison, told_of
 from fedflow.app.initiator.initiator import Initiator
 from fedflow.app.initiator.preflight import reach
 from fedflow.app.ports.store import Tx
@@ -45,7 +45,7 @@ _JOBS: Final = 500  #: jobs that one message names
 class Heartbeats(UseCase):
     """The heartbeats to all parties with whom this server, as initiator, has jobs."""
 
-    def __init__(self, kernel: Kernel, *, initiator: Initiator, agreement: Agreement) -> None:
+    def __init__(self, kernel: Kernel, *, initiator: Initiator, agreement: EndComparison) -> None:
         super().__init__(kernel)
         self._agreement = agreement
         self._leading = kernel.servers.guarded(kernel.store)
@@ -150,9 +150,12 @@ class Heartbeats(UseCase):
         return True
 
     def _take(
-        self, party_id: str, shared: Sequence[ScheduledJob], ended: Sequence[EndedSite],
+        self,
+        party_id: str,
+        shared: Sequence[ScheduledJob],
+        ended: Sequence[EndedSite],
         answer: HeartbeatAnswer,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Store that a party answered, and what; return the jobs that changed."""
         answers = answer.jobs or {}
         changed: list[str] = []

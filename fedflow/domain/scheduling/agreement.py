@@ -25,7 +25,7 @@ class EndedSite:
     epoch: int
 
 
-class Verdict(Enum):
+class EndMatch(Enum):
     """What follows from how a job stands at another site."""
 
     AGREES = "agrees"
@@ -33,18 +33,18 @@ class Verdict(Enum):
     DIFFERS = "differs"  #: nothing that this server sends changes that
 
 
-def compare(share: EndedSite, *, status: str | None, epoch: int | None) -> Verdict:
+def compare(share: EndedSite, *, status: str | None, epoch: int | None) -> EndMatch:
     """Return how a site's word of a job relates to its end at the initiator. `status` None: the
     site does not have it.
     """
     if status is None:
-        return Verdict.DIFFERS
+        return EndMatch.DIFFERS
     if epoch not in (None, share.epoch):
-        return Verdict.BEHIND if epoch < share.epoch else Verdict.DIFFERS
+        return EndMatch.BEHIND if epoch < share.epoch else EndMatch.DIFFERS
     if status == share.status.value:
-        return Verdict.AGREES
+        return EndMatch.AGREES
     gave_up = status == JobStatus.FAILED.value  # then the initiator's word counts
-    return Verdict.BEHIND if gave_up or status not in _ENDS else Verdict.DIFFERS
+    return EndMatch.BEHIND if gave_up or status not in _ENDS else EndMatch.DIFFERS
 
 
 def disagreement(
