@@ -21,7 +21,7 @@ from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.spool import Blob
 
-MAX_ENDED = 10_000  #: ended sessions that are remembered
+MAX_ENDED = 2_000  #: ended sessions that are remembered; values for older ones are held a while
 
 SessionKey = tuple[str, Site]  #: session name and the own site
 
