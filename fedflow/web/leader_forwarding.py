@@ -6,15 +6,21 @@ A server that follows hands a command to the leader, and the leader takes it fro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import NotLeading
+from fedflow.base.log import Seldom
 from fedflow.domain.administration.servers import Instance
+from fedflow.domain.outside import outside_error
 from fedflow.wire import envelope
 from fedflow.wire.packet import Dispatch
 from fedflow.wire.servers import Answer, Message, PartyCommand, Wake
+
+logger = logging.getLogger(__name__)
+_seldom = Seldom()
 
 
 class PartyLeader(Protocol):
@@ -103,5 +109,10 @@ class LeaderForwarding:
 
 
 def _not_now(error: NotLeading) -> tuple[int, bytes]:
-    """Return the answer to a command that nobody can carry out at the moment."""
-    return 200, envelope.encode(envelope.failure(error))
+    """Return the answer to a command that nobody can carry out at the moment.
+
+    Another party does not learn which server it is, and where.
+    """
+    _seldom.log(logger, logging.WARNING, error.message, action="not_leading")
+    told = outside_error(error, "the party that was asked")
+    return 200, envelope.encode(envelope.failure(told))

@@ -137,14 +137,17 @@ def test_a_command_is_passed_on_to_the_leader(other: Other, links: ServerLinks) 
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_without_a_leader_the_sender_is_asked_to_try_again(
-    other: Other, links: ServerLinks, gone: bool
+def test_without_a_leader_the_sender_is_asked_to_try_again_and_told_no_address(
+    other: Other, links: ServerLinks, gone: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     leader = other.instance if gone else None
     other.rpc.stop(0.0)
     status, body = following(leader, links).dispatch("/v1/party/heartbeat", {}, b"{}")
     reply = envelope.parse_reply(body)
     assert (status, reply.retcode, reply.error) == (200, 105, "NotLeading")
+    address = other.instance.grpc
+    assert address not in body.decode()
+    assert (address in caplog.text) is gone
 
 
 # --- routes with several addresses ----------------------------------------------------------------
