@@ -131,7 +131,7 @@ class _Dense:
         if not required:
             self._log.warning("no label column %r: the rows stay unlabelled", name)
             return None
-        # Only this party's log has the names: an error's sentence goes to all parties of the job.
+        # They are for the log: there may be more of them than a sentence takes.
         self._log.error("columns of the table: %s", ", ".join(self._rows.columns))
         raise BadData(
             where=f"table {self._table.name}",

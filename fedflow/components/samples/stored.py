@@ -30,7 +30,7 @@ def need_columns(ctx: Context, table: Table, names: Iterable[str]) -> None:
     """Do nothing if `table` has the features `names` of a model. Raises: BadData: it has not."""
     known = set(table.schema.columns)
     if absent := [name for name in names if name not in known]:
-        # Only this party's log has the names: an error's sentence goes to all parties of the job.
+        # They are for the log: there may be more of them than a sentence takes.
         ctx.log.error("columns of the table: %s", ", ".join(table.schema.columns))
         raise BadData(
             where=f"table {table.namespace}.{table.name}",
