@@ -182,6 +182,7 @@ class FakeSessions:
 
     run: str = "run-1"
     events: list[tuple[str, str, str]] = field(default_factory=list)  #: what, session, site
+    reasons: list[str] = field(default_factory=list)  #: of failures, as peers are told
 
     def open_session(self, session: str, site: Site, *, token: str, sites: Sequence[Site]) -> None:
         self.events.append(("open", session, site.key))
@@ -191,6 +192,7 @@ class FakeSessions:
 
     def fail_site(self, session: str, site: Site, reason: str) -> None:
         self.events.append(("fail", session, site.key))
+        self.reasons.append(reason)
 
 
 @dataclass

@@ -258,6 +258,7 @@ def test_a_failure_keeps_its_reason_and_the_end_of_its_traceback(
     with host.store.read() as tx:
         assert tx.tracking.outputs("1", "a", HOST) == []
     assert ("fail", task.session, HOST.key) in host.sessions.events
+    assert host.sessions.reasons == ["BadData; the details stay at host 10000"]
 
 
 @pytest.mark.parametrize("error", [None, "text", {}, {"code": 5}])
