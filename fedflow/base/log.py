@@ -60,11 +60,12 @@ class Seldom:
 
 
 class RepeatedLines(logging.Filter):
-    """Lets a few warnings and errors of one kind pass each minute, and counts the others.
+    """Lets a few warnings, errors and refusals of one kind pass each minute, and counts the others.
 
     Other parties, or whoever reaches a port, can cause some as often as they like. A kind is the
-    line of the source that logs, the job that it is about, and where a traceback ends: no text that
-    somebody else chose. How many were left out follows with the first line after the minute.
+    line of the source that logs, the job that it is about, the number of the error, and where a
+    traceback ends: no text that somebody else chose. How many were left out follows with the first
+    line after the minute.
     """
 
     def __init__(self, handler: logging.Handler) -> None:
@@ -79,14 +80,16 @@ class RepeatedLines(logging.Filter):
             return True
         with self._lock:
             ended = self._ended(record.created)
-            shown = record.levelno < logging.WARNING or self._is_shown(record)
+            is_limited = record.levelno >= logging.WARNING or _is_refusal(record)
+            shown = not is_limited or self._is_shown(record)
         for minute in ended:
             self._handler.handle(minute.summary())
         return shown
 
     def _is_shown(self, record: logging.LogRecord) -> bool:
         job_id = getattr(record, "job_id", None) if len(self._minutes) < _KINDS else None
-        kind = (record.pathname, record.lineno, job_id, *_place(record))
+        code = getattr(record, "code", None)
+        kind = (record.pathname, record.lineno, job_id, code, *_place(record))
         minute = self._minutes.setdefault(kind, _Minute(record))
         minute.count += 1
         return minute.count <= _SHOWN
@@ -124,6 +127,11 @@ class _Minute:
             "left_out": left_out,
         }
         return logging.makeLogRecord(said)
+
+
+def _is_refusal(record: logging.LogRecord) -> bool:
+    """Tell whether a record says that a request was refused."""
+    return getattr(record, "action", None) == "refuse"
 
 
 def _place(record: logging.LogRecord) -> tuple[object, ...]:

@@ -69,6 +69,13 @@ def test_lines_of_other_jobs_and_what_moves_on_are_all_shown(stream: io.StringIO
     assert len(lines(stream)) == 100
 
 
+def test_refused_requests_are_told_apart_by_their_error(stream: io.StringIO) -> None:
+    for number in range(300):
+        said = {"action": "refuse", "code": number % 3}
+        logger.info("POST /v1/party/%d/start refused", number, extra=said)
+    assert len(lines(stream)) == 15
+
+
 def test_texts_that_others_choose_make_no_kinds(stream: io.StringIO) -> None:
     for number in range(3000):
         logger.warning("a name " + str(number), extra={"job_id": str(number)})
