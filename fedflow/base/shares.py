@@ -30,15 +30,23 @@ class Shares:
         """Return how much a party uses."""
         return self._used.get(party, 0)
 
-    def take(self, party: str, amount: int = 1) -> bool:
-        """Count `amount` as used by a party; False, and nothing is counted: it is too much."""
+    def fits(self, party: str, amount: int = 1) -> bool:
+        """Tell whether a party may use `amount` more."""
         left = self.limit - self.total - amount
         own = self.used(party)
-        if left < 0 or (own > 0 and own + amount > FACTOR * left):
+        return left >= 0 and (own <= 0 or own + amount <= FACTOR * left)
+
+    def take(self, party: str, amount: int = 1) -> bool:
+        """Count `amount` as used by a party; False, and nothing is counted: it is too much."""
+        if not self.fits(party, amount):
             return False
-        self._used[party] = own + amount
-        self.total += amount
+        self.add(party, amount)
         return True
+
+    def add(self, party: str, amount: int = 1) -> None:
+        """Count `amount` as used by a party, even if it is too much."""
+        self._used[party] = self.used(party) + amount
+        self.total += amount
 
     def give_back(self, party: str, amount: int = 1) -> None:
         """Count `amount` as free again; a party that uses nothing is forgotten."""

@@ -227,11 +227,7 @@ class Connection:
         elif isinstance(message, Recv):
             self._spawn(self._on_recv(self._session, message), message.id)
         else:
-            blob = self._blob(message, body)
-            if blob.data is None or self._server.sender.has_room(blob.size):
-                self._on_send(self._session, message, blob)
-            else:
-                self._spawn(self._on_send_later(self._session, message, blob), message.id)
+            self._on_send(self._session, message, self._blob(message, body))
 
     def _on_hello(self, message: Hello) -> None:
         site = site_from_wire(message.site)
@@ -285,17 +281,33 @@ class Connection:
                 )
                 for to in message.to
             ]
-            self._server.sender.accept(
-                session, keys, blob=blob, on_done=lambda error: self._on_done(message.id, error)
-            )
         except FedflowError as exc:
+            self._server.in_thread(blob.discard)
             self._refuse(message.id, exc)
+            return
+        parties = [key.destination.party_id for key in keys]
+        if blob.data is None or self._server.sender.has_room(blob.size, parties):
+            self._accept(session, message.id, keys=keys, blob=blob)
         else:
-            self._send(pack(Accepted(id=message.id)))
+            self._spawn(self._accept_later(session, message.id, keys=keys, blob=blob), message.id)
 
-    async def _on_send_later(self, session: Session, message: Send, blob: Blob) -> None:
-        await self._server.sender.wait_for_room(blob.size)
-        self._on_send(session, message, blob)
+    def _accept(self, session: Session, request: int, *, keys: list[ValueKey], blob: Blob) -> None:
+        def on_done(error: FedflowError | None) -> None:
+            self._on_done(request, error)
+
+        try:
+            self._server.sender.accept(session, keys, blob=blob, on_done=on_done)
+        except FedflowError as exc:
+            self._refuse(request, exc)
+        else:
+            self._send(pack(Accepted(id=request)))
+
+    async def _accept_later(
+        self, session: Session, request: int, *, keys: list[ValueKey], blob: Blob
+    ) -> None:
+        parties = [key.destination.party_id for key in keys]
+        await self._server.sender.wait_for_room(blob.size, parties)
+        self._accept(session, request, keys=keys, blob=blob)
 
     def _on_done(self, request: int, error: FedflowError | None) -> None:
         """Report a delivery; those of one turn of the loop travel in one message."""

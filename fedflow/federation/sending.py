@@ -13,6 +13,7 @@ from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown, SpoolFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
+from fedflow.base.shares import Shares
 from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.mailbox import InThread, Mailbox
@@ -54,7 +55,7 @@ class _Dispatch:
     """One value on its way to one or more sites."""
 
     blob: Blob
-    remaining: int
+    parties: list[PartyId]  #: to which it is not delivered yet
     on_done: OnDone
     error: FedflowError | None = None
 
@@ -74,31 +75,44 @@ class ValueSender:
         self._mailbox = mailbox
         self._port = port
         self._in_thread = in_thread
-        self.memory = 0  #: bytes of small values that are not delivered yet
+        least = 2 * (settings.inline_bytes + VALUE_OVERHEAD)
+        self._outgoing = Shares(max(settings.memory_bytes, least))
         self.delivered = 0  #: values delivered since the start
-        self._room: list[tuple[int, asyncio.Future[None]]] = []
+        self._room: list[tuple[int, list[PartyId], asyncio.Future[None]]] = []
 
-    async def wait_for_room(self, size: int) -> None:
+    @property
+    def memory(self) -> int:
+        """Return the bytes of small values that are not delivered yet, for each receiver."""
+        return self._outgoing.total
+
+    async def wait_for_room(self, size: int, parties: list[PartyId]) -> None:
         """Wait until a small value of `size` bytes may be accepted.
 
         Raises: SpoolFull: it took too long.
         """
-        if not self._room and self.has_room(size):
-            return
-        entry = (size, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        entry = (size, parties, loop.create_future())
         self._room.append(entry)
+        self._wake_next()
         try:
             async with asyncio.timeout(self._settings.send_timeout_s):
-                await entry[1]
+                await entry[2]
         except TimeoutError as exc:
             raise SpoolFull(used=self.memory, limit=self._settings.memory_bytes) from exc
         finally:
-            if entry in self._room:
-                self._room.remove(entry)
+            self._room.remove(entry)
+            loop.call_soon(self._wake_next)  # after this one was accepted
 
-    def has_room(self, size: int) -> bool:
-        """Tell whether a small value of `size` bytes may be accepted now."""
-        return self.memory == 0 or self.memory + size <= self._settings.memory_bytes
+    def has_room(self, size: int, parties: list[PartyId]) -> bool:
+        """Tell whether a small value may be accepted now: what a party does not take in is counted
+        in its share, and keeps no value for others waiting.
+        """
+        if any(party in waiting for _, waiting, _ in self._room for party in parties):
+            return False
+        return self._fits(size, parties)
+
+    def _fits(self, size: int, parties: list[PartyId]) -> bool:
+        return all(self._outgoing.fits(party, size + VALUE_OVERHEAD) for party in parties)
 
     def accept(
         self, session: Session, keys: list[ValueKey], *, blob: Blob, on_done: OnDone
@@ -111,12 +125,12 @@ class ValueSender:
         """
         try:
             self._check(session, keys)
-            blob.party = session.site.party_id
-            self._reserve(blob)
+            parties = [key.destination.party_id for key in keys]
+            self._reserve(blob, parties)
         except FedflowError:
             self._in_thread(blob.discard)
             raise
-        dispatch = _Dispatch(blob=blob, remaining=len(keys), on_done=on_done)
+        dispatch = _Dispatch(blob=blob, parties=parties, on_done=on_done)
         for key in keys:
             task = asyncio.create_task(self._deliver(session, key, blob))
             session.deliveries[task] = key.destination
@@ -135,12 +149,15 @@ class ValueSender:
                     site=str(key.destination), reason=session.ended_peers[key.destination]
                 )
 
-    def _reserve(self, blob: Blob) -> None:
+    def _reserve(self, blob: Blob, parties: list[PartyId]) -> None:
+        """Count a value in the shares of its receivers; a file, which is one, in that of one."""
         if blob.data is None:
+            blob.party = parties[0]
             self._mailbox.ledger.take_file(blob.party, blob.size)
-        else:
-            self.memory += blob.size + VALUE_OVERHEAD
-            self._wake_next()
+            return
+        for party in parties:
+            self._outgoing.add(party, blob.size + VALUE_OVERHEAD)
+        self._wake_next()
 
     async def _deliver(self, session: Session, key: ValueKey, blob: Blob) -> FedflowError | None:
         """Deliver to one site and return the error. Cancellation is judged in `_settle`."""
@@ -193,24 +210,27 @@ class ValueSender:
         destination = session.deliveries.pop(task)
         error = _why_canceled(session, destination) if task.cancelled() else task.result()
         dispatch.error = dispatch.error or error
-        dispatch.remaining -= 1
-        if dispatch.remaining:
-            return
-        blob = dispatch.blob
-        if blob.data is None:
-            self._mailbox.ledger.release(blob)
-            self._in_thread(blob.discard)
-        else:
-            self.memory -= blob.size + VALUE_OVERHEAD
+        blob, ledger = dispatch.blob, self._mailbox.ledger
+        dispatch.parties.remove(destination.party_id)
+        if blob.data is not None:
+            self._outgoing.give_back(destination.party_id, blob.size + VALUE_OVERHEAD)
             self._wake_next()
-        dispatch.on_done(dispatch.error)
+        elif not dispatch.parties:
+            ledger.release(blob)
+            self._in_thread(blob.discard)
+        elif blob.party not in dispatch.parties:
+            ledger.pass_on(blob, dispatch.parties[0])
+        if not dispatch.parties:
+            dispatch.on_done(dispatch.error)
 
     def _wake_next(self) -> None:
-        """Let the first that waits for room go on; what it accepts wakes the next."""
-        if self._room and self.has_room(self._room[0][0]):
-            _, waiter = self._room.pop(0)
-            if not waiter.done():
+        """Let the first for which there is room go on; when it is accepted, the next."""
+        for size, parties, waiter in self._room:
+            if waiter.done():  # it goes on in this turn of the loop
+                return
+            if self._fits(size, parties):
                 waiter.set_result(None)
+                return
 
 
 def _why_canceled(session: Session, destination: Site) -> FedflowError | None:

@@ -64,6 +64,12 @@ class Ledger:
         """Count bytes of files as free again."""
         self._spool.give_back(party, size)
 
+    def pass_on(self, blob: Blob, party: str) -> None:
+        """Count the file of a value in the share of another party."""
+        self._spool.give_back(blob.party, blob.size + FILE_OVERHEAD)
+        self._spool.add(party, blob.size + FILE_OVERHEAD)
+        blob.party = party
+
     def release(self, blob: Blob) -> None:
         """Count a value as gone."""
         if blob.data is not None:

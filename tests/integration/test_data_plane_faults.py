@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from fedflow.base.errors.data_plane import CodecError, PeerFailed, ServerRestarted
+from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
@@ -246,6 +247,62 @@ def anonymous_bytes() -> int:
     ctypes.CDLL(None).malloc_trim(0)
     text = Path("/proc/self/status").read_text()
     return int(text.split("RssAnon:")[1].split()[0]) * 1024
+
+
+@pytest.mark.parametrize("size", [50_000, MIB], ids=["small", "big"])
+def test_a_party_that_takes_nothing_in_holds_up_no_values_for_others(
+    tmp_path: Path, size: int
+) -> None:
+    silent = Site(Role.HOST, PartyId("5555"))
+    tight = FederationSettings(
+        memory_bytes=4 * MIB, spool_bytes=64 * MIB, send_timeout_s=10, receive_timeout_s=5
+    )
+    with pair(tmp_path, settings=tight) as (guest, host), ThreadPoolExecutor(1) as pool:
+        guest.route_to({"10000": host.port, "5555": 1})
+        guest.open("other_0", [GUEST, silent], token=TOKEN)
+        with (
+            guest.handle("other_0", GUEST, token=TOKEN) as to_silent,
+            guest.handle(S, GUEST, token=TOKEN) as sender,
+            host.handle(S, HOST, token=TOKEN) as receiver,
+        ):
+
+            def fill() -> None:
+                with contextlib.suppress(FedflowError):
+                    for i in range(100):
+                        to_silent.send("x", bytes(size), to=silent, tag=str(i))
+
+            filling = pool.submit(fill)
+            stats = guest.plane.stats
+            until(lambda: max(stats().outgoing_bytes / 2.9, stats().spool_bytes / 47) > MIB)
+            for i in range(10):
+                sender.send("x", bytes(size), to=HOST, tag=str(i))
+                assert len(receiver.recv("x", from_=GUEST, tag=str(i))) == size
+            sender.flush()
+            guest.plane.fail_site("other_0", GUEST, "enough")
+            filling.result()
+
+
+def test_a_value_for_several_sites_is_counted_until_the_last_has_it(tmp_path: Path) -> None:
+    other = Site(Role.HOST, PartyId("5555"))
+    sites = [GUEST, HOST, other]
+    with pair(tmp_path) as (guest, host):
+        guest.route_to({"10000": host.port, "5555": 1})
+        guest.open(S, sites, token=TOKEN)
+        host.open(S, sites, token=TOKEN)
+        with (
+            guest.handle(S, GUEST, token=TOKEN) as sender,
+            host.handle(S, HOST, token=TOKEN) as receiver,
+        ):
+            sender.send("small", bytes(1000), to=[HOST, other])
+            sender.send("big", bytes(MIB), to=[HOST, other])
+            assert len(receiver.recv("small", from_=GUEST)) == 1000
+            assert len(receiver.recv("big", from_=GUEST)) == MIB
+            until(lambda: guest.plane.stats().delivered == 2)
+            assert 1000 < guest.plane.stats().outgoing_bytes < 2000
+            assert guest.plane.mailbox.ledger._spool.used("5555") > MIB
+            assert guest.plane.mailbox.ledger._spool.used("10000") == 0
+        guest.plane.fail_site(S, GUEST, "enough")
+        until(lambda: guest.plane.stats().spool_bytes == guest.plane.stats().outgoing_bytes == 0)
 
 
 def test_more_big_values_than_may_arrive_at_once_take_turns(tmp_path: Path) -> None:
