@@ -13,6 +13,7 @@ from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.commands import Incoming
 from fedflow.app.protocol.newest import Newest
 from fedflow.base.errors.jobs import JobEnded
+from fedflow.base.ids import is_job_id
 from fedflow.domain.records import Reply
 
 KEPT: Final = 2_000  #: per party: those of the last minutes count, as a create is soon given up
@@ -32,6 +33,8 @@ class EarlyEnds:
     def note(self, tx: Tx, incoming: Incoming, *, now_ms: int) -> Reply:
         """Remember the end of a job that is not known here; return the answer."""
         nothing = Reply(retcode=0, retmsg="no such job here, nothing to end")
+        if not is_job_id(incoming.job_id):  # none is created under it
+            return nothing
         name = _name(incoming)
         if tx.reply_cache.get(name) is None:
             tx.reply_cache.put(name, nothing, now_ms=now_ms)

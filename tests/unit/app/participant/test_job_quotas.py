@@ -135,12 +135,14 @@ def test_without_room_on_the_disk_no_job_is_taken(
 
 def test_ends_of_unknown_jobs_leave_a_bounded_number_of_notes(host: OneServer) -> None:
     for number in range(KEPT + 500):
-        key = JobKey(job_id=f"j{number}", site=HOST)
+        key = JobKey(job_id=an_id(number), site=HOST)
         host.ask("job_stop", key, body={"epoch": 0}, status="canceled")
+    host.ask("job_stop", JobKey(job_id="x", site=HOST), body={"epoch": 0}, status="canceled")
     assert KEPT * 0.9 < len(notes(host)) <= KEPT
     with pytest.raises(JobEnded):
-        host.create(f"j{KEPT + 499}")
-    host.create("j0")  # who sent thousands of ends has had them forgotten
+        host.create(an_id(KEPT + 499))
+    host.create(an_id(0))  # who sent thousands of ends has had them forgotten
+    host.create("x")  # no note: other servers have no job under such an id
 
 
 def test_replies_to_a_party_are_bounded_and_a_repeat_of_a_new_one_is_answered(
@@ -174,3 +176,7 @@ def rows(host: OneServer) -> list[str]:
 
 def notes(host: OneServer) -> list[str]:
     return [name for name in rows(host) if name.startswith("/end/")]
+
+
+def an_id(number: int) -> str:
+    return f"{number:024}"

@@ -265,11 +265,12 @@ def test_a_task_that_never_ran_is_canceled_however_the_job_ends(host: OneServer)
 
 
 def test_the_end_of_an_unknown_job_keeps_it_from_being_created_later(host: OneServer) -> None:
+    key = JobKey(job_id=f"{1:024}", site=HOST)
     for request_id in ("r1", "r1", "r2", None):
-        reply = host.ask("job_stop", KEY, status="failed", request_id=request_id)
+        reply = host.ask("job_stop", key, status="failed", request_id=request_id)
         assert reply.retcode == 0
     with pytest.raises(JobEnded):
-        host.create()
+        host.create(key.job_id)
 
 
 def test_an_end_that_comes_twice_or_late_changes_nothing(host: OneServer) -> None:
