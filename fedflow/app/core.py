@@ -169,11 +169,12 @@ class _PartyHalf:
             applications=ports.applications,
             host=host,
         )
+        quotas = JobQuotas(kernel)
         acceptance = Admission(
             kernel,
             permissions=permissions,
             models=models,
-            quotas=JobQuotas(kernel),
+            quotas=quotas,
             spark=settings.spark,
         )
         launcher = Launcher(
@@ -183,7 +184,7 @@ class _PartyHalf:
             settings=settings,
             providers=ports.providers,
         )
-        self.tasks = PartyTasks(kernel, execution=execution, launcher=launcher)
+        self.tasks = PartyTasks(kernel, execution=execution, launcher=launcher, quotas=quotas)
         self.jobs = PartyJobs(
             kernel,
             execution=execution,

@@ -6,6 +6,7 @@ The party's own jobs count for nothing: who submits them can fill the disk in ot
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from fedflow.base.values import dataclass
 from fedflow.domain.job.conf import known_part
 from fedflow.domain.job.document import size_of
 from fedflow.domain.job.spec import JobSpec
+from fedflow.domain.records import JobRecord, TaskRecord
 from fedflow.domain.site import Site
 
 TASK_BYTES: Final = 2048  #: of an attempt's row beside its parameters, with its history
@@ -62,6 +64,16 @@ class JobQuotas(UseCase):
             return 0
         documents = (spec.dsl, spec.conf, spec.conf) if dsl else (spec.conf, spec.conf)
         return size_of(*documents) + TASK_BYTES * tasks
+
+    def admit_attempts(self, tx: Tx, job: JobRecord, attempts: Sequence[TaskRecord]) -> None:
+        """Count further attempts of a job's tasks, which store their parameters once more.
+
+        Raises: QuotaReached.
+        """
+        if not self._parties.is_local(job.initiator.party_id):
+            size = size_of(*(t.parameters for t in attempts)) + TASK_BYTES * len(attempts)
+            self.admit(tx, job.initiator, at=job.key.site, size=size, opens=0)
+            tx.jobs.grow(job.key, size)
 
     def check(self, dsl: object, conf: object, *, at: Site) -> None:
         """Check, before a job is looked at, that it is not too large and that there is room.

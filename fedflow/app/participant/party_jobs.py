@@ -274,7 +274,7 @@ class PartyJobs(UseCase):
             tx.jobs.set_tag(job.key, SUBMIT_FAILED, now_ms=self._clock.now_ms())
         missed = apply_statuses(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
         if missed:  # before the end, which cancels them
-            self._tasks.add_missed(tx, job.key, missed)
+            self._tasks.add_missed(tx, job, missed)
         reason = self._tasks.known_here(tx, job.key, reason_from_wire(incoming.body.reason))
         self.end_here(tx, job, status, reason, effects)
         return Reply(retcode=0)

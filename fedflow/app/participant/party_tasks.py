@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
 
+from fedflow.app.participant.job_quotas import JobQuotas
 from fedflow.app.participant.launcher import Launcher
 from fedflow.app.ports.executors import Execution
 from fedflow.app.ports.store import Tx
@@ -25,6 +27,7 @@ from fedflow.base.errors.executors import ServerLost
 from fedflow.base.errors.jobs import (
     JobEnded,
     JobNotFound,
+    QuotaReached,
     StaleCommand,
     StillEnding,
     TaskNotFound,
@@ -35,7 +38,16 @@ from fedflow.base.ids import new_token
 from fedflow.base.messages import Message
 from fedflow.domain.outside import is_kept_back, outside_reason
 from fedflow.domain.reason import Reason
-from fedflow.domain.records import Handle, JobKey, Moved, Reply, TaskFilter, TaskKey, TaskRecord
+from fedflow.domain.records import (
+    Handle,
+    JobKey,
+    JobRecord,
+    Moved,
+    Reply,
+    TaskFilter,
+    TaskKey,
+    TaskRecord,
+)
 from fedflow.domain.scheduling.decide import named_reason
 from fedflow.domain.states import (
     JOB_FINAL,
@@ -63,8 +75,11 @@ logger = logging.getLogger(__name__)
 class PartyTasks(UseCase):
     """The party tasks of this server."""
 
-    def __init__(self, kernel: Kernel, *, execution: Execution, launcher: Launcher) -> None:
+    def __init__(
+        self, kernel: Kernel, *, execution: Execution, launcher: Launcher, quotas: JobQuotas
+    ) -> None:
         super().__init__(kernel)
+        self._quotas = quotas
         self._launcher = launcher
         self._executor = execution.executor
         self._sessions = execution.sessions
@@ -125,6 +140,7 @@ class PartyTasks(UseCase):
         """Make a further attempt of a task that failed; it waits for its start.
 
         Raises: StillEnding: the former attempt's process is left. StaleCommand. TaskNotFound.
+            QuotaReached.
         """
         key = incoming.task
         job = tx.jobs.get(incoming.job)
@@ -145,20 +161,26 @@ class PartyTasks(UseCase):
         if any(t.handle is not None for t in attempts):
             raise StillEnding(job_id=key.job_id, site=key.site)
         left, now_ms = incoming.body.auto_retries, self._clock.now_ms()
-        tx.tasks.add([fresh_attempt(last, key.version, left, now_ms=now_ms)])
+        attempt = fresh_attempt(last, key.version, left, now_ms=now_ms)
+        self._quotas.admit_attempts(tx, job, [attempt])
+        tx.tasks.add([attempt])
         return Reply(retcode=0)
 
-    def add_missed(self, tx: Tx, key: JobKey, missed: Mapping[str, range]) -> None:
-        """Add the attempts of an ended job that never arrived here, so that all sites have them."""
-        site, now_ms = key.site, self._clock.now_ms()
+    def add_missed(self, tx: Tx, job: JobRecord, missed: Mapping[str, range]) -> None:
+        """Add the attempts of an ended job that never arrived here, so that all sites have them.
+
+        Those of a party whose jobs take too much already are left out.
+        """
+        key, site, now_ms = job.key, job.key.site, self._clock.now_ms()
         which = TaskFilter(job_id=key.job_id, roles=(site.role,), party_id=site.party_id)
-        tx.tasks.add(
-            [
-                fresh_attempt(task, version, 0, now_ms=now_ms)
-                for task in tx.tasks.find(which)
-                for version in missed.get(task.key.component, ())
-            ]
-        )
+        attempts = [
+            fresh_attempt(task, version, 0, now_ms=now_ms)
+            for task in tx.tasks.find(which)
+            for version in missed.get(task.key.component, ())
+        ]
+        with suppress(QuotaReached):
+            self._quotas.admit_attempts(tx, job, attempts)
+            tx.tasks.add(attempts)
 
     def request_launch(self, tx: Tx, task: TaskRecord, effects: AfterCommit) -> bool:
         """Name a new process for the attempt, and start it after the commit.

@@ -76,6 +76,9 @@ class JobStore(Protocol):
     def taken_by(self, initiator: str) -> tuple[int, int]:
         """Return how many jobs of an initiator's party have not ended, and the bytes of all."""
 
+    def grow(self, key: JobKey, more_bytes: int) -> None:
+        """Let a job count for more bytes."""
+
     def set_conf(
         self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int, more_bytes: int = 0
     ) -> None:

@@ -173,6 +173,11 @@ class MemoryJobs:
         is_open = [j for j in theirs if j.status not in JOB_FINAL]
         return len(is_open), sum(j.size_bytes for j in theirs)
 
+    def grow(self, key: JobKey, more_bytes: int) -> None:
+        job = self._jobs.get(key)
+        if job is not None:
+            self._put(replace(job, size_bytes=job.size_bytes + more_bytes))
+
     def set_conf(
         self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int, more_bytes: int = 0
     ) -> None:

@@ -219,6 +219,11 @@ class SqlJobs:
         )
         return (0, 0) if found is None else (int(found[0]), int(found[1]))
 
+    def grow(self, key: JobKey, more_bytes: int) -> None:
+        self._session.write(
+            f"UPDATE t_job SET f_bytes = f_bytes + ? {_ONE}", (more_bytes, *_key(key))
+        )
+
     def set_conf(
         self, key: JobKey, conf: Json, parameters: Json, *, now_ms: int, more_bytes: int = 0
     ) -> None:

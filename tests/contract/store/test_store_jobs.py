@@ -121,6 +121,9 @@ def test_what_a_partys_jobs_take_grows_with_new_confs_and_is_counted_for_it_alon
         )  # fmt: skip
     with store.read() as tx:
         assert tx.jobs.taken_by("9999") == (3, 1116)
+    with store.transaction() as tx:
+        tx.jobs.grow(make.job_key(job_id="j2"), 20)
+        assert tx.jobs.taken_by("9999") == (3, 1136)
         assert tx.jobs.taken_by("1") == (0, 0)
         assert tx.jobs.get(make.job_key(job_id="j1")).size_bytes == 1005
 

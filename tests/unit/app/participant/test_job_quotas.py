@@ -13,7 +13,8 @@ from fedflow.app.protocol.commands import REPLIES
 from fedflow.app.protocol.job_limits import KIB, MIB, JobLimits
 from fedflow.app.protocol.newest import Newest
 from fedflow.base.errors.jobs import DiskTooFull, JobEnded, JobTooLarge, QuotaReached
-from fedflow.domain.records import JobKey
+from fedflow.domain.records import JobKey, TaskKey
+from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import HOST, OneServer, conf, create_body
 
 KEY = JobKey(job_id="1", site=HOST)
@@ -105,6 +106,23 @@ def test_a_party_whose_jobs_take_enough_of_the_disk_is_told(host: OneServer) -> 
         host.create("more", parameters={"common": {"a": values}})
 
 
+def test_attempts_without_end_count_too(host: OneServer) -> None:
+    limited(host, stored_bytes=90 * KIB)
+    host.create(parameters={"common": {"a": {"x": "y" * 10_000}}})
+    size = host.job("1").size_bytes
+    for version in range(1, 6):
+        host.ask("task_create", attempt(version), body={"epoch": 0, "auto_retries": 0})
+    assert host.job("1").size_bytes > size + 5 * 12_000
+    with pytest.raises(QuotaReached):
+        host.ask("task_create", attempt(6), body={"epoch": 0, "auto_retries": 0})
+    ended = {"epoch": 0, "tasks": {"a": [100, "failed"]}}  # as if attempts had been lost
+    host.ask("job_stop", KEY, body=ended, status="failed")
+    assert host.job("1").status is JobStatus.FAILED
+    assert host.task(attempt(5)) is not None
+    with host.store.read() as tx:
+        assert tx.tasks.get(attempt(6)) is None
+
+
 def test_counting_is_one_statement_in_a_minute(
     host: OneServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,3 +198,7 @@ def notes(host: OneServer) -> list[str]:
 
 def an_id(number: int) -> str:
     return f"{number:024}"
+
+
+def attempt(version: int) -> TaskKey:
+    return TaskKey(job_id="1", component="a", version=version, site=HOST)
