@@ -20,7 +20,7 @@ from fedflow.domain.reason import Reason
 E = TypeVar("E", bound=FedflowError)
 
 HIDDEN: Final = "…"  #: stands for a value that stays at its party
-_OTHERS_WORDS: Final = frozenset({"address", "error", "job_id", "message", "reason"})
+_OTHERS_WORDS: Final = frozenset({"address", "error", "job_id", "message", "reason", "socket"})
 """Fields of `_SENTENCES` that may hold anything: they leave only as sentences that may leave."""
 
 _SENTENCES: Final = (
@@ -54,6 +54,10 @@ _SENTENCES: Final = (
     "killed by signal {signal}",
     "exit code {code} without a report",
     "it is gone, and its exit status could not be learnt",
+    "it could not reach its server at {socket} for a minute (exit code {code})",
+    "it answers, but its store cannot be used",
+    "{limit} of its jobs have not ended",
+    "its jobs take {mib} MiB of the disk",
     "{kind}; the log of this party has its text.",
     "{party} cannot reach {other}: it has no route to it",
     "{party} cannot reach {other} at {error}",

@@ -25,6 +25,7 @@ from fedflow.base.errors.data import BadData, TableNotFound
 from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.executors import ExecutorDied
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.messages import Message, joined, plain_template, verbatim
 from fedflow.domain import outside as module
@@ -176,6 +177,15 @@ def test_a_sentence_within_a_sentence_leaves_if_it_may() -> None:
     assert not is_kept_back(stopped.message)
     both = joined([stopped.message, BadData(where="'hiv'", reason="row 8").message], "; ")
     assert outside(both, code="X", site=HOST) == "stopped by host 10000; …"
+
+
+def test_a_job_that_a_site_gave_up_is_told_on_with_the_name_of_its_error() -> None:
+    why = Message("{site} has given the job up: {message}", HOST, marked(BadData).message)
+    told = outside(why, code="PartyRefused", site=HOST)
+    assert told == ("host 10000 has given the job up: PartyRefused; the details stay at host 10000")
+    died = ExecutorDied(task="dt_0", reason=Message("killed by signal {signal}", 9))
+    why = Message("{site} has given the job up: {message}", HOST, died.message)
+    assert outside(why, code="PartyRefused", site=HOST) == why
 
 
 def test_a_full_sentence_of_an_older_release_is_read_and_not_passed_on() -> None:
