@@ -49,15 +49,16 @@ class Loop(ABC):
             if self._stop.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return True
             thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            before, self._thread = self._thread, thread
             try:
                 thread.start()
             except (RuntimeError, MemoryError) as exc:
+                self._thread = before
                 text = f"The thread {self.name} could not be started: {exc or 'no memory'}"
                 _seldom.log(logger, logging.ERROR, text, action="no_thread")
                 return False
-            if self._thread is not None:
+            if before is not None:
                 logger.error("The thread %s had died, and was started anew", self.name)
-            self._thread = thread
         return True
 
     def stop(self) -> None:
@@ -81,7 +82,8 @@ class Loop(ABC):
         return ""
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        own = threading.current_thread()
+        while not self._stop.is_set() and self._thread is own:  # else it began too late
             self._began_s = time.monotonic()
             try:
                 self._body()

@@ -23,6 +23,7 @@ from fedflow.base.descriptors import raise_limit
 from fedflow.base.errors.start import HomeInUse, HomeNotUsable
 from fedflow.base.log import JobLogFiles, ServerLogFile, log_file_of, set_up_logging
 from fedflow.base.settings import LOOPBACK, Settings
+from fedflow.base.thread_starts import bound_starts
 from fedflow.executor.processes import start_time_of
 from fedflow.server.build import FedflowServer
 
@@ -49,6 +50,7 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
     file = log_file_of(folders.server_log, max_bytes=given.max_mib * _MIB, kept=given.kept)
     set_up_logging(level=given.level, style=given.format, handler=file)
     raise_limit()
+    bound_starts()
     _make(folders)
     logging.getLogger().addHandler(JobLogFiles(folders.job_logs))
     stop = threading.Event()

@@ -33,7 +33,6 @@ FATE_FLOW_VERSION = "1.11.2"
 API_VERSION = "v1"
 MIB: Final = 1024 * 1024
 KEEP_S: Final = 2.0  #: a change that was stored, and a file that was written, count for so long
-QUICK_S: Final = 0.5  #: a call of another party waits for so long at most
 CLOSED: Final = "the user of this server may not write to this folder"
 FILE_LOST: Final = (
     "the database file was removed, or replaced, under the running server; stop it, put the right "
@@ -257,14 +256,13 @@ class Info:
     def require_store(self) -> None:
         """See that changes can be stored, for calls of other parties that store nothing.
 
-        Raises: StoreUnavailable: it was seen that they cannot.
+        Raises: StoreUnavailable: they cannot.
         """
         if time.monotonic() - self._stored_s < KEEP_S:
             return
-        self._store_look.begin()
-        store = self._store_look.wait(time.monotonic() + QUICK_S)
-        if store is not None and store.fault:
-            raise StoreUnavailable(reason="its server's log says why")
+        with self._store.transaction() as tx:
+            prove_store(tx, self._clock.now_ms())
+        self._stored_s = time.monotonic()
 
     def _look_at_store(self) -> _StoreState:
         """Read what `ready` tells; store a change too if the last one is seconds ago."""

@@ -168,7 +168,7 @@ def test_a_store_that_can_be_read_only_is_a_fault(caplog: pytest.LogCaptureFixtu
     assert (ready, parts["store"], parts["cores"]["total"]) == (False, False, 4)
     assert parts["reasons"] == [f"store: {NOT_STORED}"]
     assert "/home/x" in caplog.text
-    with pytest.raises(StoreUnavailable, match="its server's log says why"):
+    with pytest.raises(StoreUnavailable):
         server.require_store()
     store.error = None
     assert server.ready()[0]
@@ -197,7 +197,6 @@ def test_a_store_that_hangs_is_a_fault_and_holds_nobody_up(monkeypatch: pytest.M
         assert (ready, parts["store"]) == (False, False)
         assert parts["reasons"][0].startswith("store: it has not answered for")
     assert store.changes == 1  # nobody else waits behind the one that hangs
-    server.require_store()  # it is not known to be away
     store.gate.set()
     monkeypatch.setattr(bounded, "SEEN_S", 5.0)
     monkeypatch.setattr(info_of, "ANSWER_S", 5.0)

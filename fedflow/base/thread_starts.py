@@ -1,0 +1,35 @@
+"""A start of a thread that ends, also when the system has no memory for the thread.
+
+CPython's `Thread.start` waits until the new thread has begun. One that meets a MemoryError before
+that never says so, and whoever starts it, an event loop perhaps, waits for ever with all its locks.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+BEGIN_S: Final = 5.0  #: a thread that has not begun by then does not come
+
+
+class _Begun(threading.Event):
+    """Is waited for a short time by who would wait for ever."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(BEGIN_S if timeout is None else timeout)
+
+
+_start: Final = threading.Thread.start
+
+
+def bound_starts() -> None:
+    """Let every start of a thread of this process end; RuntimeError: the thread did not begin."""
+    threading.Thread.start = _bounded_start  # type: ignore[method-assign,assignment]
+
+
+def _bounded_start(thread: threading.Thread) -> None:
+    if not thread._started.is_set():  # type: ignore[attr-defined]  # else it is an error
+        thread._started = _Begun()  # type: ignore[attr-defined]
+    _start(thread)
+    if not thread._started.is_set():  # type: ignore[attr-defined]
+        raise RuntimeError("can't start new thread: it did not begin")
