@@ -14,6 +14,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from fedflow.domain.records import Handle
 from fedflow.executor.processes import is_running
@@ -109,28 +110,40 @@ class ProcessWatch:
         poll.register(self._wake_read, select.POLLIN)
         try:
             while not self._stop.is_set():
-                ready = [fd for fd, _ in poll.poll(_POLL_S * 1000 if polled else None)]
-                for fd in ready:
-                    if fd == self._wake_read.fileno():
-                        self._drain()
-                        continue
-                    poll.unregister(fd)
-                    os.close(fd)
-                    self._ended(*by_fd.pop(fd))
-                for launch_id, handle in list(polled.items()):
-                    if not is_running(handle):
-                        del polled[launch_id]
-                        self._ended(launch_id, handle)
-                while self._new:
-                    launch_id, handle, fd_or_none = self._new.popleft()
-                    if fd_or_none is None:
-                        polled[launch_id] = handle
-                    else:
-                        by_fd[fd_or_none] = (launch_id, handle)
-                        poll.register(fd_or_none, select.POLLIN)
+                try:
+                    self._look(poll, by_fd, polled)
+                except Exception:  # without this thread no end of a process is told any more
+                    with suppress(Exception):
+                        logger.exception("A look at the processes failed.")
+                    self._stop.wait(_POLL_S)
         finally:
             for fd in by_fd:
                 os.close(fd)
+
+    def _look(
+        self, poll: select.poll, by_fd: dict[int, tuple[str, Handle]], polled: dict[str, Handle]
+    ) -> None:
+        """Wait for the end of a process, or for a further one to watch."""
+        ready = [fd for fd, _ in poll.poll(_POLL_S * 1000 if polled else None)]
+        for fd in ready:
+            if fd == self._wake_read.fileno():
+                self._drain()
+                continue
+            poll.unregister(fd)
+            os.close(fd)
+            self._ended(*by_fd.pop(fd))
+        for launch_id, handle in list(polled.items()):
+            if not is_running(handle):
+                del polled[launch_id]
+                self._ended(launch_id, handle)
+        while self._new:
+            launch_id, handle, fd_or_none = self._new[0]
+            if fd_or_none is None:
+                polled[launch_id] = handle
+            else:
+                by_fd[fd_or_none] = (launch_id, handle)
+                poll.register(fd_or_none, select.POLLIN)
+            self._new.popleft()
 
     def _drain(self) -> None:
         try:

@@ -358,6 +358,31 @@ def test_the_watch_tells_the_end_of_a_foreign_process_once(use_pidfd: bool) -> N
     assert seen == [("a", handle)]
 
 
+def test_the_watch_goes_on_after_a_look_that_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = iter([MemoryError(), OSError(9, "Bad file descriptor")])
+    look = ProcessWatch._look
+
+    def fails_twice(watch: ProcessWatch, *given: Any) -> None:
+        if (error := next(looks, None)) is not None:
+            raise error
+        look(watch, *given)
+
+    monkeypatch.setattr(ProcessWatch, "_look", fails_twice)
+    seen: list[str] = []
+    watch = ProcessWatch(lambda launch_id, _: seen.append(launch_id))
+    watch.open()
+    with subprocess.Popen(["/bin/sleep", "600"]) as process:
+        handle = handle_of(process.pid)
+        assert handle is not None
+        assert watch.add("a", handle)
+        process.kill()
+    wait_until(lambda: seen == ["a"])
+    watch.close()
+    assert "A look at the processes failed" in caplog.text
+
+
 def test_termination_asks_again_a_process_that_missed_the_first_sigterm() -> None:
     code = (
         "import signal, sys\n"
