@@ -45,6 +45,7 @@ _SENTENCES: Final = (
     "{site} has given the job up: {message}",
     "{site} has another run of the job",
     "{site} has lost the job",
+    "{site} sends heartbeats, but named this job {seconds} seconds ago for the last time",
     "{sites} did not accept the job within {seconds} seconds",
     "no answer within {seconds} s",
     "the job was still {status} after its timeout of {seconds} seconds",

@@ -261,6 +261,14 @@ class Detector(UseCase):
             lost = InitiatorLost(site=site, seconds=seconds)
             stuck = self._circuit_breakers.lacks_store(site.party_id)
             message = without_store(site, seconds) if stuck else lost.message
+            heard_ms = self._party_leases.initiators_ms(tx, site.party_id)
+            if self._clock.now_ms() - heard_ms < silent_ms - self._timing.lease_ms // 2:
+                message = Message(
+                    "{site} sends heartbeats, but named this job {seconds} seconds ago for the last"
+                    " time",
+                    site,
+                    seconds,
+                )
             reason = Reason(code=lost.name, message=message, site=site)
             self._jobs.end_here(tx, job, JobStatus.FAILED, reason, effects)
 

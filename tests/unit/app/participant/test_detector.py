@@ -181,6 +181,25 @@ def test_a_silent_initiator_ends_the_job_here_and_its_cores_come_back(host: OneS
     assert host.free_cores() == CORES
 
 
+def test_an_initiator_that_calls_but_names_the_job_no_more_is_not_called_silent(
+    host: OneServer,
+) -> None:
+    """Its database was put back to before the job."""
+    host.create()
+    host.ask("job_apply", KEY)
+    host.run_task(pid=7)
+    for _ in range(9):
+        host.clock.ms += host.timing.lease_ms // 8
+        host.ask("heartbeat", body={"jobs": {"2": {"epoch": 0, "sites": {}}}}, source="9999")
+    host.core.detector.tick()
+    reason = host.job("1").reason
+    assert reason is not None
+    assert (reason.code, str(reason.message)) == (
+        "InitiatorLost",
+        "guest 9999 sends heartbeats, but named this job 67 seconds ago for the last time",
+    )
+
+
 def test_the_end_of_one_share_does_not_end_the_lease_of_another_one_here(host: OneServer) -> None:
     host.clock.ms += host.timing.lease_ms * 2
     roles = {"guest": [9999], "host": [10000], "arbiter": [10000]}
