@@ -58,6 +58,11 @@ def read_command(given: Any, kind: type[B]) -> B:
             members = {n: value for n, value in members.items() if n != name}
 
 
+def counted(value: Any) -> int | None:
+    """Return an epoch that another party named, None if it is no number that the store counts."""
+    return value if type(value) is int and 0 <= value <= MAX_COUNT else None
+
+
 def plain(body: CommandBody) -> dict[str, Any]:
     """Return a body as the JSON values that are stored and sent."""
     values: dict[str, Any] = msgspec.to_builtins(body, enc_hook=english)

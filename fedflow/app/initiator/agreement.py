@@ -21,13 +21,22 @@ from fedflow.domain.job.warning import JobWarning
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobKey
 from fedflow.domain.scheduling.agreement import EndedSite, EndMatch, compare, disagreement
-from fedflow.wire.commands import HeartbeatAnswer, JobHeartbeat, SiteAnswer, read_command
+from fedflow.domain.states import JobStatus
+from fedflow.wire.commands import (
+    HeartbeatAnswer,
+    JobHeartbeat,
+    SiteAnswer,
+    counted,
+    read_command,
+)
 
 logger = logging.getLogger(__name__)
 
 _RECENT_MS: Final = 86_400_000  #: jobs that ended earlier are not compared
 _MOST: Final = 500  #: sites of jobs that are compared with one party
 _AGAIN_S: Final = 3_600.0  #: what was confirmed is asked again after this time
+_RUN_S: Final = 10.0  #: a party's server counts as started anew once in this time
+_STATUSES: Final = frozenset(status.value for status in JobStatus)
 
 
 @dataclass(slots=True)
@@ -36,6 +45,7 @@ class _PartyWord:
 
     run: str | None = None  #: of the party's server, as it says
     asked_s: float = 0.0  #: since when `confirmed` is collected
+    run_s: float = -_RUN_S  #: when `run` was noted
     confirmed: set[EndedSite] = field(default_factory=set)
     sent_again: set[EndedSite] = field(default_factory=set)
 
@@ -78,8 +88,9 @@ class EndComparison(UseCase):
     ) -> bool:
         """Take a party's word about ended jobs; tell whether ends are on their way again."""
         party = self._known.setdefault(party_id, _PartyWord())
-        if answer.run != party.run:
-            party.run = answer.run
+        now_s = self._clock.monotonic_s()
+        if answer.run != party.run and now_s - party.run_s >= _RUN_S:
+            party.run, party.run_s = answer.run, now_s
             party.confirmed.clear()
             party.sent_again.clear()
         again = [share for share in named if self._take(tx, party, share, (answer.jobs or {}))]
@@ -96,7 +107,10 @@ class EndComparison(UseCase):
             return False  # the job runs again
         site = read_command(told, SiteAnswer)
         status = None if site.status is None else str(site.status)
-        epoch = site.epoch if type(site.epoch) is int else None
+        epoch = counted(site.epoch)
+        if status is not None and status not in _STATUSES:
+            party.confirmed.add(share)
+            return False
         verdict = compare(share, status=status, epoch=epoch)
         if verdict is EndMatch.BEHIND:
             if tx.outbox.of_job(share.job_id, [share.site.party_id]):

@@ -29,6 +29,7 @@ from fedflow.wire.commands import (
     HeartbeatAnswer,
     JobHeartbeat,
     SiteAnswer,
+    counted,
     plain,
     read_command,
 )
@@ -131,7 +132,8 @@ class PartyHeartbeats(UseCase):
         command of the initiator will change that.
         """
         answer = SiteAnswer(status=job.status.value, epoch=job.epoch)
-        epoch = told.epoch if type(told.epoch) is int else job.epoch
+        given = counted(told.epoch)
+        epoch = job.epoch if given is None else given
         if told.status not in _ENDS or job.status not in JOB_FINAL or epoch > job.epoch:
             return answer  # the end is to come
         new = None
