@@ -10,13 +10,16 @@ import threading
 from typing import Final
 
 BEGIN_S: Final = 5.0  #: a thread that has not begun by then does not come
+_AGAIN_S: Final = 1.0  #: waited once more: the whole process may have stood still meanwhile
 
 
 class _Begun(threading.Event):
     """Is waited for a short time by who would wait for ever."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        return super().wait(BEGIN_S if timeout is None else timeout)
+        if timeout is not None:
+            return super().wait(timeout)
+        return super().wait(BEGIN_S) or super().wait(_AGAIN_S)
 
 
 _start: Final = threading.Thread.start
