@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
 
 from tests.attack.hostile import Answers, Hostile
-from tests.attack.scene import CANARIES, PARTNER_ID, STRANGER_ID, Scene
+from tests.attack.scene import CANARIES, NEWCOMER_ID, PARTNER_ID, STRANGER_ID, Scene
+
+
+class Who(Enum):
+    """Kinds of attackers: the headings below *Threats* in docs/security.md."""
+
+    OUTSIDER = "Outsider on the network"  #: reaches the ports, without a certificate
+    STRANGER = "Stranger with a certificate"  #: of the parties' authority, but no partner
+    NEWCOMER = "Partner without a job"
+    PARTNER = "Partner of a job"
+    ARBITER = "Arbiter"
+    REST_CLIENT = "REST client"
+    BOARD_USER = "Person at the board"
+    WEB_PAGE = "Web page"
+    COMPONENT = "Component"
+    LOCAL_USER = "User of the machine"
 
 
 @dataclass(kw_only=True)
@@ -24,6 +40,7 @@ class Attempt:
     def __post_init__(self) -> None:
         tls = self.scene.tls
         self.stranger = Hostile(STRANGER_ID, tls=tls, answers=self.answers)
+        self.newcomer = Hostile(NEWCOMER_ID, tls=tls, answers=self.answers)
         self.partner = Hostile(PARTNER_ID, tls=tls, answers=self.answers)
 
     def times(self, number: int) -> int:
@@ -40,5 +57,5 @@ class Attack:
     """A scenario. `play` returns what it achieved and should not; checks of the scene follow."""
 
     name: str
-    who: str  #: a kind of attacker of docs/security.md
+    who: Who
     play: Play

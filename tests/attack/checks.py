@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import threading
 from collections import Counter
@@ -14,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from fedflow.base.clock import pause
-from tests.attack.scene import HOSTILE
+from tests.attack.scene import HOSTILE, MIB, memory_mib
 from tests.chaos.checks import open_files, tracebacks
 from tests.e2e.servers import Party, wait_for
 
-MIB: Final = 1 << 20
-MEMORY_MIB: Final = 64  #: how much more memory a server may have afterwards
+MEMORY_MIB: Final = 64  #: how much more memory a server may have afterwards than before
+POOLS_MIB: Final = 128  #: or than at its start: what allocators keep of their first large use
 PEAK_MIB: Final = 64 + 3 * 256  #: and meanwhile: bodies of 256 MiB, each up to three times
 DESCRIPTORS: Final = 16  #: how many more descriptors
 DISK_MIB: Final = 48  #: how much more disk, honest jobs and SQLite's journal included
@@ -81,17 +80,18 @@ def settle(party: Party) -> None:
 
 def violations(
     party: Party, before: Snapshot, *, own: Collection[str], honest: Collection[str],
-    peak_mib: float,
+    peak_mib: float, start_mib: float,
 ) -> Iterator[str]:  # fmt: skip
     """Yield what an attack did to a party that it may not.
 
     `own` are ids of jobs of which the attacker is a party, `honest` those that ran meanwhile.
+    Of memory: `peak_mib` is the most that there was meanwhile, `start_mib` what there was at first.
     """
     name = str(party.place.party_id)
     if party.process is None or party.process.poll() is not None:
         yield f"{name}: the server ended"
         return
-    yield from (f"{name}: {text}" for text in _unsettled(party, before))
+    yield from (f"{name}: {text}" for text in _unsettled(party, before, start_mib))
     after = look(party)
     known = _own_jobs(after.rows) | set(own)
     yield from (f"{name}: {text}" for text in _changed(before, after, known, set(honest)))
@@ -105,15 +105,16 @@ def violations(
         yield f"{name}: traceback {times} x {error} ({place})"
 
 
-def _unsettled(party: Party, before: Snapshot) -> Iterator[str]:
+def _unsettled(party: Party, before: Snapshot, start_mib: float) -> Iterator[str]:
     """Wait until what an attack used is given back, and yield what is not."""
     assert party.process is not None
     pid = party.process.pid
+    most_mib = max(before.memory + MEMORY_MIB, start_mib + POOLS_MIB)
     wanted: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("not ready", lambda: bool(party.readiness().get("ready"))),
         ("processes are left", lambda: len(party.processes()) == 2),
         ("descriptors", lambda: len(open_files(pid)) <= before.descriptors + DESCRIPTORS),
-        ("memory", lambda: memory_mib(party) <= before.memory + MEMORY_MIB),
+        ("memory", lambda: memory_mib(party) <= most_mib),
     )
     for what, holds in wanted:
         with suppress(AssertionError):
@@ -198,16 +199,6 @@ def _files(home: Path) -> dict[str, str]:
 
 
 # --- amounts --------------------------------------------------------------------------------------
-
-
-def memory_mib(party: Party) -> float:
-    """Return what of a server is resident, in MiB; 0 if it has ended."""
-    assert party.process is not None
-    try:
-        pages = Path(f"/proc/{party.process.pid}/statm").read_text().split()[1]
-    except OSError:
-        return 0.0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
 def _disk_mib(home: Path) -> float:

@@ -22,9 +22,11 @@ from fedflow.federation.keys import WireKey
 from fedflow.federation.messages import Notice, Offer, Put, pack
 from fedflow.rpc.data_plane.bulk import BULK
 from fedflow.rpc.data_plane.links import MESSAGES
-from tests.attack.attacks import Attack, Attempt, Violations
+from tests.attack.attacks import Attack, Attempt, Violations, Who
 from tests.attack.checks import count_rows
-from tests.attack.hostile import MIB, PACKETS, Hostile
+from tests.attack.hostile import PACKETS, Hostile
+from tests.attack.scene import MIB
+from tests.e2e.servers import GUEST_ID
 
 SEND_S: Final = 3.0  #: how long an attack goes on sending
 _DIGEST: Final = "0" * 64
@@ -93,22 +95,22 @@ async def slow_requests(attempt: Attempt) -> Violations:
 async def many_calls(attempt: Attempt) -> Violations:
     """Send more calls at once than all parties may have."""
     calls: list[tuple[str, Any]] = [("/party/heartbeat", {"jobs": {}})] * attempt.times(1_200)
-    await attempt.stranger.ask_all(attempt.scene.guest, calls, at_once=len(calls))
+    await attempt.newcomer.ask_all(attempt.scene.guest, calls, at_once=len(calls))
     return []
 
 
 async def big_calls(attempt: Attempt) -> Violations:
-    """Send calls with bodies as large as gRPC takes, all at once."""
+    """Send calls with bodies as large as are taken, and larger, all at once."""
     body = b'"' + b"x" * (60 * MIB) + b'"'
-    for size in (len(body), 31 * MIB):
-        calls = [("/party/heartbeat", body[: size - 1] + b'"')] * attempt.times(6)
-        await attempt.stranger.ask_all(attempt.scene.guest, calls, at_once=len(calls))
+    for size, count in ((len(body), 4), (31 * MIB, 6), (7 * MIB, 24)):
+        calls = [("/party/heartbeat", body[: size - 1] + b'"')] * attempt.times(count)
+        await attempt.newcomer.ask_all(attempt.scene.guest, calls, at_once=len(calls))
     return []
 
 
 async def compressed_calls(attempt: Attempt) -> Violations:
     """Send calls that inflate to many times of what they are."""
-    attacker, victim = attempt.stranger, attempt.scene.guest
+    attacker, victim = attempt.newcomer, attempt.scene.guest
     bomb = attacker.packet(victim, "/party/heartbeat", b'"' + b"x" * (48 * MIB) + b'"')
     async with attacker.channel(victim) as channel:
         for _ in range(attempt.times(2)):
@@ -119,9 +121,10 @@ async def compressed_calls(attempt: Attempt) -> Violations:
 async def json_values(attempt: Attempt) -> Violations:
     """Send JSON of which each byte would become an object of sixty."""
     for text in (b"[],", b"{},", b"0,", b'"",'):
-        body = b'{"jobs":{"1":[' + text * (8 * MIB // len(text)) + b"0]}}"
-        calls = [("/party/heartbeat", body)] * attempt.times(1)
-        answers = await attempt.stranger.ask_all(attempt.scene.guest, calls)
+        bodies = [b'{"jobs":{"1":[' + text * (n * MIB // len(text)) + b"0]}}" for n in (3, 7, 31)]
+        create = f"/party/{10**23}/guest/{GUEST_ID}/create"
+        calls = [(path, body) for path in ("/party/heartbeat", create) for body in bodies]
+        answers = await attempt.newcomer.ask_all(attempt.scene.guest, calls * attempt.times(1))
         if any(answer.get("retcode") == 0 for answer in answers):
             return ["a body of millions of values was taken"]
     return []
@@ -135,7 +138,7 @@ async def request_records(attempt: Attempt) -> Violations:
     ]
     victim = attempt.scene.host
     before = count_rows(victim, "t_received_request")
-    await attempt.stranger.ask_all(victim, calls, at_once=16)
+    await attempt.newcomer.ask_all(victim, calls, at_once=16)
     kept = count_rows(victim, "t_received_request") - before
     return [f"{kept} answers were kept for a stranger"] if kept > KEPT + REPLIES else []
 
@@ -151,7 +154,7 @@ async def silent_streams(attempt: Attempt) -> Violations:
 async def bulk_offers(attempt: Attempt) -> Violations:
     """Offer big values for tasks that there are not, each on a stream of its own."""
     offers = [
-        pack(Offer(key=_key(f"{n}", attempt.stranger), size=8 * MIB, digest=_DIGEST))
+        pack(Offer(key=_key(f"{n}", attempt.newcomer), size=8 * MIB, digest=_DIGEST))
         for n in range(attempt.times(300))
     ]
     return await _open_streams(attempt, BULK, offers)
@@ -160,7 +163,7 @@ async def bulk_offers(attempt: Attempt) -> Violations:
 async def _open_streams(attempt: Attempt, method: str, first: Sequence[bytes]) -> Violations:
     """Open a stream for each of `first`, and hold them while honest work goes on."""
     per_connection = 200
-    attacker = attempt.stranger
+    attacker = attempt.newcomer
     async with AsyncExitStack() as stack:
         calls, sending = [], []
         for number, message in enumerate(first):
@@ -186,7 +189,7 @@ def _key(session: str, attacker: Hostile, *, name: str = "v") -> WireKey:
 
 async def early_notices(attempt: Attempt) -> Violations:
     """Send long notices about tasks that there are not."""
-    attacker = attempt.stranger
+    attacker = attempt.newcomer
     reason = "x" * 240_000
     notices = [
         pack(
@@ -203,7 +206,7 @@ async def early_notices(attempt: Attempt) -> Violations:
 
 async def early_values(attempt: Attempt) -> Violations:
     """Send small values for tasks that never begin, and wait for them."""
-    attacker, body = attempt.stranger, b"x" * 100_000
+    attacker, body = attempt.newcomer, b"x" * 100_000
     async with (
         attacker.channel(attempt.scene.guest) as channel,
         attacker.stream(channel, MESSAGES) as call,
@@ -223,7 +226,7 @@ def _put(seq: int, body: bytes, *, session: str, attacker: Hostile) -> bytes:
 
 async def tiny_frames(attempt: Attempt) -> Violations:
     """Fill messages with as many frames as fit."""
-    attacker = attempt.stranger
+    attacker = attempt.newcomer
     frame = pack(
         Notice(seq=1, kind="watch", session="s", source=f"host-{attacker.name}",
                destination="guest-9999", reason="")
@@ -236,7 +239,7 @@ async def tiny_frames(attempt: Attempt) -> Violations:
 
 async def unread_answers(attempt: Attempt) -> Violations:
     """Ask for very many answers and read none of them."""
-    attacker, victim = attempt.stranger, attempt.scene.guest
+    attacker, victim = attempt.newcomer, attempt.scene.guest
     frame = pack(
         Notice(seq=1, kind="watch", session="s", source=f"host-{attacker.name}",
                destination="guest-9999", reason="")
@@ -253,18 +256,18 @@ async def unread_answers(attempt: Attempt) -> Violations:
 
 
 FLOODS: Final = (
-    Attack(name="idle-connections", who="network", play=idle_connections),
-    Attack(name="half-open-handshakes", who="network", play=half_open_handshakes),
-    Attack(name="slow-requests", who="REST client", play=slow_requests),
-    Attack(name="many-calls", who="certificate", play=many_calls),
-    Attack(name="big-calls", who="certificate", play=big_calls),
-    Attack(name="compressed-calls", who="certificate", play=compressed_calls),
-    Attack(name="json-values", who="certificate", play=json_values),
-    Attack(name="request-records", who="certificate", play=request_records),
-    Attack(name="silent-streams", who="certificate", play=silent_streams),
-    Attack(name="bulk-offers", who="certificate", play=bulk_offers),
-    Attack(name="early-notices", who="certificate", play=early_notices),
-    Attack(name="early-values", who="certificate", play=early_values),
-    Attack(name="tiny-frames", who="certificate", play=tiny_frames),
-    Attack(name="unread-answers", who="certificate", play=unread_answers),
+    Attack(name="idle-connections", who=Who.OUTSIDER, play=idle_connections),
+    Attack(name="half-open-handshakes", who=Who.OUTSIDER, play=half_open_handshakes),
+    Attack(name="slow-requests", who=Who.OUTSIDER, play=slow_requests),
+    Attack(name="many-calls", who=Who.NEWCOMER, play=many_calls),
+    Attack(name="big-calls", who=Who.NEWCOMER, play=big_calls),
+    Attack(name="compressed-calls", who=Who.NEWCOMER, play=compressed_calls),
+    Attack(name="json-values", who=Who.NEWCOMER, play=json_values),
+    Attack(name="request-records", who=Who.NEWCOMER, play=request_records),
+    Attack(name="silent-streams", who=Who.NEWCOMER, play=silent_streams),
+    Attack(name="bulk-offers", who=Who.NEWCOMER, play=bulk_offers),
+    Attack(name="early-notices", who=Who.NEWCOMER, play=early_notices),
+    Attack(name="early-values", who=Who.NEWCOMER, play=early_values),
+    Attack(name="tiny-frames", who=Who.NEWCOMER, play=tiny_frames),
+    Attack(name="unread-answers", who=Who.NEWCOMER, play=unread_answers),
 )

@@ -25,7 +25,6 @@ from fedflow.rpc.pb import proxy_pb2
 from fedflow.wire.packet import METHOD, PacketFields, request_packet
 from tests.e2e.servers import Party
 
-MIB = 1 << 20
 PACKETS = ProtobufPackets()
 CALL_S = 20.0  #: how long an attacker waits for an answer
 
@@ -225,7 +224,7 @@ def request(
     method: str, target: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None
 ) -> bytes:
     """Return the bytes of an HTTP request that closes its connection."""
-    fields = {"Host": "127.0.0.1", "Connection": "close", **(headers or {})}
+    fields = {"Host": "127.0.0.1:9380", "Connection": "close", **(headers or {})}
     if body:
         fields["Content-Length"] = str(len(body))
     lines = [f"{method} {target} HTTP/1.1", *(f"{k}: {v}" for k, v in fields.items()), "", ""]

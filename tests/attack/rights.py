@@ -8,11 +8,13 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.wire.paths import PARTY_COMMANDS, job_path, task_path
-from tests.attack.attacks import Attack, Attempt, Violations
-from tests.attack.checks import MIB, stored
+from tests.attack.attacks import Attack, Attempt, Violations, Who
+from tests.attack.checks import stored
 from tests.attack.hostile import Hostile, Json
 from tests.attack.scene import (
+    MIB,
     MODEL_ROLES,
+    NEWCOMER_ID,
     PARTNER_ID,
     READER,
     ROWS,
@@ -24,7 +26,7 @@ from tests.attack.scene import (
 from tests.e2e.servers import GUEST, GUEST_ID, HOST_ID, Party, wait_for
 
 PARTNER: Final = Site(Role.HOST, PartyId(PARTNER_ID))
-STRANGER: Final = Site(Role.HOST, PartyId(STRANGER_ID))
+NEWCOMER: Final = Site(Role.HOST, PartyId(NEWCOMER_ID))
 ONE: Final[Json] = {"components": {"empty_0": {"module": "Empty", "output": {"data": ["data"]}}}}
 
 
@@ -61,9 +63,9 @@ async def create(
 
 async def foreign_names(attempt: Attempt) -> Violations:
     """Send commands in the name of other parties, in the packet and in its headers."""
-    attacker, victim, found = attempt.stranger, attempt.scene.guest, []
-    for source in (GUEST_ID, HOST_ID, PARTNER_ID, "0", "", "７７７７", "7777 ", "07777"):
-        for headers in ({}, {"SRC-PARTY-ID": source}, {"src_party_id": STRANGER_ID}):
+    attacker, victim, found = attempt.newcomer, attempt.scene.guest, []
+    for source in (GUEST_ID, HOST_ID, PARTNER_ID, "0", "", "６６６６", "6666 ", "06666"):
+        for headers in ({}, {"SRC-PARTY-ID": source}, {"src_party_id": NEWCOMER_ID}):
             packet = attacker.packet(victim, "/party/info/common", {}, source=source)
             async with attacker.channel(victim) as channel:
                 answer = await attacker.call(
@@ -80,7 +82,7 @@ async def foreign_names(attempt: Attempt) -> Violations:
 
 async def foreign_commands(attempt: Attempt) -> Violations:
     """Send every command about jobs that are none of the attacker's, running and ended."""
-    attacker, scene, found = attempt.stranger, attempt.scene, []
+    attacker, scene, found = attempt.newcomer, attempt.scene, []
     harmless = {"heartbeat", "info_common", "preflight"}  # and `job_reuse`: see `table_probe`
     for victim, job_id, site in (
         (scene.guest, scene.joint_job, GUEST),
@@ -89,7 +91,7 @@ async def foreign_commands(attempt: Attempt) -> Violations:
     ):
         calls, names = [], []
         for name in PARTY_COMMANDS.keys() - harmless - {"job_reuse"}:
-            for here in (site, STRANGER):
+            for here in (site, NEWCOMER):
                 names.append(name)
                 calls.append((_path(name, job_id, here), _body(name, victim)))
         answers = await attacker.ask_all(victim, calls)
@@ -112,7 +114,7 @@ def _path(name: str, job_id: str, site: Site) -> str:
 def _body(name: str, victim: Party) -> Json:
     """Return a body that a command may have."""
     more: dict[str, Json] = {
-        "job_create": create_body(STRANGER_ID, str(victim.place.party_id)),
+        "job_create": create_body(NEWCOMER_ID, str(victim.place.party_id)),
         "job_rerun": {"tasks": {"reader_0": 1}},
         "initiator_report": {"party_status": "failed"},
         "initiator_control": {"action": "pause"},
@@ -294,15 +296,15 @@ async def open_jobs(attempt: Attempt) -> Violations:
 
 
 RIGHTS: Final = (
-    Attack(name="foreign-names", who="certificate", play=foreign_names),
-    Attack(name="foreign-commands", who="certificate", play=foreign_commands),
-    Attack(name="table-probe", who="certificate", play=table_probe),
-    Attack(name="stranger-job", who="certificate", play=stranger_job),
-    Attack(name="rerun-with-tables", who="partner", play=rerun_with_tables),
-    Attack(name="model-takeover", who="partner", play=model_takeover),
-    Attack(name="reserved-ids", who="partner", play=reserved_ids),
-    Attack(name="session-names", who="partner", play=session_names),
-    Attack(name="job-documents", who="partner", play=job_documents),
-    Attack(name="large-jobs", who="partner", play=large_jobs),
-    Attack(name="open-jobs", who="partner", play=open_jobs),
+    Attack(name="foreign-names", who=Who.NEWCOMER, play=foreign_names),
+    Attack(name="foreign-commands", who=Who.NEWCOMER, play=foreign_commands),
+    Attack(name="table-probe", who=Who.STRANGER, play=table_probe),
+    Attack(name="stranger-job", who=Who.STRANGER, play=stranger_job),
+    Attack(name="rerun-with-tables", who=Who.PARTNER, play=rerun_with_tables),
+    Attack(name="model-takeover", who=Who.PARTNER, play=model_takeover),
+    Attack(name="reserved-ids", who=Who.PARTNER, play=reserved_ids),
+    Attack(name="session-names", who=Who.PARTNER, play=session_names),
+    Attack(name="job-documents", who=Who.PARTNER, play=job_documents),
+    Attack(name="large-jobs", who=Who.PARTNER, play=large_jobs),
+    Attack(name="open-jobs", who=Who.PARTNER, play=open_jobs),
 )

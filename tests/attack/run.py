@@ -55,12 +55,20 @@ def run_attack(scene: Scene, attack: Attack, *, seed: int, scale: float = 1.0) -
     found += honest.failures + attempt.answers.leaks
     grown, logs = [], []
     for party, was in before.items():
-        peak = peaks.mib[str(party.place.party_id)]
-        found += violations(party, was, own=attempt.own_jobs, honest=honest.job_ids, peak_mib=peak)
+        name = str(party.place.party_id)
+        peak = peaks.mib[name]
+        found += violations(
+            party,
+            was,
+            own=attempt.own_jobs,
+            honest=honest.job_ids,
+            peak_mib=peak,
+            start_mib=scene.start_mib[name],
+        )
         grown.append(peak - was.memory)
         logs.append(party.log.stat().st_size / (1 << 20) - was.log)
     return Result(
-        attack=attack.name, who=attack.who, answers=attempt.answers.counts, violations=found,
+        attack=attack.name, who=attack.who.value, answers=attempt.answers.counts, violations=found,
         seconds=seconds, per_task=honest.per_task, peak_mib=max(grown), log_mib=max(logs),
     )  # fmt: skip
 

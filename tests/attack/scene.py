@@ -2,13 +2,15 @@
 
 9999 checks permissions and has granted nothing. 10000 has the settings that a new server has. 8888
 is a party of jobs with each of them and hostile: its server plays along while its certificate is
-used for other things, and it keeps what it sends and gets. 7777 has a certificate and no job.
+used for other things, and it keeps what it sends and gets. 6666 is a partner without a job: the
+others have a route to it, and nobody answers there. 7777 has a certificate, and nobody knows it.
 """
 
 from __future__ import annotations
 
+import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +33,13 @@ from tests.e2e.servers import (
 )
 
 PARTNER_ID: Final = "8888"
+NEWCOMER_ID: Final = "6666"
 STRANGER_ID: Final = "7777"
-HOSTILE: Final = (PARTNER_ID, STRANGER_ID)
+HOSTILE: Final = (PARTNER_ID, NEWCOMER_ID, STRANGER_ID)
 CANARIES: Final = ("canary_column", "canary_cell")
 """Texts in tables of the honest parties that no answer to another party may hold."""
 
+MIB: Final = 1 << 20
 DESCRIPTORS: Final = 1024  #: the usual soft limit, which a server starts with
 CHECKED: Final = {
     "FEDFLOW__PERMISSION__SWITCH": "true",
@@ -47,6 +51,7 @@ SIGNED: Final = {
     "FEDFLOW__AUTHENTICATION__CLIENT__HTTP_APP_KEY": "key",
     "FEDFLOW__AUTHENTICATION__CLIENT__HTTP_SECRET_KEY": "secret",
 }
+NOBODY: Final = 1  #: a port at which nobody answers
 BIG: Final = 200_000  #: numbers of 8 bytes in a value that goes over a stream of its own
 ROWS: Final = {"agreed": 3, "patients": 5}  #: of the tables, which tells them apart
 
@@ -67,17 +72,29 @@ class Scene:
     trained: str  #: a model version of 10000 with the partner
     deployed: str  #: the same, deployed
 
+    start_mib: Mapping[str, float]  #: memory of the honest servers when all that had been done
+
     @property
     def honest(self) -> tuple[Party, Party]:
         return self.guest, self.host
+
+
+def memory_mib(party: Party) -> float:
+    """Return what of a server is resident, in MiB; 0 if it has ended."""
+    assert party.process is not None
+    try:
+        pages = Path(f"/proc/{party.process.pid}/statm").read_text().split()[1]
+    except OSError:
+        return 0.0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
 @contextmanager
 def scene(folder: Path) -> Iterator[Scene]:
     """Run the servers below `folder` until the block ends."""
     with ExitStack() as stack:
-        ids = (GUEST_ID, HOST_ID, PARTNER_ID, STRANGER_ID)
-        tls = make_certificates(folder / "tls", *ids)
+        ids = (GUEST_ID, HOST_ID, PARTNER_ID)
+        tls = make_certificates(folder / "tls", *ids, NEWCOMER_ID, STRANGER_ID)
         ports = free_ports(6)
         grpc = dict(zip(ids, ports[3:], strict=False))
         loop = stack.enter_context(Loop())
@@ -85,8 +102,8 @@ def scene(folder: Path) -> Iterator[Scene]:
         to_partner = recorder.relay(GUEST_ID, to=(PARTNER_ID, grpc[PARTNER_ID]))
         from_partner = recorder.relay(PARTNER_ID, to=(GUEST_ID, grpc[GUEST_ID]))
         routes = {
-            GUEST_ID: {HOST_ID: grpc[HOST_ID], PARTNER_ID: to_partner},
-            HOST_ID: {GUEST_ID: grpc[GUEST_ID], PARTNER_ID: grpc[PARTNER_ID]},
+            GUEST_ID: {HOST_ID: grpc[HOST_ID], PARTNER_ID: to_partner, NEWCOMER_ID: NOBODY},
+            HOST_ID: {GUEST_ID: grpc[GUEST_ID], PARTNER_ID: grpc[PARTNER_ID], NEWCOMER_ID: NOBODY},
             PARTNER_ID: {GUEST_ID: from_partner, HOST_ID: grpc[HOST_ID]},
         }
         settings = {GUEST_ID: CHECKED, HOST_ID: {}, PARTNER_ID: {}}
@@ -112,6 +129,7 @@ def scene(folder: Path) -> Iterator[Scene]:
         yield Scene(
             guest=guest, host=host, partner=partner, tls=tls, loop=loop, recorder=recorder,
             joint_job=joint_job, trained=trained, deployed=view.model_version,
+            start_mib={str(one.place.party_id): memory_mib(one) for one in (guest, host)},
         )  # fmt: skip
 
 

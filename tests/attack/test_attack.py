@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from fedflow.base.clock import SystemClock
 from tests.attack.attacks import Attack
 from tests.attack.every import ALL, KNOWN_GAPS
-from tests.attack.run import run_attack
+from tests.attack.report import to_text
+from tests.attack.run import quiet_per_task, run_all, run_attack
 from tests.attack.scene import Scene, scene
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -32,6 +34,19 @@ def test_no_attack_achieves_anything(stage: Scene, attack: Attack) -> None:
     else:
         assert not result.violations, "\n".join(result.violations)
         assert result.per_task, "no honest chain ran beside it"
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(45 * 60)
+def test_half_an_hour_of_attacks_achieves_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with scene(tmp_path_factory.mktemp("heavy-attack")) as running:
+        quiet = quiet_per_task(running)
+        until_s = SystemClock().monotonic_s() + 30 * 60
+        results = list(run_all(running, ALL, seed=SEED, scale=3.0, until_s=until_s, say=print))
+    print(to_text(results, seed=SEED, quiet=quiet))
+    assert {one.attack for one in results if one.violations} <= KNOWN_GAPS.keys()
 
 
 def test_each_known_gap_is_an_attack_with_a_reason() -> None:
