@@ -18,6 +18,7 @@ import grpc
 
 from fedflow.app.participant.early_ends import KEPT
 from fedflow.app.protocol.commands import REPLIES
+from fedflow.domain.records import TaskKey
 from fedflow.federation.keys import WireKey
 from fedflow.federation.messages import Notice, Offer, Put, pack
 from fedflow.rpc.data_plane.bulk import BULK
@@ -25,8 +26,8 @@ from fedflow.rpc.data_plane.links import MESSAGES
 from tests.attack.attacks import Attack, Attempt, Violations, Who
 from tests.attack.checks import count_rows
 from tests.attack.hostile import PACKETS, Hostile
-from tests.attack.scene import MIB
-from tests.e2e.servers import GUEST_ID
+from tests.attack.scene import MIB, ONE, PARTNER_ID, conf_of
+from tests.e2e.servers import GUEST, GUEST_ID
 
 SEND_S: Final = 3.0  #: how long an attack goes on sending
 _DIGEST: Final = "0" * 64
@@ -160,10 +161,36 @@ async def bulk_offers(attempt: Attempt) -> Violations:
     return await _open_streams(attempt, BULK, offers)
 
 
-async def _open_streams(attempt: Attempt, method: str, first: Sequence[bytes]) -> Violations:
+async def announced_values(attempt: Attempt) -> Violations:
+    """Announce huge values to a running task, more than it may have at once, and send none."""
+    scene, attacker = attempt.scene, attempt.partner
+    conf = conf_of(
+        ("guest", GUEST_ID), {"guest": [GUEST_ID], "host": [PARTNER_ID]},
+        component_parameters={"common": {"empty_0": {"sleep_s": 60}}},
+    )  # fmt: skip
+    client = scene.guest.client
+    job_id = (await asyncio.to_thread(client.submit, ONE, conf)).job_id
+    attempt.own_jobs.append(job_id)
+    try:
+        await asyncio.to_thread(
+            scene.guest.wait_executor, job_id, component="empty_0", site=GUEST, within_s=60.0
+        )
+        session = TaskKey(job_id=job_id, component="empty_0", version=0, site=GUEST).session
+        offers = [
+            pack(Offer(key=_key(session, attacker, name=f"v{n}"), size=40 << 30, digest=_DIGEST))
+            for n in range(attempt.times(150))
+        ]
+        return await _open_streams(attempt, BULK, offers, attacker=attacker)
+    finally:
+        await asyncio.to_thread(client.stop, job_id)
+
+
+async def _open_streams(
+    attempt: Attempt, method: str, first: Sequence[bytes], *, attacker: Hostile | None = None
+) -> Violations:
     """Open a stream for each of `first`, and hold them while honest work goes on."""
     per_connection = 200
-    attacker = attempt.newcomer
+    attacker = attacker or attempt.newcomer
     async with AsyncExitStack() as stack:
         calls, sending = [], []
         for number, message in enumerate(first):
@@ -268,6 +295,7 @@ FLOODS: Final = (
     Attack(name="bulk-offers", who=Who.NEWCOMER, play=bulk_offers),
     Attack(name="early-notices", who=Who.NEWCOMER, play=early_notices),
     Attack(name="early-values", who=Who.NEWCOMER, play=early_values),
+    Attack(name="announced-values", who=Who.PARTNER, play=announced_values),
     Attack(name="tiny-frames", who=Who.NEWCOMER, play=tiny_frames),
     Attack(name="unread-answers", who=Who.NEWCOMER, play=unread_answers),
 )

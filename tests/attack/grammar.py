@@ -21,8 +21,8 @@ from fedflow.rpc.data_plane.links import MESSAGES
 from fedflow.wire.paths import PARTY_COMMANDS, job_path
 from tests.attack.attacks import Attack, Attempt, Violations, Who
 from tests.attack.hostile import PACKETS, Json
-from tests.attack.rights import ONE, create_body, new_id
-from tests.attack.scene import NEWCOMER_ID, PARTNER_ID
+from tests.attack.rights import create_body, new_id
+from tests.attack.scene import NEWCOMER_ID, ONE, PARTNER_ID
 from tests.e2e.servers import HOST_ID
 
 STRANGE: Final[tuple[Any, ...]] = (

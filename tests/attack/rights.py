@@ -15,6 +15,7 @@ from tests.attack.scene import (
     MIB,
     MODEL_ROLES,
     NEWCOMER_ID,
+    ONE,
     PARTNER_ID,
     READER,
     ROWS,
@@ -27,7 +28,6 @@ from tests.e2e.servers import GUEST, GUEST_ID, HOST_ID, Party, wait_for
 
 PARTNER: Final = Site(Role.HOST, PartyId(PARTNER_ID))
 NEWCOMER: Final = Site(Role.HOST, PartyId(NEWCOMER_ID))
-ONE: Final[Json] = {"components": {"empty_0": {"module": "Empty", "output": {"data": ["data"]}}}}
 
 
 def new_id(attempt: Attempt) -> str:

@@ -178,6 +178,7 @@ def reads(table: str) -> Json:
 
 
 READER: Final[Json] = {"module": "Reader", "output": {"data": ["data"]}}
+ONE: Final[Json] = {"components": {"empty_0": {"module": "Empty", "output": {"data": ["data"]}}}}
 TRANSFORM: Final[Json] = {
     "module": "DataTransform",
     "input": {"data": {"data": ["reader_0.data"]}},
