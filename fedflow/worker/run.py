@@ -62,6 +62,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SCARCE = 2**30
+"""Bytes of memory: with less, a task may have used all before Arrow starts its threads, which takes
+some milliseconds. With more it has read its tables by then, and they run."""
 _MESSAGE_LIMIT = 2000  #: characters of an error's text that are reported
 
 
@@ -186,7 +189,7 @@ class _Run:
         try:
             limit_threads(self._spec.cores)
             if self._spec.memory_bytes is not None:
-                if any(self._spec.inputs.data.values()):  # others hardly use Arrow, if at all
+                if self._spec.memory_bytes < _SCARCE:
                     start_arrow_threads()
                 limit_memory(self._spec.memory_bytes)
             if self._spec.spark is not None:
