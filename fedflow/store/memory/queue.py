@@ -159,17 +159,20 @@ class MemoryQueue:
         return sorted({s.site.party_id for j in self._schedules.ended() for s in j.sites})
 
     def ended_with(self, party_id: str, *, since_ms: int, limit: int) -> list[EndedSite]:
-        shares = [
+        ended = sorted(self._schedules.ended(), key=lambda j: j.job_id, reverse=True)
+        newest = [
+            (j, s)
+            for j in ended
+            for s in sorted(j.sites, key=lambda s: s.site.role.value)
+            if s.site.party_id == party_id
+        ][:limit]
+        return [
             EndedSite(
                 job_id=j.job_id, initiator=j.initiator, site=s.site, status=j.status, epoch=j.epoch
             )
-            for j in self._schedules.ended()
-            for s in sorted(j.sites, key=lambda s: s.site.role.value)
-            if s.site.party_id == party_id
-            and (j.ended_ms or 0) >= since_ms
-            and (j.epoch > 0 or s.phase not in _NEVER)
+            for j, s in newest
+            if (j.ended_ms or 0) >= since_ms and (j.epoch > 0 or s.phase not in _NEVER)
         ]
-        return sorted(shares, key=lambda share: share.job_id, reverse=True)[:limit]
 
     def moving_with(self, party_id: str, now_ms: int) -> list[str]:
         return sorted(

@@ -191,11 +191,12 @@ class SqlQueue:
     def ended_with(self, party_id: str, *, since_ms: int, limit: int) -> list[EndedSite]:
         found = self._session.rows(
             "SELECT s.f_job_id, j.f_initiator_role, j.f_initiator_party_id, s.f_role, j.f_status, "
-            "j.f_epoch FROM t_schedule_site AS s JOIN t_schedule_job AS j "
-            "ON j.f_job_id = s.f_job_id WHERE s.f_open = 0 AND s.f_party_id = ? "
-            f"AND j.f_end_time >= ? AND (j.f_epoch > 0 OR NOT {one_of('s.f_phase', len(_NEVER))}) "
-            "ORDER BY s.f_job_id DESC, s.f_role LIMIT ?",
-            (party_id, since_ms, *_NEVER, limit),
+            "j.f_epoch FROM (SELECT f_job_id, f_role, f_phase FROM t_schedule_site "
+            "WHERE f_open = 0 AND f_party_id = ? ORDER BY f_job_id DESC, f_role LIMIT ?) AS s "
+            "JOIN t_schedule_job AS j ON j.f_job_id = s.f_job_id WHERE j.f_end_time >= ? "
+            f"AND (j.f_epoch > 0 OR NOT {one_of('s.f_phase', len(_NEVER))}) "
+            "ORDER BY s.f_job_id DESC, s.f_role",
+            (party_id, limit, since_ms, *_NEVER),
         )
         return [
             EndedSite(
