@@ -31,6 +31,7 @@ from fedflow.domain.states import JobStatus
 from fedflow.executor.limits import executor_memory
 from fedflow.executor.plain import PlainExecutor, local_executor
 from fedflow.executor.zygote import ZygoteExecutor
+from fedflow.federation.messages import MAX_MESSAGE_BYTES
 from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.rpc.client.routes import Routes, make_routes
 from fedflow.rpc.client.servers import ServerLinks
@@ -139,8 +140,8 @@ def job_defaults_of(settings: Settings) -> JobParameters:
 
 def command_limits(settings: Settings, speaks: Speaks | None = OURS) -> UnarySettings:
     """Return how large commands of other parties may be: some carry the documents of a job."""
-    largest = max(8 * MIB, 2 * settings.jobs.max_kib * 1024)
-    return UnarySettings(body_bytes=largest, all_bytes=4 * largest, speaks=speaks)
+    largest = max(4 * MIB, 2 * settings.jobs.max_kib * 1024)
+    return UnarySettings(body_bytes=largest, speaks=speaks)
 
 
 def job_limits_of(settings: Settings) -> JobLimits:
@@ -346,7 +347,7 @@ def rpc_server_of(
         RpcSettings(
             host=at.parties_host,
             port=at.grpc_port,
-            message_bytes=command_limits(settings).body_bytes + MIB,
+            message_bytes=max(command_limits(settings).body_bytes, MAX_MESSAGE_BYTES) + MIB,
             connections=connections_of_parties(),
         ),
         credentials=credentials.for_server() if credentials else None,

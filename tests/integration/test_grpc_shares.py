@@ -16,7 +16,6 @@ import pytest
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.rpc.callers import TOO_MANY
 from fedflow.rpc.credentials import Credentials, certificate_party
-from fedflow.rpc.packets import MORE_BYTES
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.unary import BUSY, UnaryService, UnarySettings
@@ -132,7 +131,7 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_silent_streams_of_one_party_take_its_share_only(port: Port) -> None:
-    port.open(UnarySettings(), calls=40)
+    port.open(UnarySettings(receiving=100), calls=40)
 
     async def scenario() -> None:
         async with port.channel() as channel:
@@ -171,8 +170,7 @@ def test_calls_of_one_party_that_wait_for_a_thread_delay_nobody_else(port: Port)
 
 def test_messages_of_one_party_are_received_within_its_share_only(port: Port) -> None:
     """Eight of the largest have room, so one party gets six."""
-    largest = MIB + MORE_BYTES
-    settings = UnarySettings(threads=32, body_bytes=MIB, all_bytes=8 * largest, turn_s=1.0)
+    settings = UnarySettings(threads=32, receiving=100, body_bytes=MIB, largest=8, turn_s=1.0)
     port.open(settings)
     answers = port.start(20, body={"a": "x" * (MIB - 20)})
     wait_for(lambda: sum(answer.done() for answer in answers) >= 5)
@@ -180,6 +178,33 @@ def test_messages_of_one_party_are_received_within_its_share_only(port: Port) ->
     assert port.call("9999", body={"a": "x" * (MIB - 20)}, deadline_s=2.0) == 0
     port.handler.gate.set()
     wait_for(lambda: all(answer.done() for answer in answers))
+
+
+def test_large_calls_of_one_party_come_one_after_the_other(port: Port) -> None:
+    port.open(UnarySettings())
+    large = {"a": "x" * 200_000}
+    answers = port.start(5, body=large)
+    wait_for(lambda: len(port.handler.seen) == 1)
+    assert port.call("9999", body=large, deadline_s=2.0) == 0
+    assert port.call("7777", deadline_s=2.0) == 0  # a small one of the same party
+    assert len(port.handler.seen) == 1
+    port.handler.gate.set()
+    wait_for(lambda: all(answer.done() for answer in answers))
+    assert [answer.result() for answer in answers] == [0] * 5
+
+
+def test_places_that_one_party_holds_silently_leave_room_for_the_largest_call(port: Port) -> None:
+    port.open(UnarySettings(body_bytes=MIB))
+
+    async def scenario() -> None:
+        async with port.channel() as channel:
+            await channel.channel_ready()
+            silent = [channel.stream_unary(METHOD)() for _ in range(40)]
+            assert len(await over(silent)) == 28
+            body = {"a": "x" * (MIB - 20)}
+            assert await asyncio.to_thread(port.call, "9999", body=body, deadline_s=2.0) == 0
+
+    run(scenario)
 
 
 def test_a_message_that_does_not_come_is_not_waited_for(port: Port) -> None:

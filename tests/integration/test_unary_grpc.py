@@ -342,7 +342,7 @@ def test_a_handlers_defect_is_answered_without_details(stack: ExitStack, handler
 def test_calls_that_together_are_too_large_are_told_to_come_back(
     stack: ExitStack, handler: Handler
 ) -> None:
-    settings = UnarySettings(threads=2, waiting=100, body_bytes=10_000, all_bytes=12_000)
+    settings = UnarySettings(threads=2, waiting=100, body_bytes=10_000, largest=1)
     call = caller(stack, serve(stack, handler, None, settings=settings), None)
     handler.gate.clear()
     waiting = threading.Thread(target=call, kwargs={"body": {"a": "x" * 8_000}})

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 _FOLDER: Final = "/proc/self/fd"
 _PAUSE_S: Final = 1.0  #: between two looks
+_AGAIN_S: Final = 0.25  #: after one that closed some; a look at 2,048 takes 25 ms
 _RECEIVED: Final = 128  #: where `struct tcp_info` has the bytes received, 64 bits
 _NET: Final = 8  #: bytes of an IPv6 address that one customer has
 
@@ -44,8 +45,10 @@ async def keep_room(port: int, most: int) -> None:
     A quarter of the `most` stays free, so that each address gets in. The first to go are those that
     have sent least: they are not through their handshake. Runs until it is canceled.
     """
+    closed: dict[str, int] = {}
     while os.path.isdir(_FOLDER):
-        await asyncio.sleep(_PAUSE_S)
+        await asyncio.sleep(_AGAIN_S if closed else _PAUSE_S)
+        closed = {}
         if len(os.listdir(_FOLDER)) > most // 2:
             closed = await asyncio.to_thread(_make_room, port, most - most // 4)
             for address, number in closed.items():

@@ -56,8 +56,9 @@ class UnarySettings:
 
     threads: int = 16  #: handlers that run at once
     waiting: int = 256  #: calls that may wait for a thread; more are refused with "not now"
-    body_bytes: int = 8 * 1024 * 1024  #: largest JSON body of a command
-    all_bytes: int = 32 * 1024 * 1024  #: of the calls that are received, wait or run
+    receiving: int = 16  #: calls that are received, or wait for that; gRPC may hold them
+    body_bytes: int = 4 * 1024 * 1024  #: largest JSON body of a command
+    largest: int = 8  #: of which calls that are received, wait or run have so many bytes in all
     turn_s: float = 3.0  #: how long a call may wait until it is received, seconds
     receive_s: float = 10.0  #: how long receiving it may take, seconds
     speaks: Speaks | None = OURS  #: None: say nothing of it, as releases of protocol 1
@@ -81,8 +82,10 @@ class UnaryService:
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="fedflow-relay")
         self._calls = Shares(settings.threads + settings.waiting)
         self._largest = settings.body_bytes + MORE_BYTES
-        self._bytes = Turns(max(settings.all_bytes, self._largest))
+        self._bytes = Turns(settings.largest * self._largest)
+        self._receiving = Shares(settings.receiving)
         self._threads = Turns(settings.threads)
+        self._large = Turns(_LARGE_CALLS)
         self._closed = False
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -104,11 +107,18 @@ class UnaryService:
         caller = caller_of(context)
         with ExitStack() as held:
             if not self._calls.take(caller):
-                logger.warning("refused a call of %s: %s", caller, BUSY, extra=_REFUSED)
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
+                await _refuse(context, caller)
             held.callback(self._calls.give_back, caller)
-            raw = await self._receive(context, caller)
+            if not self._receiving.take(caller):
+                await _refuse(context, caller)
+            try:
+                raw = await self._receive(context, caller)
+            finally:
+                self._receiving.give_back(caller)
             held.callback(self._bytes.give_back, caller, len(raw))
+            if len(raw) > _LARGE_BYTES:
+                await self._large.take(caller)
+                held.callback(self._rest, caller, since_s=asyncio.get_running_loop().time())
             await self._threads.take(caller)
             held.callback(self._threads.give_back, caller)
             # a thread goes on when the caller does not wait any more, so it keeps what it holds
@@ -127,8 +137,7 @@ class UnaryService:
             async with asyncio.timeout(self._settings.turn_s):
                 await self._bytes.take(caller, self._largest)
         except TimeoutError:
-            logger.warning("refused a call of %s: %s", caller, BUSY, extra=_REFUSED)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
+            await _refuse(context, caller)
         free = self._largest
         try:
             async with asyncio.timeout(self._settings.receive_s):
@@ -142,6 +151,12 @@ class UnaryService:
             raise
         finally:
             self._bytes.give_back(caller, free)
+
+    def _rest(self, caller: str, *, since_s: float) -> None:
+        """Let the caller's next large call wait for a while: it takes time from all others."""
+        loop = asyncio.get_running_loop()
+        pause_s = _REST * (loop.time() - since_s)
+        loop.call_later(pause_s, self._large.give_back, caller)
 
     async def _in_thread(
         self, raw: bytes, party: PartyId | None, held: ExitStack
@@ -216,9 +231,17 @@ class UnaryService:
 
 
 BUSY: Final = "too many calls at once"
-_REFUSED: Final = {"action": "refuse_call"}
 CLOSED: Final = "the server stops"
+_LARGE_BYTES: Final = 128 * 1024  #: of a call that takes much time, of which Python has one thread
+_LARGE_CALLS: Final = 2  #: such calls at once, of different parties
+_REST: Final = 3  #: so many times as long as it took a party waits before its next one
 NO_PACKET: Final = PacketFields(job_id="", source="", destination="", path="", body=b"")
+
+
+async def _refuse(context: grpc.aio.ServicerContext, caller: str) -> None:
+    """End a call: its caller's share is used up."""
+    logger.warning("refused a call of %s: %s", caller, BUSY, extra={"action": "refuse_call"})
+    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
 
 
 def _safe_metadata(packet: PacketFields) -> tuple[tuple[str, str], ...]:
