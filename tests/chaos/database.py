@@ -17,6 +17,9 @@ from tests.e2e.servers import wait_for
 
 START_S = 60.0
 NAME = "fedflow"
+USER = (
+    "fedflow"  #: may do everything with its own database, and write nothing while it is read-only
+)
 
 
 class Database:
@@ -28,6 +31,7 @@ class Database:
         self._prefix = list(prefix)
         self._user = pwd.getpwuid(os.getuid()).pw_name
         self._socket = folder / "socket"
+        self._has_user = False
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
         program = shutil.which("mariadb-install-db") or "mysql_install_db"
@@ -45,7 +49,7 @@ class Database:
             "FEDFLOW__DATABASE__NAME": NAME,
             "FEDFLOW__DATABASE__HOST": "127.0.0.1",
             "FEDFLOW__DATABASE__PORT": str(self._port),
-            "FEDFLOW__DATABASE__USER": "root",
+            "FEDFLOW__DATABASE__USER": USER,
             "FEDFLOW__DATABASE__PASSWD": '""',
         }
 
@@ -63,6 +67,10 @@ class Database:
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         wait_for(self._answers, "mariadbd to answer", within_s=START_S)
+        if not self._has_user:
+            self._execute(f"CREATE USER {USER} IDENTIFIED BY ''")
+            self._execute(f"GRANT ALL ON {NAME}.* TO {USER}")
+            self._has_user = True
 
     def kill(self) -> None:
         """kill -9."""
@@ -79,11 +87,19 @@ class Database:
             self.process.wait(START_S)
             self.process = None
 
+    def set_read_only(self, is_read_only: bool) -> None:
+        """Let it refuse all writes of the server, or take them again."""
+        self._execute(f"SET GLOBAL read_only = {int(is_read_only)}")
+
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Return what a SELECT finds."""
         with self._connection(NAME) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             return list(cursor.fetchall())
+
+    def _execute(self, statement: str) -> None:
+        with self._connection(None) as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
 
     def _answers(self) -> bool:
         try:

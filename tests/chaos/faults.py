@@ -14,30 +14,13 @@ from random import Random
 
 import psutil
 
+from tests.chaos import machine
+from tests.chaos.fault import Fault, NoVictim, paused
 from tests.chaos.links import Condition
 from tests.chaos.parties import ChaosParty, World
 from tests.e2e.servers import pass_time, wait_for
 
 VICTIM_S = 8.0  #: how long is waited for an executor to be at work
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One thing that is done to one party, or between it and another."""
-
-    number: int
-    kind: str
-    party: str
-    other: str  #: the second party, of faults of the network
-    duration_s: float  #: between its begin and its end
-    amount: float  #: 0 to 1: how much of it, where there is more or less
-
-    def __str__(self) -> str:
-        return f"#{self.number} {self.kind} at {self.party} ({self.duration_s:.1f} s)"
-
-
-class NoVictim(Exception):
-    """There was nothing to do it to, as no executor was at work."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +65,10 @@ def plan(
 
 def possible(kinds: Mapping[str, int], *, mysql: bool, small_disks: bool) -> dict[str, int]:
     """Return the kinds that can be done here, with how often each is done in a round."""
-    return {
-        name: times
-        for name, times in kinds.items()
-        if (mysql or not name.startswith("database")) and (small_disks or name != "disk_full")
-    }
+    missing = SQLITE_ONLY if mysql else MYSQL_ONLY
+    if not small_disks:
+        missing |= OWN_DISK
+    return {name: times for name, times in kinds.items() if name not in missing}
 
 
 @contextmanager
@@ -128,7 +110,7 @@ def _server_restart(world: World, fault: Fault) -> Iterator[None]:
 def _server_pause(world: World, fault: Fault) -> Iterator[None]:
     process = world.parties[fault.party].process
     assert process is not None
-    with _paused(process.pid):
+    with paused(process.pid):
         yield
 
 
@@ -141,7 +123,7 @@ def _zygote_kill(world: World, fault: Fault) -> Iterator[None]:
 
 @contextmanager
 def _zygote_pause(world: World, fault: Fault) -> Iterator[None]:
-    with _paused(_zygotes(world.parties[fault.party])[0].pid):
+    with paused(_zygotes(world.parties[fault.party])[0].pid):
         yield
 
 
@@ -154,23 +136,8 @@ def _executor_kill(world: World, fault: Fault) -> Iterator[None]:
 
 @contextmanager
 def _executor_pause(world: World, fault: Fault) -> Iterator[None]:
-    with _paused(_executor(world, fault)):
+    with paused(_executor(world, fault)):
         yield
-
-
-@contextmanager
-def _paused(pid: int) -> Iterator[None]:
-    """Freeze a process until the block ends; it may be killed meanwhile."""
-    try:
-        process = psutil.Process(pid)
-        process.suspend()
-    except psutil.NoSuchProcess:
-        raise NoVictim from None
-    try:
-        yield
-    finally:
-        with suppress(psutil.NoSuchProcess):
-            process.resume()
 
 
 def _zygotes(party: ChaosParty) -> list[psutil.Process]:
@@ -238,49 +205,6 @@ def _reset(world: World, fault: Fault) -> Iterator[None]:
     yield
 
 
-# --- disk, clock and database ---------------------------------------------------------------------
-
-
-@contextmanager
-def _disk_full(world: World, fault: Fault) -> Iterator[None]:
-    """Fill the disk, and whatever is freed on it meanwhile is filled again at the end only."""
-    filler = world.parties[fault.party].home / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(1 << 20))
-    with filler.open("ab", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    yield
-    filler.unlink()
-
-
-@contextmanager
-def _clock_step(world: World, fault: Fault) -> Iterator[None]:
-    """Put the clock of one party up to five minutes forward or back, and right again."""
-    world.parties[fault.party].step_clock(600 * fault.amount - 300)
-    yield
-    world.parties[fault.party].step_clock(0.0)
-
-
-@contextmanager
-def _database_kill(world: World, fault: Fault) -> Iterator[None]:
-    database = world.parties[fault.party].database
-    assert database is not None
-    database.kill()
-    yield
-    database.start()
-
-
-@contextmanager
-def _database_pause(world: World, fault: Fault) -> Iterator[None]:
-    database = world.parties[fault.party].database
-    assert database is not None
-    assert database.process is not None
-    with _paused(database.process.pid):
-        yield
-
-
 KINDS: Mapping[str, Kind] = {
     "server_kill": Kind(weight=4, shortest_s=0.2, longest_s=20, inject=_server_kill),
     "all_servers_kill": Kind(weight=1, shortest_s=0.2, longest_s=5, inject=_all_servers_kill),
@@ -295,13 +219,21 @@ KINDS: Mapping[str, Kind] = {
     "delay": Kind(weight=2, shortest_s=3, longest_s=20, inject=_delay),
     "loss": Kind(weight=2, shortest_s=3, longest_s=20, inject=_loss),
     "reset": Kind(weight=3, shortest_s=0.1, longest_s=1, inject=_reset),
-    "disk_full": Kind(weight=2, shortest_s=2, longest_s=10, inject=_disk_full),
-    "clock_step": Kind(weight=2, shortest_s=2, longest_s=20, inject=_clock_step),
-    "database_kill": Kind(weight=3, shortest_s=0.2, longest_s=10, inject=_database_kill),
-    "database_pause": Kind(weight=1, shortest_s=2, longest_s=12, inject=_database_pause),
+    "disk_full": Kind(weight=2, shortest_s=2, longest_s=60, inject=machine.disk_full),
+    "store_read_only": Kind(weight=2, shortest_s=2, longest_s=60, inject=machine.store_read_only),
+    "database_away": Kind(weight=1, shortest_s=2, longest_s=30, inject=machine.database_away),
+    "sockets_lost": Kind(weight=1, shortest_s=2, longest_s=10, inject=machine.sockets_lost),
+    "address_space": Kind(weight=2, shortest_s=2, longest_s=15, inject=machine.address_space),
+    "descriptors": Kind(weight=2, shortest_s=2, longest_s=15, inject=machine.descriptors),
+    "clock_step": Kind(weight=2, shortest_s=2, longest_s=20, inject=machine.clock_step),
+    "database_kill": Kind(weight=3, shortest_s=0.2, longest_s=10, inject=machine.database_kill),
+    "database_pause": Kind(weight=1, shortest_s=2, longest_s=12, inject=machine.database_pause),
 }
 
 ALL: Mapping[str, int] = {name: kind.weight for name, kind in KINDS.items()}
+MYSQL_ONLY = frozenset({"database_kill", "database_pause"})
+SQLITE_ONLY = frozenset({"database_away"})
+OWN_DISK = frozenset({"disk_full"})
 KILLS = ("server_kill", "all_servers_kill", "zygote_kill", "executor_kill")
 
 

@@ -64,6 +64,7 @@ def test_durations_lie_between_the_bounds_of_the_kind_and_of_the_plan() -> None:
 def test_faults_of_a_database_need_one() -> None:
     here = possible(ALL, mysql=False, small_disks=False)
     assert ALL.keys() - here.keys() == {"database_kill", "database_pause", "disk_full"}
+    assert ALL.keys() - possible(ALL, mysql=True, small_disks=True).keys() == {"database_away"}
 
 
 # --- jobs -----------------------------------------------------------------------------------------
