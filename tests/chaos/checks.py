@@ -136,10 +136,10 @@ def _has_cause(reason: str | None) -> bool:
 
 def _double_starts(party: ChaosParty) -> Iterator[Anomaly]:
     """Yield the attempts whose own log shows that two processes ran the component."""
-    for log in (party.home / "logs").glob("*/*/*/*/*/INFO.log"):
+    for log in (party.shared / "logs").glob("*/*/*/*/*/INFO.log"):
         pids = _pids_that_ran(log)
         if len(pids) > 1:
-            where = f"{party.id} {log.parent.relative_to(party.home / 'logs')}"
+            where = f"{party.id} {log.parent.relative_to(party.shared / 'logs')}"
             yield Anomaly(what="ran twice", where=where, detail=f"processes {pids}")
 
 
@@ -205,6 +205,8 @@ def _not_given_back(party: ChaosParty) -> Iterator[tuple[str, str]]:
     extra = len(party.processes()) - 2
     if extra:
         yield "processes", f"{[(p.pid, p.cwd()) for p in party.processes()]}"
+    elif executors := party.executors():
+        yield "processes", f"executors {executors}"
     for file in (party.home / "spool").iterdir():
         if not _may_be_resumed(file, since_s=psutil.Process(party.process.pid).create_time()):
             yield "spool file", file.name

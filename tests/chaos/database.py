@@ -27,7 +27,7 @@ class Database:
 
     def __init__(self, folder: Path, *, port: int, prefix: Sequence[str]) -> None:
         self._folder = folder
-        self._port = port
+        self.port = port
         self._prefix = list(prefix)
         self._user = pwd.getpwuid(os.getuid()).pw_name
         self._socket = folder / "socket"
@@ -48,7 +48,7 @@ class Database:
             "FEDFLOW__DATABASE__ENGINE": "mysql",
             "FEDFLOW__DATABASE__NAME": NAME,
             "FEDFLOW__DATABASE__HOST": "127.0.0.1",
-            "FEDFLOW__DATABASE__PORT": str(self._port),
+            "FEDFLOW__DATABASE__PORT": str(self.port),
             "FEDFLOW__DATABASE__USER": USER,
             "FEDFLOW__DATABASE__PASSWD": '""',
         }
@@ -60,7 +60,7 @@ class Database:
                 [
                     *self._prefix, "mariadbd", "--no-defaults",
                     f"--datadir={self._folder / 'data'}", f"--user={self._user}",
-                    "--bind-address=127.0.0.1", f"--port={self._port}",
+                    "--bind-address=127.0.0.1", f"--port={self.port}",
                     f"--socket={self._socket}", f"--pid-file={self._folder / 'pid'}",
                     "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
                 ],
@@ -68,8 +68,8 @@ class Database:
             )  # fmt: skip
         wait_for(self._answers, "mariadbd to answer", within_s=START_S)
         if not self._has_user:
-            self._execute(f"CREATE USER {USER} IDENTIFIED BY ''")
-            self._execute(f"GRANT ALL ON {NAME}.* TO {USER}")
+            self._execute(f"CREATE USER {USER}@localhost IDENTIFIED BY ''")
+            self._execute(f"GRANT ALL ON {NAME}.* TO {USER}@localhost")
             self._has_user = True
 
     def kill(self) -> None:

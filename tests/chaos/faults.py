@@ -17,7 +17,7 @@ import psutil
 from tests.chaos import machine
 from tests.chaos.fault import Fault, NoVictim, paused
 from tests.chaos.links import Condition
-from tests.chaos.parties import ChaosParty, World
+from tests.chaos.parties import ChaosParty, World, database_of
 from tests.e2e.servers import pass_time, wait_for
 
 VICTIM_S = 8.0  #: how long is waited for an executor to be at work
@@ -63,11 +63,15 @@ def plan(
             )  # fmt: skip
 
 
-def possible(kinds: Mapping[str, int], *, mysql: bool, small_disks: bool) -> dict[str, int]:
+def possible(
+    kinds: Mapping[str, int], *, mysql: bool, small_disks: bool, second_server: bool
+) -> dict[str, int]:
     """Return the kinds that can be done here, with how often each is done in a round."""
     missing = SQLITE_ONLY if mysql else MYSQL_ONLY
     if not small_disks:
         missing |= OWN_DISK
+    if not second_server:
+        missing |= SECOND_SERVER
     return {name: times for name, times in kinds.items() if name not in missing}
 
 
@@ -200,6 +204,21 @@ def _loss(world: World, fault: Fault) -> Iterator[None]:
 
 
 @contextmanager
+def _database_lost(world: World, fault: Fault) -> Iterator[None]:
+    """Close the way of one of a party's two servers to their database, or hold its bytes back."""
+    first, *_ = world.ids
+    servers = world.servers_of(first)
+    server = servers[int(fault.amount * 2 * len(servers)) % len(servers)].name
+    gone = Condition(refused=True) if fault.amount < 0.5 else Condition(cut=True)
+    for way in ((server, database_of(server)), (database_of(server), server)):
+        world.network.links.set(*way, gone)
+    if gone.refused:
+        world.network.reset(server, database_of(server))
+    yield
+    world.network.links.clear()
+
+
+@contextmanager
 def _reset(world: World, fault: Fault) -> Iterator[None]:
     world.network.reset(fault.party, fault.other)
     yield
@@ -222,6 +241,7 @@ KINDS: Mapping[str, Kind] = {
     "disk_full": Kind(weight=2, shortest_s=2, longest_s=60, inject=machine.disk_full),
     "store_read_only": Kind(weight=2, shortest_s=2, longest_s=60, inject=machine.store_read_only),
     "database_away": Kind(weight=1, shortest_s=2, longest_s=30, inject=machine.database_away),
+    "database_lost_by_one": Kind(weight=3, shortest_s=2, longest_s=60, inject=_database_lost),
     "sockets_lost": Kind(weight=1, shortest_s=2, longest_s=10, inject=machine.sockets_lost),
     "address_space": Kind(weight=2, shortest_s=2, longest_s=15, inject=machine.address_space),
     "descriptors": Kind(weight=2, shortest_s=2, longest_s=15, inject=machine.descriptors),
@@ -232,6 +252,7 @@ KINDS: Mapping[str, Kind] = {
 
 ALL: Mapping[str, int] = {name: kind.weight for name, kind in KINDS.items()}
 MYSQL_ONLY = frozenset({"database_kill", "database_pause"})
+SECOND_SERVER = frozenset({"database_lost_by_one"})
 SQLITE_ONLY = frozenset({"database_away"})
 OWN_DISK = frozenset({"disk_full"})
 KILLS = ("server_kill", "all_servers_kill", "zygote_kill", "executor_kill")

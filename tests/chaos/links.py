@@ -17,6 +17,7 @@ class Condition:
     """What happens to bytes on their way in one direction."""
 
     cut: bool = False  #: nothing arrives, and nobody is told so
+    refused: bool = False  #: no new connection is made; only a `ProxyNetwork` can do that
     delay_s: float = 0.0
     loss: float = 0.0  #: the part of the packets that is lost, 0 to 1
 

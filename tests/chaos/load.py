@@ -111,10 +111,12 @@ def shares_of(world: World, job: Job) -> dict[str, str]:
     """Return site -> status as all servers of a job show it; a silent one's sites are absent."""
     found: dict[str, str] = {}
     for party_id in {site.partition("-")[2] for site in job.sites}:
-        try:
-            found |= world.parties[party_id].ask_shares(job.job_id)
-        except (requests.RequestException, ValueError):
-            continue
+        for server in world.servers_of(party_id):
+            try:
+                found |= server.ask_shares(job.job_id)
+                break
+            except (requests.RequestException, ValueError):
+                continue
     return found
 
 
@@ -157,15 +159,16 @@ class Load:
     def accepted(self) -> list[Job]:
         return [job for job in self.jobs if job.job_id]
 
-    def submit(self, kind: str, initiator: str, rng: Random) -> Job:
-        """Submit one job and note it; `refused` says why if it was not accepted."""
-        others = [party for party in self._world.parties if party != initiator]
+    def submit(self, kind: str, server: str, rng: Random) -> Job:
+        """Submit one job at a server and note it; `refused` says why if it was not accepted."""
+        initiator = self._world.parties[server].id
+        others = [party for party in self._world.ids if party != initiator]
         dsl, conf = make(kind, initiator=initiator, others=others, rng=rng)
         job = Job(
             kind=kind, initiator=initiator, sites=sites_of(conf), submitted_s=_clock.monotonic_s()
         )
         try:
-            job.job_id = self._world.parties[initiator].client.submit(dsl, conf).job_id
+            job.job_id = self._world.parties[server].client.submit(dsl, conf).job_id
         except FedflowError as exc:
             job.refused = type(exc).__name__
         with self._lock:

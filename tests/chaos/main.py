@@ -35,6 +35,13 @@ from tests.chaos.run import Options, run
     show_default=True,
     help="auto: namespaces if they are permitted.",
 )
+@click.option(
+    "--servers",
+    type=click.IntRange(1, 2),
+    default=1,
+    show_default=True,
+    help="Of the first party; 2 need mysql, and use the proxy.",
+)
 @click.option("--seed", type=int, help="Of faults and jobs.  [default: a new one]")
 @click.option(
     "--users",
@@ -64,8 +71,8 @@ from tests.chaos.run import Options, run
 )
 def main(
     minutes: float, parties: int, store: str, network: Literal["auto", "netns", "proxy"],
-    seed: int | None, users: int, kinds: str | None, offset_s: float, soak: int | None,
-    out: Path | None,
+    servers: int, seed: int | None, users: int, kinds: str | None, offset_s: float,
+    soak: int | None, out: Path | None,
 ) -> None:  # fmt: skip
     chosen = kinds.split(",") if kinds else KILLS if soak else tuple(ALL)
     if unknown := set(chosen) - ALL.keys():
@@ -74,11 +81,14 @@ def main(
         )
     if network == "netns" and not permitted():
         raise click.UsageError("network namespaces need root, iproute2 and /dev/net/tun")
+    if servers > 1 and (store != "mysql" or network == "netns"):
+        raise click.UsageError("two servers of a party need --store mysql, and no namespaces")
     options = Options(
         seed=secrets.randbelow(1_000_000) if seed is None else seed,
         parties=parties,
         mysql=store == "mysql",
-        namespaces=network == "netns" or (network == "auto" and permitted()),
+        servers=servers,
+        namespaces=network == "netns" or (network == "auto" and servers == 1 and permitted()),
         minutes=24 * 60.0 if soak else minutes,
         users=users,
         offset_s=offset_s,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -19,6 +19,7 @@ import psutil
 import requests
 
 from fedflow.client.client import Client
+from fedflow.domain.site import Site
 from tests.chaos.database import Database
 from tests.chaos.links import Address, Network
 from tests.chaos.namespaces import NamespaceNetwork
@@ -33,6 +34,7 @@ from tests.e2e.servers import (
 )
 
 IDS = ("9999", "10000", "10001")
+SECOND = "b"  #: ends the name of the second server of a party
 CORES = 8
 LEASE_S = 15
 SETTINGS = {
@@ -53,18 +55,29 @@ CLOCK = Path(__file__).parent / "clock" / "sitecustomize.py"
 
 
 class ChaosParty(Party):
-    """A party's server at an address of the network, with its disk, its clock and its database."""
+    """A party's server at an address of the network, with its disk, its clock and its database.
+
+    It has a name of its own: its party may have a second one.
+    """
 
     def __init__(
-        self, party_id: str, *, folder: Path, address: Address, tls: Path,
-        database: Database | None, offset_s: float,
+        self, name: str, *, folder: Path, address: Address, tls: Path,
+        database: Database | None, offset_s: float, second: SecondServer | None = None,
     ) -> None:  # fmt: skip
-        self.id = party_id
+        self.name = name
+        self.id = party_id = id_of(name)
         self.offset_s = offset_s
         self.address = address
         self.database = database
         self._clock_dir = folder / "clock"
         settings = {**SETTINGS, **address.settings, **(database.settings if database else {})}
+        self.shared = folder / "home"
+        if second is not None:
+            self.shared = second.shared
+            settings |= {
+                "FEDFLOW__SHARED_HOME": str(second.shared),
+                "FEDFLOW__DATABASE__PORT": str(second.database_port),
+            }
         place = Place(
             home=folder / "home",
             party_id=party_id,
@@ -120,6 +133,13 @@ class ChaosParty(Party):
         with (self._clock_dir / "offset_ns").open("r+b") as file:
             file.write(struct.pack("<q", int((self.offset_s + step_s) * 1e9)))
 
+    def executors(
+        self, job_id: str = "", *, component: str | None = None, site: Site | None = None,
+        below: Path | None = None,
+    ) -> list[int]:  # fmt: skip
+        """Return the pids of the party's executors at work, those of its other server too."""
+        return super().executors(job_id, component=component, site=site, below=below or self.shared)
+
     def zygotes(self) -> list[psutil.Process]:
         """Return the processes below the home that are neither the server nor executors."""
         own = self.process.pid if self.process else None
@@ -143,9 +163,27 @@ class ChaosParty(Party):
             return connection.execute(statement).fetchall()
 
 
+@dataclass(frozen=True, kw_only=True)
+class SecondServer:
+    """What two servers of a party share, and a server's own way to their database."""
+
+    shared: Path
+    database_port: int
+
+
+def id_of(name: str) -> str:
+    """Return the party of a server: the second one's name has a letter at its end."""
+    return name.rstrip(SECOND)
+
+
+def database_of(name: str) -> str:
+    """Return the name of the end of a server's way to its database, among the links."""
+    return f"{name}-database"
+
+
 @dataclass(frozen=True)
 class World:
-    """All parties of a run, and the network between them."""
+    """All servers of a run by name, and the network between them."""
 
     parties: Mapping[str, ChaosParty]
     network: Network
@@ -156,43 +194,76 @@ class World:
     def all(self) -> tuple[ChaosParty, ...]:
         return tuple(self.parties.values())
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Return the parties, each once."""
+        return tuple(dict.fromkeys(party.id for party in self.all))
+
+    @property
+    def has_second_server(self) -> bool:
+        return len(self.ids) < len(self.parties)
+
+    def servers_of(self, party_id: str) -> list[ChaosParty]:
+        return [party for party in self.all if party.id == party_id]
+
 
 @contextmanager
 def world(
-    folder: Path, *, parties: int, mysql: bool, namespaces: bool, rng: Random, offset_s: float = 0.0
-) -> Iterator[World]:
+    folder: Path, *, parties: int, mysql: bool, namespaces: bool, rng: Random,
+    offset_s: float = 0.0, servers: int = 1,
+) -> Iterator[World]:  # fmt: skip
     """Run so many parties below `folder`, with mutual TLS, until the block ends.
 
-    The wall clock of the second one is off by `offset_s` seconds.
+    The wall clock of the second one is off by `offset_s` seconds. The first one may have two
+    servers; that needs `mysql`, and no `namespaces`.
     """
     ids = IDS[:parties]
+    names = (*ids, ids[0] + SECOND) if servers > 1 else ids
     with ExitStack() as stack:
-        network: Network = (NamespaceNetwork if namespaces else ProxyNetwork)(ids, rng=rng)
+        network: Network = (NamespaceNetwork if namespaces else ProxyNetwork)(names, rng=rng)
         stack.callback(network.close)
         tls = make_certificates(folder / "tls", *ids)
+        databases: dict[str, Database] = {}
         found: dict[str, ChaosParty] = {}
         has_small_disks = may_mount(folder)
-        for party_id in ids:
-            own = folder / party_id
+        for name in names:
+            own = folder / name
             (own / "home").mkdir(parents=True)
             if has_small_disks:
                 stack.enter_context(_small_disk(own / "home"))
-            address = network.address(party_id)
-            database = None
-            if mysql:
+            address = network.address(name)
+            if mysql and id_of(name) not in databases:
                 (port,) = free_ports(1)
                 database = Database(own / "mysql", port=port, prefix=address.prefix)
                 stack.callback(database.stop)
                 database.start()
+                databases[id_of(name)] = database
+            second = None
+            if servers > 1 and id_of(name) == ids[0]:
+                assert isinstance(network, ProxyNetwork)
+                way = network.way(name, database_of(name), databases[ids[0]].port)
+                second = SecondServer(shared=folder / "shared", database_port=way)
             party = ChaosParty(
-                party_id, folder=own, address=address, tls=tls, database=database,
-                offset_s=offset_s if party_id == ids[1] else 0.0,
+                name, folder=own, address=by_party(address, own=id_of(name)), tls=tls,
+                database=databases.get(id_of(name)),
+                offset_s=offset_s if name == ids[1] else 0.0, second=second,
             )  # fmt: skip
             stack.callback(_end, party)
-            found[party_id] = party.start()
+            found[name] = party.start()
+            if second is not None:  # the first one makes the schema
+                party.wait_ready()
         for party in found.values():
             party.wait_ready()
         yield World(found, network, folder, has_small_disks)
+
+
+def by_party(address: Address, *, own: str) -> Address:
+    """Return an address whose routes lead to other parties, to all servers of each."""
+    routes: dict[str, list[str]] = {}
+    for name, to in address.routes.items():
+        if id_of(name) != own:
+            routes.setdefault(id_of(name), []).append(to)
+    return replace(address, routes={party: ",".join(to) for party, to in routes.items()})
 
 
 def may_mount(folder: Path) -> bool:

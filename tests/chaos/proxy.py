@@ -49,6 +49,11 @@ class ProxyNetwork:
             routes=routes,
         )  # fmt: skip
 
+    def way(self, caller: str, callee: str, port: int) -> int:
+        """Return a port at which a caller's way to `port` begins; `callee` names its end."""
+        self._ports[callee] = [0, port]
+        return int(self._call(self._listen(caller, callee)))
+
     def reset(self, source: str, destination: str) -> None:
         async def break_all() -> None:
             for way in ((source, destination), (destination, source)):
@@ -90,6 +95,9 @@ class ProxyNetwork:
         self, caller: str, callee: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Pass one connection on until both directions have ended."""
+        if self.links.get(caller, callee).refused:
+            writer.transport.abort()
+            return
         own = {writer}
         live = self._writers[caller, callee]
         live.add(writer)

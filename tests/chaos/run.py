@@ -32,6 +32,7 @@ class Options:
     seed: int
     parties: int = 2
     mysql: bool = False
+    servers: int = 1  #: of the first party
     namespaces: bool = False
     minutes: float = 30.0
     users: int = 4
@@ -83,6 +84,7 @@ def run(options: Options, folder: Path, *, evidence: Path) -> Outcome:
         namespaces=options.namespaces,
         rng=rng,
         offset_s=options.offset_s,
+        servers=options.servers,
     ) as running:
         watch = Watch(running)
         load = Load(running, seed=options.seed, users=options.users, limit=options.jobs)
@@ -105,7 +107,10 @@ def run(options: Options, folder: Path, *, evidence: Path) -> Outcome:
 def _do_faults(running: World, load: Load, outcome: Outcome) -> None:
     options = outcome.options
     rng = Random(f"{options.seed}/probes")
-    kinds = possible(options.kinds, mysql=options.mysql, small_disks=running.has_small_disks)
+    kinds = possible(
+        options.kinds, mysql=options.mysql, small_disks=running.has_small_disks,
+        second_server=running.has_second_server,
+    )  # fmt: skip
     faults = plan(
         options.seed, kinds=kinds, parties=list(running.parties), longest_s=options.longest_s
     )
@@ -207,10 +212,10 @@ def _too_old(load: Load) -> list[Anomaly]:
 def _keep(running: World, evidence: Path) -> None:
     """Copy logs and databases to where they outlive the run."""
     for party in running.all:
-        target = evidence / party.id
+        target = evidence / party.name
         target.mkdir(parents=True)
         shutil.copy(party.log, target)
-        shutil.copytree(party.home / "logs", target / "logs")
+        shutil.copytree(party.shared / "logs", target / "logs", dirs_exist_ok=True)
         for file in party.home.glob("fedflow.sqlite*"):
             shutil.copy(file, target)
         if party.database is not None:

@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 def test_no_fault_loses_doubles_or_freezes_a_job(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("chaos")
-    kinds = dict.fromkeys(possible(ALL, mysql=False, small_disks=may_mount(folder)), 1)
+    kinds = dict.fromkeys(
+        possible(ALL, mysql=False, small_disks=may_mount(folder), second_server=False), 1
+    )
     options = Options(
         seed=4, minutes=10, users=3, kinds=kinds, faults=len(kinds), longest_s=8, offset_s=-300,
         say=print,

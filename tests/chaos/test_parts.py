@@ -62,9 +62,11 @@ def test_durations_lie_between_the_bounds_of_the_kind_and_of_the_plan() -> None:
 
 
 def test_faults_of_a_database_need_one() -> None:
-    here = possible(ALL, mysql=False, small_disks=False)
-    assert ALL.keys() - here.keys() == {"database_kill", "database_pause", "disk_full"}
-    assert ALL.keys() - possible(ALL, mysql=True, small_disks=True).keys() == {"database_away"}
+    here = possible(ALL, mysql=False, small_disks=False, second_server=False)
+    missing = {"database_kill", "database_pause", "database_lost_by_one", "disk_full"}
+    assert ALL.keys() - here.keys() == missing
+    two = possible(ALL, mysql=True, small_disks=True, second_server=True)
+    assert ALL.keys() - two.keys() == {"database_away"}
 
 
 # --- jobs -----------------------------------------------------------------------------------------
@@ -142,14 +144,14 @@ def test_an_attempt_that_two_processes_ran_is_found_in_its_log(tmp_path: Path) -
     for log, pids in ((once, (5,)), (twice, (5, 6))):
         log.parent.mkdir(parents=True)
         log.write_text("".join(STARTS.format(pid) for pid in pids))
-    party: Any = SimpleNamespace(id="9999", home=tmp_path)
+    party: Any = SimpleNamespace(id="9999", shared=tmp_path)
     assert ["empty_1" in one.where for one in _double_starts(party)] == [True]
 
 
 def test_two_processes_that_run_one_task_at_once_are_seen(tmp_path: Path) -> None:
     job = tmp_path / "jobs" / "1"
     names = ("guest-9999-empty_0-0", "guest-9999-empty_0-1", "guest-9999-empty_0-2", "host-1-a-0")
-    world: Any = SimpleNamespace(all=[SimpleNamespace(home=tmp_path)])
+    world: Any = SimpleNamespace(all=[SimpleNamespace(shared=tmp_path)])
     watch = Watch(world)
     processes = []
     try:

@@ -51,7 +51,7 @@ class Watch:
     def _run(self) -> None:
         while not pause(LOOK_S, self._stop):
             for party in self._world.all:
-                self._look(party.home / "jobs")
+                self._look(party.shared / "jobs")
 
     def _look(self, jobs: Path) -> None:
         tasks: dict[str, list[Process]] = defaultdict(list)
