@@ -64,7 +64,7 @@ class EndComparison(UseCase):
             ended = tx.queue.ended_parties()
             self._unsettled = {p for p in ended if self._parties.knows(p)}
         self._unsettled.update(under_way)
-        return self._unsettled
+        return set(self._unsettled)  # threads of other parties take themselves out
 
     def settled(self, party_id: str) -> None:
         """Ask a party no more until there are jobs with it: it has confirmed all, or is away."""

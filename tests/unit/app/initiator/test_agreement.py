@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fedflow.app.initiator.agreement import EndComparison
 from fedflow.domain.records import Reply
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl
@@ -46,6 +47,15 @@ def test_a_job_that_was_confirmed_is_not_named_again(guest: OneServer, job_id: s
     assert named(guest, job_id) == 1
     assert warnings(guest, job_id) == []
     assert guest.core.heartbeats.remote_parties() == []
+
+
+def test_a_party_may_be_settled_while_others_are_looked_through(guest: OneServer) -> None:
+    """The detector's thread reads what the threads of heartbeats change."""
+    comparison = EndComparison(guest.core.kernel)
+    with guest.store.read() as tx:
+        for party_id in comparison.unsettled(tx, ["10000", "10001", "10002"]):
+            comparison.settled(party_id)
+        assert comparison.unsettled(tx, []) == set()
 
 
 def test_it_is_named_again_once_the_partys_server_has_been_started_anew(
