@@ -15,7 +15,9 @@ from typing import Final
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  #: glibc's malloc.h
 MIB = 1024 * 1024
-SPARE: Final = 64 * MIB  #: that the process may grow before freed memory is given back
+SPARE: Final = 48 * MIB  #: that the process may grow before freed memory is given back
+_WORTH: Final = 8 * MIB  #: less than this was not worth the look
+_LONGEST: Final = 11  #: looks that are left out at most, after one that was not worth it
 
 
 def keep_freed_chunks() -> bool:
@@ -43,15 +45,26 @@ class FreedMemory:
 
     def __init__(self) -> None:
         self._least = sys.maxsize  #: resident bytes
+        self._pause = self._left_out = 0  #: looks
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def look(self) -> None:
-        """Give back what is free if the process has grown; may take 50 ms, in a thread."""
+        """Give back what is free if the process has grown; may take 50 ms, in a thread.
+
+        What is in use at one look may be free at the next. As long as nothing is, looks get rare.
+        """
         found = _resident()
-        if found > self._least + SPARE and self._trim is not None:
-            self._trim(0)
-            self._least = _resident()
         self._least = min(self._least, found)
+        if found <= self._least + SPARE or self._trim is None:
+            self._pause = self._left_out = 0
+            return
+        if self._left_out < self._pause:
+            self._left_out += 1
+            return
+        self._trim(0)
+        is_worth_it = found - _resident() >= _WORTH
+        self._pause = 0 if is_worth_it else min(2 * self._pause + 1, _LONGEST)
+        self._left_out = 0
 
 
 def _resident() -> int:
