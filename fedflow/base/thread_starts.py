@@ -1,4 +1,4 @@
-"""A start of a thread that ends, also when the system has no memory for the thread.
+"""Threads of a server when the system has none: their starts end, and pools do with fewer.
 
 CPython's `Thread.start` waits until the new thread has begun. One that meets a MemoryError before
 that never says so, and whoever starts it, an event loop perhaps, waits for ever with all its locks.
@@ -7,10 +7,25 @@ that never says so, and whoever starts it, an event loop perhaps, waits for ever
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 BEGIN_S: Final = 5.0  #: a thread that has not begun by then does not come
 _AGAIN_S: Final = 1.0  #: waited once more: the whole process may have stood still meanwhile
+
+
+class Pool(ThreadPoolExecutor):
+    """A pool in which work waits for the threads that are there if no further one can be started.
+
+    `submit` raises RuntimeError only if there is none at all, or the pool is shut down.
+    """
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except (RuntimeError, MemoryError):
+            if not self._threads:
+                raise
 
 
 class _Begun(threading.Event):

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -19,6 +18,7 @@ from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.shares import Shares
+from fedflow.base.thread_starts import Pool
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Site
 from fedflow.federation.keys import MAX_SESSION, site_from_wire
@@ -86,7 +86,7 @@ class DataPlane:
         self._socket_path = socket_path
         self._book = SessionRegistry()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="data-plane")
+        self._pool = Pool(THREADS, thread_name_prefix="data-plane")
         self._ticking: asyncio.Task[None] | None = None
         self._spool = Spool(spool_dir)
         self._early: dict[SessionKey, dict[Site, _Early]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -24,6 +25,7 @@ from fedflow.base.clock import SystemClock, pause
 from fedflow.base.errors.parties import NoRoute, PartyUnreachable
 from fedflow.base.errors.start import AddressNotHere, BadSetting, PortInUse
 from fedflow.base.ids import PartyId
+from fedflow.base.thread_starts import Pool
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
 from fedflow.rpc.client.channels import Channels, ChannelSettings
@@ -32,6 +34,7 @@ from fedflow.rpc.client.routes import Route, Routes, RouteTable, make_routes
 from fedflow.rpc.credentials import Credentials, certificate_party, load_credentials
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.pb import proxy_pb2
+from fedflow.rpc.server import connections
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.unary import UnaryService, UnarySettings
 from fedflow.web.relay import Relay
@@ -643,6 +646,38 @@ def test_a_connection_that_never_speaks_is_closed(
     silent = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
     with silent.makefile("rb") as stream:
         stream.read()  # ends with the connection; one that is kept raises TimeoutError
+
+
+def test_a_call_for_which_there_is_no_thread_comes_again(
+    stack: ExitStack, handler: Handler, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    def no_thread(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    call = caller(stack, serve(stack, handler, None), None)
+    with monkeypatch.context() as moment:
+        moment.setattr(Pool, "_adjust_thread_count", no_thread)
+        with pytest.raises(PartyUnreachable, match="stops, or has no thread"):
+            call()
+    assert not [record for record in caplog.records if record.exc_info]
+    assert call(request_id="r2").retcode == 0
+
+
+def test_the_look_at_connections_outlives_one_without_a_descriptor(
+    stack: ExitStack, handler: Handler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def no_descriptor(folder: str) -> list[str]:
+        looks.append(folder)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    serve(stack, handler, None)
+    with monkeypatch.context() as moment:
+        moment.setattr(connections, "_PAUSE_S", 0.01)
+        pause(1.1, threading.Event())  # the first look is over
+        moment.setattr(connections.os, "listdir", no_descriptor)
+        wait_for(lambda: len(looks) > 2)
 
 
 def flood(stack: ExitStack, port: int, number: int, sent: bytes) -> list[socket.socket]:

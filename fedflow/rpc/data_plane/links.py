@@ -13,7 +13,6 @@ import logging
 import zlib
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -24,6 +23,7 @@ import msgspec
 from fedflow.base.errors.data_plane import PeerFailed, SpoolFull
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.ids import PartyId
+from fedflow.base.thread_starts import Pool
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.messages import Ack, Notice, Put, error_from_wire, pack, split_frames
 from fedflow.federation.settings import FederationSettings
@@ -75,7 +75,7 @@ class GrpcSender:
         self._links: dict[PartyId, Link] = {}
         self._bulk: dict[PartyId, tuple[object, grpc.aio.Channel]] = {}  #: with the turn then
         self._notices: dict[tuple[PartyId, Notice], asyncio.Task[None]] = {}  #: under way
-        self._pool = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="data-plane-read")
+        self._pool = Pool(READ_THREADS, thread_name_prefix="data-plane-read")
         self._closed = False
 
     def is_local(self, party_id: PartyId) -> bool:

@@ -49,13 +49,16 @@ async def keep_room(port: int, most: int) -> None:
     while os.path.isdir(_FOLDER):
         await asyncio.sleep(_AGAIN_S if closed else _PAUSE_S)
         closed = {}
-        if len(os.listdir(_FOLDER)) > most // 2:
-            closed = await asyncio.to_thread(_make_room, port, most - most // 4)
-            for address, number in closed.items():
-                logger.warning(
-                    "closed %d connections of address %s: it has too many", number, address,
-                    extra={"action": "close_connections"},
-                )  # fmt: skip
+        try:
+            if len(os.listdir(_FOLDER)) > most // 2:
+                closed = await asyncio.to_thread(_make_room, port, most - most // 4)
+        except (OSError, RuntimeError) as exc:  # there is no descriptor, or no thread, for a look
+            logger.warning("cannot look at connections: %s", exc, extra={"action": "connections"})
+        for address, number in closed.items():
+            logger.warning(
+                "closed %d connections of address %s: it has too many", number, address,
+                extra={"action": "close_connections"},
+            )  # fmt: skip
 
 
 def _make_room(port: int, most: int) -> dict[str, int]:

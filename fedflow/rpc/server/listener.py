@@ -14,12 +14,14 @@ import grpc
 import grpc.aio
 
 from fedflow.base.errors.start import PortInUse, cannot_listen
+from fedflow.base.thread_starts import Pool
 from fedflow.base.values import dataclass
 from fedflow.rpc.callers import CallShares
 from fedflow.rpc.server.connections import keep_room, keep_silent_ones_out
 
 logger = logging.getLogger(__name__)
 
+_LOOKS: Final = 8  #: questions to the database and the system that the event loop waits for at once
 _REFUSED: Final = 4  #: so many times the calls are taken at once, as most of them are being refused
 _SENT_BYTES: Final = 64 * 1024 * 1024  #: largest message that is sent
 
@@ -154,6 +156,7 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
 def _run_loop(ready: Future[asyncio.AbstractEventLoop]) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
+    loop.set_default_executor(Pool(_LOOKS, thread_name_prefix="fedflow-look"))
     loop.call_soon(ready.set_result, loop)
     try:
         loop.run_forever()

@@ -10,13 +10,13 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 import msgspec
 
+from fedflow.base.thread_starts import Pool
 from fedflow.rpc.turns import Turns
 from fedflow.wire.headers import SOURCE_PARTY
 from fedflow.wire.servers import (
@@ -43,7 +43,7 @@ class ServersService:
     def __init__(self, handle: Callable[[Message], Answer], *, secret: Callable[[], str]) -> None:
         self._handle = handle
         self._secret = secret
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="fedflow-servers")
+        self._pool = Pool(_THREADS, thread_name_prefix="fedflow-servers")
         self._turns = Turns(_THREADS)
 
     def add_to(self, server: grpc.aio.Server) -> None:

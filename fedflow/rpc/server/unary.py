@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
@@ -26,6 +25,7 @@ from fedflow.base.errors.requests import NotAuthenticated
 from fedflow.base.ids import PartyId
 from fedflow.base.log import Seldom
 from fedflow.base.shares import Shares
+from fedflow.base.thread_starts import Pool
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
 from fedflow.rpc.callers import caller_of
@@ -79,7 +79,7 @@ class UnaryService:
         self._hosts = hosts
         self._admits = admits
         self._settings = settings
-        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="fedflow-relay")
+        self._pool = Pool(settings.threads, thread_name_prefix="fedflow-relay")
         self._calls = Shares(settings.threads + settings.waiting)
         self._largest = settings.body_bytes + MORE_BYTES
         self._bytes = Turns(settings.largest * self._largest)
@@ -123,7 +123,11 @@ class UnaryService:
             held.callback(self._threads.give_back, caller)
             # a thread goes on when the caller does not wait any more, so it keeps what it holds
             answering = self._in_thread(raw, self._authenticate(context), held.pop_all())
-            packet, answer = await asyncio.shield(answering)
+            try:
+                packet, answer = await asyncio.shield(answering)
+            except RuntimeError:  # the pool takes nothing in
+                await context.abort(grpc.StatusCode.UNAVAILABLE, CLOSED)
+                raise
         if packet.source or packet.destination:
             context.set_trailing_metadata(_safe_metadata(packet))
         return answer
@@ -231,7 +235,7 @@ class UnaryService:
 
 
 BUSY: Final = "too many calls at once"
-CLOSED: Final = "the server stops"
+CLOSED: Final = "the server stops, or has no thread"
 _LARGE_BYTES: Final = 128 * 1024  #: of a call that takes much time, of which Python has one thread
 _LARGE_CALLS: Final = 2  #: such calls at once, of different parties
 _REST: Final = 3  #: so many times as long as it took a party waits before its next one

@@ -33,6 +33,24 @@ def test_a_thread_that_did_not_begin_is_an_error_soon(monkeypatch: pytest.Monkey
     threading._limbo.clear()  # type: ignore[attr-defined]  # the lost thread is listed there
 
 
+def test_a_pool_does_with_the_threads_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with thread_starts.Pool(4) as pool:
+        with monkeypatch.context() as moment:
+            moment.setattr(threading.Thread, "start", no_thread)
+            with pytest.raises(RuntimeError, match="can't start"):
+                pool.submit(int)  # it has none at all
+        gate = threading.Event()
+        pool.submit(gate.wait, 10)
+        with monkeypatch.context() as moment:
+            moment.setattr(threading.Thread, "start", no_thread)
+            later = pool.submit(int)
+        gate.set()
+        assert later.result(timeout=10) == 0
+
+
 def test_other_threads_start_as_ever() -> None:
     done = threading.Event()
     thread = threading.Thread(target=done.set)
