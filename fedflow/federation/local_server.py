@@ -50,6 +50,7 @@ READ_BYTES = 64 * 1024
 READ_BIG_BYTES = 1024 * 1024
 MAX_DESCRIPTORS = 4
 HELLO_TIMEOUT_S = 10.0
+_ACCEPT_S = 0.1  #: pause after an error of `accept`
 MAX_REQUESTS = 20_000  #: unanswered requests of one executor
 
 
@@ -132,9 +133,9 @@ class LocalServer:
         while True:
             try:
                 connected, _ = await loop.sock_accept(listener)
-            except OSError:
-                logger.exception("Cannot accept an executor's connection")
-                await asyncio.sleep(0.1)
+            except OSError as exc:  # no descriptor is left
+                logger.warning("Cannot accept an executor's connection: %s", exc)
+                await asyncio.sleep(_ACCEPT_S)
                 continue
             connected.setblocking(False)
             self.connections.add(Connection(connected, server=self))

@@ -27,6 +27,7 @@ class InvalidJobSpec(FedflowError):
     """The job is not valid: {summary}"""
 
     code, retcode, http = 1201, 103, 400
+    public = ("summary",)  # it quotes the DSL and conf that all parties have, and names of modules
     problems: tuple[Problem, ...] = ()
     hint = "Correct the members at the given paths; all mistakes found are listed."
 

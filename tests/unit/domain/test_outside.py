@@ -53,7 +53,8 @@ MARK = "hiv_status_4711"
 def marked(kind: type[FedflowError]) -> FedflowError:
     """Return an error with a mark in every field that is not public."""
     if issubclass(kind, InvalidJobSpec):
-        return kind([Problem(f"$.{MARK}", MARK, MARK)])
+        text = "shown" if "summary" in kind.public else MARK
+        return kind([Problem(f"$.{text}", text, text)])
     fields: dict[str, Any] = {}
     for _, name, form, _ in Formatter().parse(kind.template()):
         if name is not None:
