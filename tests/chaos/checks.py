@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import psutil
@@ -46,6 +47,7 @@ class Anomaly:
     what: str  #: the kind, a few words
     where: str  #: party, job, task
     detail: str
+    job_id: str = ""  #: if it is about one job's tasks
 
     def __str__(self) -> str:
         return f"{self.what}: {self.where}: {self.detail}"
@@ -61,19 +63,37 @@ def find_anomalies(
     for party in world.all:
         yield from _left_over(party)
     yield from _jobs(world, jobs)
+    whole = {job.job_id for job in jobs if not _forgot(world, job)}
     for party in world.all:
-        yield from _reasons(party)
-        yield from _double_starts(party)
+        for found in (*_reasons(party), *_double_starts(party)):
+            if not world.put_back or found.job_id in whole:
+                yield found
         yield from _tracebacks(party, faults.get(party.id, ()))
+
+
+def _forgot(world: World, job: Job) -> set[str]:
+    """Return the sites of a job that may not know it, as a database was put back."""
+    until_s = inf if job.settled_s is None else job.settled_s
+    return world.forgot(job.sites, since_s=job.submitted_s, until_s=until_s)
 
 
 # --- jobs -----------------------------------------------------------------------------------------
 
 
 def _jobs(world: World, jobs: Sequence[Job]) -> Iterator[Anomaly]:
-    """Compare what users were told with what the databases say."""
+    """Compare what users were told with what the databases say.
+
+    Parties may differ where a database was put back, but then they say so.
+    """
     stored: dict[str, dict[str, str]] = {}
+    warned: set[str] = set()
     for party in world.all:
+        warned |= {
+            job_id
+            for (job_id,) in party.rows(
+                "SELECT f_job_id FROM t_job WHERE f_warnings LIKE '%PartiesDisagree%'"
+            )
+        }
         for job_id, role, own, status in party.rows(
             "SELECT f_job_id, f_role, f_party_id, f_status FROM t_job"
         ):
@@ -82,18 +102,23 @@ def _jobs(world: World, jobs: Sequence[Job]) -> Iterator[Anomaly]:
         if not job.job_id:
             continue
         shares = stored.pop(job.job_id, {})
-        what = {site: shares.get(site, "unknown") for site in job.sites}
+        forgot = _forgot(world, job)
+        what = {
+            site: shares.get(site, "unknown")
+            for site in job.sites
+            if site in shares or site not in forgot
+        }
         where = f"{job.job_id} ({job.kind})"
         if "unknown" in what.values():
             yield Anomaly(what="lost job", where=where, detail=json.dumps(what))
         elif not set(what.values()) <= FINAL:
             yield Anomaly(what="frozen job", where=where, detail=json.dumps(what))
-        elif len(set(what.values())) > 1:
+        elif len(set(what.values())) > 1 and not (forgot and job.job_id in warned):
             yield Anomaly(what="different ends", where=where, detail=json.dumps(what))
     for job_id, shares in stored.items():  # their submit was not answered, or refused
         if not set(shares.values()) <= FINAL:
             yield Anomaly(what="frozen job", where=f"{job_id} (refused)", detail=json.dumps(shares))
-        elif len(set(shares.values())) > 1:
+        elif len(set(shares.values())) > 1 and not (world.put_back and job_id in warned):
             yield Anomaly(
                 what="different ends", where=f"{job_id} (refused)", detail=json.dumps(shares)
             )
@@ -107,8 +132,9 @@ def _reasons(party: ChaosParty) -> Iterator[Anomaly]:
     ):
         if not _has_cause(reason):
             yield Anomaly(
-                what="no reason", where=f"{party.id} {job_id} {role}", detail=f"{status}: {reason}"
-            )
+                what="no reason", where=f"{party.id} {job_id} {role}",
+                detail=f"{status}: {reason}", job_id=job_id,
+            )  # fmt: skip
     ended = "'success', 'failed', 'canceled', 'timeout', 'pass'"
     for row in party.rows(
         "SELECT t.f_job_id, t.f_role, t.f_component_name, t.f_task_version, t.f_party_status,"
@@ -116,14 +142,16 @@ def _reasons(party: ChaosParty) -> Iterator[Anomaly]:
         " AND j.f_role = t.f_role AND j.f_party_id = t.f_party_id"
         f" WHERE j.f_status IN ({ended}) AND t.f_party_status NOT IN ({ended})"
     ):
-        yield Anomaly(what="task outlived its job", where=party.id, detail=str(row))
+        yield Anomaly(what="task outlived its job", where=party.id, detail=str(row), job_id=row[0])
     for row in party.rows(
         "SELECT j.f_job_id, j.f_role, t.f_component_name, t.f_party_status FROM t_task t"
         " JOIN t_job j ON j.f_job_id = t.f_job_id AND j.f_role = t.f_role"
         " AND j.f_party_id = t.f_party_id WHERE j.f_status = 'success' AND t.f_latest = 1"
         " AND t.f_party_status NOT IN ('success', 'pass')"
     ):
-        yield Anomaly(what="success of a failed task", where=party.id, detail=str(row))
+        yield Anomaly(
+            what="success of a failed task", where=party.id, detail=str(row), job_id=row[0]
+        )
 
 
 def _has_cause(reason: str | None) -> bool:
@@ -140,7 +168,8 @@ def _double_starts(party: ChaosParty) -> Iterator[Anomaly]:
         pids = _pids_that_ran(log)
         if len(pids) > 1:
             where = f"{party.id} {log.parent.relative_to(party.shared / 'logs')}"
-            yield Anomaly(what="ran twice", where=where, detail=f"processes {pids}")
+            job_id = log.relative_to(party.shared / "logs").parts[0]
+            yield Anomaly(what="ran twice", where=where, detail=f"processes {pids}", job_id=job_id)
 
 
 def ran_at_once(pairs: Iterable[tuple[Process, Process]]) -> Iterator[Anomaly]:

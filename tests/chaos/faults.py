@@ -241,6 +241,9 @@ KINDS: Mapping[str, Kind] = {
     "disk_full": Kind(weight=2, shortest_s=2, longest_s=60, inject=machine.disk_full),
     "store_read_only": Kind(weight=2, shortest_s=2, longest_s=60, inject=machine.store_read_only),
     "database_away": Kind(weight=1, shortest_s=2, longest_s=30, inject=machine.database_away),
+    "database_put_back": Kind(
+        weight=1, shortest_s=1, longest_s=8, inject=machine.database_put_back
+    ),
     "database_lost_by_one": Kind(weight=3, shortest_s=2, longest_s=60, inject=_database_lost),
     "sockets_lost": Kind(weight=1, shortest_s=2, longest_s=10, inject=machine.sockets_lost),
     "address_space": Kind(weight=2, shortest_s=2, longest_s=15, inject=machine.address_space),
@@ -253,7 +256,7 @@ KINDS: Mapping[str, Kind] = {
 ALL: Mapping[str, int] = {name: kind.weight for name, kind in KINDS.items()}
 MYSQL_ONLY = frozenset({"database_kill", "database_pause"})
 SECOND_SERVER = frozenset({"database_lost_by_one"})
-SQLITE_ONLY = frozenset({"database_away"})
+SQLITE_ONLY = frozenset({"database_away", "database_put_back"})
 OWN_DISK = frozenset({"disk_full"})
 KILLS = ("server_kill", "all_servers_kill", "zygote_kill", "executor_kill")
 

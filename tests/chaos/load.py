@@ -16,6 +16,7 @@ from tests.chaos.parties import World
 
 FINAL = frozenset({"success", "failed", "canceled", "timeout"})
 LOOK_S = 0.3
+FORGOTTEN_S = 30.0  #: how long users look at a job of which a party has lost its database
 REFUSED_PAUSE_S = 0.5
 KINDS = ("chain", "chain", "wide", "toy", "toy", "flaky", "long")
 STOPPED, RERUN = 0.12, 0.5  #: how likely a user stops a job, or runs a failed one again
@@ -181,6 +182,9 @@ class Load:
             job.shares = shares_of(self._world, job)
             if is_settled(job.shares, job.sites):
                 job.settled_s = _clock.monotonic_s()
+                return
+            now_s = _clock.monotonic_s()
+            if self._world.forgot(job.sites, since_s=job.submitted_s, until_s=now_s - FORGOTTEN_S):
                 return
             pause(pause_s, self._give_up)
 

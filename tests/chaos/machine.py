@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
 from fedflow.app.protocol.folders import Folders
+from fedflow.base.clock import SystemClock
 from fedflow.server.sockets import socket_folder
 from tests.chaos.fault import Fault, paused
-from tests.chaos.parties import ChaosParty, World
+from tests.chaos.parties import ChaosParty, PutBack, World
 
 SPARE_BYTES = 4 << 20  #: of address space, less than the stack of one thread
 SPARE_FILES = 3
 _AWAY = ".away"
+_clock = SystemClock()
 
 
 # --- disk -----------------------------------------------------------------------------------------
@@ -102,6 +106,26 @@ def database_away(world: World, fault: Fault) -> Iterator[None]:
     yield
     for file in files:
         _aside(file).rename(file)
+
+
+@contextmanager
+def database_put_back(world: World, fault: Fault) -> Iterator[None]:
+    """Put an SQLite database back as it was when the fault began, under a server that was killed:
+    what happened meanwhile is lost at that party.
+    """
+    party = world.parties[fault.party]
+    file, copy = party.home / "fedflow.sqlite", party.home.parent / "backup.sqlite"
+    copied_s = _clock.monotonic_s()
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    yield
+    party.kill()
+    for one in party.home.glob("fedflow.sqlite*"):
+        one.unlink()
+    shutil.move(copy, file)
+    ended_s = _clock.monotonic_s()
+    world.put_back.append(PutBack(party_id=party.id, copied_s=copied_s, ended_s=ended_s))
+    party.start()
 
 
 def _aside(file: Path) -> Path:

@@ -8,9 +8,9 @@ import sqlite3
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -181,6 +181,15 @@ def database_of(name: str) -> str:
     return f"{name}-database"
 
 
+@dataclass(frozen=True, kw_only=True)
+class PutBack:
+    """A party whose database was put back, in seconds of a clock that never goes back."""
+
+    party_id: str
+    copied_s: float  #: when the copy was made that is its database now
+    ended_s: float  #: when that was put back
+
+
 @dataclass(frozen=True)
 class World:
     """All servers of a run by name, and the network between them."""
@@ -189,6 +198,16 @@ class World:
     network: Network
     folder: Path
     has_small_disks: bool
+    put_back: list[PutBack] = field(default_factory=list)
+
+    def forgot(self, sites: Iterable[str], *, since_s: float, until_s: float) -> set[str]:
+        """Return those of some sites whose party has lost what it knew of a time."""
+        lost = {
+            one.party_id
+            for one in self.put_back
+            if since_s < one.ended_s and until_s > one.copied_s
+        }
+        return {site for site in sites if site.partition("-")[2] in lost}
 
     @property
     def all(self) -> tuple[ChaosParty, ...]:

@@ -144,7 +144,7 @@ def _do_faults(running: World, load: Load, outcome: Outcome) -> None:
             f" {done.recovered_s - done.ended_s:.1f} s, {len(load.accepted)} jobs"
         )
         _settle(load, done)
-        outcome.anomalies += _too_old(load)
+        outcome.anomalies += _too_old(running, load)
         pause(rng.uniform(0.0, CALM_S), _never)
 
 
@@ -194,10 +194,12 @@ def _kinds_by_party(outcome: Outcome) -> dict[str, set[str]]:
     return kinds
 
 
-def _too_old(load: Load) -> list[Anomaly]:
+def _too_old(running: World, load: Load) -> list[Anomaly]:
     now_s = _clock.monotonic_s()
     found = []
     for job in load.accepted:
+        if running.forgot(job.sites, since_s=job.submitted_s, until_s=now_s):
+            continue  # what is left of it is looked at in the end
         if job.settled_s is None and not job.is_late and now_s - job.submitted_s > AGE_S:
             job.is_late = True
             found.append(

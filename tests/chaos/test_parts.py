@@ -66,7 +66,7 @@ def test_faults_of_a_database_need_one() -> None:
     missing = {"database_kill", "database_pause", "database_lost_by_one", "disk_full"}
     assert ALL.keys() - here.keys() == missing
     two = possible(ALL, mysql=True, small_disks=True, second_server=True)
-    assert ALL.keys() - two.keys() == {"database_away"}
+    assert ALL.keys() - two.keys() == {"database_away", "database_put_back"}
 
 
 # --- jobs -----------------------------------------------------------------------------------------
