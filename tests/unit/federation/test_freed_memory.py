@@ -49,6 +49,28 @@ def test_much_freed_memory_is_given_back() -> None:
     assert left < 64
 
 
+IN_A_CYCLE = """
+import gc
+from fedflow.federation.memory import FreedMemory, _resident, keep_freed_chunks
+keep_freed_chunks()
+gc.disable()
+freed = FreedMemory()
+freed.look()
+before = _resident()
+held = {"message": b"x" * 2**27}
+held["itself"] = held
+del held
+freed.look()
+print((_resident() - before) // 2**20)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
+def test_what_only_cycles_hold_is_given_back() -> None:
+    said = subprocess.run([sys.executable, "-c", IN_A_CYCLE], capture_output=True, check=True)
+    assert int(said.stdout) < 48
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
 def test_what_was_in_use_at_one_look_is_given_back_at_a_later_one() -> None:
     said = subprocess.run([sys.executable, "-c", FREED_LATER], capture_output=True, check=True)
