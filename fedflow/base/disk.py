@@ -39,6 +39,15 @@ def inode_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def free_bytes(folder: Path) -> int:
+    """Return how much this process may still write to a folder's file system; 0 also if no further
+    file can be created. Raises: OSError.
+    """
+    found = os.statvfs(folder)
+    has_files = found.f_files == 0 or found.f_favail > 0
+    return found.f_bavail * found.f_frsize if has_files else 0
+
+
 def fault_of(error: OSError, folder: Path | str) -> DiskFull | FolderNotWritable | None:
     """Return what an error of the system means that kept this process from writing below a folder;
     None: something else.

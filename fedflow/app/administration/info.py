@@ -18,6 +18,7 @@ from fedflow.app.ports.executors import STARTING
 from fedflow.app.ports.store import Store
 from fedflow.app.protocol.party_leases import prove_store
 from fedflow.base.clock import Clock
+from fedflow.base.disk import free_bytes
 from fedflow.base.errors.store import DatabaseFileLost, StoreUnavailable
 from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
@@ -76,7 +77,7 @@ class Disks:
                 device = path.stat().st_dev
                 if device not in seen:
                     seen.add(device)
-                    free[name] = _free_bytes(path)
+                    free[name] = free_bytes(path)
             except FileNotFoundError:
                 continue  # it is created when it is needed
             except OSError:
@@ -129,13 +130,6 @@ def _write_file(path: Path) -> None:
     finally:
         os.close(descriptor)
         path.unlink()
-
-
-def _free_bytes(path: Path) -> int:
-    """Return the free bytes of a file system. Raises: OSError."""
-    found = os.statvfs(path)
-    has_files = found.f_files == 0 or found.f_favail > 0
-    return found.f_bavail * found.f_frsize if has_files else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

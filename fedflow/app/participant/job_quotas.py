@@ -5,7 +5,6 @@ The party's own jobs count for nothing: who submits them can fill the disk in ot
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.job_limits import MIB
 from fedflow.app.protocol.kernel import Kernel, UseCase
 from fedflow.base.clock import is_older
+from fedflow.base.disk import free_bytes
 from fedflow.base.errors.jobs import DiskTooFull, QuotaReached
 from fedflow.base.ids import PartyId
 from fedflow.base.messages import Message
@@ -82,7 +82,7 @@ class JobQuotas(UseCase):
         """
         self._limits.check_size(dsl, conf, party_id=at.party_id)
         least = self._limits.free_bytes
-        if least and _free_bytes(self._folders.home) < least:
+        if least and not _has_room(self._folders.home, least):
             raise DiskTooFull(party_id=at.party_id, mib=least // MIB)
 
     def admit(self, tx: Tx, initiator: Site, *, at: Site, size: int, opens: int = 1) -> None:
@@ -117,10 +117,9 @@ class JobQuotas(UseCase):
         return None
 
 
-def _free_bytes(path: Path) -> int:
-    """Return how much this process may still write to a folder's disk; a lot if nobody knows."""
+def _has_room(folder: Path, least: int) -> bool:
+    """Tell whether so many bytes can still be written to a folder's disk; True if nobody knows."""
     try:
-        found = os.statvfs(path)
+        return free_bytes(folder) >= least
     except OSError:
-        return 2**63
-    return found.f_bavail * found.f_frsize
+        return True
