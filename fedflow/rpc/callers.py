@@ -11,6 +11,7 @@ import grpc.aio
 
 from fedflow.base.shares import Shares
 from fedflow.rpc.credentials import certificate_party
+from fedflow.rpc.pace import CALL_S, Pace
 
 logger = logging.getLogger(__name__)
 
@@ -32,13 +33,14 @@ def caller_of(context: grpc.aio.ServicerContext) -> str:
 class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Counts calls and streams of all services before their first message is received.
 
-    A caller whose share is used up is refused, and nobody else notices. So are streams of values of
-    a certificate that `admits` does not know; its commands are answered with an error. Belongs to
-    one event loop.
+    A caller whose share is used up is refused, one that used too much time waits, and nobody else
+    notices. Streams of values of a certificate that `admits` does not know are refused; its
+    commands are answered with an error. Belongs to one event loop.
     """
 
-    def __init__(self, calls: int, *, admits: Callable[[str], bool]) -> None:
+    def __init__(self, calls: int, *, admits: Callable[[str], bool], pace: Pace) -> None:
         self._admits = admits
+        self._pace = pace
         self._shares = Shares(calls)
         self._counted: dict[str, grpc.RpcMethodHandler] = {}
 
@@ -69,6 +71,7 @@ class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 )
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY)
             try:
+                await self._pace.turn(caller, CALL_S)
                 answer: bytes | None = await serve(messages, context)
             finally:
                 self._shares.give_back(caller)

@@ -306,6 +306,7 @@ class FedflowServer:
             packets=ProtobufPackets(),
             hosts=self._routes.is_local,
             admits=self._routes.is_partner,
+            pace=self._rpc.pace,
             settings=command_limits(settings, self._speaks),
         )
         self._parts.callback(self._unary.close)
@@ -313,7 +314,9 @@ class FedflowServer:
         self._parts.callback(lambda: self._on_loop(self._plane.stop()))
         service = self._on_loop(self._data_plane_service())
         self._parts.callback(lambda: self._on_loop(self._relays.close()))
-        own_door = ServersService(forwarding.serve, secret=lambda: self._servers.secret)
+        own_door = ServersService(
+            forwarding.serve, secret=lambda: self._servers.secret, pace=self._rpc.pace
+        )
         self._parts.callback(own_door.close)
         self._rpc.listen([self._unary.add_to, service.add_to, own_door.add_to])
         built = built_of(app)
@@ -490,6 +493,7 @@ class FedflowServer:
             self._plane,
             authenticate=certificate_party,
             settings=limits,
+            pace=self._rpc.pace,
             servers=self._relays if self._shared else None,
         )
 

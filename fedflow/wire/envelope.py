@@ -25,6 +25,7 @@ NOT_EFFECTIVE: Final = 10
 EXCEPTION: Final = 100
 ARGUMENT_ERROR: Final = 101
 NOT_NOW: Final = frozenset({105, 106})  #: the same request may be answered otherwise a little later
+_SUCCESS: Final = b'{"retcode":0,'
 
 Envelope = dict[str, Any]
 
@@ -47,6 +48,11 @@ def envelope(
         "meta": meta, "error": error,
     }  # fmt: skip
     return {name: value for name, value in members.items() if value is not None}
+
+
+def is_success(encoded: bytes) -> bool:
+    """Tell whether an envelope that `encode` wrote is of a call that was carried out."""
+    return encoded.startswith(_SUCCESS)
 
 
 def failure(exc: FedflowError) -> Envelope:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ import pytest
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.rpc.callers import TOO_MANY
 from fedflow.rpc.credentials import Credentials, certificate_party
+from fedflow.rpc.pace import BURST_S, IDLE, PAUSE_S, SHARE
 from fedflow.rpc.server.listener import RpcServer, RpcSettings
 from fedflow.rpc.server.servers import ServersService
 from fedflow.rpc.server.unary import BUSY, UnaryService, UnarySettings
@@ -34,13 +36,19 @@ from tests.support.certificates import Authority, make_ca
 
 MIB = 1024 * 1024
 OTHER = "/party/heartbeat"
+CREATE = "/party/202611201000000000000/host/10000/create"
 
 
 class Gate(Handler):
     """Lets heartbeats pass and keeps all other calls until the gate is open."""
 
+    used_s = 0.0  #: processor time that a heartbeat takes
+
     def __call__(self, path: str, headers: Any, body: bytes) -> tuple[int, bytes]:
         if path.endswith(OTHER):
+            end_s = time.thread_time() + self.used_s
+            while time.thread_time() < end_s:
+                pass
             return 200, self.answer
         return super().__call__(path, headers, body)
 
@@ -73,8 +81,9 @@ class Port:
         unary = UnaryService(
             self.handler, authenticate=certificate_party, packets=PACKETS,
             hosts=lambda party: party == "10000", admits=lambda _: True, settings=settings,
+            pace=server.pace,
         )  # fmt: skip
-        servers = ServersService(self._of_server, secret=lambda: "secret")
+        servers = ServersService(self._of_server, secret=lambda: "secret", pace=server.pace)
         server.open()
         for close in (unary.close, servers.close):
             self.stack.callback(close)
@@ -90,10 +99,9 @@ class Port:
             reply = caller(stack, self.port, credentials, own=party)(path, **given)
             return int(reply.retcode)
 
-    def start(self, number: int, **given: Any) -> list[Any]:
+    def start(self, number: int, path: str = CREATE, **given: Any) -> list[Any]:
         """Let the outsider call at once; return where the answers will be."""
         pool = self.stack.enter_context(ThreadPoolExecutor(number))
-        path = "/party/202611201000000000000/host/10000/create"
         return [
             pool.submit(self.call, "7777", path, deadline_s=15.0, **given) for _ in range(number)
         ]
@@ -131,7 +139,7 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_silent_streams_of_one_party_take_its_share_only(port: Port) -> None:
-    port.open(UnarySettings(receiving=100), calls=40)
+    port.open(UnarySettings(), calls=40)
 
     async def scenario() -> None:
         async with port.channel() as channel:
@@ -170,7 +178,7 @@ def test_calls_of_one_party_that_wait_for_a_thread_delay_nobody_else(port: Port)
 
 def test_messages_of_one_party_are_received_within_its_share_only(port: Port) -> None:
     """Eight of the largest have room, so one party gets six."""
-    settings = UnarySettings(threads=32, receiving=100, body_bytes=MIB, largest=8, turn_s=1.0)
+    settings = UnarySettings(threads=32, body_bytes=MIB, largest=8, turn_s=1.0)
     port.open(settings)
     answers = port.start(20, body={"a": "x" * (MIB - 20)})
     wait_for(lambda: sum(answer.done() for answer in answers) >= 5)
@@ -193,6 +201,17 @@ def test_large_calls_of_one_party_come_one_after_the_other(port: Port) -> None:
     assert [answer.result() for answer in answers] == [0] * 5
 
 
+def test_who_used_too_much_processor_time_waits_and_nobody_else_does(port: Port) -> None:
+    port.open(UnarySettings())
+    port.handler.used_s = (BURST_S + PAUSE_S * SHARE) / IDLE
+    assert port.call("7777") == 0  # takes all that it may use, and a pause
+    port.handler.used_s = 0.0
+    waiting = port.start(5, path=OTHER)
+    assert port.call("9999", deadline_s=2.0) == 0
+    assert not any(answer.done() for answer in waiting)
+    assert [answer.result() for answer in waiting] == [0] * 5
+
+
 def test_places_that_one_party_holds_silently_leave_room_for_the_largest_call(port: Port) -> None:
     port.open(UnarySettings(body_bytes=MIB))
 
@@ -200,7 +219,7 @@ def test_places_that_one_party_holds_silently_leave_room_for_the_largest_call(po
         async with port.channel() as channel:
             await channel.channel_ready()
             silent = [channel.stream_unary(METHOD)() for _ in range(40)]
-            assert len(await over(silent)) == 28
+            assert not await over(silent)  # they wait, and nothing of them is received
             body = {"a": "x" * (MIB - 20)}
             assert await asyncio.to_thread(port.call, "9999", body=body, deadline_s=2.0) == 0
 

@@ -66,7 +66,7 @@ def send(host: OneServer) -> Iterator[Send]:
     service = UnaryService(
         dispatch, authenticate=certificate_party, packets=PACKETS,
         hosts=lambda party: party == "10000",
-        admits=lambda _: True, settings=UnarySettings(body_bytes=BODY_BYTES),
+        admits=lambda _: True, pace=server.pace, settings=UnarySettings(body_bytes=BODY_BYTES),
     )  # fmt: skip
     with ExitStack() as stack:
         server.open()

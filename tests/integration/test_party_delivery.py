@@ -66,6 +66,7 @@ class Peer:
             packets=ProtobufPackets(),
             hosts=lambda party: party == self.party_id,
             admits=lambda _: True,
+            pace=server.pace,
             settings=UnarySettings(speaks=self.speaks),
         )
         server.open()

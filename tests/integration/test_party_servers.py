@@ -38,8 +38,8 @@ class Other:
 
     def __init__(self) -> None:
         self.told: list[object] = []
-        self.service = ServersService(self.handle, secret=lambda: SECRET_WORD)
         self.rpc = RpcServer(RpcSettings(port=0))
+        self.service = ServersService(self.handle, secret=lambda: SECRET_WORD, pace=self.rpc.pace)
         self.rpc.open()
         self.rpc.listen([self.service.add_to])
         self.instance = Instance(
@@ -172,12 +172,12 @@ def party_server(
             return 200, envelope.encode(envelope.failure(refuses))
         return 200, envelope.encode({"retcode": 0, "retmsg": "success", "data": name})
 
+    rpc = RpcServer(RpcSettings(port=0))
     unary = UnaryService(
         dispatch, authenticate=lambda _: None, packets=ProtobufPackets(),
         hosts=lambda party: party == "10000",
-        admits=lambda _: True, settings=UnarySettings(),
+        admits=lambda _: True, pace=rpc.pace, settings=UnarySettings(),
     )  # fmt: skip
-    rpc = RpcServer(RpcSettings(port=0))
     rpc.open()
     rpc.listen([unary.add_to])
     try:

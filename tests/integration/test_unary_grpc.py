@@ -117,7 +117,7 @@ def serve(
     service = UnaryService(
         handler, authenticate=certificate_party, packets=PACKETS,
         hosts=lambda party: party == "10000",
-        admits=lambda _: True, settings=settings,
+        admits=lambda _: True, pace=server.pace, settings=settings,
     )  # fmt: skip
     server.open()
     stack.callback(service.close)
@@ -491,7 +491,7 @@ def test_a_server_that_comes_back_is_reached_again(stack: ExitStack, handler: Ha
     service = UnaryService(
         handler, authenticate=certificate_party, packets=PACKETS,
         hosts=lambda party: party == "10000",
-        admits=lambda _: True, settings=SMALL,
+        admits=lambda _: True, pace=server.pace, settings=SMALL,
     )  # fmt: skip
     server.open()
     stack.callback(service.close)

@@ -164,7 +164,7 @@ class DataPlaneServer:
         await self.plane.start()
         self.service = DataPlaneService(
             self.plane, authenticate=certificate_party, settings=self.settings,
-            servers=self._relays(),
+            servers=self._relays(), pace=self._rpc.pace,
         )  # fmt: skip
         return self.service
 

@@ -47,6 +47,7 @@ from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import FILE_OVERHEAD
 from fedflow.rpc.callers import caller_of
 from fedflow.rpc.data_plane.streams import Authenticate, in_turns
+from fedflow.rpc.pace import BYTE_S, NOTICE_S, Pace
 from fedflow.rpc.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -105,9 +106,10 @@ class DataPlaneService:
 
     def __init__(
         self, plane: DataPlane, *, authenticate: Authenticate, settings: FederationSettings,
-        servers: OtherServers | None = None,
+        pace: Pace, servers: OtherServers | None = None,
     ) -> None:  # fmt: skip
         self._plane = plane
+        self._pace = pace
         self._servers = servers
         self._authenticate = authenticate
         self._settings = settings
@@ -136,6 +138,7 @@ class DataPlaneService:
             servers=None if from_server else self._servers,
             is_trusted=from_server,
             party=party,
+            pace=self._pace,
             ping_s=self._settings.progress_timeout_s / 3,
         )
         if party is None:  # without TLS nobody is sure who it is
@@ -274,9 +277,10 @@ class _Inbound:
 
     def __init__(
         self, context: Any, *, plane: DataPlane, party: PartyId | None, ping_s: float,
-        servers: OtherServers | None, is_trusted: bool,
+        servers: OtherServers | None, is_trusted: bool, pace: Pace,
     ) -> None:  # fmt: skip
         self._context = context
+        self._pace = pace
         self._servers = servers
         self._is_trusted = is_trusted
         self._plane = plane
@@ -317,9 +321,15 @@ class _Inbound:
     async def _serve(self) -> None:
         self._rest()
         while isinstance(raw := await self._context.read(), bytes):
+            frames = idle = 0
             async for message, body in in_turns(split_frames(raw)):
-                self._on_message(message, body)
+                frames += 1
+                idle += not self._on_message(message, body)
             self._rest()
+            if idle and not self._is_trusted:
+                caller = caller_of(self._context)
+                self._pace.charge(caller, idle * (NOTICE_S + BYTE_S * len(raw) / frames))
+                await self._pace.turn(caller)
             while len(self._acks) > MAX_ACKS:
                 self._written.clear()
                 await self._written.wait()
@@ -330,7 +340,8 @@ class _Inbound:
             now_s = asyncio.get_running_loop().time()
             self._idle.reschedule(None if self._held else now_s + IDLE_S)
 
-    def _on_message(self, message: object, body: bytes) -> None:
+    def _on_message(self, message: object, body: bytes) -> bool:
+        """Take a message in; tell whether it is a value for a task that runs here."""
         if not isinstance(message, (Put, Notice)):
             raise BadRequest(reason="only values and notices travel on this stream")
         try:
@@ -338,9 +349,10 @@ class _Inbound:
                 self._check_party(site_from_wire(message.source).party_id)
                 self._on_notice(message)
             else:
-                self._on_put(message, body)
+                return self._on_put(message, body)
         except FedflowError as exc:
             self._ack(Ack(seq=message.seq, status="refused", error=_refusal(exc)))
+        return False
 
     def _check_party(self, named: PartyId) -> None:
         if not self._is_trusted:  # another server of this party has checked it
@@ -362,15 +374,16 @@ class _Inbound:
         else:
             await servers.notify(notice, to, destination.party_id)
 
-    def _on_put(self, put: Put, body: bytes) -> None:
+    def _on_put(self, put: Put, body: bytes) -> bool:
         key = key_from_wire(put.key)
         self._check_party(key.source.party_id)
         if zlib.crc32(body) != put.crc32:
             raise BadRequest(reason="a value with a wrong checksum")
         if self._plane.mailbox.put_now(key, body, digest=put.digest):
             self._ack(Ack(seq=put.seq, status="stored"))
-        else:
-            self._hold(put.seq, partial(self._put, put, key, body))
+            return True
+        self._hold(put.seq, partial(self._put, put, key, body))
+        return self._plane.mailbox.session((key.session, key.destination)) is not None
 
     async def _put(self, put: Put, key: ValueKey, body: bytes) -> None:
         """Take in a value that must wait, or pass it on. Its bytes are counted meanwhile."""

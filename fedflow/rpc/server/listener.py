@@ -17,6 +17,7 @@ from fedflow.base.errors.start import PortInUse, cannot_listen
 from fedflow.base.thread_starts import Pool
 from fedflow.base.values import dataclass
 from fedflow.rpc.callers import CallShares
+from fedflow.rpc.pace import Pace
 from fedflow.rpc.server.connections import keep_room, keep_silent_ones_out
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class RpcServer:
         self._settings = settings
         self._credentials = credentials
         self._admits = admits
+        self.pace = Pace()  #: of all services
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: grpc.aio.Server | None = None
@@ -105,7 +107,7 @@ class RpcServer:
     async def _listen(self, services: Sequence[AddService]) -> None:
         server = grpc.aio.server(
             options=_options(self._settings),
-            interceptors=[CallShares(self._settings.calls, admits=self._admits)],
+            interceptors=[CallShares(self._settings.calls, admits=self._admits, pace=self.pace)],
             maximum_concurrent_rpcs=_REFUSED * self._settings.calls,
         )
         for add in services:
@@ -145,6 +147,7 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", 16 * 1024),
         ("grpc.max_allowed_incoming_connections", settings.connections),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_s * 1000)),
+        ("grpc.http2.bdp_probe", 0),  # else a message that nobody reads yet may take 8 MiB
         ("grpc.per_message_decompression", 0),  # nobody here compresses, and 1 MiB may become 1 GiB
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", 5_000),

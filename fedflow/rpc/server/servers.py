@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ import grpc.aio
 import msgspec
 
 from fedflow.base.thread_starts import Pool
+from fedflow.rpc.pace import Pace, price_s
 from fedflow.rpc.turns import Turns
 from fedflow.wire.headers import SOURCE_PARTY
 from fedflow.wire.servers import (
@@ -40,9 +42,12 @@ class ServersService:
     Of these each party whose commands they pass on has a share.
     """
 
-    def __init__(self, handle: Callable[[Message], Answer], *, secret: Callable[[], str]) -> None:
+    def __init__(
+        self, handle: Callable[[Message], Answer], *, secret: Callable[[], str], pace: Pace
+    ) -> None:
         self._handle = handle
         self._secret = secret
+        self._pace = pace
         self._pool = Pool(_THREADS, thread_name_prefix="fedflow-servers")
         self._turns = Turns(_THREADS)
 
@@ -67,22 +72,30 @@ class ServersService:
         except msgspec.MsgspecError as exc:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc))
         party = message.headers.get(SOURCE_PARTY, "") if isinstance(message, PartyCommand) else ""
+        if party:
+            await self._pace.turn(party)
         await self._turns.take(party)
         return await asyncio.shield(self._in_thread(message, party))
 
     async def _in_thread(self, message: Message, party: str) -> bytes:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._pool, self._answer, message)
+            answer, used_s = await loop.run_in_executor(self._pool, self._answer, message)
         finally:
             self._turns.give_back(party)
+        if isinstance(message, PartyCommand):
+            self._pace.charge(party, price_s(message.path, answer.body, used_s))
+        return pack(answer)
 
-    def _answer(self, message: Message) -> bytes:
+    def _answer(self, message: Message) -> tuple[Answer, float]:
+        """Return what came of a call, and the processor time that it took, seconds."""
+        begun_s = time.thread_time()
         try:
-            return pack(self._handle(message))
+            answer = self._handle(message)
         except Exception:
             logger.exception("A call of another server of this party failed")
-            return pack(Answer(status=500))
+            answer = Answer(status=500)
+        return answer, time.thread_time() - begun_s
 
 
 def is_server(context: Any, secret: str) -> bool:

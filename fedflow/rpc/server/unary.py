@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -29,6 +30,7 @@ from fedflow.base.thread_starts import Pool
 from fedflow.base.values import dataclass
 from fedflow.domain.site import Role
 from fedflow.rpc.callers import caller_of
+from fedflow.rpc.pace import Pace, price_s
 from fedflow.rpc.packets import MORE_BYTES
 from fedflow.rpc.turns import Turns
 from fedflow.wire import envelope, headers
@@ -56,7 +58,6 @@ class UnarySettings:
 
     threads: int = 16  #: handlers that run at once
     waiting: int = 256  #: calls that may wait for a thread; more are refused with "not now"
-    receiving: int = 16  #: calls that are received, or wait for that; gRPC may hold them
     body_bytes: int = 4 * 1024 * 1024  #: largest JSON body of a command
     largest: int = 8  #: of which calls that are received, wait or run have so many bytes in all
     turn_s: float = 3.0  #: how long a call may wait until it is received, seconds
@@ -71,19 +72,20 @@ class UnaryService:
 
     def __init__(
         self, dispatch: Dispatch, *, authenticate: Authenticate, packets: PacketCodec,
-        hosts: Callable[[str], bool], admits: Callable[[str], bool], settings: UnarySettings,
+        hosts: Callable[[str], bool], admits: Callable[[str], bool], pace: Pace,
+        settings: UnarySettings,
     ) -> None:  # fmt: skip
         self._dispatch = dispatch
         self._authenticate = authenticate
         self._packets = packets
         self._hosts = hosts
         self._admits = admits
+        self._pace = pace
         self._settings = settings
         self._pool = Pool(settings.threads, thread_name_prefix="fedflow-relay")
         self._calls = Shares(settings.threads + settings.waiting)
         self._largest = settings.body_bytes + MORE_BYTES
         self._bytes = Turns(settings.largest * self._largest)
-        self._receiving = Shares(settings.receiving)
         self._threads = Turns(settings.threads)
         self._large = Turns(_LARGE_CALLS)
         self._closed = False
@@ -109,20 +111,15 @@ class UnaryService:
             if not self._calls.take(caller):
                 await _refuse(context, caller)
             held.callback(self._calls.give_back, caller)
-            if not self._receiving.take(caller):
-                await _refuse(context, caller)
-            try:
-                raw = await self._receive(context, caller)
-            finally:
-                self._receiving.give_back(caller)
+            raw = await self._receive(context, caller)
             held.callback(self._bytes.give_back, caller, len(raw))
             if len(raw) > _LARGE_BYTES:
                 await self._large.take(caller)
-                held.callback(self._rest, caller, since_s=asyncio.get_running_loop().time())
+                held.callback(self._large.give_back, caller)
             await self._threads.take(caller)
             held.callback(self._threads.give_back, caller)
             # a thread goes on when the caller does not wait any more, so it keeps what it holds
-            answering = self._in_thread(raw, self._authenticate(context), held.pop_all())
+            answering = self._in_thread(raw, self._authenticate(context), caller, held.pop_all())
             try:
                 packet, answer = await asyncio.shield(answering)
             except RuntimeError:  # the pool takes nothing in
@@ -156,20 +153,26 @@ class UnaryService:
         finally:
             self._bytes.give_back(caller, free)
 
-    def _rest(self, caller: str, *, since_s: float) -> None:
-        """Let the caller's next large call wait for a while: it takes time from all others."""
-        loop = asyncio.get_running_loop()
-        pause_s = _REST * (loop.time() - since_s)
-        loop.call_later(pause_s, self._large.give_back, caller)
-
     async def _in_thread(
-        self, raw: bytes, party: PartyId | None, held: ExitStack
+        self, raw: bytes, party: PartyId | None, caller: str, held: ExitStack
     ) -> tuple[PacketFields, bytes]:
         with held:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, self._answer, raw, party)
+            packet, answer, price = await loop.run_in_executor(self._pool, self._priced, raw, party)
+            self._pace.charge(caller, price)
+            return packet, answer
+
+    def _priced(self, raw: bytes, party: PartyId | None) -> tuple[PacketFields, bytes, float]:
+        """Return a packet, the answer to it, and what is charged for it, seconds."""
+        begun_s = time.thread_time()
+        packet, body = self._answer(raw, party)
+        own = self._settings.speaks
+        answer = reply_packet(packet, body, protocol=own.header if own is not None else None)
+        sent = self._packets.encode(answer)
+        return packet, sent, price_s(packet.path, body, time.thread_time() - begun_s)
 
     def _answer(self, raw: bytes, party: PartyId | None) -> tuple[PacketFields, bytes]:
+        """Return a packet and the body of the answer to it."""
         packet = NO_PACKET
         try:
             packet = self._packets.decode(raw)
@@ -190,9 +193,7 @@ class UnaryService:
         except Exception:
             logger.exception("a packet failed", extra={"action": "packet_failed"})
             body = envelope.encode(envelope.internal_error())
-        own = self._settings.speaks
-        answer = reply_packet(packet, body, protocol=own.header if own is not None else None)
-        return packet, self._packets.encode(answer)
+        return packet, body
 
     def _check(self, packet: PacketFields, party: PartyId | None) -> str:
         """Return the party that sent the packet.
@@ -238,7 +239,6 @@ BUSY: Final = "too many calls at once"
 CLOSED: Final = "the server stops, or has no thread"
 _LARGE_BYTES: Final = 128 * 1024  #: of a call that takes much time, of which Python has one thread
 _LARGE_CALLS: Final = 2  #: such calls at once, of different parties
-_REST: Final = 3  #: so many times as long as it took a party waits before its next one
 NO_PACKET: Final = PacketFields(job_id="", source="", destination="", path="", body=b"")
 
 

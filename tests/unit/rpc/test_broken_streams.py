@@ -23,6 +23,8 @@ from fedflow.federation.spool import Blob
 from fedflow.rpc.data_plane.bulk import Upload
 from fedflow.rpc.data_plane.links import Link
 from fedflow.rpc.data_plane.service import ACK_MOST, MAX_ACKS, DataPlaneService
+from fedflow.rpc.pace import BURST_S, NOTICE_S, SHARE, Pace
+from tests.support import quick_loop
 
 KEY = bytes(16)
 CHUNK = b"0123456789"
@@ -71,7 +73,7 @@ def test_a_write_that_failed_when_its_stream_broke_is_no_unhandled_error() -> No
     async def receive() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
         service = DataPlaneService(
-            plane, authenticate=lambda _: None, settings=FederationSettings()
+            plane, authenticate=lambda _: None, settings=FederationSettings(), pace=Pace()
         )
         with suppress(Aborted):
             await service._receive_chunks(BreaksAfterOneChunk(), arrival)
@@ -82,7 +84,17 @@ def test_a_write_that_failed_when_its_stream_broke_is_no_unhandled_error() -> No
     assert not complaints
 
 
-class WritesSlowly:
+class OfSomebody:
+    """A stream of a caller without a certificate."""
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+
+class WritesSlowly(OfSomebody):
     """A stream that its sender ended while an answer is being written."""
 
     def __init__(self) -> None:
@@ -108,7 +120,7 @@ def test_a_stream_ends_only_after_the_answer_that_is_being_written() -> None:
 
     async def serve() -> bool:
         service = DataPlaneService(
-            plane, authenticate=lambda _: None, settings=FederationSettings()
+            plane, authenticate=lambda _: None, settings=FederationSettings(), pace=Pace()
         )
         stream = WritesSlowly()
         await service._messages(None, stream)
@@ -117,7 +129,7 @@ def test_a_stream_ends_only_after_the_answer_that_is_being_written() -> None:
     assert asyncio.run(serve())
 
 
-class ReadsNoAnswer:
+class ReadsNoAnswer(OfSomebody):
     """A stream that brings more and more, and whose answers find no room."""
 
     def __init__(self) -> None:
@@ -137,7 +149,7 @@ def test_nothing_more_is_taken_from_a_sender_that_reads_no_answers() -> None:
 
     async def serve() -> int:
         service = DataPlaneService(
-            plane, authenticate=lambda _: None, settings=FederationSettings()
+            plane, authenticate=lambda _: None, settings=FederationSettings(), pace=Pace()
         )
         stream = ReadsNoAnswer()
         served = asyncio.create_task(service._messages(None, stream))
@@ -149,6 +161,41 @@ def test_nothing_more_is_taken_from_a_sender_that_reads_no_answers() -> None:
         return stream.brought
 
     assert asyncio.run(serve()) <= (MAX_ACKS + ACK_MOST) // 100 + 2
+
+
+class SendsNotices(OfSomebody):
+    """A stream that brings ever more notices, and reads all answers."""
+
+    def __init__(self) -> None:
+        self.brought = 0
+
+    async def read(self) -> bytes:
+        self.brought += 1
+        await asyncio.sleep(0)
+        return pack(NOTICE) * 100
+
+    async def write(self, _: bytes) -> None:
+        await asyncio.sleep(0)
+
+
+def test_notices_are_taken_in_at_a_pace() -> None:
+    plane: Any = SimpleNamespace(on_notice=lambda notice: None, settings=FederationSettings())
+
+    async def serve() -> tuple[int, float]:
+        service = DataPlaneService(
+            plane, authenticate=lambda _: None, settings=FederationSettings(), pace=Pace()
+        )
+        stream = SendsNotices()
+        served = asyncio.create_task(service._messages(None, stream))
+        for _turn in range(10_000):
+            await asyncio.sleep(0)
+        served.cancel()
+        with suppress(asyncio.CancelledError):
+            await served
+        return stream.brought, asyncio.get_running_loop().time()
+
+    brought, passed_s = quick_loop.run(serve())
+    assert 0 < 100 * NOTICE_S * brought < BURST_S + SHARE * passed_s + 1
 
 
 class BreaksAtTheAnswer(WritesSlowly):
@@ -171,7 +218,7 @@ def test_an_answer_that_fails_after_its_stream_was_canceled_is_no_unhandled_erro
     async def serve() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
         service = DataPlaneService(
-            plane, authenticate=lambda _: None, settings=FederationSettings()
+            plane, authenticate=lambda _: None, settings=FederationSettings(), pace=Pace()
         )
         stream = BreaksAtTheAnswer()
         served = asyncio.create_task(service._messages(None, stream))
