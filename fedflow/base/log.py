@@ -27,36 +27,12 @@ _JOB_LOGS: Final = {
     "fate_flow_schedule_error.log": logging.ERROR,
 }
 _MINUTE_S: Final = 60
-_SHOWN: Final = 5  #: warnings of one kind that are shown in a minute
+_SHOWN: Final = 5  #: different warnings of one kind that are shown in a minute
 _KINDS: Final = 1000  #: with more of them at once, jobs are not told apart
 _REPEATED: Final = "repeated"
 _JOBS: Final = 256  #: whose folders are remembered
-_MOST_LINES: Final = 256  #: that are logged seldom, and remembered
-_LONGEST_KEY: Final = 500  #: characters by which such a line is known
+_LONGEST_TEXT: Final = 500  #: characters by which lines of one kind are told apart
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-class Seldom:
-    """Lets the same line through once a minute: what cannot be used is met by every call."""
-
-    def __init__(self, pause_s: float = 60.0) -> None:
-        self._pause_s = pause_s
-        self._lock = threading.Lock()
-        self._next: dict[str, tuple[float, int]] = {}  #: when again, how often it was not
-
-    def log(self, logger: logging.Logger, level: int, message: str, *, action: str) -> None:
-        """Log a message, unless it was logged lately; then the next line says how often."""
-        line, now_s = f"{logger.name}: {message}"[:_LONGEST_KEY], time.monotonic()
-        with self._lock:
-            next_s, missed = self._next.get(line, (0.0, 0))
-            if now_s < next_s:
-                self._next[line] = (next_s, missed + 1)
-                return
-            if len(self._next) >= _MOST_LINES:
-                self._next.clear()
-            self._next[line] = (now_s + self._pause_s, 0)
-        more = f" ({missed} more like this since the last line)" if missed else ""
-        logger.log(level, "%s%s", message, more, extra={"action": action}, stacklevel=2)
 
 
 class RepeatedLines(logging.Filter):
@@ -64,8 +40,9 @@ class RepeatedLines(logging.Filter):
 
     Other parties, or whoever reaches a port, can cause some as often as they like. A kind is the
     line of the source that logs, the job that it is about, the number of the error, and where a
-    traceback ends: no text that somebody else chose. How many were left out follows with the first
-    line after the minute.
+    traceback ends: no text that somebody else chose. The same text is shown once, as what cannot be
+    used is met by every call; a traceback may differ below the same text. How many were left out
+    follows with the first line after the minute.
     """
 
     def __init__(self, handler: logging.Handler) -> None:
@@ -90,9 +67,7 @@ class RepeatedLines(logging.Filter):
         job_id = getattr(record, "job_id", None) if len(self._minutes) < _KINDS else None
         code = getattr(record, "code", None)
         kind = (record.pathname, record.lineno, job_id, code, *_place(record))
-        minute = self._minutes.setdefault(kind, _Minute(record))
-        minute.count += 1
-        return minute.count <= _SHOWN
+        return self._minutes.setdefault(kind, _Minute(record)).shows(record)
 
     def _ended(self, now_s: float) -> list[_Minute]:
         """Forget the minutes that are over; return those in which something was left out."""
@@ -102,7 +77,7 @@ class RepeatedLines(logging.Filter):
             if 0 <= now_s - minute.first.created < _MINUTE_S:
                 break
             del self._minutes[kind]
-            if minute.count > _SHOWN:
+            if minute.left_out:
                 ended.append(minute)
         return ended
 
@@ -112,19 +87,32 @@ class _Minute:
 
     def __init__(self, first: logging.LogRecord) -> None:
         self.first = first
-        self.count = 0
+        self.left_out = 0
+        self._shown = 0
+        self._texts: set[str] = set()  #: that were shown
+
+    def shows(self, record: logging.LogRecord) -> bool:
+        """Tell whether a further record is shown; if not, count it."""
+        if self._shown < _SHOWN:
+            text = record.getMessage()[:_LONGEST_TEXT]
+            if record.exc_info or text not in self._texts:
+                self._texts.add(text)
+                self._shown += 1
+                return True
+        self.left_out += 1
+        return False
 
     def summary(self) -> logging.LogRecord:
         """Return a record that says how many were left out."""
-        first, left_out = self.first, self.count - _SHOWN
+        first = self.first
         said = {
             "name": first.name,
             "levelno": first.levelno,
             "levelname": first.levelname,
             "msg": "%d more within %d s, the first was: %s",
-            "args": (left_out, _MINUTE_S, first.getMessage()),
+            "args": (self.left_out, _MINUTE_S, first.getMessage()),
             "action": _REPEATED,
-            "left_out": left_out,
+            "left_out": self.left_out,
         }
         return logging.makeLogRecord(said)
 

@@ -17,7 +17,6 @@ from fedflow.app.core import Core
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.descriptors import open_descriptors
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.log import Seldom
 from fedflow.base.settings import Settings
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.plane import DataPlane
@@ -68,7 +67,6 @@ class OwnParts:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: Callable[[], list[str]] = list
         self.notes: list[str] = []  #: what was seen at the start and should be looked at
-        self._seldom = Seldom()
 
     def connect(
         self, sockets: dict[str, ExecutorSocket], *, loop: asyncio.AbstractEventLoop,
@@ -108,12 +106,12 @@ class OwnParts:
                     extra={"action": "socket_lost"},
                 )
             except FedflowError as exc:
-                text = f"The socket run/{name} was removed, and cannot be made anew: {exc.message}"
-                self._seldom.log(logger, logging.ERROR, text, action="socket_lost")
+                text = "The socket run/%s was removed, and cannot be made anew: %s"
+                logger.error(text, name, exc.message, extra={"action": "socket_lost"})
         open_now = open_descriptors()
         if open_now.are_few:
             text = "Few descriptors are left; raise LimitNOFILE (ulimit -n)"
-            self._seldom.log(logger, logging.ERROR, text, action="descriptors")
+            logger.error(text, extra={"action": "descriptors"})
 
     def faults(self) -> list[str]:
         """Return a sentence for each part that does not work."""

@@ -13,12 +13,10 @@ from typing import Final
 
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
-from fedflow.base.log import Seldom
 
 logger = logging.getLogger(__name__)
 
 _JOIN_S: Final = 10.0
-_seldom = Seldom()
 
 BUSY_S: Final = 15.0  #: a pass over a busy store may take so long, besides its waits
 
@@ -54,8 +52,8 @@ class Loop(ABC):
                 thread.start()
             except (RuntimeError, MemoryError) as exc:
                 self._thread = before
-                text = f"The thread {self.name} could not be started: {exc or 'no memory'}"
-                _seldom.log(logger, logging.ERROR, text, action="no_thread")
+                why, said = str(exc) or "no memory", {"action": "no_thread"}
+                logger.error("The thread %s could not be started: %s", self.name, why, extra=said)
                 return False
             if before is not None:
                 logger.error("The thread %s had died, and was started anew", self.name)
@@ -90,8 +88,7 @@ class Loop(ABC):
                 for other in self._beside:
                     other.start()
             except (StoreUnavailable, NotLeading) as exc:
-                text = f"{self.name}: {exc.message}"
-                _seldom.log(logger, logging.WARNING, text, action=exc.name)
+                logger.warning("%s: %s", self.name, exc.message, extra={"action": exc.name})
                 self._stop.wait(0.5)
             except Exception:  # a thread of the server must go on
                 logger.exception("%s: a pass failed", self.name)

@@ -17,7 +17,6 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import NotAuthenticated, NotSupportedYet, RouteNotFound
 from fedflow.base.errors.store import StoreUnavailable
-from fedflow.base.log import Seldom
 from fedflow.web.responses import answer, status_error, status_refusal
 from fedflow.web.routes import Style, declaration
 from fedflow.web.unsupported import is_later
@@ -25,7 +24,6 @@ from fedflow.wire import envelope
 from fedflow.wire.paths import PREFIX
 
 logger = logging.getLogger(__name__)
-_seldom = Seldom()
 
 UNKNOWN_PAGE: Final = "fedflow.unknown_page"
 """Extension of the board's application: what answers unknown paths below it, () -> Response."""
@@ -41,7 +39,7 @@ def register(app: Flask) -> None:
 def _known(exc: Exception) -> Response:
     assert isinstance(exc, FedflowError)  # noqa: S101  # registered for it
     if isinstance(exc, StoreUnavailable):  # every request meets it
-        _seldom.log(logger, logging.ERROR, exc.message, action="store_unavailable")
+        logger.error("%s", exc.message, extra={"action": "store_unavailable"})
     else:
         logger.info(
             "%s %s refused: %s", request.method, request.path, exc.message,

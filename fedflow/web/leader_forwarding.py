@@ -12,7 +12,6 @@ from typing import Protocol
 
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import NotLeading
-from fedflow.base.log import Seldom
 from fedflow.domain.administration.servers import Instance
 from fedflow.domain.outside import outside_error
 from fedflow.wire import envelope
@@ -20,7 +19,6 @@ from fedflow.wire.packet import Dispatch
 from fedflow.wire.servers import Answer, Message, PartyCommand, Wake
 
 logger = logging.getLogger(__name__)
-_seldom = Seldom()
 
 
 class PartyLeader(Protocol):
@@ -113,6 +111,6 @@ def _not_now(error: NotLeading) -> tuple[int, bytes]:
 
     Another party does not learn which server it is, and where.
     """
-    _seldom.log(logger, logging.WARNING, error.message, action="not_leading")
+    logger.warning("%s", error.message, extra={"action": "not_leading"})
     told = outside_error(error, "the party that was asked")
     return 200, envelope.encode(envelope.failure(told))

@@ -8,15 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from fedflow.base.log import Seldom
-
 logger = logging.getLogger(__name__)
 
 ANSWER_S: Final = 1.5  #: whoever asks waits for so long at most
 SEEN_S: Final = 5.0  #: what was seen so long ago still counts while the next look is under way
 
 T = TypeVar("T")
-_seldom = Seldom()
 
 
 class Bounded(Generic[T]):
@@ -44,8 +41,8 @@ class Bounded(Generic[T]):
                 thread.start()
             except (RuntimeError, MemoryError) as exc:
                 self._done.set()
-                text = f"Nobody can look at {self._name}: {exc or 'no memory'}"
-                _seldom.log(logger, logging.ERROR, text, action="no_thread")
+                why, said = str(exc) or "no memory", {"action": "no_thread"}
+                logger.error("Nobody can look at %s: %s", self._name, why, extra=said)
 
     def wait(self, until_s: float) -> T | None:
         """Return what was seen within the last seconds, as it is known at `until_s` (monotonic).

@@ -20,14 +20,12 @@ from fedflow.app.protocol.party_leases import prove_store
 from fedflow.base.clock import Clock
 from fedflow.base.disk import free_bytes
 from fedflow.base.errors.store import DatabaseFileLost, StoreUnavailable
-from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
 from fedflow.domain.job.engines import SPARK, STANDALONE, OwnEngines
 from fedflow.domain.records import Engine
 from fedflow.wire.api.parties import PartyInfo
 
 logger = logging.getLogger(__name__)
-_seldom = Seldom()
 
 FATE_VERSION = "1.11.4"  #: the FATE release whose interface this server speaks
 FATE_FLOW_VERSION = "1.11.2"
@@ -271,7 +269,7 @@ class Info:
                     waiting=tx.outbox.size(),
                 )
         except StoreUnavailable as exc:
-            _seldom.log(logger, logging.ERROR, exc.message, action="store_unavailable")
+            logger.error("%s", exc.message, extra={"action": "store_unavailable"})
             self._stored_s = -KEEP_S
             lost = isinstance(exc, DatabaseFileLost)
             return replace(self._stored, fault=FILE_LOST if lost else NOT_STORED)

@@ -22,7 +22,6 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest, RouteNotFound
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.ids import is_job_id
-from fedflow.base.log import Seldom
 from fedflow.base.values import dataclass
 from fedflow.domain.outside import outside, outside_error
 from fedflow.domain.records import JobKey, Reply, TaskKey
@@ -32,7 +31,6 @@ from fedflow.wire.commands import read_command
 from fedflow.wire.paths import BODIES, Match, site_of, task_of
 
 logger = logging.getLogger(__name__)
-_seldom = Seldom()
 
 B_co = TypeVar("B_co", covariant=True)
 
@@ -196,8 +194,9 @@ def serve(commands: Commands, incoming: Incoming) -> Reply:
         level = logging.ERROR if isinstance(exc, StoreUnavailable) else logging.INFO
         told = exc if own else outside_error(exc, site or _ASKED)
         if told.message != exc.message:
-            line = f"{incoming.name} of party {incoming.source_party} is refused: {exc.message}"
-            _seldom.log(logger, level, line, action="refuse")
+            who, said = incoming.source_party, {"action": "refuse", "code": exc.code}
+            text = "%s of party %s is refused: %s"
+            logger.log(level, text, incoming.name, who, exc.message, extra=said)
         raise told from exc
     if own or not reply.error:
         return reply

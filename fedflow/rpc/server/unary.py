@@ -24,7 +24,6 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.parties import BadPacket, ForbiddenRoute, IncompatibleVersions, NotPartner
 from fedflow.base.errors.requests import NotAuthenticated
 from fedflow.base.ids import PartyId
-from fedflow.base.log import Seldom
 from fedflow.base.shares import Shares
 from fedflow.base.thread_starts import Pool
 from fedflow.base.values import dataclass
@@ -46,7 +45,6 @@ from fedflow.wire.paths import BODIES, parse_party_path
 from fedflow.wire.versions import OURS, Speaks, common, read_speaks
 
 logger = logging.getLogger(__name__)
-_seldom = Seldom()
 
 Authenticate = Callable[[grpc.aio.ServicerContext], PartyId | None]
 """Return the party that the caller's certificate names, or None where TLS is off."""
@@ -181,8 +179,8 @@ class UnaryService:
                                      packet.body)  # fmt: skip
         except NotPartner as exc:
             who = (party or packet.source)[:64]
-            text = f"refused a call of party {who}: {exc.message}"
-            _seldom.log(logger, logging.WARNING, text, action="refuse_packet")
+            said = {"action": "refuse_packet"}
+            logger.warning("refused a call of party %s: %s", who, exc.message, extra=said)
             body = envelope.encode(envelope.failure(exc))
         except FedflowError as exc:
             logger.warning(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fedflow.base.log import Seldom, set_up_logging
+from fedflow.base.log import set_up_logging
 
 logger = logging.getLogger("fedflow.tests.repeats")
 
@@ -93,9 +93,27 @@ def test_tracebacks_are_told_apart_by_where_they_end(stream: io.StringIO) -> Non
     assert len(lines(stream)) == 10
 
 
-def test_lines_that_are_seldom_anyway_are_those_of_their_caller(stream: io.StringIO) -> None:
-    seldom = Seldom(0)
-    for _ in range(10):
-        seldom.log(logger, logging.WARNING, "one place", action="x")
-        seldom.log(logger, logging.WARNING, "another place", action="x")
+def lose(what: str) -> None:
+    logger.error("the %s", what, extra={"action": "store"})
+
+
+def test_a_line_that_comes_again_is_counted_not_repeated(
+    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(4):
+        lose("disk is full")
+    lose("disk is gone")
+    assert lines(stream) == ["the disk is full", "the disk is gone"]
+    pass_a_minute(monkeypatch)
+    lose("disk is full")
+    assert lines(stream)[2:] == [
+        "3 more within 60 s, the first was: the disk is full",
+        "the disk is full",
+    ]
+
+
+def test_lines_of_two_places_are_two_kinds(stream: io.StringIO) -> None:
+    for number in range(10):
+        logger.warning("one place, %d", number)
+        logger.warning("another place, %d", number)
     assert len(lines(stream)) == 10
