@@ -204,13 +204,19 @@ class ScheduledSite:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScheduledPartyTask:
-    """One party task, as reported."""
+class PartyTaskView:
+    """One site's share of a task, as far as it decides what happens next."""
 
-    site: Site
     status: TaskStatus
     reason: Reason | None = None
     since_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduledPartyTask(PartyTaskView):
+    """One party task, as reported."""
+
+    site: Site
     progress: float = 0.0
 
 

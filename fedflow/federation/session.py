@@ -21,7 +21,10 @@ from fedflow.domain.site import Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.spool import Blob
 
-MAX_ENDED = 2_000  #: ended sessions that are remembered; values for older ones are held a while
+MAX_ENDED = 900
+"""Ended sessions that are remembered: those of 15 s under full load, in which a broken stream comes
+again. Values for older ones are held a while.
+"""
 
 SessionKey = tuple[str, Site]  #: session name and the own site
 

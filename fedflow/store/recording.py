@@ -29,7 +29,7 @@ from fedflow.domain.states import JobStatus, TaskStatus
 
 REPEAT_MS: Final = 600_000  #: a repeated denial is written so often
 TRIM_EVERY: Final = 1_000  #: written events of a job after which its oldest ones are dropped
-_JOBS: Final = 1_024  #: jobs whose last events are remembered
+_JOBS: Final = 768  #: jobs whose last events are remembered: a burst of 500 that wait, and others
 _REPEATING: Final = frozenset({Subject.SITE, Subject.CORES})
 _STATUS_OF_JOB: Final = frozenset({Subject.JOB, Subject.SHARE})
 _Key = tuple[Subject, Site | None, str, str, str]

@@ -7,7 +7,7 @@ stands in the two `Dialect` values, nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Protocol
 
 from fedflow.base.values import dataclass
@@ -171,7 +171,7 @@ def _values(columns: Sequence[str], row: Row) -> Sequence[Value]:
     return row if isinstance(row, tuple) else [row[column] for column in columns]
 
 
-@cache
+@lru_cache(maxsize=512)  # statements; lists of values make many
 def _in_dialect(sql: str, param: str) -> str:
     return sql if param == "?" else sql.replace("?", param)
 

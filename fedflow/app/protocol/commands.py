@@ -40,9 +40,10 @@ _BEGIN = frozenset({"job_create", "job_rerun", "task_create", "task_start"})
 """Commands by which something begins to run. An id of digits alone is part of names of folders and
 sessions, and no two tasks get the same; others are models' versions, or of jobs of old.
 """
-REPLIES: Final = 20_000
-"""Replies that are kept of one party: those of some minutes under full load. A call is repeated
-within seconds, and an older one that is carried out again finds that its work is done."""
+REPLIES: Final = 5_200
+"""Replies that are kept of one party, five or six per small job: those of 30 s under full load. A
+call is repeated within 15 s (`call_timeout_s` and `retry_cap_ms`) of one that may have arrived, and
+an older one that is carried out again finds that its work is done."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.ids import PartyId
 from fedflow.domain.job.control import steps_left
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.job.task_rule import PLAIN, Rule
-from fedflow.domain.reason import Reason
 from fedflow.domain.records import ScheduledJob, ScheduledTask
-from fedflow.domain.scheduling.views import JobView, PartyTaskView, SiteView, TaskView
-from fedflow.domain.states import TaskStatus
+from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
 
 
 def view_of(
@@ -82,12 +79,6 @@ def _has_begun(job: ScheduledJob, task: ScheduledTask) -> bool:
     return task.epoch == job.epoch and (task.started_ms is not None or task.retries > 0)
 
 
-@lru_cache(maxsize=4096)
-def _share(status: TaskStatus, reason: Reason | None, since_ms: int) -> PartyTaskView:
-    """Return the view of a party job; all that still wait are the same."""
-    return PartyTaskView(status=status, reason=reason, since_ms=since_ms)
-
-
 def _task(
     job: ScheduledJob, task: ScheduledTask, *, rule: Rule, infrastructure_retries: int
 ) -> TaskView:
@@ -95,7 +86,7 @@ def _task(
     return TaskView(
         version=task.version,
         status=task.status,
-        parties={p.site: _share(p.status, p.reason, p.since_ms) for p in task.parties},
+        parties={p.site: p for p in task.parties},
         started_ms=task.started_ms,
         ended_ms=task.ended_ms,
         reason=task.reason,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +42,7 @@ from fedflow.wire.api.jobs import Reason as ShownReason
 logger = logging.getLogger(__name__)
 
 _TASKS_OF_A_JOB: Final = 1_000_000  #: more than any has
+_WATCHED_MS: Final = 5_000  #: a job that was looked at since then is watched
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,8 +60,7 @@ class Jobs(UseCase):
         super().__init__(kernel)
         self._tasks = tasks
         self._explanations = explanations
-        self._lock = threading.Lock()
-        self._watched: dict[str, int] = {}  #: when somebody last looked at a job
+        self._watched_ms = -_WATCHED_MS  #: when somebody last looked at a job
 
     # --- stop -----------------------------------------------------------------------------------
 
@@ -241,7 +240,7 @@ class Jobs(UseCase):
             job = self._job(tx, job_id, scheduled)
             tasks = self._tasks_of(tx, TaskFilter(job_id=job_id), scheduled)
             waits, deadline_ms = self._waits(tx, job, scheduled)
-        self.watch(job_id)
+        self.watch()
         spec = self._specs.get(job_id, job.dsl, job.conf)
         now_ms = self._clock.now_ms()
         order = {name: i for i, name in enumerate(spec.dag.order)}
@@ -305,17 +304,13 @@ class Jobs(UseCase):
         dag = self._specs.get(job_id, job.dsl, job.conf).dag
         return [_report(tasks[name], dag.depth(name)) for name in dag.order if name in tasks]
 
-    def watch(self, job_id: str) -> None:
+    def watch(self) -> None:
         """Note that somebody looks at a job now."""
-        with self._lock:
-            self._watched[job_id] = self._clock.now_ms()
+        self._watched_ms = self._clock.now_ms()
 
     def is_watched(self) -> bool:
         """Tell whether somebody looked at a job within the last five seconds."""
-        now_ms = self._clock.now_ms()
-        with self._lock:
-            self._watched = {j: at for j, at in self._watched.items() if now_ms - at < 5_000}
-            return bool(self._watched)
+        return self._clock.now_ms() - self._watched_ms < _WATCHED_MS
 
 
 def _count_at_end(which: JobFilter | TaskFilter, found: int) -> int | None:

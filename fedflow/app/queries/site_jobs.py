@@ -76,7 +76,7 @@ class SiteJobs(UseCase):
 
         A few index look-ups; nothing is parsed. Raises: JobNotFound.
         """
-        self._jobs.watch(job_id)
+        self._jobs.watch()
         with self._store.read() as tx:
             schedule, shares = tx.schedules.etag(job_id), tx.jobs.etag(job_id)
             if not schedule and not shares:

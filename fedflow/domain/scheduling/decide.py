@@ -26,6 +26,7 @@ from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import Policy, UpstreamEnd, Verdict, verdict
 from fedflow.domain.reason import AWAITS_STEP, NOT_SELECTED, SKIPPED, Reason
+from fedflow.domain.records import PartyTaskView
 from fedflow.domain.scheduling.actions import (
     Action,
     ApplyAt,
@@ -41,7 +42,7 @@ from fedflow.domain.scheduling.actions import (
 )
 from fedflow.domain.scheduling.circuit import without_store
 from fedflow.domain.scheduling.retries import is_infrastructure, may_retry, retry_at_ms, was_skipped
-from fedflow.domain.scheduling.views import JobView, PartyTaskView, TaskView
+from fedflow.domain.scheduling.views import JobView, TaskView
 from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_FINAL,

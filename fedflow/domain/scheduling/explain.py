@@ -18,12 +18,12 @@ from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import Policy, Verdict, verdict
 from fedflow.domain.policies import UpstreamEnd as Kind
 from fedflow.domain.reason import AWAITS_STEP, NOT_SELECTED, PAUSED, Reason
-from fedflow.domain.records import Command, CommandKind, JobRecord, TaskRecord
+from fedflow.domain.records import Command, CommandKind, JobRecord, PartyTaskView, TaskRecord
 from fedflow.domain.scheduling.agreement import CODE as PARTIES_DISAGREE
 from fedflow.domain.scheduling.circuit import without_store
 from fedflow.domain.scheduling.decide import first_reason
 from fedflow.domain.scheduling.retries import may_retry, retry_at_ms, was_skipped
-from fedflow.domain.scheduling.views import JobView, PartyTaskView, SiteView, TaskView
+from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
 from fedflow.domain.site import Site
 from fedflow.domain.states import (
     JOB_FINAL,

@@ -11,6 +11,7 @@ from fedflow.domain.job.dag import Dag
 from fedflow.domain.job.task_rule import PLAIN, Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
+from fedflow.domain.records import PartyTaskView
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 
@@ -27,15 +28,6 @@ class SiteView:
     lacks_store: bool = False
     retry_ms: int = 0
     reason: Reason | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartyTaskView:
-    """One site's share of a task."""
-
-    status: TaskStatus
-    reason: Reason | None = None
-    since_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -520,9 +520,12 @@ class SqlSchedules:
         return shares
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=1536)
 def _task(row: Found, shares: tuple[Found, ...]) -> ScheduledTask:
-    """Return a task; from one look at a job to the next, most of them stay as they are."""
+    """Return a task; from one look at a job to the next, most of them stay as they are.
+
+    There is room for a job of 1,000 tasks, and for those that run beside it.
+    """
     return _TASKS.read(row, tuple(_party_task(share) for share in shares))
 
 

@@ -15,6 +15,7 @@ from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import Policy
 from fedflow.domain.reason import Reason, StopRequest
+from fedflow.domain.records import PartyTaskView
 from fedflow.domain.scheduling.actions import (
     ApplyAt,
     EndJob,
@@ -29,7 +30,7 @@ from fedflow.domain.scheduling.actions import (
 )
 from fedflow.domain.scheduling.decide import FOLLOW_ON, decide, first_reason, next_look_ms
 from fedflow.domain.scheduling.retries import PERMANENT
-from fedflow.domain.scheduling.views import JobView, PartyTaskView, SiteView, TaskView
+from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
 

@@ -13,7 +13,15 @@ from fedflow.domain.job.task_rule import Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.policies import Policy
 from fedflow.domain.reason import Reason, StopRequest
-from fedflow.domain.records import Command, CommandKind, Handle, JobKey, JobRecord, TaskKey
+from fedflow.domain.records import (
+    Command,
+    CommandKind,
+    Handle,
+    JobKey,
+    JobRecord,
+    PartyTaskView,
+    TaskKey,
+)
 from fedflow.domain.records import TaskRecord as Task
 from fedflow.domain.scheduling.explain import (
     JobEnd,
@@ -26,7 +34,7 @@ from fedflow.domain.scheduling.explain import (
     waits_of,
     waits_of_share,
 )
-from fedflow.domain.scheduling.views import JobView, PartyTaskView, SiteView, TaskView
+from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JOB_FINAL, JobStatus, TaskStatus
 

@@ -8,9 +8,10 @@ from fedflow.base.ids import PartyId
 from fedflow.domain.job.dag import Dag
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
+from fedflow.domain.records import PartyTaskView
 from fedflow.domain.scheduling.actions import Action, EndJob, SettleTask
 from fedflow.domain.scheduling.decide import CAUSE_WAIT_MS, decide
-from fedflow.domain.scheduling.views import JobView, PartyTaskView, SiteView, TaskView
+from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
 from fedflow.domain.site import Role, Site
 from fedflow.domain.states import JobStatus, TaskStatus
 
