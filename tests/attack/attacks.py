@@ -59,3 +59,4 @@ class Attack:
     name: str
     who: Who
     play: Play
+    servers: int = 1  #: of party 9999: with 2, one is attacked and the other does honest work

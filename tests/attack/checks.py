@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from fedflow.base.clock import pause
-from tests.attack.scene import HOSTILE, MIB, memory_mib
+from tests.attack.database import Rows, all_rows, count_rows
+from tests.attack.scene import HOSTILE, MIB, memory_mib, name_of, shared_home
 from tests.chaos.checks import open_files, tracebacks
 from tests.e2e.servers import Party, wait_for
 
@@ -24,21 +23,6 @@ DESCRIPTORS: Final = 16  #: how many more descriptors
 DISK_MIB: Final = 48  #: how much more disk, honest jobs and SQLite's journal included
 LOG_MIB: Final = 1.0  #: how much more of a server's log
 SETTLE_S: Final = 20.0  #: how long all of it may take to be given back
-
-VOLATILE: Final = frozenset(
-    {
-        "t_engine_registry",  # free cores
-        "t_lease",
-        "t_outbox",
-        "t_received_request",  # answers that are kept for who repeats a call
-        "t_server_instance",
-        "sqlite_sequence",
-        "t_account_session",
-    }
-)
-"""Tables that change by themselves, and hold nothing of a job's contents."""
-
-Rows = dict[tuple[str, ...], tuple[str, str]]  #: table and key -> (digest, the row as text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +42,8 @@ def look(party: Party) -> Snapshot:
     """Look at a party's store, files and server."""
     assert party.process is not None
     return Snapshot(
-        rows=_rows(party.home),
-        files=_files(party.home),
+        rows=all_rows(party),
+        files=_files(party.home) | _files(shared_home(party)),
         memory=memory_mib(party),
         descriptors=len(open_files(party.process.pid)),
         disk=_disk_mib(party.home),
@@ -75,7 +59,7 @@ def settle(party: Party) -> None:
         return not count_rows(party, "t_outbox")
 
     party.wait_idle(within_s=SETTLE_S)
-    wait_for(is_idle, f"{party.place.party_id} to have sent everything", within_s=SETTLE_S)
+    wait_for(is_idle, f"{name_of(party)} to have sent everything", within_s=SETTLE_S)
 
 
 def violations(
@@ -87,7 +71,7 @@ def violations(
     `own` are ids of jobs of which the attacker is a party, `honest` those that ran meanwhile.
     Of memory: `peak_mib` is the most that there was meanwhile, `start_mib` what there was at first.
     """
-    name = str(party.place.party_id)
+    name = name_of(party)
     if party.process is None or party.process.poll() is not None:
         yield f"{name}: the server ended"
         return
@@ -125,39 +109,6 @@ def _unsettled(party: Party, before: Snapshot, start_mib: float) -> Iterator[str
 
 
 # --- stores ---------------------------------------------------------------------------------------
-
-
-def count_rows(party: Party, table: str) -> int:
-    """Return how many rows a table of a party's database has."""
-    return int(stored(party.home, f"SELECT COUNT(*) FROM {table}")[0][0])
-
-
-def stored(home: Path, statement: str, *values: str) -> list[tuple[Any, ...]]:
-    """Return what a SELECT finds in the database of a home."""
-    with _database(home) as database:
-        return database.execute(statement, values).fetchall()
-
-
-def _database(home: Path) -> closing[sqlite3.Connection]:
-    where = f"file:{home / 'fedflow.sqlite'}?mode=ro"
-    return closing(sqlite3.connect(where, uri=True, timeout=20))
-
-
-def _rows(home: Path) -> Rows:
-    """Return all rows of a database that an attack may not touch."""
-    found: Rows = {}
-    with _database(home) as database:
-        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        for (table,) in names:
-            if table in VOLATILE:
-                continue
-            columns = database.execute(f"PRAGMA table_info({table})").fetchall()
-            keys = [column[0] for column in columns if column[5]]
-            for row in database.execute(f"SELECT * FROM {table}"):
-                text = repr(row)
-                key = (table, *(str(row[index]) for index in keys))
-                found[key] = (hashlib.sha256(text.encode()).hexdigest(), text)
-    return found
 
 
 def _own_jobs(rows: Rows) -> set[str]:
@@ -235,7 +186,7 @@ class Peaks:
     def _run(self) -> None:
         while True:
             for party in self.parties:
-                name = str(party.place.party_id)
+                name = name_of(party)
                 self.mib[name] = max(self.mib.get(name, 0.0), memory_mib(party))
             if pause(0.1, self._stop):
                 return

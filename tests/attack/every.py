@@ -10,10 +10,12 @@ from tests.attack.floods import FLOODS
 from tests.attack.grammar import GRAMMAR
 from tests.attack.replays import REPLAYS
 from tests.attack.rights import RIGHTS
+from tests.attack.values import VALUES
 from tests.attack.web import WEB
 
 ALL: Final[tuple[Attack, ...]] = (
     *FLOODS,
+    *VALUES,
     *RIGHTS,
     *REPLAYS,
     *GRAMMAR,

@@ -18,19 +18,18 @@ import grpc
 
 from fedflow.app.participant.early_ends import KEPT
 from fedflow.app.protocol.commands import REPLIES
-from fedflow.domain.records import TaskKey
 from fedflow.federation.keys import WireKey
 from fedflow.federation.messages import Notice, Offer, Put, pack
 from fedflow.rpc.data_plane.bulk import BULK
 from fedflow.rpc.data_plane.links import MESSAGES
 from tests.attack.attacks import Attack, Attempt, Violations, Who
-from tests.attack.checks import count_rows
+from tests.attack.database import count_rows
 from tests.attack.hostile import PACKETS, Hostile
-from tests.attack.scene import MIB, ONE, PARTNER_ID, conf_of
-from tests.e2e.servers import GUEST, GUEST_ID
+from tests.attack.scene import MIB
+from tests.e2e.servers import GUEST_ID
 
 SEND_S: Final = 3.0  #: how long an attack goes on sending
-_DIGEST: Final = "0" * 64
+DIGEST: Final = "0" * 64
 
 
 # --- before the handshake -------------------------------------------------------------------------
@@ -149,43 +148,19 @@ async def request_records(attempt: Attempt) -> Violations:
 
 async def silent_streams(attempt: Attempt) -> Violations:
     """Open streams for values and say nothing on them."""
-    return await _open_streams(attempt, MESSAGES, [b""] * attempt.times(1_100))
+    return await open_streams(attempt, MESSAGES, [b""] * attempt.times(1_100))
 
 
 async def bulk_offers(attempt: Attempt) -> Violations:
     """Offer big values for tasks that there are not, each on a stream of its own."""
     offers = [
-        pack(Offer(key=_key(f"{n}", attempt.newcomer), size=8 * MIB, digest=_DIGEST))
+        pack(Offer(key=key_of(f"{n}", attempt.newcomer), size=8 * MIB, digest=DIGEST))
         for n in range(attempt.times(300))
     ]
-    return await _open_streams(attempt, BULK, offers)
+    return await open_streams(attempt, BULK, offers)
 
 
-async def announced_values(attempt: Attempt) -> Violations:
-    """Announce huge values to a running task, more than it may have at once, and send none."""
-    scene, attacker = attempt.scene, attempt.partner
-    conf = conf_of(
-        ("guest", GUEST_ID), {"guest": [GUEST_ID], "host": [PARTNER_ID]},
-        component_parameters={"common": {"empty_0": {"sleep_s": 60}}},
-    )  # fmt: skip
-    client = scene.guest.client
-    job_id = (await asyncio.to_thread(client.submit, ONE, conf)).job_id
-    attempt.own_jobs.append(job_id)
-    try:
-        await asyncio.to_thread(
-            scene.guest.wait_executor, job_id, component="empty_0", site=GUEST, within_s=60.0
-        )
-        session = TaskKey(job_id=job_id, component="empty_0", version=0, site=GUEST).session
-        offers = [
-            pack(Offer(key=_key(session, attacker, name=f"v{n}"), size=40 << 30, digest=_DIGEST))
-            for n in range(attempt.times(150))
-        ]
-        return await _open_streams(attempt, BULK, offers, attacker=attacker)
-    finally:
-        await asyncio.to_thread(client.stop, job_id)
-
-
-async def _open_streams(
+async def open_streams(
     attempt: Attempt, method: str, first: Sequence[bytes], *, attacker: Hostile | None = None
 ) -> Violations:
     """Open a stream for each of `first`, and hold them while honest work goes on."""
@@ -210,7 +185,8 @@ async def _open_streams(
     return []
 
 
-def _key(session: str, attacker: Hostile, *, name: str = "v") -> WireKey:
+def key_of(session: str, attacker: Hostile, *, name: str = "v") -> WireKey:
+    """Return the key of a value that an attacker sends to the guest, as a host."""
     return WireKey(session, name, "", f"host-{attacker.name}", "guest-9999")
 
 
@@ -239,15 +215,15 @@ async def early_values(attempt: Attempt) -> Violations:
         attacker.stream(channel, MESSAGES) as call,
     ):
         for n in range(attempt.times(300)):
-            await call.write(_put(n, body, session=f"s{n}", attacker=attacker))
+            await call.write(put(n, body, session=f"s{n}", attacker=attacker))
         await attempt.beside()
         attacker.answers.note("waited")
     return []
 
 
-def _put(seq: int, body: bytes, *, session: str, attacker: Hostile) -> bytes:
+def put(seq: int, body: bytes, *, session: str, attacker: Hostile) -> bytes:
     digest = hashlib.sha256(body).hexdigest()
-    key = _key(session, attacker, name=f"v{seq}")
+    key = key_of(session, attacker, name=f"v{seq}")
     return pack(Put(seq=seq, key=key, digest=digest, crc32=zlib.crc32(body)), body)
 
 
@@ -295,7 +271,6 @@ FLOODS: Final = (
     Attack(name="bulk-offers", who=Who.NEWCOMER, play=bulk_offers),
     Attack(name="early-notices", who=Who.NEWCOMER, play=early_notices),
     Attack(name="early-values", who=Who.NEWCOMER, play=early_values),
-    Attack(name="announced-values", who=Who.PARTNER, play=announced_values),
     Attack(name="tiny-frames", who=Who.NEWCOMER, play=tiny_frames),
     Attack(name="unread-answers", who=Who.NEWCOMER, play=unread_answers),
 )

@@ -37,7 +37,7 @@ _as_it_is: Raw = bytes
 class Answers:
     """How often each answer came, and which of them held something that nobody may see."""
 
-    canaries: tuple[str, ...]
+    canaries: tuple[str, ...]  #: patterns
     counts: Counter[str] = field(default_factory=Counter)
     leaks: list[str] = field(default_factory=list)
 
@@ -45,7 +45,11 @@ class Answers:
         """Count an answer and look through what it holds."""
         self.counts[word] += 1
         text = content.decode(errors="replace") if isinstance(content, bytes) else content
-        self.leaks += [f"an answer ({word}) holds {name}" for name in self.canaries if name in text]
+        self.leaks += [
+            f"an answer ({word}) holds {found[0]}: {text[max(found.start() - 80, 0) :][:160]!r}"
+            for pattern in self.canaries
+            if (found := re.search(pattern, text))
+        ]
 
     @property
     def tries(self) -> int:
@@ -160,9 +164,11 @@ class Hostile:
     # --- streams
 
     @asynccontextmanager
-    async def stream(self, channel: grpc.aio.Channel, method: str) -> AsyncIterator[Any]:
+    async def stream(
+        self, channel: grpc.aio.Channel, method: str, **options: Any
+    ) -> AsyncIterator[Any]:
         """Give an open stream of the data plane; its end is noted if the server ended it."""
-        call = channel.stream_stream(method, _as_it_is, _as_it_is)()
+        call = channel.stream_stream(method, _as_it_is, _as_it_is)(**options)
         try:
             yield call
         except grpc.aio.AioRpcError as exc:
@@ -173,11 +179,17 @@ class Hostile:
             call.cancel()
 
     async def say(
-        self, victim: Party, method: str, messages: Sequence[bytes], *, within_s: float = 3.0
+        self,
+        victim: Party,
+        method: str,
+        messages: Sequence[bytes],
+        *,
+        within_s: float = 3.0,
+        **options: Any,
     ) -> list[bytes]:
         """Send messages on one stream and return what comes back until it ends or time is up."""
         found: list[bytes] = []
-        async with self.channel(victim) as channel, self.stream(channel, method) as call:
+        async with self.channel(victim) as channel, self.stream(channel, method, **options) as call:
             with suppress(asyncio.TimeoutError):
                 async with asyncio.timeout(within_s):
                     for message in messages:

@@ -6,7 +6,8 @@ It shows the certificates of both ends, which the authority of the tests has sig
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +40,10 @@ class Recorder:
         self._tls = tls
         self._records = True
         self._found: list[Recorded] = []
+        self._hear: Callable[[str, bytes], None] | None = None
+        self._held = ""  #: whose values wait until `_passes` is set
+        self._passes = asyncio.Event()
+        self._passes.set()
         self._servers: list[grpc.aio.Server] = []
 
     @property
@@ -49,6 +54,25 @@ class Recorder:
     def stop_recording(self) -> None:
         """Go on to pass bytes, but keep no more of them."""
         self._records = False
+
+    @contextmanager
+    def hearing(self, hear: Callable[[str, bytes], None]) -> Iterator[None]:
+        """Call `hear(to, raw)` with all that is said to a party, and answered to it, in a block."""
+        self._hear = hear
+        try:
+            yield
+        finally:
+            self._hear = None
+
+    @asynccontextmanager
+    async def holding_values(self, source: str) -> AsyncIterator[None]:
+        """Hold up the values of a party as long as the block runs; its commands pass."""
+        self._held = source
+        self._passes.clear()
+        try:
+            yield
+        finally:
+            self._passes.set()
 
     def relay(self, source: str, *, to: tuple[str, int]) -> int:
         """Relay what a party says to another one at a port; return where it shall call instead."""
@@ -99,6 +123,16 @@ class Recorder:
     def note(self, recorded: Recorded) -> None:
         if self._records:
             self._found.append(recorded)
+        self.heard(recorded.destination, recorded.raw)
+
+    def heard(self, to: str, raw: bytes) -> None:
+        if self._hear is not None:
+            self._hear(to, raw)
+
+    async def may_pass(self, source: str) -> None:
+        """Return when values of a party pass."""
+        if source == self._held:
+            await self._passes.wait()
 
     def _read(self, name: str) -> bytes:
         return (self._tls / name).read_bytes()
@@ -136,8 +170,10 @@ class _Relay(grpc.GenericRpcHandler):
         try:
             answer: bytes = await call
         except grpc.aio.AioRpcError as exc:
+            self._recorder.heard(self._source, (exc.details() or "").encode())
             await context.abort(exc.code(), exc.details() or "")
             raise
+        self._recorder.heard(self._source, answer)
         context.set_trailing_metadata(tuple(await call.trailing_metadata() or ()))
         return answer
 
@@ -147,12 +183,14 @@ class _Relay(grpc.GenericRpcHandler):
         async def up() -> None:
             while isinstance(raw := await context.read(), bytes):
                 self._note(method, raw)
+                await self._recorder.may_pass(self._source)
                 await call.write(raw)
             await call.done_writing()
 
         sending = asyncio.create_task(up())
         try:
             while isinstance(raw := await call.read(), bytes):
+                self._recorder.heard(self._source, raw)
                 await context.write(raw)
         except grpc.aio.AioRpcError as exc:
             await context.abort(exc.code(), exc.details() or "")

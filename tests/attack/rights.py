@@ -9,7 +9,7 @@ from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.wire.paths import PARTY_COMMANDS, job_path, task_path
 from tests.attack.attacks import Attack, Attempt, Violations, Who
-from tests.attack.checks import stored
+from tests.attack.database import stored
 from tests.attack.hostile import Hostile, Json
 from tests.attack.scene import (
     MIB,
@@ -174,11 +174,11 @@ async def rerun_with_tables(attempt: Attempt) -> Violations:
             await attacker.ask(victim, path, body)
     view = wait_for(lambda: _ended(victim, job_id), f"the end of job {job_id}", within_s=60)
     rows = stored(
-        victim.home, "SELECT f_count FROM t_storage_table_meta WHERE f_namespace LIKE ?",
+        victim, "SELECT f_count FROM t_storage_table_meta WHERE f_namespace LIKE ?",
         f"%{job_id}%",
     )  # fmt: skip
     found = [f"a Reader gave out {n} rows" for (n,) in rows if n != ROWS["agreed"]]
-    conf = stored(victim.home, "SELECT f_runtime_conf FROM t_job WHERE f_job_id = ?", job_id)
+    conf = stored(victim, "SELECT f_runtime_conf FROM t_job WHERE f_job_id = ?", job_id)
     if any("patients" in text for (text,) in conf):
         found.append(f"the conf of job {view} names another table")
     return found
@@ -195,7 +195,7 @@ async def model_takeover(attempt: Attempt) -> Violations:
     found = []
     models = "SELECT * FROM t_machine_learning_model_info WHERE f_model_version = ?"
     for version in (scene.deployed, scene.trained):
-        before = stored(victim.home, models, version)
+        before = stored(victim, models, version)
         site = Site(Role.GUEST, PartyId(HOST_ID))
         key = JobKey(job_id=version, site=site)
         dsl = {"components": {"reader_0": READER, "data_transform_0": TRANSFORM}}
@@ -212,7 +212,7 @@ async def model_takeover(attempt: Attempt) -> Violations:
             ("job_status", "success", {"epoch": 0}),
         ):
             await attacker.ask(victim, job_path(name, key, status=status), content)
-        if stored(victim.home, models, version) != before:
+        if stored(victim, models, version) != before:
             found.append(f"model version {version} is another one")
     return found
 
@@ -264,7 +264,7 @@ async def job_documents(attempt: Attempt) -> Violations:
         body = create_body(PARTNER_ID, HOST_ID, **junk)
         await create(attempt, attacker, victim, new_id(attempt), body)
     names = "SELECT LENGTH(f_dsl) + LENGTH(f_runtime_conf) FROM t_job WHERE f_job_id = ?"
-    sizes = [row[0] for job in attempt.own_jobs for row in stored(victim.home, names, job)]
+    sizes = [row[0] for job in attempt.own_jobs for row in stored(victim, names, job)]
     return [f"conf and DSL of {n / MIB:.0f} MiB were stored" for n in sizes if n > 2 * MIB]
 
 

@@ -15,7 +15,7 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.client.client import Client
 from tests.attack.attacks import Attack, Attempt
 from tests.attack.checks import Peaks, look, settle, violations
-from tests.attack.scene import CHAIN, Scene, honest_job, wait_end
+from tests.attack.scene import CHAIN, Scene, honest_job, name_of, wait_end
 
 HONEST_S: Final = 45.0  #: how long an honest job may take, whatever happens beside it
 RATIO: Final = 1.5  #: how much slower a task of it may be; a report says so, no test does
@@ -55,7 +55,7 @@ def run_attack(scene: Scene, attack: Attack, *, seed: int, scale: float = 1.0) -
     found += honest.failures + attempt.answers.leaks
     grown, logs = [], []
     for party, was in before.items():
-        name = str(party.place.party_id)
+        name = name_of(party)
         peak = peaks.mib[name]
         found += violations(
             party,
@@ -95,7 +95,7 @@ def run_all(
 def quiet_per_task(scene: Scene, *, jobs: int = 3) -> list[float]:
     """Return the time per task of honest jobs to which nothing is done, in seconds."""
     work = HonestWork(scene)
-    with Client(scene.guest.url) as client:
+    with Client(scene.desk.url) as client:
         for _ in range(jobs):
             work.run_job(client)
     return work.per_task
@@ -139,7 +139,7 @@ class HonestWork:
         self.per_task.append((view.ended_ms - view.created_ms) / 1000 / CHAIN)
 
     def _run(self) -> None:
-        with Client(self._scene.guest.url) as client:
+        with Client(self._scene.desk.url) as client:
             while not self._stop.is_set() or not self.per_task:
                 try:
                     self.run_job(client)

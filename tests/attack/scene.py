@@ -4,6 +4,7 @@
 is a party of jobs with each of them and hostile: its server plays along while its certificate is
 used for other things, and it keeps what it sends and gets. 6666 is a partner without a job: the
 others have a route to it, and nobody answers there. 7777 has a certificate, and nobody knows it.
+10000 wants signed requests. 9999 has one server, or two on one MySQL database.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.e2e.servers import (
     Place,
     free_ports,
     make_certificates,
+    mysql_database,
     running,
     wait_for,
 )
@@ -36,8 +38,9 @@ PARTNER_ID: Final = "8888"
 NEWCOMER_ID: Final = "6666"
 STRANGER_ID: Final = "7777"
 HOSTILE: Final = (PARTNER_ID, NEWCOMER_ID, STRANGER_ID)
-CANARIES: Final = ("canary_column", "canary_cell")
-"""Texts in tables of the honest parties that no answer to another party may hold."""
+ROWS: Final = {"agreed": 3, "patients": 70_001}  #: of the tables, which tells them apart
+CANARIES: Final = ("canary_column", "canary_cell", rf"(?<!\d){ROWS['patients']}(?!\d)")
+"""Patterns of what the honest parties alone know of a table: no answer may hold one of them."""
 
 MIB: Final = 1 << 20
 DESCRIPTORS: Final = 1024  #: the usual soft limit, which a server starts with
@@ -46,14 +49,14 @@ CHECKED: Final = {
     "FEDFLOW__PERMISSION__COMPONENT": "true",
     "FEDFLOW__PERMISSION__DATASET": "true",
 }
+APP_KEY, SECRET_KEY = "key", "secret"
 SIGNED: Final = {
     "FEDFLOW__AUTHENTICATION__CLIENT__SWITCH": "true",
-    "FEDFLOW__AUTHENTICATION__CLIENT__HTTP_APP_KEY": "key",
-    "FEDFLOW__AUTHENTICATION__CLIENT__HTTP_SECRET_KEY": "secret",
+    "FEDFLOW__AUTHENTICATION__CLIENT__HTTP_APP_KEY": APP_KEY,
+    "FEDFLOW__AUTHENTICATION__CLIENT__HTTP_SECRET_KEY": SECRET_KEY,
 }
 NOBODY: Final = 1  #: a port at which nobody answers
 BIG: Final = 200_000  #: numbers of 8 bytes in a value that goes over a stream of its own
-ROWS: Final = {"agreed": 3, "patients": 5}  #: of the tables, which tells them apart
 
 Json = dict[str, Any]
 
@@ -62,7 +65,8 @@ Json = dict[str, Any]
 class Scene:
     """The running servers, and what has happened on them before the first attack."""
 
-    guest: Party  #: 9999
+    guest: Party  #: 9999, or the one of its two servers that is attacked
+    desk: Party  #: where 9999 submits its jobs: the same, or the other one
     host: Party  #: 10000
     partner: Party  #: 8888
     tls: Path
@@ -75,8 +79,18 @@ class Scene:
     start_mib: Mapping[str, float]  #: memory of the honest servers when all that had been done
 
     @property
-    def honest(self) -> tuple[Party, Party]:
-        return self.guest, self.host
+    def honest(self) -> tuple[Party, ...]:
+        return tuple(dict.fromkeys((self.guest, self.desk, self.host)))
+
+
+def name_of(party: Party) -> str:
+    """Return what a server is called: its party, and for a second one which it is."""
+    return party.home.name
+
+
+def shared_home(party: Party) -> Path:
+    """Return the folder of what all servers of a party have: the home, if there is only one."""
+    return Path(party.place.settings.get("FEDFLOW__SHARED_HOME", party.home))
 
 
 def memory_mib(party: Party) -> float:
@@ -90,47 +104,74 @@ def memory_mib(party: Party) -> float:
 
 
 @contextmanager
-def scene(folder: Path) -> Iterator[Scene]:
-    """Run the servers below `folder` until the block ends."""
+def scene(folder: Path, *, servers: int = 1) -> Iterator[Scene]:
+    """Run the parties below `folder` until the block ends; 9999 with so many servers, 1 or 2.
+
+    Two are on a MySQL database of their own. Without MySQL a test is skipped.
+    """
     with ExitStack() as stack:
-        ids = (GUEST_ID, HOST_ID, PARTNER_ID)
-        tls = make_certificates(folder / "tls", *ids, NEWCOMER_ID, STRANGER_ID)
-        ports = free_ports(6)
-        grpc = dict(zip(ids, ports[3:], strict=False))
+        database = stack.enter_context(mysql_database()) if servers > 1 else {}
+        tls = make_certificates(folder / "tls", GUEST_ID, HOST_ID, *HOSTILE)
         loop = stack.enter_context(Loop())
         recorder = stack.enter_context(Recorder(loop, tls=tls))
-        to_partner = recorder.relay(GUEST_ID, to=(PARTNER_ID, grpc[PARTNER_ID]))
-        from_partner = recorder.relay(PARTNER_ID, to=(GUEST_ID, grpc[GUEST_ID]))
-        routes = {
-            GUEST_ID: {HOST_ID: grpc[HOST_ID], PARTNER_ID: to_partner, NEWCOMER_ID: NOBODY},
-            HOST_ID: {GUEST_ID: grpc[GUEST_ID], PARTNER_ID: grpc[PARTNER_ID], NEWCOMER_ID: NOBODY},
-            PARTNER_ID: {GUEST_ID: from_partner, HOST_ID: grpc[HOST_ID]},
-        }
-        settings = {GUEST_ID: CHECKED, HOST_ID: {}, PARTNER_ID: {}}
-        places = [
-            Place(
-                home=folder / party_id, party_id=party_id, http_port=port,
-                grpc_port=grpc[party_id], tls=tls,
-                routes={to: f"127.0.0.1:{number}" for to, number in routes[party_id].items()},
-                settings={**QUICK, **settings[party_id]},
-            )
-            for party_id, port in zip(ids, ports[:3], strict=False)
-        ]  # fmt: skip
+        places = _places(folder, tls, recorder, database=database)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with _soft_limit(DESCRIPTORS):
-            guest, host, partner = stack.enter_context(running(*places))
+            host, partner, *guests = stack.enter_context(running(*places))
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(8 * DESCRIPTORS, hard), hard))
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        _upload(folder, guest, host, partner)
-        joint_job = _run(guest, *_joint_job())
+        host.client.close()
+        host.client = Client(host.url, app_key=APP_KEY, secret=SECRET_KEY, timeout_s=60.0)
+        guest, desk = guests[0], guests[-1]
+        _upload(folder, desk, host, partner)
+        joint_job = _run(desk, *_joint_job())
         recorder.stop_recording()
         trained = _run(host, *_model_job())
         view = host.client.models.deploy(_model_id(), trained)
         yield Scene(
-            guest=guest, host=host, partner=partner, tls=tls, loop=loop, recorder=recorder,
-            joint_job=joint_job, trained=trained, deployed=view.model_version,
-            start_mib={str(one.place.party_id): memory_mib(one) for one in (guest, host)},
+            guest=guest, desk=desk, host=host, partner=partner, tls=tls, loop=loop,
+            recorder=recorder, joint_job=joint_job, trained=trained, deployed=view.model_version,
+            start_mib={name_of(one): memory_mib(one) for one in (*guests, host)},
         )  # fmt: skip
+
+
+def _places(
+    folder: Path, tls: Path, recorder: Recorder, *, database: Mapping[str, str]
+) -> list[Place]:
+    """Return where 10000, 8888 and the servers of 9999 are, in this order.
+
+    What honest parties and the partner say to each other passes the recorder.
+    """
+    second = [f"{GUEST_ID}-2"] if database else []
+    names = [HOST_ID, PARTNER_ID, GUEST_ID, *second]
+    ports = free_ports(2 * len(names))
+    grpc = dict(zip(names, ports, strict=False))
+    http = dict(zip(names, ports[len(names) :], strict=True))
+    honest = (GUEST_ID, HOST_ID)
+    to_partner = {one: recorder.relay(one, to=(PARTNER_ID, grpc[PARTNER_ID])) for one in honest}
+    from_partner = {one: recorder.relay(PARTNER_ID, to=(one, grpc[one])) for one in honest}
+    routes = {
+        GUEST_ID: {HOST_ID: [grpc[HOST_ID]], PARTNER_ID: [to_partner[GUEST_ID]]},
+        HOST_ID: {GUEST_ID: [grpc[name] for name in names[2:]], PARTNER_ID: [to_partner[HOST_ID]]},
+        PARTNER_ID: {one: [port] for one, port in from_partner.items()},
+    }
+    for one in honest:
+        routes[one][NEWCOMER_ID] = [NOBODY]
+    settings = {GUEST_ID: {**CHECKED, **database}, HOST_ID: SIGNED, PARTNER_ID: {}}
+    if database:
+        settings[GUEST_ID]["FEDFLOW__SHARED_HOME"] = str(folder / f"{GUEST_ID}-shared")
+    return [
+        Place(
+            home=folder / name, party_id=party_id, http_port=http[name], grpc_port=grpc[name],
+            tls=tls, settings={**QUICK, **settings[party_id]},
+            routes={
+                to: ",".join(f"127.0.0.1:{port}" for port in found)
+                for to, found in routes[party_id].items()
+            },
+        )
+        for name in names
+        for party_id in [name.partition("-")[0]]
+    ]  # fmt: skip
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Role, Site
 from fedflow.wire.paths import task_path
 from tests.attack.attacks import Attack, Attempt, Violations, Who
-from tests.attack.checks import stored
+from tests.attack.database import stored
 from tests.attack.hostile import http, request
 from tests.attack.scene import MIB
 from tests.e2e.servers import GUEST_ID
@@ -61,7 +61,7 @@ async def old_token(attempt: Attempt) -> Violations:
     """Speak for a task that has ended, with the token of an old backup."""
     victim, job_id, found = attempt.scene.guest, attempt.scene.joint_job, []
     ((token, component),) = stored(
-        victim.home, "SELECT f_token, f_component_name FROM t_task WHERE f_job_id = ? LIMIT 1",
+        victim, "SELECT f_token, f_component_name FROM t_task WHERE f_job_id = ? LIMIT 1",
         job_id,
     )  # fmt: skip
     site = Site(Role.GUEST, PartyId(GUEST_ID))
