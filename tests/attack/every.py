@@ -10,6 +10,7 @@ from tests.attack.floods import FLOODS
 from tests.attack.grammar import GRAMMAR
 from tests.attack.replays import REPLAYS
 from tests.attack.rights import RIGHTS
+from tests.attack.sentences import SENTENCES
 from tests.attack.values import VALUES
 from tests.attack.web import WEB
 
@@ -17,6 +18,7 @@ ALL: Final[tuple[Attack, ...]] = (
     *FLOODS,
     *VALUES,
     *RIGHTS,
+    *SENTENCES,
     *REPLAYS,
     *GRAMMAR,
     *WEB,
