@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tests.attack.arbiter import ARBITERS
 from tests.attack.attacks import Attack
 from tests.attack.floods import FLOODS
 from tests.attack.grammar import GRAMMAR
@@ -20,6 +21,7 @@ ALL: Final[tuple[Attack, ...]] = (
     *RIGHTS,
     *SENTENCES,
     *REPLAYS,
+    *ARBITERS,
     *GRAMMAR,
     *WEB,
 )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
 
+from msgspec.structs import replace
+
+from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_request_id
+from fedflow.federation.keys import WireKey
+from fedflow.federation.messages import Notice, Offer, PeerMessage, Put, pack, split_frames
 from fedflow.rpc.pb import proxy_pb2
 from fedflow.wire.packet import METHOD
 from tests.attack.attacks import Attack, Attempt, Violations, Who
 from tests.attack.hostile import Hostile
 from tests.attack.recorder import Recorded
 from tests.attack.scene import PARTNER_ID, Scene
-from tests.e2e.servers import GUEST_ID, Party
+from tests.e2e.servers import GUEST, GUEST_ID, Party
 
 _REQUEST_ID = re.compile(r'("X-FEDFLOW-REQUEST-ID":")[^"]*"')
 
@@ -33,23 +40,63 @@ def streams_of(scene: Scene, *, to: str) -> dict[str, list[bytes]]:
     return found
 
 
-def renamed(one: Recorded, *, source: str, destination: str, fresh: bool) -> bytes:
+def renamed(
+    one: Recorded, *, source: str, destination: str, fresh: bool, job: tuple[str, str] = ("", "")
+) -> bytes:
     """Return a call as another party would send it to another one.
 
     `fresh`: with a request id of its own, so that no kept answer is given in place of a new one.
+    `job`: the id of the job that it is about, and another one that it shall be about.
     """
     packet = proxy_pb2.Packet.FromString(one.raw)
     header = packet.header
-    names = {one.source: source, one.destination: destination}
-    text = header.task.model.dataKey
-    for old, new in names.items():
-        text = text.replace(f'"{old}"', f'"{new}"')
+    names = {f'"{one.source}"': f'"{source}"', f'"{one.destination}"': f'"{destination}"'}
+    text = re.sub("|".join(names), lambda found: names[found[0]], header.task.model.dataKey)
     if fresh:
         text = _REQUEST_ID.sub(rf'\g<1>{new_request_id()}"', text)
-    header.task.model.dataKey = text
+    header.task.model.dataKey = text.replace(*job)
+    header.task.taskId = header.task.taskId.replace(*job)
     header.src.partyId, header.dst.partyId = source, destination
-    packet.body.key = packet.body.key.replace(f"/{one.destination}/", f"/{destination}/")
+    path = packet.body.key.replace(f"/{one.destination}/", f"/{destination}/").replace(*job)
+    header.command.name, packet.body.key = path, path
+    packet.body.value = packet.body.value.replace(job[0].encode(), job[1].encode())
     return packet.SerializeToString()
+
+
+def retold(
+    scene: Scene, rng: Random, *, sources: Sequence[str], to: str, session: str | None = None
+) -> dict[str, list[bytes]]:
+    """Return the recorded frames as ones of other sites to a site, in any order, by method.
+
+    `session`: another one than that of their own job.
+    """
+    found: dict[str, list[bytes]] = {}
+    for party in (GUEST_ID, PARTNER_ID):
+        for method, messages in streams_of(scene, to=party).items():
+            for message, body in _frames(messages):
+                said = _as_of(message, session, source=rng.choice(sources), destination=to)
+                found.setdefault(method, []).append(pack(said, body))
+    for frames in found.values():
+        rng.shuffle(frames)
+    return found
+
+
+def _frames(messages: Sequence[bytes]) -> Iterator[tuple[PeerMessage, bytes]]:
+    """Yield what messages hold; chunks of big values are no frames."""
+    for raw in messages:
+        with suppress(BadRequest):
+            yield from list(split_frames(raw))
+
+
+def _as_of(message: PeerMessage, session: str | None, *, source: str, destination: str) -> Any:
+    if isinstance(message, (Put, Offer)):
+        old = message.key
+        key = WireKey(session or old.session, old.name, old.tag, source, destination)
+        return replace(message, key=key)
+    if isinstance(message, Notice):
+        named = session or message.session
+        return replace(message, session=named, source=source, destination=destination)
+    return message
 
 
 async def _send_all(
@@ -85,7 +132,7 @@ async def replayed_calls(attempt: Attempt) -> Violations:
 
 
 async def replayed_values(attempt: Attempt) -> Violations:
-    """Send the values of an ended job again, in any order, by the partner and by a stranger."""
+    """Send the values of an ended job again, in any order, as the partner and as others."""
     scene = attempt.scene
     streams = streams_of(scene, to=GUEST_ID)
     for attacker in (attempt.partner, attempt.newcomer, attempt.stranger):
@@ -93,6 +140,9 @@ async def replayed_values(attempt: Attempt) -> Violations:
             for _ in range(attempt.times(3)):
                 some = attempt.rng.sample(messages, attempt.rng.randint(1, len(messages)))
                 await attacker.say(scene.guest, method, some, within_s=0.5)
+        told = retold(scene, attempt.rng, sources=(f"host-{attacker.name}",), to=GUEST.key)
+        for method, messages in told.items():
+            await attacker.say(scene.guest, method, messages, within_s=0.5)
     return [] if len(streams) == 2 else [f"recorded were only {list(streams)}"]
 
 
