@@ -12,6 +12,7 @@ from tests.attack.grammar import GRAMMAR
 from tests.attack.replays import REPLAYS
 from tests.attack.rights import RIGHTS
 from tests.attack.sentences import SENTENCES
+from tests.attack.servers import SERVERS
 from tests.attack.signatures import SIGNATURES
 from tests.attack.values import VALUES
 from tests.attack.web import WEB
@@ -26,6 +27,7 @@ ALL: Final[tuple[Attack, ...]] = (
     *GRAMMAR,
     *WEB,
     *SIGNATURES,
+    *SERVERS,
 )
 
 KNOWN_GAPS: Final[Mapping[str, str]] = {}
