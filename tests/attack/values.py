@@ -158,22 +158,29 @@ def _batch(column: pa.Array) -> pa.RecordBatch:
 
 
 def _zeros(compression: str) -> bytes:
-    """Return a GiB of zeros as some hundred KiB."""
+    """Return a GiB of zeros, as tens of KiB or some MiB."""
     zeros = pa.Array.from_buffers(pa.uint8(), 64 * MIB, [None, pa.py_buffer(bytes(64 * MIB))])
     return _stream(_batch(zeros), count=16, compression=compression)
 
 
 def _categories() -> bytes:
-    """Return four million cells of a MiB each, all the same."""
-    indexes = pa.Array.from_buffers(pa.int8(), 4 * MIB, [None, pa.py_buffer(bytes(4 * MIB))])
+    """Return a million cells of a MiB each, all the same."""
+    indexes = pa.Array.from_buffers(pa.int8(), MIB, [None, pa.py_buffer(bytes(MIB))])
     return _stream(_batch(pa.DictionaryArray.from_arrays(indexes, pa.array(["x" * MIB]))))
+
+
+def _nulls() -> bytes:
+    """Return so many cells without a byte of their own that they are written by hand."""
+    few, many = 10_000_019, 1 << 40  # found nowhere else in the stream
+    made = _stream(_batch(pa.nulls(few)))
+    return made.replace(few.to_bytes(8, "little"), many.to_bytes(8, "little"))
 
 
 BOMBS: Final[Mapping[str, Callable[[], bytes]]] = {
     "zstd": lambda: value_of(_zeros("zstd")),
     "lz4": lambda: value_of(_zeros("lz4")),
     "categories": lambda: value_of(_categories()),
-    "nulls": lambda: value_of(_stream(_batch(pa.nulls(1 << 40)))),
+    "nulls": lambda: value_of(_nulls()),
     "runs": lambda: value_of(
         _stream(_batch(pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 1]), pa.array([0]))))
     ),
@@ -193,7 +200,7 @@ async def arrow_values(attempt: Attempt) -> Violations:
 
 async def _answered(attempt: Attempt, name: str) -> Violations:
     """Let a task receive a bomb, and return what it did that it may not."""
-    scene, body = attempt.scene, BOMBS[name]()
+    scene, body = attempt.scene, await asyncio.to_thread(BOMBS[name])
     dsl = {"components": {"toy_0": {"module": "SecureAddExample"}}}
     async with running_task(attempt, dsl, component="toy_0", data_num=1_000) as job_id:
         watching = asyncio.create_task(asyncio.to_thread(_peak_mib, attempt, job_id))
