@@ -92,12 +92,12 @@ def compared(find: Callable[[AllWorkers], Floats], *sites: Site, atol: float = 0
     np.testing.assert_allclose(many, one, rtol=0, atol=atol)
 
 
-@pytest.mark.usefixtures("forking")
 def first_of(kinds: Iterable[str]) -> list[Any]:
     """Return the kinds as parameters of a test; all but the first one only with `--heavy`."""
     return [pytest.param(k, marks=[pytest.mark.heavy] if i else []) for i, k in enumerate(kinds)]
 
 
+@pytest.mark.usefixtures("forking")
 @pytest.mark.parametrize("kind", first_of(LINEAR))
 def test_a_linear_model_does_not_depend_on_who_computes(kind: str, tmp_path: Path) -> None:
     cls, data, params = LINEAR[kind]
