@@ -1,10 +1,11 @@
 """What honest jobs cost while hostile parties attack: a chain of ten beside each of `bin/attack`.
 
-    .venv/bin/python benchmarks/attack.py [--runs 3] [--only NAME,NAME] [--jobs 1000] [--json]
+    .venv/bin/python benchmarks/attack.py [--runs 3] [--only NAME,NAME] [--jobs 1000] [--at-once 4]
+        [--json]
 
 Wall time per task is that of a chain of ten empty tasks at two parties, with a big value beside it;
-its ratio is to chains with no attack, which run before. With `--jobs` so many honest jobs run one
-after the other beside floods that begin again and again, and all must succeed.
+its ratio is to chains with no attack, which run before. With `--jobs` so many honest jobs run, some
+of them at once, beside floods that begin again and again, and all must succeed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -37,6 +39,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default="", help="names of attacks; all floods if left out")
     parser.add_argument("--jobs", type=int, default=0, help="honest jobs beside floods without end")
+    parser.add_argument("--at-once", type=int, default=4, help="of these jobs")
     options = parser.parse_args()
     chosen = [one for one in ALL if one.name in options.only.split(",")] or list(FLOODS)
     machine = Machine()
@@ -44,7 +47,7 @@ def main() -> None:
         quiet = quiet_per_task(stage, jobs=5 * options.runs)
         figures = [Figure(what="quiet: per task", unit="ms", values=[1000 * s for s in quiet])]
         if options.jobs:
-            figures += beside_floods(stage, chosen, jobs=options.jobs, quiet=quiet)
+            figures += beside_floods(stage, chosen, jobs=options.jobs, at_once=options.at_once)
         else:
             for attack in chosen:
                 figures += beside(stage, attack, runs=options.runs, quiet=quiet)
@@ -66,19 +69,22 @@ def beside(stage: Scene, attack: Attack, *, runs: int, quiet: list[float]) -> li
     ]  # fmt: skip
 
 
-def beside_floods(
-    stage: Scene, floods: list[Attack], *, jobs: int, quiet: list[float]
-) -> list[Figure]:
-    """Return what so many honest jobs cost beside floods, one flood after the other.
+def beside_floods(stage: Scene, floods: list[Attack], *, jobs: int, at_once: int) -> list[Figure]:
+    """Return what so many honest jobs took beside floods, one flood after the other.
 
     Raises: AssertionError: a job does not succeed.
     """
     work = HonestWork(stage)
-    with _without_end(stage, floods), Client(stage.guest.url) as client:
-        for _ in range(jobs):
-            work.run_job(client)
-    ratios = [seconds / statistics.median(quiet) for seconds in work.per_task]
-    return [Figure(what=f"{jobs} jobs beside floods: ratio", unit="", values=ratios, budget=RATIO)]
+
+    def run_some(number: int) -> None:
+        with Client(stage.guest.url) as client:
+            for _ in range(number, jobs, at_once):
+                work.run_job(client)
+
+    with _without_end(stage, floods), ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(run_some, range(at_once)))
+    what = f"{len(work.job_ids)} jobs beside floods, {at_once} at once, all succeeded: per task"
+    return [Figure(what=what, unit="ms", values=[1000 * s for s in work.per_task])]
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from tests.chaos.checks import open_files, tracebacks
 from tests.e2e.servers import Party, wait_for
 
 MEMORY_MIB: Final = 64  #: how much more memory a server may have afterwards than before
-POOLS_MIB: Final = 128  #: or than at its start: what allocators keep of their first large use
-PEAK_MIB: Final = 64 + 3 * 256  #: and meanwhile: bodies of 256 MiB, each up to three times
+POOLS_MIB: Final = 96  #: or than at its start: what allocators keep of their first large use
+PEAK_MIB: Final = 256  #: and meanwhile
 DESCRIPTORS: Final = 16  #: how many more descriptors
 DISK_MIB: Final = 48  #: how much more disk, honest jobs and SQLite's journal included
 LOG_MIB: Final = 1.0  #: how much more of a server's log

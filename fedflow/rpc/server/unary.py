@@ -57,7 +57,7 @@ class UnarySettings:
     threads: int = 16  #: handlers that run at once
     waiting: int = 256  #: calls that may wait for a thread; more are refused with "not now"
     body_bytes: int = 4 * 1024 * 1024  #: largest JSON body of a command
-    largest: int = 8  #: of which calls that are received, wait or run have so many bytes in all
+    largest: int = 6  #: of which calls that are received, wait or run have so many bytes in all
     turn_s: float = 3.0  #: how long a call may wait until it is received, seconds
     receive_s: float = 10.0  #: how long receiving it may take, seconds
     speaks: Speaks | None = OURS  #: None: say nothing of it, as releases of protocol 1
@@ -142,6 +142,7 @@ class UnaryService:
             async with asyncio.timeout(self._settings.receive_s):
                 raw: bytes = await context.read()
             if not isinstance(raw, bytes) or len(raw) > self._largest:
+                raw = b""  # else the error, which is part of a cycle, would hold it
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "it is no message")
             free -= len(raw)
             return raw
