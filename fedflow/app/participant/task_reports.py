@@ -308,6 +308,8 @@ class Workers(UseCase):
                 error = why()
                 reason = Reason(code=error.name, message=error.message, site=key.site)
                 self._tasks.finish(tx, task, TaskStatus.FAILED, effects, reason=reason)
+            elif task.party_status not in TASK_SUCCEEDED:  # maybe by another server of this party
+                effects.add(lambda: self._tasks.fail_session(task))
             self._jobs.return_if_still(tx, key.job, effects)
         effects.run()
 

@@ -164,6 +164,16 @@ def test_a_server_that_is_told_to_look_stops_what_another_one_ended(host, server
     assert host.sessions.events == [("fail", key.session, HOST.key)]
 
 
+def test_the_session_of_an_attempt_that_another_server_ended_ends_with_its_process(host, servers):
+    key = started(host, servers, by="other")
+    servers.lost_s = 12
+    tick(host)
+    servers.own_id = "other"  # it was cut off from the store, and is back
+    host.sessions.events.clear()
+    host.processes.exited(str(host.task(key).launch_id), None, 9)
+    assert host.sessions.events == [("fail", key.session, HOST.key)]
+
+
 def test_an_attempt_whose_shares_would_be_at_two_servers_ends_and_is_tried_again(host, servers):
     body = create_body(dsl_=dsl(a="Keys"), guest=[9999], host=[10000], arbiter=[10000])
     for site in (HOST, ARBITER):
