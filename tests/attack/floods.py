@@ -26,7 +26,7 @@ from tests.attack.attacks import Attack, Attempt, Violations, Who
 from tests.attack.database import count_rows
 from tests.attack.hostile import PACKETS, Hostile
 from tests.attack.scene import MIB
-from tests.e2e.servers import GUEST_ID
+from tests.e2e.servers import GUEST_ID, Party
 
 SEND_S: Final = 3.0  #: how long an attack goes on sending
 CALLING_S: Final = 10.0  #: how long one goes on calling that is made to wait
@@ -93,12 +93,19 @@ async def slow_requests(attempt: Attempt) -> Violations:
 # --- calls ----------------------------------------------------------------------------------------
 
 
+async def _call_for_a_while(
+    attempt: Attempt, victim: Party, calls: Sequence[tuple[str, Any]], *, at_once: int
+) -> None:
+    """Send commands until all are answered, or those that are made to wait take too long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CALLING_S):
+            await attempt.newcomer.ask_all(victim, calls, at_once=at_once)
+
+
 async def many_calls(attempt: Attempt) -> Violations:
     """Send more calls at once than all parties may have."""
     calls: list[tuple[str, Any]] = [("/party/heartbeat", {"jobs": {}})] * attempt.times(1_200)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(CALLING_S):
-            await attempt.newcomer.ask_all(attempt.scene.guest, calls, at_once=len(calls))
+    await _call_for_a_while(attempt, attempt.scene.guest, calls, at_once=len(calls))
     return []
 
 
@@ -141,9 +148,7 @@ async def request_records(attempt: Attempt) -> Violations:
     ]
     victim = attempt.scene.host
     before = count_rows(victim, "t_received_request")
-    with suppress(TimeoutError):
-        async with asyncio.timeout(CALLING_S):
-            await attempt.newcomer.ask_all(victim, calls, at_once=16)
+    await _call_for_a_while(attempt, victim, calls, at_once=16)
     kept = count_rows(victim, "t_received_request") - before
     return [f"{kept} answers were kept for a stranger"] if kept > KEPT + REPLIES else []
 
