@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import UTC, date, datetime, time
+from typing import Any, Final
 
 from fedflow.app.ports.store import Store
 from fedflow.base.ids import PartyId
@@ -19,7 +20,9 @@ from fedflow.domain.states import JobStatus, TaskStatus
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
 HOST = Site(Role.HOST, PartyId("10000"))
-START_MS = 1_795_168_800_000  #: 2026-11-20 10:00:00 UTC
+DAY: Final = date.fromordinal(datetime.now(UTC).toordinal() - 2)
+"""Two days ago: the board's first page shows what failed within a week."""
+START_MS: Final = int(datetime.combine(DAY, time(10), UTC).timestamp() * 1000)
 HOSTILE = (
     "<script>document.title='owned'</script>",
     '"><img src=x onerror=alert(1)>',

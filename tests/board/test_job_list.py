@@ -88,18 +88,18 @@ def test_the_newest_jobs_come_first(many: Place) -> None:
         ("partner=10000", COUNT, 20),
         ("party=999", COUNT, 20),
         ("role=guest", COUNT, 20),
-        ("since=2026-11-20T12:46:40", COUNT, 1),
-        ("until=2026-11-20T10:00:01", 1, 1),
-        ("until=2026-11-20", 0, 0),
+        ("since={day}T12:46:40", COUNT, 1),
+        ("until={day}T10:00:01", 1, 1),
+        ("until={day}", 0, 0),
         ("role=host", 0, 0),
         ("tag=base", 0, 0),
-        ("period=hour&since=2026-11-20", None, None),
+        ("period=hour&since={day}", None, None),
     ],
 )
 def test_filters_orders_and_pages_show_what_they_should(
     many: Place, query: str, first: int | None, count: int | None
 ) -> None:
-    found = listed(many, query)
+    found = listed(many, query.replace("{day}", seeds.DAY.isoformat()))
     if count is not None:
         assert len(found) == count
     if first:
