@@ -14,7 +14,7 @@ import pytest
 from tests.clients.conftest import Deployment
 from tests.clients.environments import Environment
 from tests.e2e.jobs import example
-from tests.e2e.servers import DATA, QUICK, ROOT, standalone, two_parties, wait_for
+from tests.e2e.servers import DATA, QUICK, ROOT, standalone, two_parties
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.timeout(180)
@@ -79,7 +79,7 @@ def bench(
             if row["status"] in {"waiting", "running"}:
                 pair.guest.post("/v1/job/stop", {"job_id": row["job_id"]})
         for party in pair.all:  # an executor that lives on waits for a server that never comes
-            wait_for(lambda party=party: not party.executors(), "the end of all executors")
+            party.wait_idle(within_s=60)
 
 
 def fate_test(bench: Deployment, *words: object) -> str:
