@@ -189,7 +189,7 @@ class PartyJobs(UseCase):
                 for c in components
             ]
         )
-        self._party_leases.heard_initiator(tx, incoming.job_id)
+        self._party_leases.begin(tx, incoming.job_id)
         effects.add(lambda: self._wakeup.job_changed(incoming.job_id))
         logger.info(
             "Job %s was created at %s",

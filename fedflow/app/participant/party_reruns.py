@@ -75,7 +75,7 @@ class PartyReruns(UseCase):
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if job.status not in JOB_FINAL or job.in_use or has_process(tx, job.key):
             raise StillEnding(job_id=incoming.job_id, site=job.key.site)
-        self._party_leases.heard_initiator(tx, incoming.job_id)  # before the job, as heartbeats do
+        self._party_leases.begin(tx, incoming.job_id)  # before the job, as heartbeats do
         spec = self._specs.replace(incoming.job_id, job.dsl, self._conf(incoming, job))
         site = job.key.site
         parameters = spec.job_parameters_at(site)

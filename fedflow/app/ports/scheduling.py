@@ -314,6 +314,9 @@ class LeaseStore(Protocol):
     def renew(self, name: str, owner: str, *, expires_ms: int, now_ms: int) -> Lease | None:
         """Take or extend a claim; None if another owner holds it and it has not expired."""
 
+    def extend(self, name: str, owner: str, *, expires_ms: int) -> bool:
+        """Extend a claim if its owner holds it; a claim that is gone does not come back."""
+
     def get(self, name: str) -> Lease | None: ...
 
     def holds(self, name: str, token: int) -> bool:

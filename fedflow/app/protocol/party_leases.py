@@ -12,6 +12,7 @@ from fedflow.app.ports.parties import PartyClient
 from fedflow.app.ports.store import Store, Tx
 from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import Clock
+from fedflow.domain.records import Lease
 
 _RENEW_MS = 2_000  #: a lease is written again only if it would move by more than this
 
@@ -30,9 +31,19 @@ class PartyLeases:
         """Note that a party's server just answered."""
         self._renew(tx, f"party/{party_id}")
 
-    def heard_initiator(self, tx: Tx, job_id: str) -> None:
-        """Note that the initiator of a job just asked for something."""
+    def begin(self, tx: Tx, job_id: str) -> None:
+        """Give the initiator of a job that begins, or begins anew, its lease."""
         self._renew(tx, f"initiator/{job_id}")
+
+    def heard_initiator(self, tx: Tx, job_id: str) -> None:
+        """Note that the initiator of a job just asked for something.
+
+        The job may have ended since it was read, and its lease with it: that stays away.
+        """
+        name = f"initiator/{job_id}"
+        held = tx.leases.get(name)
+        if held is not None and self._moves(held):
+            tx.leases.extend(name, _OWNER, expires_ms=self._end_ms())
 
     def heard_initiators(self, tx: Tx, party_id: str) -> None:
         """Note that a party sent a heartbeat for the jobs that it initiated."""
@@ -57,11 +68,17 @@ class PartyLeases:
         tx.leases.release(f"initiator/{job_id}", _OWNER)
 
     def _renew(self, tx: Tx, name: str) -> None:
-        now_ms = self._clock.now_ms()
-        expires_ms = now_ms + self._timing.lease_ms
         held = tx.leases.get(name)
-        if held is None or abs(expires_ms - held.expires_ms) > _RENEW_MS:
-            tx.leases.renew(name, _OWNER, expires_ms=expires_ms, now_ms=now_ms)
+        if held is None or self._moves(held):
+            now_ms = self._clock.now_ms()
+            tx.leases.renew(name, _OWNER, expires_ms=self._end_ms(), now_ms=now_ms)
+
+    def _moves(self, held: Lease) -> bool:
+        """Tell whether a renewal would move the end by so much that it is worth a write."""
+        return abs(self._end_ms() - held.expires_ms) > _RENEW_MS
+
+    def _end_ms(self) -> int:
+        return self._clock.now_ms() + self._timing.lease_ms
 
     def _last_ms(self, tx: Tx, name: str) -> int:
         held = tx.leases.get(name)

@@ -162,6 +162,13 @@ class MemoryLeases:
         self._journal.put(self._leases, name, lease)
         return lease
 
+    def extend(self, name: str, owner: str, *, expires_ms: int) -> bool:
+        held = self._leases.get(name)
+        if held is None or held.owner != owner:
+            return False
+        self._journal.put(self._leases, name, replace(held, expires_ms=expires_ms))
+        return True
+
     def get(self, name: str) -> Lease | None:
         return self._leases.get(name)
 

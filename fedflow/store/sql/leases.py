@@ -39,6 +39,14 @@ class SqlLeases:
         row: dict[str, Value] = {"f_name": name, "f_owner": owner, "f_expire_time": expires_ms}
         return self.get(name) if self._session.insert(LEASE, row) else None
 
+    def extend(self, name: str, owner: str, *, expires_ms: int) -> bool:
+        return bool(
+            self._session.write(
+                "UPDATE t_lease SET f_expire_time = ? WHERE f_name = ? AND f_owner = ?",
+                (expires_ms, name, owner),
+            )
+        )
+
     def get(self, name: str) -> Lease | None:
         found = self._session.row(
             "SELECT f_owner, f_token, f_expire_time FROM t_lease WHERE f_name = ?", (name,)

@@ -302,6 +302,18 @@ def test_a_released_lease_is_free_and_its_next_token_is_greater(store):
         assert tx.leases.renew("x", "b", expires_ms=100, now_ms=0).token > first.token
 
 
+def test_a_lease_is_extended_by_its_owner_while_it_is_there(store):
+    with store.transaction() as tx:
+        first = tx.leases.renew("x", "a", expires_ms=100, now_ms=0)
+        assert tx.leases.extend("x", "a", expires_ms=300)
+        assert not tx.leases.extend("x", "b", expires_ms=900)
+        held = tx.leases.get("x")
+        assert (held.token, held.owner, held.expires_ms) == (first.token, "a", 300)
+        tx.leases.release("x", "a")
+        assert not tx.leases.extend("x", "a", expires_ms=400)
+        assert tx.leases.get("x") is None
+
+
 def test_leases_do_not_touch_each_other(store):
     with store.transaction() as tx:
         tx.leases.renew("x", "a", expires_ms=100, now_ms=0)

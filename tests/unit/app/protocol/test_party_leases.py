@@ -34,7 +34,7 @@ def test_a_party_is_heard_when_it_answers(
     clock.ms += 5_000
     with store.transaction() as tx:
         party_leases.heard(tx, "10000")
-        party_leases.heard_initiator(tx, "job")
+        party_leases.begin(tx, "job")
     clock.ms += 9_000
     with store.read() as tx:
         assert party_leases.party_ms(tx, "10000") == NOW_MS + 5_000
@@ -55,7 +55,7 @@ def test_silence_counts_only_from_the_servers_own_start(
 ) -> None:
     with store.transaction() as tx:
         party_leases.heard(tx, "10000")
-        party_leases.heard_initiator(tx, "job")
+        party_leases.begin(tx, "job")
     clock.ms += 10 * TIMING.lease_ms  # this server was down
     restarted = PartyLeases(store=store, parties=PARTIES, clock=clock, timing=TIMING)
     with store.read() as tx:
@@ -110,7 +110,20 @@ def test_the_lease_of_an_ended_job_is_dropped(
 ) -> None:
     clock.ms += 5_000
     with store.transaction() as tx:
+        party_leases.begin(tx, "job")
+        party_leases.forget(tx, "job")
+        party_leases.forget(tx, "job")
+        assert tx.leases.get("initiator/job") is None
+
+
+def test_what_an_initiator_says_extends_a_lease_and_brings_none_back(
+    party_leases: PartyLeases, store: MemoryStore, clock: FakeClock
+) -> None:
+    with store.transaction() as tx:
+        party_leases.begin(tx, "job")
+        clock.ms += 5_000
         party_leases.heard_initiator(tx, "job")
-        party_leases.forget(tx, "job")
-        party_leases.forget(tx, "job")
+        assert party_leases.initiator_ms(tx, "job") == NOW_MS + 5_000
+        party_leases.forget(tx, "job")  # a heartbeat that had read the job before
+        party_leases.heard_initiator(tx, "job")
         assert tx.leases.get("initiator/job") is None
