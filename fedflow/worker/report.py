@@ -15,6 +15,7 @@ from fedflow.base.clock import Clock, SystemClock, pause
 from fedflow.base.errors.catalog import repeated_error
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import LaunchRefused, ServerRefused
+from fedflow.base.errors.jobs import TaskNotFound
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.base.messages import received
 from fedflow.domain.records import TaskKey
@@ -65,9 +66,9 @@ class ServerLink:
         While the server cannot be reached, for example because it restarts, the call is repeated
         for `patience_s` seconds. So a command may arrive twice.
 
-        Raises: LaunchRefused: this process was replaced and must exit. ServerNotReachable.
-            ServerRefused: any other return code. TypeError, ValueError: the command is not plain
-            JSON. BadData: the answer is none to this command.
+        Raises: LaunchRefused: this process was replaced, or its server has lost the task, and it
+            must exit. ServerNotReachable. ServerRefused: any other return code. TypeError,
+            ValueError: the command is not plain JSON. BadData: the answer is none to this command.
         """
         name = WORKER_NAMES[type(command)]
         data = self._send(name, command, patience_s=patience_s)
@@ -125,9 +126,10 @@ class ServerLink:
         code = reply["retcode"]
         if code == 0:
             return reply.get("data")
-        if code == REPLACED:
-            raise LaunchRefused(launch_id=self._launch_id, task=str(self._key))
         error = reply.get("error")
+        is_lost = isinstance(error, dict) and error.get("name") == TaskNotFound.__name__
+        if code == REPLACED or is_lost:  # lost: with a database that was put back
+            raise LaunchRefused(launch_id=self._launch_id, task=str(self._key))
         raise ServerRefused(
             command=command,
             retcode=code,

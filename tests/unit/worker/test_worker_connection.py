@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fedflow.base.errors.executors import LaunchRefused
 from fedflow.base.errors.start import ServerNotReachable
 from fedflow.domain.records import TaskKey
 from fedflow.domain.site import Site
@@ -51,6 +52,8 @@ def _outcome(link: ServerLink) -> object:
         return link.call(GetRunParameters(model_id="m", model_version="1"), patience_s=0)
     except ServerNotReachable as exc:
         return str(exc.fields["reason"])
+    except LaunchRefused as exc:
+        return exc.name
 
 
 def test_a_connection_is_kept_until_the_server_ends_it(tmp_path: Path) -> None:
@@ -75,3 +78,9 @@ def test_after_a_broken_answer_a_new_connection_is_made(
     tmp_path: Path, answer: bytes, reason: str
 ) -> None:
     assert _ask(tmp_path / "s", answer, ANSWER) == [reason, {"ok": 1}]
+
+
+def test_a_process_whose_server_has_lost_the_task_must_exit(tmp_path: Path) -> None:
+    body = b'{"retcode":101,"retmsg":"No task","error":{"name":"TaskNotFound"}}'
+    head = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    assert _ask(tmp_path / "s", head + body) == ["LaunchRefused"]
