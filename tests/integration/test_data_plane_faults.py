@@ -36,7 +36,7 @@ from fedflow.federation.messages import (
     pack,
     split_frames,
 )
-from fedflow.federation.settings import MIB, FederationSettings
+from fedflow.federation.settings import KIB, MIB, FederationSettings
 from fedflow.rpc.data_plane import service
 from fedflow.rpc.data_plane.bulk import BULK
 from fedflow.rpc.data_plane.links import MESSAGES, GrpcSender
@@ -317,6 +317,30 @@ def test_more_big_values_than_may_arrive_at_once_take_turns(tmp_path: Path) -> N
             for i in range(10):
                 assert receiver.recv("big", from_=GUEST, tag=str(i))[-1] == i
             sender.flush(20)
+
+
+@pytest.mark.parametrize(
+    ("window", "values"), [(1, 2), (32, 20)], ids=["by_setting", "by_many_values"]
+)
+def test_a_window_of_one_chunk_flows_on_without_a_time_out(
+    tmp_path: Path, window: int, values: int
+) -> None:
+    chunk, size = 64 * KIB, 640 * KIB  # whoever waits for the other does so for an hour
+    narrow = FederationSettings(
+        inline_bytes=chunk, chunk_bytes=chunk, window_bytes=min(window, 8) * chunk,
+        inbound_bytes=window * chunk, max_inbound=32, progress_timeout_s=3600,
+    )  # fmt: skip
+    with pair(tmp_path, settings=narrow) as (guest, host):
+        guest.open("late_0", SITES, token=TOKEN)
+        with guest.handle("late_0", GUEST, token=TOKEN) as sender:
+            for i in range(values):
+                sender.send("big", bytes([i]) * size, to=HOST, tag=str(i))
+            until(lambda: host.service._streams.total == values, within_s=40)
+            host.open("late_0", SITES, token=TOKEN)  # now all begin at once
+            with host.handle("late_0", HOST, token=TOKEN) as receiver:
+                for i in range(values):
+                    got = receiver.recv("big", from_=GUEST, tag=str(i), timeout_s=40)
+                    assert got == bytes([i]) * size
 
 
 def test_a_full_spool_at_the_receiver_only_delays(tmp_path: Path) -> None:

@@ -217,21 +217,24 @@ class DataPlaneService:
     async def _receive_chunks(self, context: Any, arrival: Arrival) -> None:
         """Write chunks to the part; the next one is read while the last one is written."""
         mailbox, part, key_id = self._plane.mailbox, arrival.part, arrival.key.id
-        received, told = part.written, 0
+        received, piece = part.written, 0  #: the bytes of the last chunk; the next has no more
         writing = asyncio.create_task(asyncio.sleep(0))
         try:
-            await self._go(context, arrival)
+            told, limit = await self._go(context, arrival)
             while received < part.size:
+                if part.written - told >= self._share() // 4:
+                    told, limit = await self._go(context, arrival)
+                if limit < min(received + piece, part.size):  # no chunk comes before that
+                    await writing
+                    told, limit = await self._go(context, arrival)
                 async with asyncio.timeout(self._settings.progress_timeout_s):
                     raw = await context.read()
                 if not isinstance(raw, bytes):
                     raise BadRequest(reason="the stream of a value ended early")
                 data, crc32 = parse_chunk(raw, key_id, offset=received, size=part.size)
                 await writing
-                if part.written - told >= self._share() // 4:
-                    told = part.written
-                    await self._go(context, arrival)
-                received += len(data)
+                piece = len(data)
+                received += piece
                 writing = asyncio.create_task(mailbox.write(arrival, data, crc32))
             await writing
             await mailbox.finish(arrival)
@@ -246,12 +249,16 @@ class DataPlaneService:
         share = self._settings.inbound_bytes // max(self._slots.total, 1)
         return min(max(self._settings.chunk_bytes, share), self._settings.window_bytes)
 
-    async def _go(self, context: Any, arrival: Arrival) -> None:
-        """Let the sender go on for a window. Raises: SpoolFull."""
+    async def _go(self, context: Any, arrival: Arrival) -> tuple[int, int]:
+        """Let the sender go on for a window; return what is written, and how far it may go.
+
+        Raises: SpoolFull.
+        """
         written = arrival.part.written
         limit = written + self._share()
         await self._plane.mailbox.grow(arrival, limit)
         await context.write(pack(Progress(status="go", written=written, limit=limit)))
+        return written, limit
 
     async def _saying_wait(self, context: Any, work: Coroutine[Any, Any, R]) -> R:
         """Return the result of `work`; meanwhile tell the sender now and then that it may hope."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey
-from fedflow.federation.messages import Notice, Progress, pack, pack_chunk
+from fedflow.federation.messages import Notice, Progress, pack, pack_chunk, split_frames
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob
@@ -82,6 +83,68 @@ def test_a_write_that_failed_when_its_stream_broke_is_no_unhandled_error() -> No
     asyncio.run(receive())
     gc.collect()
     assert not complaints
+
+
+class KeepsToItsWindow:
+    """A sender of a value that sends a chunk only when it may, and waits for that without an end.
+
+    The receiver may have less to give for every value, or more, from one moment to the next.
+    """
+
+    def __init__(self, chunks: int, shares: Iterator[int]) -> None:
+        self.size, self.sent, self._limit = chunks * len(CHUNK), 0, 0
+        self._shares = shares
+        self._granted = asyncio.Event()
+
+    def share(self) -> int:
+        return next(self._shares) * len(CHUNK) // 10
+
+    async def write(self, raw: bytes) -> None:
+        for message, _ in split_frames(raw):
+            assert isinstance(message, Progress)
+            self._limit = message.limit
+            self._granted.set()
+
+    async def read(self) -> bytes:
+        while self.sent + len(CHUNK) > self._limit:
+            self._granted.clear()
+            await self._granted.wait()
+        self.sent += len(CHUNK)
+        return pack_chunk(KEY, CHUNK, offset=self.sent - len(CHUNK))
+
+
+class WritesAll:
+    """A mailbox that writes what arrives, a moment later."""
+
+    async def grow(self, *_: Any) -> None:
+        return
+
+    async def write(self, arrival: Any, data: memoryview, _: int) -> None:
+        await asyncio.sleep(0.001)
+        arrival.part.written += len(data)
+
+    async def finish(self, _: Any) -> None:
+        return
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_window_of_any_size_that_changes_never_stops_a_value(seed: int) -> None:
+    random = Random(seed)  # tenths of a chunk
+    windows = random.choice([[10], [15, 19], [20, 80], [25, 80], [10, 30, 80]])
+    stream = KeepsToItsWindow(50, iter(lambda: random.choice(windows), 0))
+    part = SimpleNamespace(written=0, size=stream.size, close=lambda: None)
+    arrival: Any = SimpleNamespace(part=part, key=SimpleNamespace(id=KEY))
+    plane: Any = SimpleNamespace(mailbox=WritesAll(), in_thread=lambda function: function())
+
+    async def receive() -> None:
+        service = DataPlaneService(
+            plane, authenticate=lambda _: None, settings=FederationSettings(), pace=Pace()
+        )
+        service._share = stream.share  # type: ignore[method-assign]
+        await service._receive_chunks(stream, arrival)
+
+    quick_loop.run(receive())
+    assert part.written == stream.size
 
 
 class OfSomebody:
