@@ -137,8 +137,7 @@ class Mailbox:
         session = self._sessions.pop(key, None)
         if session is None:
             return
-        for blob in session.end(error):
-            self.release(blob)
+        session.end(error)
         for path in [p for p, a in self._arriving.items() if a.session == key and not a.finishing]:
             self._drop_part(path)
 
@@ -152,7 +151,10 @@ class Mailbox:
 
     def _start(self, key: SessionKey, opening: Opening) -> Session:
         session = Session(
-            key=key, sites=frozenset(opening.sites), limit=self._settings.values_per_session
+            key=key,
+            sites=frozenset(opening.sites),
+            limit=self._settings.values_per_session,
+            release=self.release,
         )
         self._sessions[key] = session
         self._on_start(session)

@@ -136,6 +136,7 @@ class Session:
     key: SessionKey
     sites: frozenset[Site]
     limit: int  #: values that may arrive
+    release: Callable[[Blob], None]  #: drops a value that nobody reads any more
     values: dict[bytes, Blob] = field(default_factory=dict)  #: by `_slot`, as all below
     digests: dict[bytes, str] = field(default_factory=dict)
     taken: set[bytes] = field(default_factory=set)
@@ -229,8 +230,8 @@ class Session:
         """Return the sites whose values somebody waits for."""
         return {source for source, _ in self.waiters.values()}
 
-    def end(self, error: FedflowError) -> list[Blob]:
-        """Fail all waiters, stop all deliveries, and return the unread values to be discarded."""
+    def end(self, error: FedflowError) -> None:
+        """Fail all waiters, stop all deliveries, and drop the unread values."""
         self.ended = True
         for _, waiter in self.waiters.values():
             if not waiter.done():
@@ -239,14 +240,17 @@ class Session:
             task.cancel()
         for callback in tuple(self.on_end):
             callback()
-        unread = list(self.values.values())
+        for blob in self.values.values():
+            self.release(blob)
         self.values.clear()
-        return unread
 
     def _give_back(self, slot: bytes, waiter: asyncio.Future[Blob]) -> None:
-        """Undo an unfinished `take`; a value that came at the last moment is kept."""
+        """Undo an unfinished `take`; a value that came at the last moment is kept until the end."""
         self.taken.discard(slot)
-        if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-            self.values[slot] = waiter.result()
-        else:
+        if not waiter.done():
             waiter.cancel()
+        elif waiter.exception() is None:
+            if self.ended:
+                self.release(waiter.result())
+            else:
+                self.values[slot] = waiter.result()

@@ -8,6 +8,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey
 from fedflow.federation.mailbox import MAX_PARTS, Mailbox
 from fedflow.federation.session import Ending, Opening, Session, SessionRegistry
-from fedflow.federation.settings import FederationSettings
+from fedflow.federation.settings import MIB, FederationSettings
 from fedflow.federation.spool import FILE_OVERHEAD, Spool
 
 GUEST = Site(Role.GUEST, PartyId("9999"))
@@ -162,6 +163,30 @@ def test_a_value_for_a_reader_that_went_away_is_kept(run: Any) -> None:
         assert (await session.take(key(), 1)).data == b"1"
 
     run(story)
+
+
+@pytest.mark.parametrize("memory_bytes", [1, MIB], ids=["file", "memory"])
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_a_value_whose_reader_goes_away_as_its_session_ends_is_dropped(
+    run: Any, memory_bytes: int, ends_first: bool
+) -> None:
+    async def story(bench: Bench) -> None:
+        session = bench.open()
+        reader = asyncio.create_task(session.take(key(), 60))
+        await until(lambda: bool(session.waiters))
+        arrived = asyncio.create_task(bench.put("n", b"1"))
+        ((_, waiter),) = session.waiters.values()
+        while not waiter.done():
+            await asyncio.sleep(0)
+        acts = [partial(bench.mailbox.end, HERE, SessionUnknown(session="s_0")), reader.cancel]
+        for act in acts if ends_first else reversed(acts):  # before the reader has its turn
+            act()
+        await asyncio.wait((reader, arrived))
+        assert reader.cancelled()
+        await until(lambda: not bench.files())
+        assert (bench.mailbox.ledger.memory, bench.mailbox.ledger.spool) == (0, 0)
+
+    run(story, memory_bytes=memory_bytes)
 
 
 def test_a_value_that_comes_before_its_session_waits_for_it(run: Any) -> None:
