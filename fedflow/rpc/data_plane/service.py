@@ -307,6 +307,7 @@ class _Inbound:
         """
         writer = asyncio.create_task(self._write())
         writer.add_done_callback(_look_at)
+        refused: BadRequest | None = None
         try:
             async with self._idle:
                 try:
@@ -316,7 +317,7 @@ class _Inbound:
         except TimeoutError:
             pass
         except BadRequest as exc:
-            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(exc.message))
+            refused = exc
         finally:
             for task in self._held:
                 task.cancel()
@@ -324,6 +325,8 @@ class _Inbound:
             # gRPC cannot end a call while one of its writes is under way
             await asyncio.wait([writer], timeout=_LAST_WRITE_S)
             writer.cancel()
+        if refused is not None:
+            await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refused.message))
 
     async def _serve(self) -> None:
         self._rest()

@@ -192,6 +192,36 @@ def test_a_stream_ends_only_after_the_answer_that_is_being_written() -> None:
     assert asyncio.run(serve())
 
 
+class IsRefused(WritesSlowly):
+    """A stream that brings nonsense while an answer is being written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written_first: list[bool] = []
+
+    async def read(self) -> bytes:
+        return await super().read() or b"nonsense"
+
+    async def abort(self, *_: Any) -> None:
+        self.written_first.append(self.written)
+        raise Aborted
+
+
+def test_a_stream_is_refused_only_after_the_answer_that_is_being_written() -> None:
+    plane: Any = SimpleNamespace(on_notice=lambda notice: None, settings=FederationSettings())
+
+    async def serve() -> list[bool]:
+        service = DataPlaneService(
+            plane, authenticate=lambda _: None, settings=FederationSettings(), pace=Pace()
+        )
+        stream = IsRefused()
+        with suppress(Aborted):
+            await service._messages(None, stream)
+        return stream.written_first
+
+    assert asyncio.run(serve()) == [True]
+
+
 class ReadsNoAnswer(OfSomebody):
     """A stream that brings more and more, and whose answers find no room."""
 
