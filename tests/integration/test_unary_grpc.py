@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +33,9 @@ from fedflow.domain.site import Role, Site
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import Route, Routes, RouteTable, make_routes
+from fedflow.rpc.client.servers import ServerLinks
 from fedflow.rpc.credentials import Credentials, certificate_party, load_credentials
+from fedflow.rpc.data_plane.links import MESSAGES
 from fedflow.rpc.packets import ProtobufPackets
 from fedflow.rpc.pb import proxy_pb2
 from fedflow.rpc.server import connections
@@ -46,6 +50,7 @@ PATH = "/party/202611201000000000000/host/10000/create"
 GUEST = Site(Role.GUEST, PartyId("9999"))
 PACKETS = ProtobufPackets()
 MIB = 1024 * 1024
+GZIP = b"\x1f\x8b"  #: how bytes begin that gzip has packed
 SMALL = UnarySettings(threads=4, waiting=2, body_bytes=10_000)  # a party gets 3, and 1 waits
 
 
@@ -784,3 +789,50 @@ def test_a_compressed_message_is_not_unpacked(stack: ExitStack, handler: Handler
     with contextlib.suppress(grpc.RpcError):
         call(packet, timeout=10, compression=grpc.Compression.Gzip)
     assert len(handler.seen) == 1
+
+
+class Inflates(grpc.GenericRpcHandler):
+    """A party whose answer is small on the wire and large when it is unpacked."""
+
+    answer = b"0" * MIB
+
+    def service(self, _: Any) -> Any:
+        return grpc.stream_stream_rpc_method_handler(lambda *_: iter([self.answer]))
+
+
+@pytest.fixture
+def inflating(stack: ExitStack) -> int:
+    """Return the port of a server that compresses its answers."""
+    pool = stack.enter_context(ThreadPoolExecutor(2))
+    server = grpc.server(pool, handlers=[Inflates()], compression=grpc.Compression.Gzip)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    stack.callback(lambda: server.stop(0).wait(10))
+    return port
+
+
+def test_a_compressed_answer_to_a_command_is_not_unpacked(stack: ExitStack, inflating: int) -> None:
+    table = RouteTable(make_routes({"9999"}, {"10000": f"127.0.0.1:{inflating}"}, tls=False))
+    channels = Channels(table, credentials=None, settings=ChannelSettings())
+    stack.callback(channels.close)
+    links = ServerLinks("9999", credentials=None, command_s=10)
+    stack.callback(links.close)
+    for channel in (channels.channel("10000"), links._channel(f"127.0.0.1:{inflating}")):
+        answer: bytes = channel.unary_unary(METHOD)(b"x", timeout=30)
+        assert answer.startswith(GZIP)
+        assert len(answer) < MIB // 100
+
+
+def test_a_compressed_answer_on_the_data_plane_is_not_unpacked(inflating: int) -> None:
+    async def read() -> None:
+        table = RouteTable(make_routes({"9999"}, {"10000": f"127.0.0.1:{inflating}"}, tls=False))
+        channels = Channels(table, credentials=None, settings=ChannelSettings())
+        async with channels.open_aio_channel("10000") as channel:
+            call = channel.stream_stream(MESSAGES)(timeout=30)
+            await call.write(b"x")
+            answer = await call.read()
+            assert isinstance(answer, bytes)
+            assert answer.startswith(GZIP)
+            assert len(answer) < MIB // 100
+
+    asyncio.run(read())
