@@ -343,6 +343,25 @@ def test_a_window_of_one_chunk_flows_on_without_a_time_out(
                     assert got == bytes([i]) * size
 
 
+def test_a_window_of_one_chunk_may_be_less_than_a_chunk_of_the_sender(tmp_path: Path) -> None:
+    chunk, value = 64 * KIB, bytes(range(250)) * 4000
+    narrow = FederationSettings(
+        chunk_bytes=chunk, window_bytes=chunk, inbound_bytes=chunk, progress_timeout_s=3600
+    )
+    wide = FederationSettings(
+        inline_bytes=chunk, chunk_bytes=4 * chunk, window_bytes=8 * chunk, progress_timeout_s=3600
+    )
+    guest = make_server(tmp_path, "9999", authority=None, settings=wide)
+    host = make_server(tmp_path, "10000", authority=None, settings=narrow)
+    with guest, host:
+        guest.route_to({"10000": host.port})
+        for server in (guest, host):
+            server.open(S, SITES, token=TOKEN)
+        with guest.handle(S, GUEST, token=TOKEN) as sender, host.handle(S, HOST, token=TOKEN) as to:
+            sender.send("big", value, to=HOST)
+            assert to.recv("big", from_=GUEST, timeout_s=40) == value
+
+
 def test_a_full_spool_at_the_receiver_only_delays(tmp_path: Path) -> None:
     tight = FederationSettings(
         spool_bytes=4 * MIB, memory_bytes=MIB, reconnect_min_s=0.02, reconnect_max_s=0.05

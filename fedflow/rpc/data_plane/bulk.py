@@ -115,7 +115,10 @@ class Upload:
         self._granted.set()
 
     async def _write(self) -> None:
-        """Send chunks as far as the window goes, reading one ahead."""
+        """Send chunks as far as the window goes, reading one ahead.
+
+        The receiver counts in chunks of its own settings: its window may be less than one of these.
+        """
         ahead = self._read(self._offset)
         try:
             while self._offset < self._blob.size:
@@ -123,8 +126,14 @@ class Upload:
                 length = self._length(self._offset)
                 ahead = self._read(self._offset + length)
                 while self._offset + length > self._limit:
-                    self._granted.clear()
-                    await self._granted.wait()
+                    if self._offset == self.acknowledged < self._limit:  # no more is let go
+                        self._chunk_bytes = length = self._limit - self._offset
+                        chunk = await self._read(self._offset)
+                        ahead.cancel()
+                        ahead = self._read(self._offset + length)
+                    else:
+                        self._granted.clear()
+                        await self._granted.wait()
                 self._offset += length
                 self._watchdog.expect()  # before the write: a peer that reads nothing blocks it
                 await self._call.write(chunk)
