@@ -135,7 +135,7 @@ class Core:
             model_changes=of_models.changes,
             rng=ports.rng,
         )
-        self.commands = Commands(store=leading.store, clock=clock)
+        self.commands = Commands(store=leading.store, clock=clock, hosts=kernel.parties.is_local)
         _add_commands(self.commands, party, own, of_models)
 
 

@@ -20,7 +20,9 @@ from fedflow.domain.reason import Reason
 E = TypeVar("E", bound=FedflowError)
 
 HIDDEN: Final = "…"  #: stands for a value that stays at its party
-_OTHERS_WORDS: Final = frozenset({"address", "error", "job_id", "message", "reason", "socket"})
+_OTHERS_WORDS: Final = frozenset(
+    {"address", "error", "hold", "job_id", "message", "reason", "socket"}
+)
 """Fields of `_SENTENCES` that may hold anything: they leave only as sentences that may leave."""
 
 _SENTENCES: Final = (
@@ -68,6 +70,26 @@ _SENTENCES: Final = (
     "skipped by its policy {policy}, because {component} was skipped",
     "skipped by its policy {policy}, because {component} is {status}",
     "the job's parameter run_to leaves it out",
+    # what the asker's own wish, the job that both know, or a limit speaks against
+    "it has no component {component}, but {known}",
+    "all that would run again has succeeded; with force it runs nevertheless",
+    "all that would run again has succeeded; with force it runs nevertheless, "
+    "and run_to leaves out what is not needed for {components}",
+    "it is {status}; stop it first",
+    "it is paused already ({hold})",
+    "it has ended: {status}",
+    "it is not from 1 to {limit}",
+    "{message}; nothing was changed",
+    "{party} does not accept {other}: {reason}",
+    "{site} answers, but has not been able to use its store for {seconds} seconds",
+    # amounts of what a job needs and may have
+    "{cores} cores",
+    "{cores} cores on Spark",
+    "{memory} MiB of memory",
+    "{most} for one job, of {cores}",
+    "{free} of {total} free",
+    "{free} of {total} free on Spark",
+    "{free} of {total} MiB free",
 )
 """Sentences of reasons and answers that are no error's; their other fields may leave."""
 
@@ -125,7 +147,7 @@ def _shown(message: str, instead: Message) -> Message | None:
     return message.with_fields(fields)
 
 
-_JOINED: Final = re.compile(r"\{part0\}(?:[;,.]? \{part\d+\})*")  #: what `joined` makes
+_JOINED: Final = re.compile(r"\{part0\}(?:(?:[;,.]?| and) \{part\d+\})*")  #: what `joined` makes
 
 
 def _stem(template: str) -> str:

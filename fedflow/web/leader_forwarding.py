@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from fedflow.app.protocol.commands import ASKED
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.start import NotLeading
 from fedflow.domain.administration.servers import Instance
@@ -112,5 +113,5 @@ def _not_now(error: NotLeading) -> tuple[int, bytes]:
     Another party does not learn which server it is, and where.
     """
     logger.warning("%s", error.message, extra={"action": "not_leading"})
-    told = outside_error(error, "the party that was asked")
+    told = outside_error(error, ASKED)
     return 200, envelope.encode(envelope.failure(told))

@@ -54,6 +54,7 @@ async def error_sentences(attempt: Attempt) -> Violations:
         )
         for job_id in by_partner:
             await _ask_all(attempt, job_id)
+        await _ask_initiator(attempt, by_guest)
     for text in _known(scene.partner, [by_guest, *by_partner]):
         told.note("known to the partner", text)
     at_home = [scene.desk.client.job(by_guest), scene.host.client.job(by_partner[0])]
@@ -125,6 +126,41 @@ async def _ask_all(attempt: Attempt, job_id: str) -> None:
             (job_path("output_table", job).replace("<component>", component), {}),
         ]
     await attacker.ask_all(attempt.scene.host, asked)
+
+
+async def _ask_initiator(attempt: Attempt, job_id: str) -> None:
+    """Ask an honest initiator for what a site of its job may ask, and for more: every path names
+    the attacker, as if the initiator spoke with its own party.
+    """
+    own = Site(Role.HOST, PartyId(PARTNER_ID))
+    key = JobKey(job_id=job_id, site=own)
+    changes = [
+        {"role": {role: {"0": {"fails_0": {"missing_fill": "no such word"}}}}}
+        for role in ("guest", "host")
+    ]
+    asked: list[tuple[str, Json]] = [
+        (job_path("initiator_rerun", key), {"component_name": "nosuch"}),
+        (job_path("initiator_control", key), {"action": "pause"}),
+        (job_path("initiator_control", key), {"action": "continue", "steps": -1}),
+        (job_path("initiator_stop", key, status="failed"), {"epoch": 0}),
+        (job_path("job_create", key), {"epoch": 0, "initiator_role": "host"}),
+        (job_path("job_stop", key, status="failed"), {"epoch": 9}),
+        (job_path("job_rerun", key), {"epoch": 1, "tasks": {"nosuch": 1}}),
+        (job_path("output_table", key).replace("<component>", "reader_0"), {}),
+    ]  # fmt: skip
+    asked += [
+        (job_path(name, key), {"component_parameters": one})
+        for name in ("initiator_rerun", "initiator_parameters")
+        for one in changes
+    ]
+    for component in ("reader_0", "fails_0", "nosuch"):
+        task = TaskKey(job_id=job_id, component=component, version=0, site=own)
+        asked += [
+            (task_path("initiator_report", task), {"party_status": "failed"}),
+            (task_path("task_collect", task), {}),
+            (task_path("task_start", task), {"epoch": 0}),
+        ]
+    await attempt.partner.ask_all(attempt.scene.desk, asked)
 
 
 def _known(party: Party, job_ids: list[str]) -> Iterator[str]:

@@ -247,7 +247,7 @@ class Reruns(UseCase):
             self._preflight.check(spec, fresh=True)
         except (PartiesNotReady, NoRoute) as exc:
             given = exc.fields.get("reason", exc.message.removesuffix("."))
-            reason = f"{given}; nothing was changed"
+            reason = Message("{message}; nothing was changed", given)
             raise RerunRefused(job_id=job_id, reason=reason) from exc
         if request.sections:
             self._parameters.agree(

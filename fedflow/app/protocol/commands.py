@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 B_co = TypeVar("B_co", covariant=True)
 
-_ASKED: Final = "the party that was asked"
+ASKED: Final = "the party that was asked"  #: whose the details are, where no site is named
 _LONGEST_NAME = 128  #: characters that the store takes
 _BEGIN = frozenset({"job_create", "job_rerun", "task_create", "task_start"})
 """Commands by which something begins to run. An id of digits alone is part of names of folders and
@@ -92,7 +92,9 @@ Look = Callable[[TypedCommand[Any]], Reply]
 class Commands:
     """The table of handlers."""
 
-    def __init__(self, *, store: Store, clock: Clock) -> None:
+    def __init__(self, *, store: Store, clock: Clock, hosts: Callable[[str], bool]) -> None:
+        """`hosts` tells whether a party is one of this server's."""
+        self.hosts = hosts
         self._store = store
         self._clock = clock
         self._handlers: dict[str, Handler] = {}
@@ -182,18 +184,19 @@ class Commands:
 
 
 def serve(commands: Commands, incoming: Incoming) -> Reply:
-    """Return the answer to a party's command; to another party with what may leave only, see
-    `domain/outside.py`.
+    """Return the answer to a party's command; to one that is not hosted here with what may leave
+    only, whoever the path names: see `domain/outside.py`.
 
     Raises: FedflowError: it was refused. The log has the whole sentence.
     """
-    site = incoming.site
-    own = site is not None and incoming.source_party == site.party_id
+    named = incoming.site  # of the asker itself, if it asks the job's initiator
+    site = named if named is not None and commands.hosts(named.party_id) else ASKED
+    own = incoming.source_party is not None and commands.hosts(incoming.source_party)
     try:
         reply = commands.handle(incoming)
     except FedflowError as exc:
         level = logging.ERROR if isinstance(exc, StoreUnavailable) else logging.INFO
-        told = exc if own else outside_error(exc, site or _ASKED)
+        told = exc if own else outside_error(exc, site)
         if told.message != exc.message:
             who, said = incoming.source_party, {"action": "refuse", "code": exc.code}
             text = "%s of party %s is refused: %s"
@@ -201,7 +204,7 @@ def serve(commands: Commands, incoming: Incoming) -> Reply:
         raise told from exc
     if own or not reply.error:
         return reply
-    return replace(reply, retmsg=outside(reply.retmsg, code=reply.error, site=site or _ASKED))
+    return replace(reply, retmsg=outside(reply.retmsg, code=reply.error, site=site))
 
 
 def incoming_of(

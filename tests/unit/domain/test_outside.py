@@ -26,9 +26,18 @@ from fedflow.base.errors.data_plane import PeerFailed
 from fedflow.base.errors.documents import InvalidJobSpec, Problem
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.executors import ExecutorDied
+from fedflow.base.errors.jobs import (
+    BadSteps,
+    ContinueRefused,
+    NotEnoughResources,
+    PauseRefused,
+    QuotaReached,
+    RerunRefused,
+)
 from fedflow.base.errors.parties import PartyUnreachable
 from fedflow.base.messages import Message, joined, plain_template, verbatim
 from fedflow.domain import outside as module
+from fedflow.domain.job.amounts import ComputeResources, cores_text
 from fedflow.domain.outside import (
     is_kept_back,
     outside,
@@ -151,6 +160,50 @@ def test_what_is_said(error: FedflowError, told: str) -> None:
     assert shown == told
     assert is_kept_back(shown)
     assert not is_kept_back(error.message)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RerunRefused(
+            job_id="1",
+            reason=Message("it has no component {component!r}, but {known}", "zzz", "dt_0, lr_0"),
+        ),
+        RerunRefused(
+            job_id="1",
+            reason=Message(
+                "{message}; nothing was changed",
+                Message("{party} has no module {module} (it is fedflow {version})", "7", "X", "9"),
+            ),
+        ),
+        PauseRefused(
+            job_id="1",
+            reason=Message("it is paused already ({hold})", Message("paused by {site}", HOST)),
+        ),
+        ContinueRefused(job_id="1", reason=Message("it has ended: {status}", "failed")),
+        BadSteps(given=0, reason=Message("it is not from 1 to {limit}", 9)),
+        QuotaReached(
+            party_id="7",
+            initiator="9999",
+            reason=Message("its jobs take {mib} MiB of the disk", 5),
+        ),
+        NotEnoughResources(
+            what="task_cores = 9", need=cores_text(9), where=HOST, key="cores_per_node",
+            total=Message("{most} for one job, of {cores}", 4, 8),
+        ),
+    ],
+    ids=lambda error: error.name,
+)  # fmt: skip
+def test_what_the_asker_wished_for_and_its_limits_are_told_whole(error: FedflowError) -> None:
+    assert outside(error.message, code=error.name, site=HOST) == error.message
+
+
+def test_what_a_site_lacks_is_told_in_numbers() -> None:
+    need = ComputeResources(cores=4, memory=512, spark=2)
+    left = Message("{free} of {total} free on Spark", 2, 8)
+    told = Message("waits for {need} at {site}: {left}", str(need), HOST, left)
+    assert outside(told, code="NotEnoughResources", site=HOST) == told
+    assert told.startswith("waits for 4 cores and 512 MiB of memory and 2 cores on Spark at host")
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,9 @@ class FakeServices:
             raise self.fail
 
     # commands, workers
+    def hosts(self, party: str) -> bool:
+        return party == "9999"
+
     def handle(self, incoming: Incoming) -> Reply:
         self.note("handle", incoming)
         return Reply(retcode=0, data={"name": incoming.name})

@@ -22,7 +22,7 @@ from fedflow.base.errors.requests import BadRequest
 from fedflow.domain.records import JobKey, OutputTable, Reply, TaskFilter, TaskKey
 from fedflow.domain.site import Site
 from fedflow.domain.states import TASK_FINAL, JobStatus, TaskStatus
-from tests.unit.app.fakes import CORES, GUEST, HOST, OneServer, conf, dsl
+from tests.unit.app.fakes import CORES, GUEST, HOST, OneServer, conf, dsl, incoming
 
 KEY = JobKey(job_id="1", site=HOST)
 
@@ -211,6 +211,19 @@ def test_another_party_asks_the_initiator(host: OneServer) -> None:
     host.parties.answer = lambda path, body: Reply(retcode=103, retmsg="It runs.")
     with pytest.raises(RerunRefused, match="guest 9999: It runs"):
         host.core.reruns.begin("1")
+
+
+def test_another_party_learns_no_address_of_who_cannot_be_reached(guest: OneServer) -> None:
+    def is_down(path: str, body: object) -> Reply:
+        raise PartyUnreachable(party_id="10000", address="h.inside:1", reason="no certificate")
+
+    guest.live()
+    job_id = guest.core.submissions.submit(dsl(), conf()).job_id
+    guest.core.jobs.stop(job_id)
+    guest.parties.answer = is_down
+    ask = incoming("initiator_rerun", JobKey(job_id=job_id, site=HOST), body={}, source="10000")
+    said = guest.core.commands.answer(ask).retmsg
+    assert said.endswith("9999 cannot reach 10000 at …; nothing was changed.")
 
 
 def test_the_initiator_takes_the_wish_of_its_own_sites_only(alone: OneServer) -> None:

@@ -13,12 +13,14 @@ from fedflow.app.protocol.commands import Commands, Incoming, incoming_of, serve
 from fedflow.base.errors.data import TableNotFound
 from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.base.errors.requests import BadRequest, RouteNotFound
+from fedflow.base.ids import PartyId
 from fedflow.base.messages import verbatim
 from fedflow.domain.records import JobFilter, JobKey, Reply
+from fedflow.domain.site import Role, Site
 from fedflow.wire.envelope import encode, failure
 from fedflow.wire.paths import parse_party_path
 from tests.memory_store import MemoryStore
-from tests.unit.app.fakes import HOST, FakeClock, OneServer, create_body, incoming, table
+from tests.unit.app.fakes import GUEST, HOST, FakeClock, OneServer, create_body, incoming, table
 
 KEY = JobKey(job_id="1", site=HOST)
 
@@ -46,6 +48,11 @@ class Counter:
             return len(tx.tables.find())
 
 
+def commands_over(store: MemoryStore) -> Commands:
+    """Return the table of a server that hosts party 10000."""
+    return Commands(store=store, clock=FakeClock(), hosts=lambda party: party == HOST.party_id)
+
+
 @pytest.fixture
 def counter() -> Counter:
     return Counter(MemoryStore())
@@ -53,7 +60,7 @@ def counter() -> Counter:
 
 @pytest.fixture
 def commands(counter: Counter) -> Commands:
-    commands = Commands(store=counter.store, clock=FakeClock())
+    commands = commands_over(counter.store)
     commands.add("job_start", counter)
     return commands
 
@@ -110,6 +117,32 @@ def test_another_party_is_refused_without_names_and_the_log_has_them(
     assert encode(failure(refused.value)).count(b"patients") == (2 if asks == "10000" else 0)
 
 
+@pytest.mark.parametrize("named", ["9999", "10000"])
+@pytest.mark.parametrize(
+    ("asks", "says"),
+    [("9999", "No table ….… at party 10000."), ("10000", "No table n.patients at party 10000.")],
+)
+def test_who_is_hosted_here_counts_and_not_whom_the_path_names(
+    commands: Commands, asks: str, says: str, named: str
+) -> None:
+    """What another site asks of a job's initiator has that site in its path."""
+
+    def refuses(_tx: Tx, _incoming: Incoming, _effects: AfterCommit) -> Reply:
+        raise TableNotFound(namespace="n", name="patients", party_id="10000")
+
+    commands.add("initiator_stop", refuses)
+    key = JobKey(job_id="1", site=Site(Role.HOST, PartyId(named)))
+    ask = replace(incoming("initiator_stop", key, status="failed"), source_party=asks)
+    assert commands.answer(ask).retmsg == says
+
+
+def test_details_stay_with_who_is_asked_though_the_path_names_who_asks(commands: Commands) -> None:
+    no = Reply(retcode=103, retmsg=verbatim("job 7 of hospital h"), error="Reserved")
+    commands.add("initiator_stop", lambda _tx, _incoming, _effects: no)
+    told = serve(commands, incoming("initiator_stop", JobKey(job_id="1", site=GUEST)))
+    assert told.retmsg == "Reserved; the details stay at the party that was asked"
+
+
 def test_an_answer_that_is_an_error_is_cut_for_another_party_too(commands: Commands) -> None:
     no = Reply(retcode=103, retmsg=verbatim("job 7 of hospital h"), error="Reserved")
     commands.add("job_apply", lambda _tx, _incoming, _effects: no)
@@ -135,7 +168,7 @@ def test_a_refusal_changes_nothing_and_may_be_asked_again(
 
 def test_effects_happen_after_the_commit() -> None:
     store = MemoryStore()
-    commands = Commands(store=store, clock=FakeClock())
+    commands = commands_over(store)
     seen: list[bool] = []
 
     def look() -> None:
@@ -154,7 +187,7 @@ def test_effects_happen_after_the_commit() -> None:
 
 def test_preparations_are_made_outside_the_transaction_and_not_for_a_repeat() -> None:
     store = MemoryStore()
-    commands = Commands(store=store, clock=FakeClock())
+    commands = commands_over(store)
     prepared: list[str | None] = []
 
     def prepare(incoming: Incoming) -> None:

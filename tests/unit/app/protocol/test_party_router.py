@@ -39,7 +39,7 @@ class Way:
         self.seen: list[Any] = []
         self.fail: Exception | None = None
         self.data: Any = {"when": (1, 2)}
-        self.commands = Commands(store=MemoryStore(), clock=FakeClock())
+        self.commands = Commands(store=MemoryStore(), clock=FakeClock(), hosts=self.is_local)
         self.commands.add("job_start", self.start)
         servers = OnlyServer() if leads else Follower()
         self.router = PartyRouter(self, remote=self, servers=servers, own_party="10000")
