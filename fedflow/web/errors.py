@@ -14,9 +14,12 @@ from typing import Final, cast
 from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
+from fedflow.app.protocol.commands import ASKED
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import NotAuthenticated, NotSupportedYet, RouteNotFound
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.domain.outside import outside_error
+from fedflow.web.auth import PARTY_FLAG
 from fedflow.web.responses import answer, status_error, status_refusal
 from fedflow.web.routes import Style, declaration
 from fedflow.web.unsupported import is_later
@@ -80,7 +83,8 @@ def _unexpected(exc: Exception) -> Response:
 
     missing = as_missing(exc)
     if missing is not None:
-        return _known(missing)
+        of_party = PARTY_FLAG in request.environ
+        return _known(outside_error(missing, ASKED) if of_party else missing)
     logger.error(
         "%s %s failed", request.method, request.path,
         exc_info=exc, extra={"action": "view_failed"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,10 +33,11 @@ HEADERS = {"SRC-PARTY-ID": "10000", "X-FEDFLOW-REQUEST-ID": "abc-1"}
 TOKEN = {"X-Fedflow-Task-Token": "t"}
 
 
-def party_path(name: str) -> str:
+def party_path(name: str, site: Site = GUEST) -> str:
     if "<task_id>" in PARTY_COMMANDS[name]:
-        return PREFIX + task_path(name, TASK, status="success")
-    return PREFIX + job_path(name, JOB, status="failed").replace("<component>", "lr_0")
+        return PREFIX + task_path(name, replace(TASK, site=site), status="success")
+    key = replace(JOB, site=site)
+    return PREFIX + job_path(name, key, status="failed").replace("<component>", "lr_0")
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -174,14 +176,25 @@ def test_the_relay_decodes_a_body_once(relay: Relay, monkeypatch: pytest.MonkeyP
     assert decoded == [b'{"epoch":1}']
 
 
+@pytest.mark.parametrize("named", [GUEST, Site(Role.HOST, PartyId("10000"))])
 def test_another_party_is_not_told_why_the_store_cannot_be_used(
-    relay: Relay, services: Any, caplog: pytest.LogCaptureFixture
+    relay: Relay, services: Any, caplog: pytest.LogCaptureFixture, named: Site
 ) -> None:
     services.fail = StoreUnavailable(reason="/srv/fedflow/fedflow.sqlite: no such column")
-    _, body = relay(party_path("job_start"), HEADERS, b"{}")
+    _, body = relay(party_path("initiator_report", named), HEADERS, b"{}")
     assert json.loads(body)["error"]["name"] == "StoreUnavailable"
     assert b"/srv" not in body
     assert "/srv/fedflow" in caplog.text
+
+
+def test_another_party_is_not_told_which_packages_are_missing(
+    relay: Relay, services: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedflow.base.libraries.missing_libraries", lambda: "numpy, pyarrow")
+    services.fail = ModuleNotFoundError("No module named 'numpy'", name="numpy")
+    _, body = relay(party_path("job_create"), HEADERS, b"{}")
+    assert json.loads(body)["error"]["name"] == "LibrariesMissing"
+    assert b"numpy" not in body
 
 
 @pytest.mark.parametrize("name", sorted(PARTY_COMMANDS))
