@@ -16,6 +16,7 @@ from fedflow.rpc.pace import CALL_S, Pace
 logger = logging.getLogger(__name__)
 
 NOT_PARTNER: Final = "this party is no partner of this server"
+DEFECT: Final = "internal error"
 TOO_MANY: Final = "this party has too many calls and streams open at once"
 
 _Find = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
@@ -73,6 +74,11 @@ class CallShares(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             try:
                 await self._pace.turn(caller, CALL_S)
                 answer: bytes | None = await serve(messages, context)
+            except grpc.aio.BaseError:  # a refusal, or the caller is gone
+                raise
+            except Exception:  # gRPC would tell the caller its text
+                logger.exception("A call of %s failed", caller, extra={"action": "call_failed"})
+                await context.abort(grpc.StatusCode.UNKNOWN, DEFECT)
             finally:
                 self._shares.give_back(caller)
             return answer

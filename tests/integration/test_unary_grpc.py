@@ -30,6 +30,7 @@ from fedflow.base.ids import PartyId
 from fedflow.base.thread_starts import Pool
 from fedflow.domain.records import Reply
 from fedflow.domain.site import Role, Site
+from fedflow.rpc.callers import DEFECT
 from fedflow.rpc.client.channels import Channels, ChannelSettings
 from fedflow.rpc.client.commands import GrpcClient
 from fedflow.rpc.client.routes import Route, Routes, RouteTable, make_routes
@@ -347,6 +348,23 @@ def test_a_handlers_defect_is_answered_without_details(stack: ExitStack, handler
     assert (reply.retcode, reply.retmsg) == (100, "internal error")
 
 
+def test_a_defect_of_the_port_itself_is_answered_without_details_too(
+    stack: ExitStack, handler: Handler, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    port = serve(stack, handler, None)
+
+    async def breaks(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/srv/patients/spool")
+
+    monkeypatch.setattr(UnaryService, "_receive", breaks)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        with pytest.raises(grpc.RpcError) as refused:
+            channel.unary_unary(METHOD)(raw_packet(), timeout=20)
+    assert (refused.value.code(), refused.value.details()) == (grpc.StatusCode.UNKNOWN, DEFECT)
+    assert "/srv/patients/spool" in caplog.text
+
+
 def test_calls_that_together_are_too_large_are_told_to_come_back(
     stack: ExitStack, handler: Handler
 ) -> None:
@@ -545,6 +563,7 @@ class OwnCommands(Commands):
 
     def __init__(self) -> None:
         self.seen: list[Incoming] = []
+        self.hosts = lambda party: party == "9999"
 
     def handle(self, incoming: Incoming) -> Reply:
         self.seen.append(incoming)
