@@ -71,6 +71,7 @@ from fedflow.server.adapters import (
     worker_settings,
 )
 from fedflow.server.health import OwnParts, sockets_of
+from fedflow.server.home import OwnFile
 from fedflow.server.lived_time import LivedTimeFile
 from fedflow.server.loops import Loop, faults_of
 from fedflow.server.servers import (
@@ -129,7 +130,7 @@ class FedflowServer:
         self._wakeups = Wakeups(self._notifier)
         self._beat: ServerLeaseThread | None = None
         self._lead: LeadThread | None = None
-        self._own_parts = OwnParts()
+        self.own_parts = OwnParts()
         self._parts = ExitStack()  #: what was opened, closed in the opposite order
 
     def open(self) -> None:
@@ -154,7 +155,7 @@ class FedflowServer:
     def _open_store(self) -> None:
         self._store = open_store(self.settings, self.folders)
         self._parts.callback(self._store.close)
-        self._own_parts.notes = compare_files(self._store, self.folders)
+        self.own_parts.notes = compare_files(self._store, self.folders)
         register_engines(self.settings, self._store, self._clock.now_ms())
 
     def _open_executor(self) -> None:
@@ -224,8 +225,10 @@ class FedflowServer:
         )
         self._parts.callback(self._links.close)
         self._shared = settings.database.engine == "mysql"
+        own = own_instance(self.folders)
+        self.own_parts.keep({"instance": OwnFile(self.folders.instance, own.instance_id)})
         self._servers = Servers(
-            own_instance(self.folders),
+            own,
             store=self._store,
             leadership=Leadership(SystemClock()),
             clock=SystemClock(),
@@ -344,7 +347,7 @@ class FedflowServer:
         info = Info(
             store=self._store,
             engines=core.kernel.engines,
-            probes=self._own_parts.probes(
+            probes=self.own_parts.probes(
                 settings, self.folders, core=core, executor=self._executor, servers=self._servers
             ),
             place=place,
@@ -457,8 +460,8 @@ class FedflowServer:
         else:
             self._leading.start()
         self._detector.start()
-        self._own_parts.connect(
-            sockets_of(self._unix, self._plane, self._on_loop),
+        self.own_parts.keep(sockets_of(self._unix, self._plane, self._on_loop))
+        self.own_parts.connect(
             loop=self._rpc.loop,
             threads=lambda: [*faults_of(self._loops), *self._leading.faults()],
         )
@@ -466,7 +469,7 @@ class FedflowServer:
     def _look(self) -> None:
         for thread in self._loops:
             thread.start()
-        self._own_parts.look()
+        self.own_parts.look()
         if self._servers.leads:
             self._leading.look()
             self._garbage.collect()

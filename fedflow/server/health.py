@@ -1,6 +1,6 @@
-"""What a server knows of its own parts: its sockets in `run/`, its threads, its descriptors.
+"""What a server knows of its own parts: its files in `run/`, its threads, its descriptors.
 
-The detector looks every second: it binds sockets anew that were removed, and logs what is scarce.
+The detector looks every second: it makes anew what was removed, and logs what is scarce.
 `/readyz` asks for the faults.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 from fedflow.app.administration.info import MIB, Disks, Probes
@@ -17,66 +17,65 @@ from fedflow.app.core import Core
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.descriptors import open_descriptors
 from fedflow.base.errors.error import FedflowError
+from fedflow.base.errors.start import HomeInUse
 from fedflow.base.settings import Settings
+from fedflow.base.values import dataclass
 from fedflow.executor.zygote import ZygoteExecutor
 from fedflow.federation.plane import DataPlane
+from fedflow.web.http_server import HttpServer
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 1.0  #: the event loop does something else for so long at most
 
 
-class ExecutorSocket(Protocol):
-    """A unix socket of this server."""
+class Part(Protocol):
+    """Something in `run/` that others find this server by."""
 
     def is_lost(self) -> bool:
         """Tell whether nobody finds it any more."""
 
-    def listen_again(self) -> None:
+    def restore(self) -> None:
         """Make it anew. Raises: FedflowError."""
 
 
-class _PlaneSocket:
-    """The data plane's socket, which belongs to the event loop."""
+@dataclass(frozen=True, slots=True)
+class _Socket:
+    """A unix socket of this server."""
 
-    def __init__(
-        self, plane: DataPlane, on_loop: Callable[[Coroutine[Any, Any, None]], None]
-    ) -> None:
-        self._plane = plane
-        self._on_loop = on_loop
-
-    def is_lost(self) -> bool:
-        return self._plane.is_lost()
-
-    def listen_again(self) -> None:
-        self._on_loop(self._plane.listen_again())
+    is_lost: Callable[[], bool]
+    restore: Callable[[], None]
 
 
 def sockets_of(
-    workers: ExecutorSocket, plane: DataPlane, on_loop: Callable[[Coroutine[Any, Any, None]], None]
-) -> dict[str, ExecutorSocket]:
-    """Return the sockets of a server by the names of their files; `on_loop` waits for the loop."""
-    return {"server.sock": workers, "federation.sock": _PlaneSocket(plane, on_loop)}
+    workers: HttpServer, plane: DataPlane, on_loop: Callable[[Coroutine[Any, Any, None]], None]
+) -> dict[str, Part]:
+    """Return the sockets of a server by the names of their files; `on_loop` waits for the loop,
+    which the data plane's belongs to.
+    """
+    return {
+        "server.sock": _Socket(workers.is_lost, workers.listen_again),
+        "federation.sock": _Socket(plane.is_lost, lambda: on_loop(plane.listen_again())),
+    }
 
 
 class OwnParts:
-    """The sockets, threads and descriptors of one server."""
+    """The files of `run/`, threads and descriptors of one server."""
 
     def __init__(self) -> None:
-        self._sockets: dict[str, ExecutorSocket] = {}
+        self._parts: dict[str, Part] = {}
+        self._refusals: dict[str, str] = {}  #: why a part cannot be made anew
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: Callable[[], list[str]] = list
         self.notes: list[str] = []  #: what was seen at the start and should be looked at
 
-    def connect(
-        self, sockets: dict[str, ExecutorSocket], *, loop: asyncio.AbstractEventLoop,
-        threads: Callable[[], list[str]],
-    ) -> None:  # fmt: skip
-        """Name the sockets by their files; `threads` returns what is wrong with the threads.
+    def keep(self, parts: Mapping[str, Part]) -> None:
+        """Look after files of `run/`, in the order in which they are named: the lock is first."""
+        self._parts = {**self._parts, **parts}
 
-        Before that all is well.
-        """
-        self._sockets, self._loop, self._threads = sockets, loop, threads
+    def connect(self, *, loop: asyncio.AbstractEventLoop, threads: Callable[[], list[str]]) -> None:
+        """`threads` returns what is wrong with the threads. Before that all is well."""
+        self._loop, self._threads = loop, threads
 
     def probes(
         self, settings: Settings, folders: Folders, *, core: Core, executor: ZygoteExecutor,
@@ -93,34 +92,45 @@ class OwnParts:
         )
 
     def look(self) -> None:
-        """Bind sockets anew that were removed; say that descriptors run out."""
-        for name, one in self._sockets.items():
-            if not one.is_lost():
-                continue
-            try:
-                one.listen_again()
-                logger.error(
-                    "The socket run/%s was removed, and was made anew: no program may clean up the "
-                    "home folder",
-                    name,
-                    extra={"action": "socket_lost"},
-                )
-            except FedflowError as exc:
-                text = "The socket run/%s was removed, and cannot be made anew: %s"
-                logger.error(text, name, exc.message, extra={"action": "socket_lost"})
+        """Make anew what was removed from `run/`; say that descriptors run out."""
         open_now = open_descriptors()
         if open_now.are_few:
             text = "Few descriptors are left; raise LimitNOFILE (ulimit -n)"
             logger.error(text, extra={"action": "descriptors"})
+        for name, part in self._parts.items():
+            if part.is_lost() and isinstance(self._restore(name, part), HomeInUse):
+                return  # the files that follow the lock are another server's
+
+    def _restore(self, name: str, part: Part) -> FedflowError | None:
+        """Make a part anew; return what is against it."""
+        try:
+            part.restore()
+        except FedflowError as exc:
+            self._refusals[name] = exc.message
+            text = "run/%s was removed, and cannot be made anew: %s"
+            logger.error(text, name, exc.message, extra={"action": "run_file_lost"})
+            return exc
+        self._refusals.pop(name, None)
+        logger.error(
+            "run/%s was removed, and was made anew: no program may clean up the home folder",
+            name,
+            extra={"action": "run_file_lost"},
+        )
+        return None
 
     def faults(self) -> list[str]:
         """Return a sentence for each part that does not work."""
-        lost = [name for name, one in self._sockets.items() if one.is_lost()]
         return [
-            *(f"sockets: run/{name} was removed; it is made anew within seconds" for name in lost),
+            *(self._of_lost(name) for name, part in self._parts.items() if part.is_lost()),
             *(f"threads: {fault}; see the server's log, or restart it" for fault in self._stuck()),
             *(f"descriptors: {fault}" for fault in (open_descriptors().fault,) if fault),
         ]
+
+    def _of_lost(self, name: str) -> str:
+        refusal = self._refusals.get(name)
+        if refusal is not None:
+            return f"files: run/{name} was removed, and cannot be made anew: {refusal}"
+        return f"files: run/{name} was removed; it is made anew within seconds"
 
     def warnings(self) -> list[str]:
         """Return what will soon be a fault."""

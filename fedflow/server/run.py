@@ -7,7 +7,6 @@ command line where it listens.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import json
 import logging
@@ -15,17 +14,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.descriptors import raise_limit
-from fedflow.base.errors.start import HomeInUse, HomeNotUsable
+from fedflow.base.errors.start import HomeNotUsable
 from fedflow.base.log import JobLogFiles, ServerLogFile, log_file_of, set_up_logging
 from fedflow.base.settings import LOOPBACK, Settings
 from fedflow.base.thread_starts import bound_starts
 from fedflow.executor.processes import start_time_of
 from fedflow.server.build import FedflowServer
+from fedflow.server.home import HomeLock, OwnFile
 
 logger = logging.getLogger(__name__)
 
@@ -57,17 +57,21 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     signal.signal(signal.SIGHUP, lambda *_: _hang_up(file, stop))
-    with only_server(folders):
+    with contextlib.closing(HomeLock(folders)) as lock:
         server = FedflowServer(settings, folders.home, reread=reread)
+        server.own_parts.keep({"lock": lock})
+        state_file = None
         try:
             server.open()
             _announce(server, settings)
-            with _state_file(server, folders):
-                _collect_again()
-                stop.wait()
+            state_file = _state_file(server, folders)
+            _collect_again()
+            stop.wait()
             logger.info("The server stops")
         finally:
-            server.close()
+            server.close()  # before the file goes: the server puts it back
+            if state_file is not None:
+                state_file.remove()
 
 
 def _hang_up(file: ServerLogFile | None, stop: threading.Event) -> None:
@@ -96,25 +100,8 @@ def _make(folders: Folders) -> None:
         raise HomeNotUsable(path=str(folders.home), reason=exc.strerror or str(exc)) from exc
 
 
-@contextlib.contextmanager
-def only_server(folders: Folders) -> Iterator[None]:
-    """Hold the home's lock; the kernel frees it whatever ends this process. Raises: HomeInUse."""
-    descriptor = os.open(folders.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        os.close(descriptor)
-        raise HomeInUse(path=str(folders.home)) from exc
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _state_file(server: FedflowServer, folders: Folders) -> Iterator[None]:
-    """Keep `run/server.json` while the server runs."""
-    path = folders.run / "server.json"
+def _state_file(server: FedflowServer, folders: Folders) -> OwnFile:
+    """Write `run/server.json`, which the server keeps while it runs."""
     place = server.place
     assert place is not None  # noqa: S101  # the server is open
     state = {
@@ -124,13 +111,10 @@ def _state_file(server: FedflowServer, folders: Folders) -> Iterator[None]:
         "grpc": f"{place.grpc_host}:{place.grpc_port}",
         "party_id": place.party_id,
     }
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(state), encoding="utf-8")
-    temporary.replace(path)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
+    file = OwnFile(folders.run / "server.json", json.dumps(state))
+    file.restore()
+    server.own_parts.keep({"server.json": file})
+    return file
 
 
 def _announce(server: FedflowServer, settings: Settings) -> None:

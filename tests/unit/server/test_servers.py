@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from fedflow.base.errors.start import BadSetting, HomeInUse, HomeNotUsable
 from fedflow.base.settings import parse_settings
 from fedflow.domain.records import JobKey, TaskKey
 from fedflow.domain.site import Role, Site
-from fedflow.server.run import only_server
+from fedflow.server.home import HomeLock
 from fedflow.server.servers import (
     LeadThread,
     WakeLeader,
@@ -223,12 +224,10 @@ def test_a_new_folder_beside_a_database_with_jobs_is_told(
 
 def test_a_home_in_use_is_told_with_what_to_do(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
-    folders.run.mkdir()
-    with only_server(folders), pytest.raises(HomeInUse) as caught, only_server(folders):
-        pass
+    with closing(HomeLock(folders)), pytest.raises(HomeInUse) as caught:
+        HomeLock(folders)
     assert "fedflow server stop" in caught.value.hint
-    with only_server(folders):
-        pass
+    HomeLock(folders).close()
 
 
 def put_job(folders: Folders, job_id: str, *, logs: bool = True) -> None:
