@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -138,14 +139,20 @@ def _names(text: str, ids: set[str]) -> bool:
 
 
 def _files(home: Path) -> dict[str, str]:
-    """Return the files that stay as they are -> when each was written, and its size."""
-    found = {}
+    """Return the files that stay as they are -> when each was written, and its size. Who stores
+    what a model's file already holds makes that look new, so of these the contents count.
+    """
+    found, blobs = {}, home / "models" / "blobs"
     for folder in ("tables", "models", "keys", "jobs", "logs", "downloads", "providers"):
         for path in (home / folder).rglob("*"):
             with suppress(FileNotFoundError):
                 if path.is_file() and not path.is_relative_to(home / "logs" / "server"):
                     status = path.stat()
-                    found[str(path.relative_to(home))] = f"{status.st_mtime_ns} {status.st_size}"
+                    found[str(path.relative_to(home))] = (
+                        hashlib.sha256(path.read_bytes()).hexdigest()
+                        if path.is_relative_to(blobs)
+                        else f"{status.st_mtime_ns} {status.st_size}"
+                    )
     return found
 
 
