@@ -96,15 +96,14 @@ _SENTENCES: Final = (
 
 def outside(message: str, *, code: str, site: object) -> Message:
     """Return a sentence as other parties get it; `code` is the error's name, `site` whose it is."""
-    name = code if re.fullmatch(r"\w{1,100}", code) else FedflowError.__name__
-    instead = Message("{failure}; the details stay at {site}", name, site)
+    instead = Message("{failure}; the details stay at {site}", _name(code), site)
     return _shown(message, instead) or instead
 
 
 def outside_reason(reason: Reason, site: object) -> Reason:
     """Return a reason as other parties get it; `site` says it if the reason names none."""
     told = outside(reason.message, code=reason.code, site=reason.site or site)
-    return Reason(code=reason.code, message=told, site=reason.site)
+    return Reason(code=_name(reason.code), message=told, site=reason.site)
 
 
 def outside_error(error: E, site: object) -> E:
@@ -123,6 +122,11 @@ def is_kept_back(message: str) -> bool:
     return message.template == _SENTENCES[0] or any(
         value == HIDDEN or is_kept_back(value) for value in message.fields.values()
     )
+
+
+def _name(code: str) -> str:
+    """Return an error's name; a text instead of one stays, as components make their classes."""
+    return code if re.fullmatch(r"\w{1,100}", code) else FedflowError.__name__
 
 
 def _shown(message: str, instead: Message) -> Message | None:

@@ -222,6 +222,13 @@ def test_a_text_that_nobody_knows_stays(text: str) -> None:
     assert outside(text, code="column 'hiv'", site=HOST).startswith("FedflowError; ")
 
 
+def test_a_text_instead_of_an_errors_name_stays() -> None:
+    told = outside_reason(Reason(code="column 'hiv'", message=verbatim("row 8"), site=HOST), GUEST)
+    assert (told.code, told.message) == (
+        "FedflowError", "FedflowError; the details stay at host 10000",
+    )  # fmt: skip
+
+
 def test_a_sentence_within_a_sentence_leaves_if_it_may() -> None:
     cause = Reason(code="ExecutorDied", message=verbatim("column 'hiv'"), site=HOST)
     told = outside_reason(named_reason("dt_0", cause), GUEST)
