@@ -80,6 +80,7 @@ _SENTENCES: Final = (
     "it has ended: {status}",
     "it is not from 1 to {limit}",
     "{message}; nothing was changed",
+    "a value does not fit into the store ({error})",
     "{party} does not accept {other}: {reason}",
     "{site} answers, but has not been able to use its store for {seconds} seconds",
     # amounts of what a job needs and may have

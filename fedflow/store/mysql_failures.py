@@ -11,6 +11,7 @@ from playhouse.pool import MaxConnectionsExceeded
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.base.messages import Message
 from fedflow.store import failures
 
 DRIVER_ERRORS: Final = (
@@ -53,7 +54,8 @@ def as_fedflow_error(exc: Exception, *, where: str) -> FedflowError:
         return failures.as_fedflow_error(exc, where=where)
     cause = _cause(exc)
     if isinstance(cause, pymysql.err.DataError):
-        return BadRequest(reason=f"a value does not fit into the store ({_text(cause)})")
+        fault = Message("a value does not fit into the store ({error})", _text(cause))
+        return BadRequest(reason=fault)
     return StoreUnavailable(reason=f"{where}: {_reason(cause)}")
 
 

@@ -17,6 +17,7 @@ import pytest
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.errors.store import DatabaseFileLost, SchemaTooNew, StoreUnavailable
 from fedflow.domain.job.engines import STANDALONE as ENGINE
+from fedflow.domain.outside import outside
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobFilter, ScheduledSite
 from fedflow.store import sqlite
@@ -518,8 +519,10 @@ def test_of_two_transactions_that_wait_for_each_other_one_is_undone(mysql_store,
 
 @pytest.mark.mysql
 def test_a_value_that_does_not_fit_is_refused_and_not_cut(mysql_store, make):
-    with pytest.raises(BadRequest, match="f_user_id"), mysql_store.transaction() as tx:
+    with pytest.raises(BadRequest, match="f_user_id") as refused, mysql_store.transaction() as tx:
         tx.jobs.add(make.job("long", user="x" * 300))
+    told = outside(refused.value.message, code="BadRequest", site="host 10000")
+    assert told == "Bad request: a value does not fit into the store (…)."  # MySQL may quote it
     with mysql_store.read() as tx:
         assert tx.jobs.get(make.job_key("long")) is None
 
