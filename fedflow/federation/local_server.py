@@ -176,7 +176,7 @@ class Connection:
         for task in self.tasks:
             task.cancel()
         if self._session is not None:
-            self._session.on_end.discard(self.close)
+            self._session.on_end.discard(self._end_soon)
         self._server.connections.discard(self)
 
     # --- in

@@ -392,6 +392,15 @@ def raw_executor(server: DataPlaneServer, *, site: Site = GUEST) -> socket.socke
     return sock
 
 
+def test_a_session_forgets_the_connections_that_its_executor_has_closed(tmp_path: Path) -> None:
+    with pair(tmp_path) as (guest, _):
+        for _turn in range(5):
+            raw_executor(guest).close()
+        (session,) = guest.plane.mailbox.sessions()
+        until(lambda: not guest.plane.stats().executors, within_s=30)
+        assert not session.on_end
+
+
 def test_nonsense_on_the_unix_socket_is_answered_and_hung_up_on(tmp_path: Path) -> None:
     with pair(tmp_path) as (guest, _):
         for nonsense in (b"GET / HTTP/1.0\r\n\r\n", b"\0" * 64, pack(Ack(seq=1, status="stored"))):
