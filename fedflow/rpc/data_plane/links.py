@@ -323,8 +323,8 @@ class Link:
         size = 0
         while self._queue and size < BATCH_BYTES and len(frames) < BATCH_FRAMES:
             pending = self._queue[0]
-            if pending.answer.done():
-                self._queue.popleft()
+            if pending.answer.done() or pending.in_flight or pending.held:
+                self._queue.popleft()  # it was put off, and queued when the stream broke as well
                 continue
             if self._in_flight and self._in_flight + len(pending.frame) > (
                 self._settings.window_bytes

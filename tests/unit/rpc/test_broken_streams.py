@@ -12,12 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fedflow.base.errors.data_plane import PeerFailed, SessionUnknown
 from fedflow.base.ids import PartyId
 from fedflow.domain.site import Role, Site
 from fedflow.federation.keys import ValueKey
-from fedflow.federation.messages import Notice, Progress, pack, pack_chunk, split_frames
+from fedflow.federation.messages import Ack, Notice, Progress, pack, pack_chunk, split_frames
 from fedflow.federation.plane import DataPlane
 from fedflow.federation.settings import FederationSettings
 from fedflow.federation.spool import Blob
@@ -394,6 +395,30 @@ def test_a_link_closes_although_its_call_dropped_the_cancellation() -> None:
             await sending
 
     asyncio.run(close())
+
+
+def test_a_message_that_was_put_off_when_its_stream_broke_is_sent_once() -> None:
+    async def put_off() -> None:
+        link = Link(
+            PartyId("9999"),
+            open_channel=lambda _: pytest.fail("no stream is opened here"),
+            settings=FederationSettings(),
+        )
+        link._task.cancel()
+        sending = asyncio.create_task(link.send(lambda seq: replace(NOTICE, seq=seq)))
+        await asyncio.sleep(0)
+        once = link._take_batch()
+        link._on_ack(Ack(seq=1, status="later"))
+        link._requeue_all()
+        while len(link._queue) < 2:  # its time has come
+            await asyncio.sleep(0.01)
+        assert link._take_batch() == once
+        assert link._take_batch() == b""
+        link._on_ack(Ack(seq=1, status="stored"))
+        await sending
+        assert not link._owed()
+
+    quick_loop.run(put_off())
 
 
 class TakesNoByte:
