@@ -326,6 +326,8 @@ class Mailbox:
             blob = await self._in_thread(arrival.part.finish)
         except OSError as exc:
             arriving.finishing = False
+            if arriving.session not in self._sessions:  # it ended meanwhile, and left this part
+                self._drop_part(arrival.part.path)
             raise self._disk_full(exc) from exc
         blob.party = arriving.party
         self._arriving.pop(arrival.part.path, None)

@@ -310,6 +310,23 @@ def test_the_end_of_a_session_removes_all_it_had(run: Any) -> None:
     run(story, memory_bytes=1000)
 
 
+def test_a_part_that_cannot_be_finished_goes_with_its_session(run: Any) -> None:
+    async def story(bench: Bench) -> None:
+        bench.open()
+        arrival = await bench.mailbox.begin(key("big"), size=5, digest="d" * 64)
+        assert arrival is not None
+        arrival.part.close()  # so that its file cannot be cut to its size
+        finishing = asyncio.create_task(bench.mailbox.finish(arrival))
+        await asyncio.sleep(0)
+        bench.mailbox.end(HERE, SessionUnknown(session="s_0"))
+        with pytest.raises(SpoolFull):
+            await finishing
+        await until(lambda: not bench.files())
+        assert bench.mailbox.ledger.spool == 0
+
+    run(story)
+
+
 def test_a_part_is_resumed_at_a_whole_chunk_and_an_older_stream_loses_it(run: Any) -> None:
     data = bytes(range(250)) * 10
 
