@@ -20,7 +20,7 @@ from tests.attack.scene import Scene, scene
 from tests.attack.servers import SERVERS
 from tests.attack.values import VALUES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SEED = 14
 QUICK = [attack for attack in ALL if attack not in (*FLOODS, *VALUES, *SERVERS)]

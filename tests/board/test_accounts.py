@@ -19,7 +19,7 @@ from fedflow.domain.states import JobStatus
 from tests.board import seeds
 from tests.board.places import Place, serving
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 20.0
 HOUR_MS = 3_600_000
 GOOD, OTHER = "correct horse", "battery staple"

@@ -16,7 +16,7 @@ from tests.board import seeds
 from tests.board.component_seeds import metric, put_trained
 from tests.board.places import NARROW, Place, Visitor, check_fits
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 20.0
 
 

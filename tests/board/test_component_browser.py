@@ -15,7 +15,7 @@ from tests.board import seeds
 from tests.board.component_seeds import address, evaluation, losses, metric, put_trained
 from tests.board.places import NARROW, Place, Visitor, check_fits
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from tests.board.model_seeds import put_output, stored_table
 from tests.board.places import Place
 from tests.support.executors import wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 20.0
 HOST = Site(Role.HOST, PartyId("10000"))
 

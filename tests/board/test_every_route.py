@@ -22,7 +22,7 @@ from fedflow.web.mounts import served
 from tests.board.places import Place, serving
 from tests.board.seeds import CHAIN, HOSTILE, job, job_id, put, task
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 CALL_S: Final = 30.0
 PASSWORD: Final = "correct horse battery"
 OPEN: Final = {"/board/sign-in", "/board/static/<digest>/<path:path>"}

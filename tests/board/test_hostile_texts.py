@@ -32,7 +32,7 @@ from tests.board.seeds import (
 )
 from tests.e2e.board_crawl import Answer, Crawl, crawl
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 WORST: Final = f"{HOSTILE[1]}{HOSTILE[0]}'\"><svg/onload=alert(1)><a href=javascript:alert(1)>"
 _URLS: Final = frozenset({"href", "src", "action", "formaction", "hx-get", "hx-post", "data-src"})

@@ -18,7 +18,7 @@ from tests.board.jobs_to_submit import empty_conf, empty_dsl
 from tests.board.places import Place, serving
 from tests.support.executors import wait_until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 60.0
 END_S = 60.0
 PASSWORD = "correct horse"

@@ -21,7 +21,7 @@ from tests.board.job_seeds import CONF, large, put_job, submit, wait_for_end, wa
 from tests.board.places import NARROW, Place, Visitor, check_fits
 from tests.board.seeds import GUEST, HOST, HOSTILE
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.browser]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.browser]
 LONG_MS = 60_000  #: for what a real job does on a busy machine
 DIAMOND = {
     "reader_0": ("Reader", ()),

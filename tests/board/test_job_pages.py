@@ -23,7 +23,7 @@ from tests.board.places import Place
 from tests.board.seeds import CHAIN, GUEST, HOST, HOSTILE
 from tests.support.executors import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 60.0
 TABS = ("", "/timeline", "/timeline?by=site", "/events", "/definition")
 

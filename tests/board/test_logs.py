@@ -28,7 +28,7 @@ from tests.board.log_seeds import (
 from tests.board.places import Place
 from tests.board.seeds import GUEST, HOST, HOSTILE, job, put, task
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 20.0
 
 

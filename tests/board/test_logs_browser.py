@@ -21,7 +21,7 @@ from tests.board.log_seeds import (
 from tests.board.places import NARROW, Place, Visitor, check_fits
 from tests.board.seeds import HOSTILE, job, put
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 BIG = 100 * 1024 * 1024
 

@@ -27,7 +27,7 @@ from tests.board.version_seeds import (
     version,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 20.0
 PATH = "/board/models/guest-9999~host-10000~model"
 

@@ -23,7 +23,7 @@ from tests.board.places import NARROW, WIDE, Place, Visitor, check_fits
 from tests.board.real_models import GUEST, GUEST_MARK, HOST
 from tests.board.seeds import HOSTILE, job, put, task
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 WEIGHTS, BINS, MAP, STEPS, SELECTION, HOSTILE_BINS, PSI, ATTEMPTS = range(400, 408)
 
 

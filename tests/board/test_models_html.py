@@ -17,7 +17,7 @@ from tests.board.places import Place
 from tests.board.real_models import ARBITER, EVERY, GUEST, GUEST_MARK, HOST, HOST_MARK
 from tests.board.seeds import CHAIN, HOSTILE, dsl, job, put, task
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 30.0
 NUMBERS = {name: 100 + number for number, name in enumerate(EVERY)}
 

@@ -11,7 +11,7 @@ from tests.board import seeds
 from tests.board.jobs_to_submit import Person
 from tests.board.places import NARROW, Place, Visitor, check_fits, serving
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 expect.set_options(timeout=20_000)
 
 

@@ -17,7 +17,7 @@ from tests.board.job_seeds import put_job
 from tests.board.places import Place
 from tests.board.seeds import CHAIN, GUEST
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 60.0
 BAD: Final = "<b>no {such} label</b> & '7'"
 FAILED: Final = ComponentFailed(component="dataio_0", reason=BAD)

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.board.places import NARROW, Place, Visitor, check_fits
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 20.0
 
 

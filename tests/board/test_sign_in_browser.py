@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from fedflow.domain.administration.accounts import AccountRole
 from tests.board.places import NARROW, Place, Visitor, check_fits, serving, shoot
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.browser]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.browser]
 GOOD, OTHER = "correct horse", "battery staple"
 HOUR_MS = 3_600_000
 

@@ -13,7 +13,7 @@ from tests.board import seeds
 from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl, mistakes, text_of
 from tests.board.places import Place
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

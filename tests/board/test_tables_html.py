@@ -21,7 +21,7 @@ from tests.board.places import Place
 from tests.board.seeds import GUEST, HOST, HOSTILE, job, put, task
 from tests.support.executors import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 30.0
 ROWS = 230
 

@@ -13,7 +13,7 @@ from tests.board.model_seeds import model_path, put_output, stored_table
 from tests.board.places import Place, serving
 from tests.board.seeds import GUEST, job, put, task
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 CALL_S = 20.0
 PASSWORD = "correct horse battery"
 TABLE = {"namespace": "n", "name": "t"}

@@ -12,7 +12,7 @@ from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl
 from tests.board.places import Visitor
 from tests.e2e.servers import HOST_ID, QUICK, Pair, two_parties
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.browser]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.browser]
 expect.set_options(timeout=30_000)
 
 

@@ -17,7 +17,7 @@ from tests.e2e.jobs import example
 from tests.e2e.servers import DATA, QUICK, ROOT, standalone, two_parties
 
 Json = dict[str, Any]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 _CONFIG = """\
 work_mode: 0

@@ -114,4 +114,4 @@ def test_without_the_right_keys_nothing_is_answered(signed: Deployment) -> None:
     signed.client.forget()
 
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(600)

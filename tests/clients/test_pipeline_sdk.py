@@ -232,4 +232,4 @@ def test_config_check_finds_the_server(deployment: Deployment) -> None:
     assert "status normal, Flow version: 1.11" in printed
 
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(600)

@@ -155,4 +155,4 @@ def test_classes_numbers_and_counts_are_learnt(small: Deployment) -> None:
     assert tables["retrieval_0"] == [{"columns": ["id", "h0"], "rows": ROWS}]
 
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)

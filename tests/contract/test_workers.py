@@ -28,7 +28,7 @@ from fedflow.spark.scratch import RowCache, Scratch, sent
 from fedflow.spark.workers import SparkWorkers
 from fedflow.testing.workers import PicklingWorkers
 
-pytestmark = pytest.mark.timeout(300)  # the first work of a Spark, on a busy machine
+pytestmark = pytest.mark.timeout(600)  # the first work of a Spark, on a busy machine
 
 ROWS = 10_007
 

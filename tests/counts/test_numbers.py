@@ -36,13 +36,13 @@ def test_a_count_above_its_number_fails_and_one_below_is_shown() -> None:
         compare({"lines": {**lines, "app": lines["app"] - 1}})
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("default::UserWarning")
 def test_the_source_tree_grows_only_with_a_reason() -> None:
     compare(house_counts(ROOT))
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("default::UserWarning")
 def test_a_start_and_an_empty_task_take_no_more_than_they_did(tmp_path: Path) -> None:
     compare(counted(tmp_path))

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import GUEST_ID, HOST_ID, QUICK, Pair, Party, refusal_of, two_parties
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SIGNED = {**QUICK, "FEDFLOW__AUTHENTICATION__SITE__SWITCH": "true"}
 CHECKED = "permission: {switch: true, component: true, dataset: true}\n"

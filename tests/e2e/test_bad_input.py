@@ -28,7 +28,7 @@ from tests.e2e.servers import (
     two_parties,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 Change = Callable[[Json, Json], Any]
 

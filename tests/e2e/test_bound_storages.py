@@ -30,7 +30,7 @@ from fedflow.base.errors.error import FedflowError
 from tests.e2e.servers import Party, free_ports, standalone, wait_for
 from tests.storage_servers import MysqlDatabase, S3Server, mysql_database, s3_server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.mysql, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.mysql, pytest.mark.timeout(600)]
 
 PASSWORD = "p@ss:/ '\"w#%`"
 ROWS = [("a", 1, 0.5), ("b", 0, 1.5), ("c", 1, 2.5)]

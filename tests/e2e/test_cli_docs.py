@@ -12,7 +12,7 @@ from fedflow.client.events import EventKind
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import QUICK, ROOT, Party, standalone
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 

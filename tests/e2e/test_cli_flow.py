@@ -15,7 +15,7 @@ from tests.e2e.cli_place import COMPONENTS, MODEL_ID, Json, Place, trained_place
 from tests.e2e.jobs import empty_job, example
 from tests.e2e.servers import DATA, ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 EXPERIMENT = ("-n", "experiment", "-t", "breast_hetero_guest")
 NEVER = "NotSupportedYet"

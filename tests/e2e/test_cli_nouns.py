@@ -13,7 +13,7 @@ from tests.e2e.cli_place import COMPONENTS, MODEL_ID, Place, trained_place
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import DATA
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 GUEST = ("-r", "guest", "-p", "9999")
 TABLE = ("-n", "experiment", "-t", "breast_hetero_guest")

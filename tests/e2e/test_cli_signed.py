@@ -19,7 +19,7 @@ from fedflow.cli.main import cli as fedflow
 from fedflow.client import Client
 from tests.e2e.servers import DATA, QUICK, Party, standalone
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 KEYS = ("--app-key", "an app", "--secret-key", "a secret")
 SIGNED = {

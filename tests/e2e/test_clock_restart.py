@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import GUEST, QUICK, ROOT, standalone, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 DAY_S = 86_400
 WRONG_CLOCK = """

@@ -19,7 +19,7 @@ from pyarrow import feather, parquet
 
 from tests.e2e.servers import DATA, Party, standalone, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 CSV = b"id,y,x0\na,1,0.5\nb,0,1.5\nc,1,2.5\n"
 JOB = {"local": {"0": {}}}

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import GUEST, HOST, QUICK, Pair, Party, two_parties, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tests.e2e.servers import (
 )
 from tests.support.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 
 CORES = 2
 

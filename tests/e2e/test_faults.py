@@ -37,7 +37,7 @@ from tests.e2e.servers import (
     zygote_of,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 LEASE_S = 20
 STAGES = ("submit", "reader_0", "intersection_0", "hetero_lr_0")

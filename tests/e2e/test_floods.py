@@ -17,7 +17,7 @@ from tests.e2e.jobs import empty_job
 from tests.e2e.packets import sending
 from tests.e2e.servers import QUICK, Pair, Party, two_parties
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 LOG_BYTES = 100_000
 HOST = Site(Role.HOST, PartyId("10000"))

@@ -15,7 +15,7 @@ from tests.e2e.commands import fedflow
 from tests.e2e.jobs import empty_job, example, upload_data
 from tests.e2e.servers import HOST, QUICK, Pair, two_parties, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SETTINGS = {**QUICK, "FEDFLOW__SCHEDULING__LEASE_S": "60"}  # a restart is no loss of the party
 

@@ -12,7 +12,7 @@ from tests.e2e.commands import fedflow
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import QUICK, Pair, Party, two_parties, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 FEW_CORES = {**QUICK, "FEDFLOW__FATE_ON_STANDALONE__STANDALONE__CORES_PER_NODE": "4"}
 

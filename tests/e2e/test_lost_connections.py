@@ -16,7 +16,7 @@ from fedflow.base.errors.store import StoreUnavailable
 from tests.e2e.jobs import Json, empty_job, example, upload_data
 from tests.e2e.servers import QUICK, Pair, mysql_database, two_parties, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.mysql, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.mysql, pytest.mark.timeout(600)]
 
 KILL_PAUSE_S = 0.5
 MOST_KILLS = 200  #: so that a machine slower than their pause ends jobs too

@@ -11,7 +11,7 @@ from fedflow.base.errors.error import FedflowError
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import QUICK, Pair, refusal_of, two_parties, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

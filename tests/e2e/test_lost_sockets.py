@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.jobs import empty_job, example, upload_data
 from tests.e2e.servers import QUICK, Pair, two_parties, wait_for, zygote_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

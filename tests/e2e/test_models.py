@@ -15,7 +15,7 @@ import requests
 from tests.e2e.servers import Pair, Party, free_ports, running, standalone, two_parties
 from tests.e2e.servers import Place as ServerPlace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 Json = dict[str, Any]
 MODEL_ID = "guest-9999#host-10000#model"

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.jobs import Json, empty_job
 from tests.e2e.servers import QUICK, Pair, Party, pass_time, two_parties, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 NONE_S = 4.0
 

@@ -32,7 +32,7 @@ from tests.e2e.servers import (
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
 ]
 

@@ -34,7 +34,7 @@ from tests.e2e.servers import (
     running,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 STRANGER = Site(Role.HOST, PartyId("7777"))
 JOB_ID = "2" * 24

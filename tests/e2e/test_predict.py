@@ -29,7 +29,7 @@ from tests.e2e.servers import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 DEPLOYED = ["reader_0", "data_transform_0", "intersection_0", "hetero_lr_0"]
 ROWS = 569

@@ -29,7 +29,7 @@ from tests.e2e.servers import (
 )
 from tests.integration.test_provider_processes import folder, own_interpreter
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 TABLES = {"guest": "breast_hetero_guest", "host": "breast_hetero_host"}
 

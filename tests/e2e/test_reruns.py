@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import GUEST, HOST, QUICK, Pair, two_parties, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 GUEST_SHARE = {"role": "guest", "party_id": 9999}
 

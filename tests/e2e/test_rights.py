@@ -18,7 +18,7 @@ from tests.e2e.jobs import Json, empty_job
 from tests.e2e.packets import Send, sending
 from tests.e2e.servers import GUEST, GUEST_ID, HOST, HOST_ID, QUICK, Pair, two_parties
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 CHECKED = {
     "FEDFLOW__PERMISSION__SWITCH": "true",

@@ -32,7 +32,7 @@ from tests.e2e.servers import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 STRANGER = Site(Role.HOST, PartyId("7777"))
 OF_HOST: Json = {"role": {"host": {"0": {"empty_0": {"rows": 1}}}}}

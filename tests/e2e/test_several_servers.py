@@ -39,7 +39,7 @@ from tests.e2e.servers import (
 )
 from tests.support.proxy import FaultyProxy
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 FAIL_OVER_S = 15.0
 

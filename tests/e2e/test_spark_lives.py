@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.spark,
     pytest.mark.heavy,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 SETTINGS = {

@@ -15,7 +15,7 @@ from tests.e2e.pipelines import Step, pipeline, reader, transform
 from tests.e2e.servers import GUEST, HOST, Pair, two_parties, wait_for
 from tests.support.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 
 KEY = {"encrypt_param": {"method": "Paillier", "key_length": 1024}}
 STEPS: dict[str, Step] = {

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.jobs import Json
 from tests.e2e.servers import GUEST_ID, QUICK, Pair, standalone
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROWS = 150_000
 SETTINGS = {**QUICK, "FEDFLOW__FATE_ON_SPARK__SPARK__MASTER": "local[2]"}

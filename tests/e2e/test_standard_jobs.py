@@ -14,7 +14,7 @@ from fedflow.domain.site import Site
 from tests.e2e.jobs import Json, example, upload_data
 from tests.e2e.servers import ARBITER, GUEST, GUEST_ID, HOST, HOST_ID, Pair, two_parties, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

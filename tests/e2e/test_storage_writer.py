@@ -14,7 +14,7 @@ from pyarrow import parquet
 from tests.e2e.servers import Party, standalone, wait_for
 from tests.storage_servers import MysqlDatabase, S3Server, mysql_database, s3_server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.mysql, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.mysql, pytest.mark.timeout(600)]
 
 TEXT = "id,y,x0\n" + "".join(f"u{i},{i % 2},{i / 4}\n" for i in range(1000))
 

@@ -31,7 +31,7 @@ from tests.e2e.servers import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 LEASE_S = 8
 SETTINGS = {**QUICK, "FEDFLOW__SCHEDULING__LEASE_S": str(LEASE_S)}

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.jobs import NAMES, upload_data
 from tests.e2e.servers import GUEST, GUEST_ID, HOST_ID, Pair, two_parties
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 Json = dict[str, Any]
 

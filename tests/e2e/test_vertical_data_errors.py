@@ -20,7 +20,7 @@ from tests.e2e.jobs import Json
 from tests.e2e.pipelines import Step, pipeline
 from tests.e2e.servers import GUEST, HOST, QUICK, Pair, Party, two_parties
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 ROWS = 40
 KEY = {"encrypt_param": {"method": "Paillier", "key_length": 1024}}

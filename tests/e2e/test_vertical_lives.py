@@ -24,7 +24,7 @@ from tests.e2e.servers import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 TABLES = {"many": 30_000, "few": 150}  #: rows
 KEY = {"encrypt_param": {"method": "Paillier", "key_length": 1024}}

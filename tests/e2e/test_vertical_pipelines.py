@@ -16,7 +16,7 @@ from tests.e2e.jobs import Json, upload_data
 from tests.e2e.pipelines import Step, pipeline, reader, transform
 from tests.e2e.servers import GUEST, HOST, HOST_ID, ROOT, Pair, two_parties
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SCORECARD = ROOT / "examples" / "scorecard"
 KEY = {"encrypt_param": {"method": "Paillier", "key_length": 1024}}

@@ -31,7 +31,7 @@ from fedflow.spark.tables.table import SparkTable
 from fedflow.testing.run import RunResult, run_component
 from fedflow.testing.tables import local_store, spark_store
 
-pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 GUEST = Site(Role.GUEST, "9999")  # type: ignore[arg-type]
 SIZES = (400, 1, 250, 349)  #: rows of the blocks that tables are written in

@@ -22,7 +22,7 @@ from fedflow.web.openapi import Operation, operations
 from fedflow.web.settings import WebSettings
 from tests.unit.web.applications import whole_app
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 HEIGHT = 14_000  #: pixels; the page draws only the operations that fit into its window

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
 COPIED: Final = ("bin", "conf", "docs", "fedflow", "tests", "pyproject.toml")
 NAMES: Final = {

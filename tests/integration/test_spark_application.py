@@ -27,7 +27,7 @@ from fedflow.wire.spark_application import FAILED, GATEWAY, PROCESS, Failure, Pr
 from tests.support.executors import wait_until
 from tests.support.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 TASK = Path(__file__).parent / "spark_task.py"
 JOB = JobKey(job_id="202611220001", site=Site(Role.GUEST, PartyId("9999")))

@@ -14,7 +14,7 @@ import pytest
 from fedflow.base.errors.executors import SparkClusterFailed
 from tests.support.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SUM = """
 import sys

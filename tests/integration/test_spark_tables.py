@@ -40,7 +40,7 @@ from tests.support.executors import wait_until
 from tests.support.previews import preview_of
 from tests.support.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SCHEMA = TableSchema(kind=TableKind.INSTANCES, id="id", label="y", columns=("a", "b", "c"))
 PROGRAM = Path(__file__).parent / "spark_tables_program.py"

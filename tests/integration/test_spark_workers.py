@@ -29,7 +29,7 @@ from tests.support.spark_cluster import SparkCluster
 from tests.unit.components import binning_parties, intersection_parties
 from tests.unit.components.intersection_parties import GUEST, HOST, SMALL_KEYS, intersect
 
-pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("spark_workers_program.py")
 ROOT = Path(__file__).parents[2]

@@ -30,7 +30,7 @@ import requests
 
 from fedflow.base.libraries import LIBRARIES
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = ("conf", "examples", "fedflow", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 BUILD: Final = "import sys, setuptools.build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"

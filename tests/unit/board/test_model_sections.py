@@ -30,7 +30,7 @@ from fedflow.domain.site import Role, Site
 from tests.board import real_models
 from tests.board.real_models import ARBITER, EVERY, GUEST, GUEST_MARK, HOST, HOST_MARK, Made
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def sections(made: Made, site: Site, **choices: str) -> list[Section]:

@@ -40,7 +40,7 @@ from tests.unit.components.hetero_lr_parties import (
     with_numbers,
 )
 
-pytestmark = pytest.mark.timeout(240)  #: each model is trained three times
+pytestmark = pytest.mark.timeout(600)  #: each model is trained three times
 
 Floats = NDArray[np.float64]
 AllWorkers = Mapping[Site, Workers]
