@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fedflow.wire.api.job_history import Wait
 from tests.e2e.commands import fedflow
 from tests.e2e.jobs import empty_job
 from tests.e2e.servers import QUICK, Pair, Party, two_parties, wait_for
@@ -81,7 +82,12 @@ def test_a_job_that_waits_for_cores_is_explained_at_both_parties(pair: Pair) -> 
     first = pair.guest.client.submit(*slow).job_id
     wait_for(lambda: pair.guest.client.job(first).status == "running", "the first job")
     second = pair.guest.client.submit(*slow).job_id
-    (wait,) = pair.guest.client.explain(second).waits
+
+    def looked_at() -> Wait | None:
+        (wait,) = pair.guest.client.explain(second).waits
+        return None if wait.code == "Queued" else wait  # the scheduler has not come to it
+
+    wait = wait_for(looked_at, "the scheduler to look at the second job")
     assert (wait.code, wait.site) == ("NotEnoughResources", "guest-9999")
     assert wait.message.startswith("waits for 3 cores at guest 9999: 1 of 4 free")
     assert wait.since_ms is not None
