@@ -30,7 +30,7 @@ _OWN = (
     "executor",
     "data-plane",
 )
-_GRACE_S = 3.0
+_GRACE_S = 30.0  #: of what ends by itself after a test, on a busy machine
 
 settings.register_profile("fedflow", deadline=None)  # how long an example takes, the machine says
 settings.load_profile("fedflow")

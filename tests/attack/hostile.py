@@ -26,7 +26,7 @@ from fedflow.wire.packet import METHOD, PacketFields, request_packet
 from tests.e2e.servers import Party
 
 PACKETS = ProtobufPackets()
-CALL_S = 20.0  #: how long an attacker waits for an answer
+CALL_S = 60.0  #: how long an attacker waits for an answer
 
 Json = dict[str, Any]
 Raw = Callable[[bytes], bytes]

@@ -249,7 +249,7 @@ async def session_names(attempt: Attempt) -> Violations:
             await attacker.ask(scene.host, path, {"epoch": 0})
         if taken:
             found.append(f"job {theirs} with component {component} was taken")
-    view = scene.guest.client.wait(job_id, timeout_s=60)
+    view = scene.guest.client.wait(job_id, timeout_s=120)
     return found if view.succeeded else [*found, f"the honest job ended with {view.status}"]
 
 

@@ -197,7 +197,7 @@ def _upload(folder: Path, *parties: Party) -> None:
 
 def _run(party: Party, dsl: Json, conf: Json) -> str:
     """Run a job to its good end at a party's server, and return its id."""
-    view = party.client.wait(party.client.submit(dsl, conf).job_id, timeout_s=60)
+    view = party.client.wait(party.client.submit(dsl, conf).job_id, timeout_s=120)
     assert view.succeeded, view
     return view.job_id
 

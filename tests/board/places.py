@@ -27,7 +27,7 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 """The first is Debian's Chromium without its windows' own pages: half the work."""
 WIDE = {"width": 1280, "height": 900}
 NARROW = {"width": 390, "height": 844}
-END_S = 20.0
+END_S = 60.0
 AXE = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"],
     "resultTypes": ["violations"],
@@ -124,7 +124,7 @@ class Visitor:
     def page(self) -> Page:
         """Return a new page, watched."""
         page = self.context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: self.troubles.append(f"script error: {error}"))
         page.on("console", self._heard)
         page.on("request", self._requested)

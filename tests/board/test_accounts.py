@@ -20,7 +20,7 @@ from tests.board import seeds
 from tests.board.places import Place, serving
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 20.0
+CALL_S = 60.0
 HOUR_MS = 3_600_000
 GOOD, OTHER = "correct horse", "battery staple"
 SETTINGS = {

@@ -17,7 +17,7 @@ from tests.board.component_seeds import metric, put_trained
 from tests.board.places import NARROW, Place, Visitor, check_fits
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 20.0
+CALL_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from tests.board.places import Place
 from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 20.0
+CALL_S = 60.0
 HOST = Site(Role.HOST, PartyId("10000"))
 
 

@@ -23,7 +23,7 @@ from tests.board.places import Place, serving
 from tests.board.seeds import CHAIN, HOSTILE, job, job_id, put, task
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S: Final = 30.0
+CALL_S: Final = 60.0
 PASSWORD: Final = "correct horse battery"
 OPEN: Final = {"/board/sign-in", "/board/static/<digest>/<path:path>"}
 """What is shown to those who have not signed in."""

@@ -21,7 +21,7 @@ from tests.board.places import NARROW, Place, Visitor, check_fits, serving, shoo
 from tests.board.seeds import GUEST, HOST, HOSTILE, job_id
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 30.0
+CALL_S = 60.0
 COUNT = 10_000
 KINDS = (JobStatus.SUCCESS, JobStatus.SUCCESS, JobStatus.FAILED, JobStatus.CANCELED)
 

@@ -29,7 +29,7 @@ from tests.board.places import Place
 from tests.board.seeds import GUEST, HOST, HOSTILE, job, put, task
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 20.0
+CALL_S = 60.0
 
 
 def get(place: Place, path: str, **headers: str) -> requests.Response:

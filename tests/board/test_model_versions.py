@@ -28,7 +28,7 @@ from tests.board.version_seeds import (
 )
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 20.0
+CALL_S = 60.0
 PATH = "/board/models/guest-9999~host-10000~model"
 
 

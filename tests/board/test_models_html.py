@@ -18,7 +18,7 @@ from tests.board.real_models import ARBITER, EVERY, GUEST, GUEST_MARK, HOST, HOS
 from tests.board.seeds import CHAIN, HOSTILE, dsl, job, put, task
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 30.0
+CALL_S = 60.0
 NUMBERS = {name: 100 + number for number, name in enumerate(EVERY)}
 
 

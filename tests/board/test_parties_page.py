@@ -12,7 +12,7 @@ from tests.board.jobs_to_submit import Person
 from tests.board.places import NARROW, Place, Visitor, check_fits, serving
 
 pytestmark = pytest.mark.timeout(600)
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")

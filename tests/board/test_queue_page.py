@@ -20,7 +20,7 @@ from tests.board.places import NARROW, Place, Visitor, check_fits, serving
 from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(600)
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 CORES, WAITING = 8, 10_000
 FAR_MS = 4_000_000_000_000
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.board.places import NARROW, Place, Visitor, check_fits
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 20.0
+CALL_S = 60.0
 
 
 def test_an_unknown_address_is_a_page_with_its_error(seeded: Place) -> None:

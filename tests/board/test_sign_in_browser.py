@@ -92,7 +92,7 @@ def test_three_wrong_passwords_the_right_one_an_ended_session_and_out(
 
     end_sessions(asking, ann)
     alert = page.locator("#ff-alert")
-    expect(alert).to_contain_text("Your session has ended.", timeout=30_000)
+    expect(alert).to_contain_text("Your session has ended.", timeout=60_000)
     alert.get_by_role("link").click()
     enter(page, ann)
     expect(page).to_have_url(f"{asking.url}/board/settings")
@@ -136,7 +136,7 @@ def test_a_job_that_somebody_writes_outlives_the_session(
     written.press("End")
     written.press("Space")
     alert = page.locator("#ff-alert")
-    expect(alert).to_contain_text("nothing is lost", timeout=30_000)
+    expect(alert).to_contain_text("nothing is lost", timeout=60_000)
     expect(alert.get_by_role("link")).to_have_count(0)
     page.get_by_role("button", name="Check", exact=True).click()
     enter(page, ann)

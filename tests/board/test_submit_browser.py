@@ -16,7 +16,7 @@ from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl
 from tests.board.places import NARROW, Place, Visitor, check_fits
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.browser]
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 JOB_PAGE = re.compile(r"/board/jobs/\d+/guest/9999$")
 
 

@@ -16,7 +16,7 @@ from tests.board.jobs_to_submit import Person, empty_conf, empty_dsl
 from tests.board.places import Place, Visitor, serving
 
 pytestmark = pytest.mark.timeout(600)
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 GOOD = "correct horse"
 HOUR_MS = 3_600_000
 

@@ -22,7 +22,7 @@ from tests.board.seeds import GUEST, HOST, HOSTILE, job, put, task
 from tests.support.executors import wait_until
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 30.0
+CALL_S = 60.0
 ROWS = 230
 
 

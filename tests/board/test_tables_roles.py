@@ -14,7 +14,7 @@ from tests.board.places import Place, serving
 from tests.board.seeds import GUEST, job, put, task
 
 pytestmark = pytest.mark.timeout(600)
-CALL_S = 20.0
+CALL_S = 60.0
 PASSWORD = "correct horse battery"
 TABLE = {"namespace": "n", "name": "t"}
 ONE = "/board/tables/table?namespace=n&name=t"

@@ -13,7 +13,7 @@ from tests.board.places import Visitor
 from tests.e2e.servers import HOST_ID, QUICK, Pair, two_parties
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.browser]
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")

@@ -80,8 +80,8 @@ class Deployment:
         keys = client.keys
         signs = {"app_key": keys.app_key, "secret": keys.secret_key} if keys else {}
         with closing(Client(client.server, **signs)) as own:
-            own.wait(job_id, timeout_s=45.0)
-        return wait_for(look, f"the end of {job_id}", within_s=45.0)
+            own.wait(job_id, timeout_s=120.0)
+        return wait_for(look, f"the end of {job_id}", within_s=120.0)
 
     def trained(self, dsl: Json, conf: Json) -> str:
         """Submit a job, wait for its success, and return its id."""

@@ -79,7 +79,7 @@ def bench(
             if row["status"] in {"waiting", "running"}:
                 pair.guest.post("/v1/job/stop", {"job_id": row["job_id"]})
         for party in pair.all:  # an executor that lives on waits for a server that never comes
-            party.wait_idle(within_s=60)
+            party.wait_idle()
 
 
 def fate_test(bench: Deployment, *words: object) -> str:

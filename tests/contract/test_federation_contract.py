@@ -33,7 +33,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[At, 
         local = LocalFederation(SITES)
         yield local.at, local.fail
         return
-    settings = FederationSettings(receive_timeout_s=10, send_timeout_s=10)
+    settings = FederationSettings(receive_timeout_s=60, send_timeout_s=60)
     servers = {}
     for party in ("9999", "10000"):
         (tmp_path / party).mkdir()
@@ -108,7 +108,7 @@ def test_a_receive_waits_for_its_value_and_no_longer_than_it_may(world: tuple[At
         at(HOST).recv("x", from_=GUEST, timeout_s=0.05)
     later = threading.Timer(0.05, lambda: at(GUEST).send("x", "there", to=HOST))
     later.start()
-    assert at(HOST).recv("x", from_=GUEST, timeout_s=5) == "there"
+    assert at(HOST).recv("x", from_=GUEST, timeout_s=60) == "there"
     later.join()
 
 
@@ -120,7 +120,7 @@ def test_a_failed_site_is_told_to_who_waits_and_its_values_stay(world: tuple[At,
     failing = threading.Timer(0.05, lambda: fail(HOST, "killed by signal 9"))
     failing.start()
     with pytest.raises(PeerFailed, match="killed by signal 9"):
-        at(GUEST).recv("never", from_=HOST, timeout_s=5)
+        at(GUEST).recv("never", from_=HOST, timeout_s=60)
     failing.join()
     assert at(GUEST).recv("kept", from_=HOST) == 1
     with pytest.raises(PeerFailed):

@@ -66,7 +66,7 @@ class CountedPair:
         """Run a chain of ten tasks and wait, without asking a server, until all is quiet."""
         sent = self._pair.guest.client.submit(*chain(LENGTH))
         what = f"the end of {sent.job_id}"
-        wait_for(lambda: self._has_ended(sent.job_id), what, within_s=60.0)
+        wait_for(lambda: self._has_ended(sent.job_id), what, within_s=120.0)
 
     def _has_ended(self, job_id: str) -> bool:
         return all(

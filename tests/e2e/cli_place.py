@@ -72,7 +72,7 @@ class Place:
 
     def wait(self, job_id: str) -> str:
         """Return the status with which a job ended."""
-        return self.party.client.wait(job_id, timeout_s=50).status
+        return self.party.client.wait(job_id, timeout_s=120).status
 
 
 @contextmanager
@@ -90,6 +90,6 @@ def trained_place(folder: Path) -> Iterator[Place]:
         upload_data(pair)
         client = pair.guest.client
         job_id = client.submit(*example(iterations=1)).job_id
-        assert client.wait(job_id, timeout_s=50).succeeded
+        assert client.wait(job_id, timeout_s=120).succeeded
         made = client.models.deploy(MODEL_ID, job_id, components=COMPONENTS)
         yield Place(pair.guest, folder, job_id, made.model_version)

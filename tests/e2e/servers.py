@@ -43,8 +43,8 @@ GUEST = Site(Role.GUEST, PartyId(GUEST_ID))
 HOST = Site(Role.HOST, PartyId(HOST_ID))
 ARBITER = Site(Role.ARBITER, PartyId(HOST_ID))
 
-READY_S = 60.0
-STOP_S = 20.0
+READY_S = 120.0
+STOP_S = 60.0
 QUICK = {
     "FEDFLOW__SCHEDULING__LEASE_S": "20",
     "FEDFLOW__SCHEDULING__HEARTBEAT_S": "1",
@@ -62,7 +62,7 @@ _never = threading.Event()
 # --- waiting --------------------------------------------------------------------------------------
 
 
-def wait_for(look: Callable[[], T | None], what: str, *, within_s: float = 30.0) -> T:
+def wait_for(look: Callable[[], T | None], what: str, *, within_s: float = 60.0) -> T:
     """Return what `look` finds, once that is neither None nor False. Raises: AssertionError.
 
     It looks less often the longer it waits: each look takes time of the servers that it waits for.
@@ -207,7 +207,7 @@ class Party:
         try:
             self.stop()
             with suppress(AssertionError):  # what is left is named below
-                wait_for(lambda: not self.processes(), "the end of all processes", within_s=8.0)
+                wait_for(lambda: not self.processes(), "the end of all processes", within_s=30.0)
         finally:
             self.kill()
             left = self.processes()
@@ -258,7 +258,7 @@ class Party:
         ]
 
     def wait_executor(
-        self, job_id: str, *, component: str, site: Site, within_s: float = 30.0
+        self, job_id: str, *, component: str, site: Site, within_s: float = 60.0
     ) -> int:
         """Return the pid of an executor as soon as it is at work; its server may not know yet."""
 
@@ -283,9 +283,9 @@ class Party:
     def upload(self, path: Path, name: str, **options: Any) -> JobStatusView:
         """Upload a file as `experiment`.`name` and return how that ended."""
         sent = self.client.upload(path, namespace="experiment", table_name=name, **options)
-        return self.client.wait(sent.job_id, timeout_s=60)
+        return self.client.wait(sent.job_id, timeout_s=120)
 
-    def wait_idle(self, *, within_s: float = 15.0) -> None:
+    def wait_idle(self, *, within_s: float = 60.0) -> None:
         """Wait until all cores are free and only the server and its zygote are left.
 
         Raises: AssertionError: it takes longer than `within_s` seconds.
@@ -368,7 +368,7 @@ class Pair:
         """Return the server of a site."""
         return self.guest if site.party_id == GUEST_ID else self.host
 
-    def ends(self, job_id: str, *, within_s: float = 60.0) -> dict[str, str]:
+    def ends(self, job_id: str, *, within_s: float = 120.0) -> dict[str, str]:
         """Return site -> status once every share of a job has ended, at all parties.
 
         Raises: AssertionError: one has not, or they are not all the same.
@@ -405,7 +405,7 @@ class Pair:
         for party in self.all:
             party.wait_idle()
 
-    def wait_connected(self, *, within_s: float = 30.0) -> None:
+    def wait_connected(self, *, within_s: float = 60.0) -> None:
         """Wait until the parties reach each other, both ways.
 
         One that was away is up some time before others call it again: their circuits are open, and

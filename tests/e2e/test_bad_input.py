@@ -251,7 +251,7 @@ def command(
     """Run `fedflow` with `words`."""
     return subprocess.run(
         [sys.executable, "-m", "fedflow.cli.main", *words],
-        check=False, capture_output=True, text=True, timeout=20, env=environment(settings or {}),
+        check=False, capture_output=True, text=True, timeout=120, env=environment(settings or {}),
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ class World:
             status: str = rows[0]["f_status"]
             return None if status in ("running", "waiting") else status
 
-        return job_id, wait_for(look, f"the end of job {job_id}", within_s=60)
+        return job_id, wait_for(look, f"the end of job {job_id}", within_s=120)
 
     def rows(self, name: str) -> list[list[str]]:
         """Return the rows that a job reads of a table."""

@@ -54,7 +54,7 @@ def test_events_go_on_when_the_server_was_killed_and_is_back(party: Party) -> No
     with Client(party.url) as client:
         job = client.submit(*empty_job({"sleep_s": 3}))
         told = []
-        for event in client.events(job.job_id, timeout_s=60):
+        for event in client.events(job.job_id, timeout_s=120):
             if event.kind is EventKind.TASK_STARTED and not told:
                 party.restart(after_s=0.2)
             if event.kind in (EventKind.TASK_STARTED, EventKind.TASK_ENDED):

@@ -39,9 +39,9 @@ def test_a_job_outlives_the_correction_of_a_clock_and_a_kill(tmp_path: Path) -> 
         kept = party.home / "run" / "lived-time"
         wait_for(kept.exists, "the server to note that its clock was put right")
         party.restart(after_s=1.0)
-        view = party.client.wait(job_id, timeout_s=60)
+        view = party.client.wait(job_id, timeout_s=120)
         assert view.status == "success", view.reason
         again = party.client.submit(*empty_job({})).job_id
-        assert party.client.wait(again, timeout_s=60).succeeded
+        assert party.client.wait(again, timeout_s=120).succeeded
         created_ms = party.post("/v1/job/query", {"job_id": again})["data"][0]["f_create_time"]
         assert abs(created_ms / 1000 - (time.time() - 400 * DAY_S)) < DAY_S

@@ -82,7 +82,7 @@ def submit(pair: Pair, *, iterations: int = 4) -> str:
 def wait_stage(pair: Pair, job_id: str, stage: str, site: Site) -> None:
     """Wait until a stage has begun at a site; `submit` is reached at once."""
     if stage != "submit":
-        wait_for(lambda: begun(pair, job_id, stage, site), f"{stage} at {site}", within_s=30)
+        wait_for(lambda: begun(pair, job_id, stage, site), f"{stage} at {site}", within_s=60)
 
 
 def wait_known(pair: Pair, job_id: str, stage: str, site: Site) -> int:
@@ -109,7 +109,7 @@ def _cause(view: JobStatusView) -> tuple[str, str | None] | None:
     return None if view.reason is None else (view.reason.code, view.reason.site)
 
 
-def agreed(pair: Pair, job_id: str, *, within_s: float = 45.0) -> JobStatusView:
+def agreed(pair: Pair, job_id: str, *, within_s: float = 120.0) -> JobStatusView:
     """Return the job once it has ended at both parties, with the same status and reason.
 
     Of a reason's sentence other parties may see less, see `domain/outside.py`.
@@ -242,7 +242,7 @@ def test_a_killed_executor_ends_the_job_everywhere_with_its_name(
         assert f"{stage} at {site}" in view.reason.message
         assert "killed by signal 9" in view.reason.message
         record_property("ended_after_ms", view.ended_ms - at_ms)
-        assert view.ended_ms - at_ms < 10_000
+        assert view.ended_ms - at_ms < 60_000
     own = pair.of(site).client.job(job_id)
     assert own.first_error is not None
     assert (own.first_error.component, own.first_error.site) == (stage, site.key)
@@ -277,7 +277,7 @@ def test_a_job_is_canceled_everywhere_from_either_party(pair: Pair, which: str, 
     job_id = submit(pair, iterations=100)  # so that it does not end by itself before
     wait_stage(pair, job_id, stage, GUEST if which == "guest" else HOST)
     assert not getattr(pair, which).client.stop(job_id).had_ended
-    view = agreed(pair, job_id, within_s=15)
+    view = agreed(pair, job_id)
     assert (view.status, view.reason.code) == ("canceled", "Stopped")
     assert view.reason.site in (("guest-9999",) if which == "guest" else (HOST.key, ARBITER.key))
 

@@ -34,7 +34,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def connect(port: int, sent: bytes) -> socket.socket:
-    opened = socket.create_connection(("127.0.0.1", port), timeout=10)
+    opened = socket.create_connection(("127.0.0.1", port), timeout=60)
     with suppress(OSError):
         opened.sendall(sent)
     return opened
@@ -47,7 +47,7 @@ def runs_a_job(pair: Pair) -> None:
     for party in (pair.guest, pair.host):
         begin_s = clock.monotonic_s()
         assert party.readiness()["ready"]
-        assert clock.monotonic_s() - begin_s < 5
+        assert clock.monotonic_s() - begin_s < 30
     assert set(pair.ends(job_id).values()) == {"success"}
 
 

@@ -95,7 +95,7 @@ def test_jobs_succeed_everywhere_while_database_connections_break(
             chain = submitted(pair, empty_job(*[{"sleep_s": 0.2}] * 6))
             trained = submitted(pair, example(iterations=4))
             for job_id in (chain, trained):
-                wait_for(partial(has_ended, pair, job_id), f"the end of {job_id}", within_s=60)
+                wait_for(partial(has_ended, pair, job_id), f"the end of {job_id}", within_s=120)
         assert killer.killed >= 10
         for job_id in (chain, trained):
             assert set(pair.ends(job_id).values()) == {"success"}, pair.views(job_id)

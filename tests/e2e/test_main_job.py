@@ -267,7 +267,7 @@ def test_the_command_line_shows_the_job_at_every_party(done: Done) -> None:
         run = subprocess.run(
             [sys.executable, "-m", "fedflow.cli.main", "job", "query", "-j", done.job_id, "--json",
              "--server", party.url],
-            check=False, capture_output=True, text=True, env=environment({}), timeout=30,
+            check=False, capture_output=True, text=True, env=environment({}), timeout=120,
         )  # fmt: skip
         assert run.returncode == 0, run.stderr
         shown = json.loads(run.stdout)

@@ -174,12 +174,12 @@ def test_a_model_is_stored_away_and_restored_by_local_jobs(trained: Trained, fre
     share = {**trained.share("guest", "9999"), "model_version": version}
     stored = trained.pair.guest.post("/v1/model/store", share)
     assert stored["retcode"] == 0, stored
-    assert trained.pair.guest.client.wait(stored["jobId"], timeout_s=60).succeeded
+    assert trained.pair.guest.client.wait(stored["jobId"], timeout_s=120).succeeded
     row = trained.pair.guest.post("/v1/job/query", {"job_id": stored["jobId"]})["data"][0]
     assert (row["f_role"], row["f_party_id"]) == ("local", "0")
     restored = fresh.post("/v1/model/restore", share)
     assert restored["retcode"] == 0, restored
-    assert fresh.client.wait(restored["jobId"], timeout_s=60).succeeded
+    assert fresh.client.wait(restored["jobId"], timeout_s=120).succeeded
     [found] = fresh.post("/v1/model/query", share)["data"]
     assert found["f_imported"] == 1
     absent = fresh.post("/v1/model/restore", {**share, "model_version": "1"})

@@ -180,10 +180,10 @@ def test_a_spark_worker_that_dies_costs_a_retry_and_not_the_job(
 ) -> None:
     job_id = submit(pair, STEPS, (GUEST,))
     pair.guest.wait_executor(job_id, component="hetero_lr_0", site=GUEST, within_s=180)
-    wait_for(lambda: spark_jobs(pair, job_id, "hetero_lr_0") > 0, "a Spark job", within_s=60)
+    wait_for(lambda: spark_jobs(pair, job_id, "hetero_lr_0") > 0, "a Spark job", within_s=240)
     spark_cluster.kill(spark_cluster.workers[0])
     try:
-        ends = pair.ends(job_id, within_s=200)
+        ends = pair.ends(job_id, within_s=400)
     finally:
         spark_cluster.heal()
     assert set(ends.values()) == {"success"}, pair.views(job_id)
@@ -194,9 +194,9 @@ def test_a_stopped_job_leaves_no_application_on_the_cluster(
     pair: Pair, spark_cluster: SparkCluster
 ) -> None:
     job_id = submit(pair, STEPS, (GUEST,))
-    wait_for(spark_cluster.executors, "an executor", within_s=120)
+    wait_for(spark_cluster.executors, "an executor", within_s=240)
     pair.guest.client.stop(job_id)
-    ends = pair.ends(job_id, within_s=120)
+    ends = pair.ends(job_id, within_s=240)
     assert set(ends.values()) == {"canceled"}
-    wait_for(lambda: not spark_cluster.executors(), "the end of all executors", within_s=60)
+    wait_for(lambda: not spark_cluster.executors(), "the end of all executors", within_s=240)
     pair.wait_idle()

@@ -63,7 +63,7 @@ def job(engine: str) -> tuple[Json, Json]:
 
 def run(pair: Pair, engine: str) -> str:
     job_id = pair.guest.client.submit(*job(engine)).job_id
-    ends = pair.ends(job_id, within_s=200)
+    ends = pair.ends(job_id, within_s=400)
     assert set(ends.values()) == {"success"}, pair.views(job_id)
     return job_id
 

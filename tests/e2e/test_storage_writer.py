@@ -43,7 +43,7 @@ class World:
             status: str = self.server.post("/v1/job/query", body)["data"][0]["f_status"]
             return None if status in ("running", "waiting") else status
 
-        return wait_for(look, "the end of the writer", within_s=60)
+        return wait_for(look, "the end of the writer", within_s=120)
 
 
 @pytest.fixture(scope="module")

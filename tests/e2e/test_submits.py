@@ -181,7 +181,7 @@ def pulled(*steps: Json) -> tuple[Json, Json]:
 
 def test_a_site_that_cannot_call_the_initiator_takes_part_with_pull_only(silent: Pair) -> None:
     job_id = silent.guest.client.submit(*pulled({}, {}, {})).job_id
-    assert set(silent.ends(job_id, within_s=20).values()) == {"success"}
+    assert set(silent.ends(job_id).values()) == {"success"}
     dsl, conf = empty_job({})
     answer = silent.guest.post("/v1/job/submit", {"job_dsl": dsl, "job_runtime_conf": conf})
     assert answer["retcode"] == 103
@@ -195,7 +195,7 @@ def test_a_stop_at_such_a_site_ends_the_job_everywhere(silent: Pair) -> None:
         silent.of(site).wait_executor(job_id, component="empty_0", site=site)
     with Client(silent.host.url, timeout_s=60.0) as client:
         client.stop(job_id)
-    assert set(silent.ends(job_id, within_s=20).values()) == {"canceled"}
+    assert set(silent.ends(job_id).values()) == {"canceled"}
     reason = silent.guest.client.job(job_id).reason
     assert reason is not None
     assert (reason.code, reason.site) == ("Stopped", HOST.key)
@@ -204,7 +204,7 @@ def test_a_stop_at_such_a_site_ends_the_job_everywhere(silent: Pair) -> None:
 
 def test_a_failure_at_such_a_site_is_collected_with_its_reason(silent: Pair) -> None:
     job_id = silent.guest.client.submit(*pulled({"fail": "host"})).job_id
-    assert set(silent.ends(job_id, within_s=20).values()) == {"failed"}
+    assert set(silent.ends(job_id).values()) == {"failed"}
     reason = silent.guest.client.job(job_id).reason
     assert reason is not None
     assert reason.site == HOST.key
@@ -215,6 +215,6 @@ def test_what_was_submitted_is_not_lost_by_a_restart_of_such_a_site(silent: Pair
     job_id = silent.guest.client.submit(*pulled({"sleep_s": 2.0})).job_id
     silent.host.wait_executor(job_id, component="empty_0", site=HOST)
     silent.host.restart(after_s=0.0)
-    assert len(set(silent.ends(job_id, within_s=30).values())) == 1
+    assert len(set(silent.ends(job_id).values())) == 1
     wait_for(lambda: silent.guest.client.job(job_id).is_final, "the end")
     silent.wait_idle()

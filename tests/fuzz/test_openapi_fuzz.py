@@ -38,7 +38,7 @@ from tests.support.executors import wait_until
 from tests.unit.web.applications import whole_app
 
 CASES = int(os.environ.get("FEDFLOW_FUZZ_CASES", "4"))
-CALL_S = 30.0  #: an answer that takes longer is a hang
+CALL_S = 60.0  #: an answer that takes longer is a hang
 NOTHING: Any = None
 #: `/` leads to a page, which is not described
 ALL = [one for one in operations(whole_app(NOTHING, WebSettings())) if one.rule.rule != "/"]

@@ -61,7 +61,7 @@ def recorder() -> Recorder:
 
 def wait_for(condition: Callable[[], bool]) -> None:
     clock, never = SystemClock(), threading.Event()
-    deadline_s = clock.monotonic_s() + 10
+    deadline_s = clock.monotonic_s() + 60
     while not condition():
         assert clock.monotonic_s() < deadline_s
         pause(0.01, never)
@@ -78,7 +78,7 @@ def ask(
     stack: ExitStack, server: HttpServer, method: str, path: str, body: bytes = b"",
     headers: dict[str, str] | None = None,
 ) -> tuple[int, bytes, http.client.HTTPResponse]:  # fmt: skip
-    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     stack.callback(link.close)
     link.request(method, path, body, headers or {})
     answer = link.getresponse()
@@ -89,7 +89,7 @@ class UnixConnection(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = path
 
     def connect(self) -> None:
@@ -147,7 +147,7 @@ def test_bodies_are_limited_and_uploads_less(stack: ExitStack, recorder: Recorde
 
 def test_an_upload_over_its_limit_is_not_received(stack: ExitStack, recorder: Recorder) -> None:
     server = start(stack, recorder)
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as link:
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as link:
         head = b"POST /v1/data/upload HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n"
         link.sendall(head)
         assert b"413" in link.recv(1000)
@@ -158,7 +158,7 @@ def test_requests_on_one_connection_are_limited_each_by_its_path(
     stack: ExitStack, recorder: Recorder
 ) -> None:
     server = start(stack, recorder)
-    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     stack.callback(link.close)
     for path, size in (("/v1/data/upload", 200_000), ("/v1/x", 10), ("/v1/data/upload", 200_000)):
         link.request("POST", path, b"x" * size)
@@ -177,7 +177,7 @@ def test_rubbish_is_answered_and_harms_nobody(
     stack: ExitStack, recorder: Recorder, raw: bytes
 ) -> None:
     server = start(stack, recorder)
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as link:
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as link:
         try:
             link.sendall(raw)
             assert link.recv(1000).startswith(b"HTTP/1.")
@@ -236,7 +236,7 @@ def test_a_large_body_is_received_only_if_its_headers_are_signed(
 
 def declared(server: HttpServer, target: str, headers: dict[str, str]) -> int:
     """Return the status of a request whose large body is announced, but never sent."""
-    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as link:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as link:
         link.putrequest("POST", target)
         for name, value in {**headers, "Content-Length": "200000"}.items():
             link.putheader(name, value)
@@ -376,7 +376,7 @@ def test_a_unix_socket_that_was_removed_is_made_anew_and_open_connections_stay(
 
 def _unix(path: Path) -> socket.socket:
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    client.settimeout(10)
+    client.settimeout(60)
     client.connect(str(path))
     return client
 
@@ -401,8 +401,8 @@ def test_stop_lets_a_running_view_answer(stack: ExitStack, recorder: Recorder) -
 
     wait_for(refused)
     recorder.gate.set()
-    stopper.join(10)
-    asker.join(10)
+    stopper.join(60)
+    asker.join(60)
     assert answers == [200]
 
 
@@ -442,7 +442,7 @@ def test_many_who_only_look_are_served_few_at_once_and_hold_up_nobody_else(
     assert len(looker.seen) == 2
     looker.gate.set()
     for asker in askers:
-        asker.join(10)
+        asker.join(60)
     assert answers == [200] * len(paths)
 
 
@@ -467,9 +467,9 @@ def test_the_loop_does_not_turn_idly_while_an_answer_is_sent(
     server = start(stack, recorder)
     asker = threading.Thread(target=ask, args=(stack, server, "GET", "/x"))
     asker.start()
-    assert sending.wait(5)
+    assert sending.wait(60)
     status, _, _ = ask(stack, server, "GET", "/y")  # wakes the loop, which then sees what is unsent
-    asker.join(10)
+    asker.join(60)
     assert status == 200
     assert 1 <= len(turns) < 100  # of thousands, without a pause between them
 
@@ -494,7 +494,7 @@ def test_a_stuck_view_does_not_hold_up_stop_for_ever(stack: ExitStack, recorder:
         wait_for(lambda: bool(recorder.seen))
         started_s = SystemClock().monotonic_s()
         server.stop(0.1)
-        assert SystemClock().monotonic_s() - started_s < 15
+        assert SystemClock().monotonic_s() - started_s < 60
     recorder.gate.set()
     wait_for(lambda: not any(t.name.startswith("fedflow-http") for t in threading.enumerate()))
 
@@ -560,7 +560,7 @@ def test_who_reads_too_slowly_keeps_no_thread(stack: ExitStack) -> None:
         one.connect(("127.0.0.1", server.port))
         one.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
         opened.append(one)
-    assert ask(stack, server, "GET", "/x")[0] == 200  # within 10 s
+    assert ask(stack, server, "GET", "/x")[0] == 200  # within 60 s
     assert len(ask(stack, server, "GET", "/big")[1]) == BIG
 
 
@@ -585,7 +585,7 @@ def test_one_address_takes_its_share_of_the_connections_only(
         opened.append(one)
     wait_for(lambda: sum(is_closed(one) for one in opened) == 30)
     other = http.client.HTTPConnection(
-        "127.0.0.2", server.port, timeout=10, source_address=("127.0.0.3", 0)
+        "127.0.0.2", server.port, timeout=60, source_address=("127.0.0.3", 0)
     )
     stack.callback(other.close)
     other.request("GET", "/x")
@@ -598,7 +598,7 @@ def test_one_address_takes_its_share_of_the_connections_only(
 
 def test_without_descriptors_the_listener_rests_and_goes_on_later() -> None:
     command = [sys.executable, "-c", FEW_DESCRIPTORS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "served again\n", done.stderr
     lines = [line for line in done.stderr.splitlines() if "cannot accept" in line]
     assert 1 <= len(lines) <= 5
@@ -615,7 +615,7 @@ def app(environ, start_response):
 server = HttpServer(app, HttpSettings(threads=2), name="http")
 server.listen_tcp("127.0.0.1", 0)
 taken = [os.open("/dev/null", os.O_RDONLY)]
-client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
 client.connect()
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 40, most))
@@ -633,7 +633,7 @@ time.sleep(2.5)
 assert time.process_time() - start < 0.5, "it spins"
 for one in taken:
     os.close(one)
-waiting.settimeout(10)
+waiting.settimeout(60)
 assert waiting.recv(15).startswith(b"HTTP/1.0 200")
 client.request("GET", "/")
 assert client.getresponse().read() == b"ok"

@@ -21,7 +21,7 @@ from tests.e2e.jobs import empty_job
 from tests.e2e.servers import free_ports, refusal_of
 
 FUTURE = Speaks(lowest=3, highest=3, product="9.0.0")
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 @pytest.fixture

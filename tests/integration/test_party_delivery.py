@@ -34,7 +34,7 @@ from fedflow.wire.versions import BEFORE, OURS, Speaks
 from tests.unit.app.fakes import GUEST, FakeClock, FakeParties, OneServer, conf, dsl
 
 THREE = conf(guest=[9999], host=[10000, 10001])
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 NEXT = Speaks(lowest=2, highest=7, product="9.9")
 
 

@@ -148,7 +148,7 @@ def test_processes_in_sessions_of_their_own_end_with_the_question(
         "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
         f"open({str(noted)!r}, 'w').write(str(child.pid))\n{rest}\n"
     )
-    host = ProviderProcesses(timeout_s=4 if rest else 60)
+    host = ProviderProcesses(timeout_s=10 if rest else 60)
     with contextlib.suppress(ProviderRefused):
         host.describe(read(folder(tmp_path / "p", daemon + WHERE)))
     assert not is_running(int(noted.read_text()))

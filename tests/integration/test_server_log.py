@@ -29,7 +29,7 @@ def run(log: Path, program: str, *, size: int, kept: int) -> str:
             [sys.executable, "-c", PROGRAM + program, str(log), str(size), str(kept)],
             stdout=output,
             stderr=output,
-            timeout=30,
+            timeout=120,
             check=True,
         )
     return log.read_text()

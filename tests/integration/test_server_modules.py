@@ -65,7 +65,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     home: Path = tmp_path_factory.mktemp("modules") / "home"
     done = subprocess.run(
         [sys.executable, "-c", STARTED, str(home)],
-        capture_output=True, text=True, timeout=50, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

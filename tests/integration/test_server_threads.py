@@ -18,7 +18,7 @@ from fedflow.server.threads import SchedulerThread
 from tests.memory_store import MemoryStore
 from tests.unit.app.fakes import GUEST, HOST
 
-DEADLINE_S = 5.0
+DEADLINE_S = 60.0
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

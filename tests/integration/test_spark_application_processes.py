@@ -24,7 +24,7 @@ from tests.support.executors import wait_until
 
 JOB = JobKey(job_id="202611220001", site=Site(Role.GUEST, PartyId("9999")))
 PLAN = SparkPlan(options={}, properties={}, executors=1, cores=1, partitions=1)
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Home:

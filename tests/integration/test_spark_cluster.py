@@ -32,7 +32,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=120,
     )
 
 
@@ -43,7 +43,7 @@ def run(cluster: SparkCluster, program: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=90,
+        timeout=120,
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
     )
     return done.stdout

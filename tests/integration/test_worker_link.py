@@ -86,7 +86,7 @@ def test_a_server_that_does_not_come_back_is_given_up(tmp_path: Path) -> None:
     began_s = clock.monotonic_s()
     with pytest.raises(ServerNotReachable, match="No such file"):
         link.report(RunningReport(), patience_s=0.3)
-    assert 0.1 < clock.monotonic_s() - began_s < 10.0
+    assert 0.1 < clock.monotonic_s() - began_s < 60.0
 
 
 def test_a_body_that_is_no_plain_json_is_refused_before_it_is_sent(

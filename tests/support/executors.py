@@ -20,7 +20,7 @@ from fedflow.domain.records import Handle, TaskKey
 from fedflow.domain.site import Site
 from fedflow.wire.task_spec import ProviderSpec, TaskInputs, TaskSpec
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -37,7 +37,7 @@ from fedflow.base.errors.executors import SparkClusterFailed
 
 HOST: Final = "127.0.0.1"
 START_S: Final = 60.0  #: longest wait for the master and for each worker
-STOP_S: Final = 5.0  #: from SIGTERM to SIGKILL
+STOP_S: Final = 20.0  #: from SIGTERM to SIGKILL
 
 _LOOK_S: Final = 0.05  #: pause between two looks at a log or a process
 _MASTER: Final = "org.apache.spark.deploy.master.Master"

@@ -57,7 +57,7 @@ for _ in range(300):
 
 def test_a_new_class_may_be_read_by_several_threads_at_once() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -33,7 +33,7 @@ def test_a_server_takes_what_it_may_and_leaves_some_for_its_work(
     soft: int, hard: int, numbers: list[int], warned: bool
 ) -> None:
     command = [sys.executable, "-c", PROGRAM, str(soft), str(hard)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert [int(number) for number in done.stdout.split()] == numbers
     assert ("descriptors (ulimit -n)" in done.stderr) == warned
 

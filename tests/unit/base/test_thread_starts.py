@@ -29,7 +29,7 @@ def test_a_thread_that_did_not_begin_is_an_error_soon(monkeypatch: pytest.Monkey
             with pytest.raises(RuntimeError, match="did not begin"):
                 pool.submit(int)
             moment.undo()
-            assert pool.submit(int).result(timeout=10) == 0  # it goes on afterwards
+            assert pool.submit(int).result(timeout=60) == 0  # it goes on afterwards
     threading._limbo.clear()  # type: ignore[attr-defined]  # the lost thread is listed there
 
 
@@ -48,7 +48,7 @@ def test_a_pool_does_with_the_threads_that_it_has(monkeypatch: pytest.MonkeyPatc
             moment.setattr(threading.Thread, "start", no_thread)
             later = pool.submit(int)
         gate.set()
-        assert later.result(timeout=10) == 0
+        assert later.result(timeout=60) == 0
 
 
 def test_other_threads_start_as_ever() -> None:

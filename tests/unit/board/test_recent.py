@@ -12,7 +12,7 @@ from flask import Flask
 from fedflow.board.recent import RecentOfApp, RecentValues
 from tests.unit.app.fakes import FakeClock
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def numbers() -> Callable[[], int]:

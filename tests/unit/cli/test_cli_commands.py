@@ -191,7 +191,7 @@ def test_bash_takes_the_completion_script(shell, tmp_path):
     (tmp_path / "completion.sh").write_text(shell("completion", "bash").stdout)
     done = subprocess.run(
         ["bash", "-c", "source ./completion.sh && complete -p fedflow"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "fedflow" in done.stdout
@@ -213,7 +213,7 @@ def test_words_are_completed(module, line, offers):
         "COMP_CWORD": str(len(words) - 1),
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", module], env=env, capture_output=True, text=True, timeout=50,
+        [sys.executable, "-m", module], env=env, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip
     assert offers in done.stdout.splitlines(), done.stderr

@@ -119,7 +119,7 @@ def complete(line, server):
     begin_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "fedflow.cli.main"], env=env, capture_output=True, text=True,
-        timeout=50, check=False,
+        timeout=120, check=False,
     )  # fmt: skip
     return done.stdout, done.stderr, time.monotonic() - begin_s
 
@@ -134,4 +134,4 @@ def test_a_server_that_is_down_or_silent_costs_a_second_and_prints_nothing():
         for port in (1, silent.getsockname()[1]):
             out, err, took_s = complete("fedflow job query -j ", f"http://127.0.0.1:{port}")
             assert (out.strip(), err) == ("", "")
-            assert took_s < 10  # the process starts, too; without a limit it waits for 30 s
+            assert took_s < 25  # the process starts, too; without a limit it waits for 30 s

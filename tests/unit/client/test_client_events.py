@@ -110,7 +110,7 @@ def server():
 
 @pytest.fixture
 def client(server):
-    with Client(server.url, timeout_s=5.0) as one:
+    with Client(server.url, timeout_s=60.0) as one:
         yield one
 
 

@@ -220,7 +220,7 @@ def test_parties_with_other_rows_are_refused(tmp_path: Path) -> None:
 def test_a_host_refuses_parts_that_do_not_hold_every_row_once(
     tmp_path: Path, test: list[int]
 ) -> None:
-    federation = LocalFederation((GUEST, HOST), receive_timeout_s=20.0)
+    federation = LocalFederation((GUEST, HOST), receive_timeout_s=60.0)
     given = inputs(tmp_path, {HOST: IDS})
     for name, rows in (("train", range(90)), ("validate", range(90, 98)), ("test", test)):
         federation.at(GUEST).send(f"id_{name}", np.array(list(rows), np.int64), to=HOST)

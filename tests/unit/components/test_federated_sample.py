@@ -261,7 +261,7 @@ def test_parties_that_would_name_rows_differently_are_refused(tmp_path: Path) ->
 def test_a_host_refuses_what_no_guest_of_ours_sends(
     tmp_path: Path, plan: Any, positions: Any
 ) -> None:
-    federation = LocalFederation((GUEST, HOST), receive_timeout_s=20.0)
+    federation = LocalFederation((GUEST, HOST), receive_timeout_s=60.0)
     guest = federation.at(GUEST)
     guest.send("sample_plan", plan, to=HOST)
     if positions is not None:

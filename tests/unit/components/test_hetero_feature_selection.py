@@ -635,7 +635,7 @@ def test_parties_agree_on_the_filters_of_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [None, {}, [1], ["a", "a"], [""], ["a" * 501], "host_10000_x0"])
 def test_what_are_no_names_is_refused(tmp_path: Path, names: object) -> None:
-    fed = LocalFederation(BOTH, receive_timeout_s=20)
+    fed = LocalFederation(BOTH, receive_timeout_s=60.0)
     fed.at(HOST).send("host_select_cols", names, to=GUEST, tag="0")
     found = results(iv_params(), tmp_path, models=ivs([1.0], [1.0]), federation=fed, only=[GUEST])
     assert isinstance(found[GUEST].error, CodecError)
@@ -643,7 +643,7 @@ def test_what_are_no_names_is_refused(tmp_path: Path, names: object) -> None:
 
 @pytest.mark.parametrize("left", [[], ["host_10000_x9"], ["a"], None])
 def test_a_host_refuses_columns_that_it_did_not_send(tmp_path: Path, left: object) -> None:
-    fed = LocalFederation(BOTH, receive_timeout_s=20)
+    fed = LocalFederation(BOTH, receive_timeout_s=60.0)
     guest = fed.at(GUEST)
     step = {"filter": "iv_filter", "metric": "iv", "type": "threshold"}
     guest.send("filters", [step], to=HOST)

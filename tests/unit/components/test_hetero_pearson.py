@@ -294,7 +294,7 @@ def answer_of_the_guest(path: Path, messages: dict[str, Any]) -> Exception | Non
     The host has two columns, so it owns the key.
     """
     guest = party(1, 1)
-    fed = LocalFederation((GUEST, HOST), receive_timeout_s=20)
+    fed = LocalFederation((GUEST, HOST), receive_timeout_s=60.0)
     host = fed.at(HOST)
     ids = {"rows": 90, "digest": ids_digest(pa.chunked_array([guest["id"]]))}
     host.send("sample_ids", ids, to=GUEST, tag="pearson")

@@ -140,7 +140,7 @@ def test_match_ids_are_matched(tmp_path: Path) -> None:
 
 def test_the_host_sees_blocks_of_one_size_and_the_guest_opens_one(tmp_path: Path) -> None:
     """The real block is at another place each time, and every block could be it."""
-    federation = LocalFederation((GUEST, HOST), receive_timeout_s=20.0)
+    federation = LocalFederation((GUEST, HOST), receive_timeout_s=60.0)
     seen = _watch(federation)
     host = {"id": [f"h{i}" for i in range(50)], "x": [f"value of {i}" for i in range(50)]}
     guest = {"id": ["h3", "h4", "h5", "z"]}
@@ -161,7 +161,7 @@ def test_the_real_block_is_opened_after_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the host could tell it by the pause, or damage a block and see what happens."""
-    federation = LocalFederation((GUEST, HOST), receive_timeout_s=20.0)
+    federation = LocalFederation((GUEST, HOST), receive_timeout_s=60.0)
     first = SimpleNamespace(randbelow=lambda blocks: 0)
     monkeypatch.setattr("fedflow.components.retrieval.protocol.secrets", first)
     put = federation._put
@@ -289,7 +289,7 @@ A_BLOCK = np.array([0], np.int64)
 def test_a_host_refuses_what_no_guest_of_ours_sends(
     tmp_path: Path, plan: Any, answer: Any, block: Any
 ) -> None:
-    federation = LocalFederation((GUEST, HOST), receive_timeout_s=20.0)
+    federation = LocalFederation((GUEST, HOST), receive_timeout_s=60.0)
     guest = guest_of(federation)
     guest.send("block_num", plan, to=HOST)
     guest.send("ot_choice", answer, to=HOST)

@@ -68,6 +68,6 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     unit.write_text(text)
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert "fedflow.service" not in done.stderr, done.stderr

@@ -80,7 +80,7 @@ def run(tmp_path: Path) -> Any:
     def start(story: Callable[[Bench], Coroutine[Any, Any, None]], **settings: Any) -> None:
         bench = Bench(tmp_path / "spool", **settings)
         try:
-            asyncio.run(asyncio.wait_for(story(bench), 5))
+            asyncio.run(asyncio.wait_for(story(bench), 60))
         finally:
             bench.pool.shutdown()
 
@@ -214,7 +214,7 @@ def test_values_without_a_session_are_bounded_in_bytes_and_in_time(run: Any) -> 
             await first
         assert bench.mailbox.held == 0
 
-    run(story, held_bytes=10_000, hold_timeout_s=0.05)
+    run(story, held_bytes=10_000, hold_timeout_s=0.5)
 
 
 def test_a_value_for_an_ended_session_is_refused(run: Any) -> None:

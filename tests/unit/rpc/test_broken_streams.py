@@ -390,7 +390,7 @@ def test_a_link_closes_although_its_call_dropped_the_cancellation() -> None:
         )
         sending = asyncio.create_task(link.send(lambda _: NOTICE))
         await call.is_read.wait()
-        await asyncio.wait_for(link.close(), 5)
+        await asyncio.wait_for(link.close(), 60)
         with pytest.raises(PeerFailed, match="the own server stops"):
             await sending
 
@@ -462,7 +462,7 @@ def test_a_peer_that_takes_no_byte_is_noticed(tmp_path: Path, from_offer: bool) 
                 in_thread=lambda *work: asyncio.ensure_future(read(*work)),
             )  # fmt: skip
             with pytest.raises(ConnectionError, match="does not answer"):
-                await asyncio.wait_for(one.run(), 5)
+                await asyncio.wait_for(one.run(), 60)
         return one.stalled
 
     assert asyncio.run(upload())

@@ -14,7 +14,7 @@ from fedflow.server.outbox_senders import OUTBOX_SENDERS, OutboxSenders
 from tests.memory_store import MemoryStore
 from tests.unit.server.test_outbox_senders import CountingDelivery
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 def wait_for(reached: Callable[[], bool]) -> None:

@@ -13,7 +13,7 @@ from fedflow.base.clock import SystemClock
 from fedflow.server.outbox_senders import OUTBOX_SENDERS, OutboxSenders
 from tests.memory_store import MemoryStore
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class CountingDelivery:

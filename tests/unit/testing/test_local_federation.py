@@ -22,7 +22,7 @@ ARBITER = Site(Role.ARBITER, PartyId("10000"))
 
 @pytest.fixture
 def fed() -> LocalFederation:
-    return LocalFederation((GUEST, HOST, ARBITER), receive_timeout_s=5.0)
+    return LocalFederation((GUEST, HOST, ARBITER), receive_timeout_s=60.0)
 
 
 def in_thread(call: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:

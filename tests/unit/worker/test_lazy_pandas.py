@@ -25,7 +25,7 @@ needs_pandas = pytest.mark.skipif(
 
 def _run(program: str) -> None:
     """Run a program in an interpreter that has imported nothing yet."""
-    subprocess.run([sys.executable, "-c", _START + program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", _START + program], check=True, timeout=120)
 
 
 def test_arrays_and_tables_do_not_load_pandas() -> None:
@@ -49,4 +49,4 @@ def test_pyarrow_recognises_a_series_of_who_imported_pandas() -> None:
 @needs_pandas
 def test_pandas_that_is_there_already_stays() -> None:
     program = _START.partition("assert")[0].replace("import numpy", "import pandas, numpy")
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -440,7 +440,7 @@ from fedflow.worker.process import become_worker
 become_worker(log_dir=Path({str(tmp_path)!r}), work_dir=Path({str(tmp_path)!r}))
 Path("found").write_text(str(resource.getrlimit(resource.RLIMIT_CORE)[0]))
 """
-    subprocess.run([sys.executable, "-c", code], timeout=50, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True, capture_output=True)
     assert (tmp_path / "found").read_text() == "0"
 
 
@@ -456,5 +456,7 @@ limit_memory(4 << 20)
 with csv.open_csv(io.BytesIO(b"a,b\\n" + b"1,2\\n" * 100_000)) as reader:
     print(sum(batch.num_rows for batch in reader))
 """
-    done = subprocess.run([sys.executable, "-c", code], timeout=50, check=True, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], timeout=120, check=True, capture_output=True
+    )
     assert done.stdout.split() == [b"100000"]

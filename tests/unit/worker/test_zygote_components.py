@@ -41,7 +41,7 @@ print(json.dumps(seen))
 
 def test_a_zygote_imports_only_the_components_that_are_checked() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _ASKS], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", _ASKS], capture_output=True, text=True, check=True, timeout=120
     )
     found: list[tuple[dict[str, Any], list[str]]] = json.loads(done.stdout)
     (_, before), (described, after), (good, checked), (unknown, last) = found
