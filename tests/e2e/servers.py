@@ -51,8 +51,10 @@ QUICK = {
     "FEDFLOW__SCHEDULING__DETECT_INTERVAL_S": "1",
     "FEDFLOW__SCHEDULING__RETRY_CAP_S": "1",
     "FEDFLOW__SCHEDULING__LAUNCH_GRACE_S": "3",
+    "FEDFLOW__SCHEDULING__PREFLIGHT_TIMEOUT_S": "20",
+    "FEDFLOW__SCHEDULING__CREATE_TIMEOUT_S": "30",
 }
-"""Settings that notice faults sooner than the defaults do."""
+"""Settings that notice faults sooner than the defaults do, and let a busy machine answer."""
 
 T = TypeVar("T")
 _clock = SystemClock()

@@ -77,6 +77,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def servers(tmp_path_factory: pytest.TempPathFactory, place: Path) -> Iterator[Pair]:
     settings = {
         **QUICK,
+        "FEDFLOW__SCHEDULING__CALL_TIMEOUT_S": "60",  # each check of parameters starts a process
+        "FEDFLOW__SCHEDULING__CREATE_TIMEOUT_S": "60",
         "FEDFLOW__PROVIDER__ALLOWED_FOLDERS": json.dumps([str(place)]),
         "FEDFLOW__EXECUTOR__MEMORY_MIB": "512",
     }
