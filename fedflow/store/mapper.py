@@ -23,7 +23,7 @@ from fedflow.store.codec import (
     to_json,
 )
 from fedflow.store.session import Found, Value
-from fedflow.store.tables import Table
+from fedflow.store.table import Table
 
 T = TypeVar("T")
 

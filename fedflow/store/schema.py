@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.store.session import Found, Value
-from fedflow.store.tables import Table
+from fedflow.store.table import Table
 
 Run = Callable[[str, Sequence[Value]], Sequence[Found]]  #: runs one statement, gives all rows
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from fedflow.base.values import dataclass
 from fedflow.domain.scheduling.history import Event
-from fedflow.store.tables import Table
+from fedflow.store.table import Table
 
 Value = str | int | float | None
 Found = tuple[Any, ...]  #: one row as the driver gives it

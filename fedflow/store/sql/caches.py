@@ -7,9 +7,9 @@ from typing import Final
 
 from fedflow.domain.data.caches import CacheFilter, StoredCache, TableName
 from fedflow.store.codec import from_json, to_json
+from fedflow.store.job_tables import CACHE
 from fedflow.store.mapper import JSON, TASK_KEY, Mapper, single
 from fedflow.store.session import Session, Value
-from fedflow.store.tables import CACHE
 
 _TABLE_NAMES: Final = single(
     lambda text: {

@@ -10,10 +10,10 @@ from typing import Final
 
 from fedflow.domain.scheduling.history import KEEP, OWN_HALF, Event, EventFilter, Subject
 from fedflow.store.codec import site_of
+from fedflow.store.job_tables import JOB_EVENT
 from fedflow.store.mapper import REASON, Columns, Kind, Mapper, site_columns, word
 from fedflow.store.recording import Recent
 from fedflow.store.session import Found, Session, Value, one_of
-from fedflow.store.tables import JOB_EVENT
 
 _SITE_OR_NONE: Final = Kind(
     lambda role, party_id: site_of(role, party_id) if role else None,

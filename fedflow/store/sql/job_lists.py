@@ -10,11 +10,11 @@ from fedflow.domain.job_lines import EndedJob, EndedJobs, JobLine, StatusCount
 from fedflow.domain.records import SUBMIT_FAILED, JobFilter
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import JOB_STATUSES
+from fedflow.store.job_tables import JOB
 from fedflow.store.mapper import JOB_KEY, JSON, REASON, SITE, Kind, Mapper, word
 from fedflow.store.session import Session, one_of
 from fedflow.store.sql.job_tags import tags_of
 from fedflow.store.sql.jobs import job_conditions, job_order
-from fedflow.store.tables import JOB
 
 _REFUSED: Final = Kind(lambda tag: tag == SUBMIT_FAILED)
 _LINES: Final = Mapper(

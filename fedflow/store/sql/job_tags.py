@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from fedflow.store.job_tables import JOB_TAG
 from fedflow.store.session import Session, one_of
-from fedflow.store.tables import JOB_TAG
 
 
 class SqlJobTags:

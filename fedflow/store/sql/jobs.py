@@ -33,6 +33,7 @@ from fedflow.store.codec import (
     site_of,
     to_json,
 )
+from fedflow.store.job_tables import JOB
 from fedflow.store.mapper import (
     DOCUMENT,
     FLAG,
@@ -48,7 +49,7 @@ from fedflow.store.mapper import (
 )
 from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.session import Session, Value, one_of
-from fedflow.store.tables import ENGINE, JOB
+from fedflow.store.tables import ENGINE
 
 
 def _partners(job: JobRecord) -> str:

@@ -44,6 +44,12 @@ from fedflow.store.codec import (
     stop_to_text,
     to_json,
 )
+from fedflow.store.job_tables import (
+    SCHEDULED_JOB,
+    SCHEDULED_PARTY_TASK,
+    SCHEDULED_SITE,
+    SCHEDULED_TASK,
+)
 from fedflow.store.mapper import (
     DOCUMENT,
     REASON,
@@ -57,12 +63,6 @@ from fedflow.store.recording import PARAMETERS_CHANGED
 from fedflow.store.rules import advances, moves
 from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.sql.jobs import job_times
-from fedflow.store.tables import (
-    SCHEDULED_JOB,
-    SCHEDULED_PARTY_TASK,
-    SCHEDULED_SITE,
-    SCHEDULED_TASK,
-)
 
 _TIMES: Final = {"started_ms": "f_start_time", "ended_ms": "f_end_time"}
 _PLACE: Final[Mapping[str, Callable[..., Value] | Value]] = {

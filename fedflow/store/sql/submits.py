@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from fedflow.domain.scheduling.submits import SubmitKey
+from fedflow.store.job_tables import SUBMIT_KEY
 from fedflow.store.mapper import WARNINGS, Mapper
 from fedflow.store.session import Session
-from fedflow.store.tables import SUBMIT_KEY
 
 _KEYS: Final = Mapper(
     SUBMIT_KEY,

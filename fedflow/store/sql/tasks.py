@@ -37,6 +37,7 @@ from fedflow.store.codec import (
     site_of,
     to_json,
 )
+from fedflow.store.job_tables import TASK, TASK_COUNT
 from fedflow.store.mapper import (
     JSON,
     REASON,
@@ -49,7 +50,6 @@ from fedflow.store.mapper import (
     word,
 )
 from fedflow.store.session import Session, Value, one_of
-from fedflow.store.tables import TASK, TASK_COUNT
 
 _Task = tuple[str, str, str, str]  #: job id, task id, role, party id
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from fedflow.domain.records import Metric, OutputTable, StoredModel, TaskKey
 from fedflow.domain.site import Site
 from fedflow.store.codec import from_json, to_json
+from fedflow.store.job_tables import METRIC, MODEL_SHARE, OUTPUT, SUMMARY
 from fedflow.store.mapper import JSON, TASK_KEY, Mapper
 from fedflow.store.session import Session, Value, one_of
-from fedflow.store.tables import METRIC, MODEL_SHARE, OUTPUT, SUMMARY
 
 _TABLES: Final = (
     "t_tracking_metric", "t_tracking_output_data_info", "t_component_summary", "t_model_share",

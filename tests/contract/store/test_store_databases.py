@@ -22,10 +22,12 @@ from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import JobFilter, ScheduledSite
 from fedflow.store import sqlite
 from fedflow.store.connect import open_mysql, open_sqlite, open_store
+from fedflow.store.job_tables import SCHEDULED_TASK
 from fedflow.store.migrate import STEPS, Step, migrate
 from fedflow.store.mysql import MySqlServer
 from fedflow.store.sqlite import SqliteFile
-from fedflow.store.tables import SCHEDULED_TASK, SCHEMA_VERSION, TABLES, Table
+from fedflow.store.table import Table
+from fedflow.store.tables import SCHEMA_VERSION, TABLES
 
 
 class Clock:
