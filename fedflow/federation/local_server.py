@@ -120,7 +120,7 @@ class LocalServer:
     async def stop(self) -> None:
         """Stop listening and drop all executors."""
         await self._stop_listening()
-        if self._listener is not None:
+        if self._listener is not None and not self.is_lost():  # else it is another server's
             self.path.unlink(missing_ok=True)
         tasks = [task for c in self.connections for task in c.tasks]
         for connection in tuple(self.connections):

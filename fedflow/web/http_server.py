@@ -158,7 +158,7 @@ class HttpServer:
         self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=1)
         close_all(self._server._map)
         self._thread = self._server = self._socket = None
-        if self._unix_path is not None:
+        if self._unix_path is not None and not self.is_lost():  # else it is another server's
             with suppress(OSError):
                 self._unix_path.unlink()
 

@@ -415,6 +415,15 @@ def test_nonsense_on_the_unix_socket_is_answered_and_hung_up_on(tmp_path: Path) 
         until(lambda: guest.plane.stats().executors == 0)
 
 
+def test_the_unix_socket_of_a_server_that_came_after_stays(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        with pair(tmp_path) as (guest, _):
+            path = guest.socket_path
+            path.unlink()
+            other.bind(str(path))
+        assert path.is_socket()
+
+
 def test_a_value_whose_digest_is_wrong_is_not_handed_over(tmp_path: Path) -> None:
     with pair(tmp_path) as (guest, host):
         with raw_executor(guest) as sock, host.handle(S, HOST, token=TOKEN) as receiver:

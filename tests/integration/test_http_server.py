@@ -374,6 +374,19 @@ def test_a_unix_socket_that_was_removed_is_made_anew_and_open_connections_stay(
         assert client.recv(100).startswith(b"HTTP/1.1 200")
 
 
+def test_the_unix_socket_of_a_server_that_came_after_stays(
+    stack: ExitStack, recorder: Recorder, tmp_path: Path
+) -> None:
+    path = tmp_path / "server.sock"
+    first, second = (HttpServer(recorder, SMALL, name=name) for name in ("first", "second"))
+    first.listen_unix(path)
+    path.unlink()
+    second.listen_unix(path)
+    stack.callback(second.stop, 1.0)
+    first.stop(1.0)
+    assert not second.is_lost()
+
+
 def _unix(path: Path) -> socket.socket:
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     client.settimeout(60)
