@@ -270,6 +270,7 @@ class PartyJobs(UseCase):
             raise StaleCommand(given=f"epoch {epoch}", current=f"epoch {job.epoch}")
         if epoch > job.epoch and job.status in JOB_FINAL:
             job = self._catch_up(tx, job, epoch)
+        self._party_leases.hold(tx, incoming.job_id)  # before the job, as heartbeats do
         if incoming.body.tag == SUBMIT_FAILED:
             tx.jobs.set_tag(job.key, SUBMIT_FAILED, now_ms=self._clock.now_ms())
         missed = apply_statuses(tx, incoming.job, incoming.body, now_ms=self._clock.now_ms())
@@ -306,6 +307,7 @@ class PartyJobs(UseCase):
         still.
         """
         now_ms = self._clock.now_ms()
+        self._party_leases.hold(tx, job.key.job_id)
         self._tasks.stop_all(tx, job.key, status, reason, effects)
         self._end_application(job, effects)
         if job.status not in JOB_FINAL:

@@ -317,7 +317,8 @@ class LeaseStore(Protocol):
     def extend(self, name: str, owner: str, *, expires_ms: int) -> bool:
         """Extend a claim if its owner holds it; a claim that is gone does not come back."""
 
-    def get(self, name: str) -> Lease | None: ...
+    def get(self, name: str, *, lock: bool = False) -> Lease | None:
+        """Return a claim; with `lock` nobody else changes it before this transaction has ended."""
 
     def holds(self, name: str, token: int) -> bool:
         """Tell whether a claim is still that of `token`; if so, nobody takes it over before this

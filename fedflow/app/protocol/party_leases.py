@@ -33,7 +33,14 @@ class PartyLeases:
 
     def begin(self, tx: Tx, job_id: str) -> None:
         """Give the initiator of a job that begins, or begins anew, its lease."""
-        self._renew(tx, f"initiator/{job_id}")
+        self._renew(tx, f"initiator/{job_id}", lock=True)
+
+    def hold(self, tx: Tx, job_id: str) -> None:
+        """Keep the job's other sites here from an end or a beginning until this transaction ends.
+
+        The last site that ends drops the lease; of two that end at once, the later one knows it.
+        """
+        tx.leases.get(f"initiator/{job_id}", lock=True)
 
     def heard_initiator(self, tx: Tx, job_id: str) -> None:
         """Note that the initiator of a job just asked for something.
@@ -67,8 +74,8 @@ class PartyLeases:
         """Drop the lease of an ended job."""
         tx.leases.release(f"initiator/{job_id}", _OWNER)
 
-    def _renew(self, tx: Tx, name: str) -> None:
-        held = tx.leases.get(name)
+    def _renew(self, tx: Tx, name: str, *, lock: bool = False) -> None:
+        held = tx.leases.get(name, lock=lock)
         if held is None or self._moves(held):
             now_ms = self._clock.now_ms()
             tx.leases.renew(name, _OWNER, expires_ms=self._end_ms(), now_ms=now_ms)

@@ -169,7 +169,7 @@ class MemoryLeases:
         self._journal.put(self._leases, name, replace(held, expires_ms=expires_ms))
         return True
 
-    def get(self, name: str) -> Lease | None:
+    def get(self, name: str, *, lock: bool = False) -> Lease | None:
         return self._leases.get(name)
 
     def holds(self, name: str, token: int) -> bool:

@@ -47,10 +47,9 @@ class SqlLeases:
             )
         )
 
-    def get(self, name: str) -> Lease | None:
-        found = self._session.row(
-            "SELECT f_owner, f_token, f_expire_time FROM t_lease WHERE f_name = ?", (name,)
-        )
+    def get(self, name: str, *, lock: bool = False) -> Lease | None:
+        query = "SELECT f_owner, f_token, f_expire_time FROM t_lease WHERE f_name = ?"
+        found = self._session.row(query, (name,), lock=lock)
         if found is None:
             return None
         return Lease(name=name, owner=found[0], token=found[1], expires_ms=found[2])

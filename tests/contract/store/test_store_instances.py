@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from fedflow.domain.administration.servers import Instance, InstanceState
-from fedflow.domain.records import Handle
+from fedflow.domain.records import Handle, JobKey
 from fedflow.domain.states import TaskEvent, TaskStatus
+from tests.unit.app.fakes import ARBITER, CORES, ENGINE, HOST, conf, create_body, dsl, participant
 
 
 def _instance(instance_id="a", **more):
@@ -141,3 +143,41 @@ def test_the_database_undoes_a_transaction_whose_server_stands_still(mysql):
         store.close()
     limit = "idle_transaction_timeout" if "MariaDB" in found["version"] else "wait_timeout"
     assert found[limit] == "8"
+
+
+def test_of_two_sites_of_a_job_that_end_at_once_the_later_one_drops_its_lease(
+    store, tmp_path, monkeypatch
+):
+    server = participant(tmp_path)
+    server.store = store
+    server.boot()
+    with store.transaction() as tx:
+        tx.engines.put(ENGINE, CORES, now_ms=server.clock.ms)
+    roles = {"guest": [9999], "host": [10000], "arbiter": [10000]}
+    body = create_body(dsl_=dsl(k="Keys"), conf_=conf(**roles))
+    for site in (HOST, ARBITER):
+        server.ask("job_create", JobKey(job_id="1", site=site), body=body)
+    both = threading.Barrier(2)
+    jobs = server.core.detector._jobs
+    returns = jobs.return_if_still
+
+    def wait_for_the_other(*args):  # neither sees that the other one has ended, if both get here
+        with suppress(threading.BrokenBarrierError):
+            both.wait(1.0)
+        returns(*args)
+
+    monkeypatch.setattr(jobs, "return_if_still", wait_for_the_other)
+
+    def end(site):
+        server.ask("job_stop", JobKey(job_id="1", site=site), status="canceled")
+
+    threads = [threading.Thread(target=end, args=(site,)) for site in (HOST, ARBITER)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    with store.read() as tx:
+        assert {tx.jobs.status(JobKey(job_id="1", site=s)).value for s in (HOST, ARBITER)} == {
+            "canceled"
+        }
+        assert tx.leases.get("initiator/1") is None
