@@ -134,6 +134,7 @@ class Core:
             initiator=own.initiator,
             model_changes=of_models.changes,
             rng=ports.rng,
+            on_lost=party.jobs.give_up,
         )
         self.commands = Commands(store=leading.store, clock=clock, hosts=kernel.parties.is_local)
         _add_commands(self.commands, party, own, of_models)

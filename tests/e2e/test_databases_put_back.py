@@ -85,3 +85,22 @@ def test_both_sides_say_that_they_differ_where_a_guest_that_was_put_back_cannot_
         assert [w.message for w in party.client.job(job_id).warnings] == [sentence]
         told = [(w.code, w.message) for w in party.client.explain(job_id).waits]
         assert ("PartiesDisagree", sentence) in [(code, str(text)) for code, text in told]
+
+
+def test_a_host_ends_a_job_that_a_guest_that_was_put_back_has_lost(
+    pair: Pair, tmp_path: Path
+) -> None:
+    pair.wait_connected()
+    backed_up(pair.guest, tmp_path / "backup")
+    pair.wait_connected()
+    job_id = pair.guest.client.submit(*empty_job({"sleep_s": 600.0})).job_id
+    for site in (GUEST, HOST):
+        pair.of(site).wait_executor(job_id, component="empty_0", site=site)
+    put_back(pair.guest, tmp_path / "backup")
+    wait_for(lambda: pair.host.shares(job_id) == {HOST.key: "failed"}, "the end at the host")
+    sentence = f"{GUEST} has lost the job"
+    end = pair.host.client.explain(job_id).end
+    assert end is not None
+    assert sentence in str(end.message)
+    wait_for(lambda: not pair.host.executors(job_id), "the end of the process at the host")
+    wait_for(lambda: not pair.guest.executors(job_id), "the end of the process at the guest")

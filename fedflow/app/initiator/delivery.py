@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -19,11 +20,12 @@ from fedflow.app.ports.store import Tx
 from fedflow.app.protocol.after_commit import AfterCommit
 from fedflow.app.protocol.circuit_breakers import why
 from fedflow.app.protocol.kernel import Kernel, UseCase
+from fedflow.base.errors.jobs import JobNotFound
 from fedflow.base.errors.parties import BadPacket, NoRoute, PartyUnreachable
 from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.messages import verbatim
-from fedflow.domain.records import Command, Reply
+from fedflow.domain.records import Command, CommandKind, Reply
 from fedflow.wire.envelope import NOT_NOW
 
 logger = logging.getLogger(__name__)
@@ -31,17 +33,21 @@ logger = logging.getLogger(__name__)
 _EVER_MS = 2**62  #: later than any due time
 _BATCH = 100  #: commands that are given up in one transaction
 _DEFECT_TRIES = 8  #: how often a command is sent again that met a defect of the other server
+_TO_INITIATOR = frozenset({CommandKind.REPORT_TASK, CommandKind.ASK_STOP})
 
 
 class Delivery(UseCase):
     """The sending half of this server."""
 
     def __init__(
-        self, kernel: Kernel, *, initiator: Initiator, model_changes: ModelChanges, rng: Random
-    ) -> None:
+        self, kernel: Kernel, *, initiator: Initiator, model_changes: ModelChanges, rng: Random,
+        on_lost: Callable[[Tx, Command, AfterCommit], None],
+    ) -> None:  # fmt: skip
+        """`on_lost` is called when the initiator of a job answers that it knows no such job."""
         super().__init__(kernel)
         self._initiator = initiator
         self._model_changes = model_changes
+        self._on_lost = on_lost
         self._rng = rng
         self._create_within_ms = int(kernel.timing.preflight_timeout_s * 1000)
         self._lock = threading.Lock()
@@ -144,6 +150,8 @@ class Delivery(UseCase):
                     tx.outbox.remove(command.number)
                     if command.kind in MODEL_COMMANDS:
                         self._model_changes.settled(tx, command, result, effects)
+                    elif command.kind in _TO_INITIATOR and result.error == JobNotFound.__name__:
+                        self._on_lost(tx, command, effects)
                     else:
                         self._initiator.replied(tx, command, result, effects)
                 else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from fedflow.app.participant.launcher import Launcher
 from fedflow.app.participant.party_jobs import PartyJobs
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _PRUNE_MS = 600_000  #: pause between two sweeps of old replies
 _WAITING = 256  #: waiting party jobs that one pass looks at
+_ASKED = 32  #: jobs that one pass asks their initiators for
 
 
 class Detector(UseCase):
@@ -60,6 +62,7 @@ class Detector(UseCase):
         self._applications = execution.applications
         self._prune_ms = 0
         self._after = ""  #: the waiting job that was looked at last
+        self._asked: dict[JobKey, int] = {}  #: when initiators were asked for their jobs
 
     def tick(self) -> None:
         """Look at everything of this party that has not ended; one that does not lead its party's
@@ -67,7 +70,9 @@ class Detector(UseCase):
         """
         leads = self._servers.leads
         with self._store.read() as tx:
-            jobs = self._suspect(tx) if leads else []
+            shares = self._shares(tx) if leads else []
+            jobs = [share for share in shares if self._is_suspect(tx, share)]
+            unnamed = self._unnamed(tx, shares)
             tasks = tx.tasks.live()
         for task in tasks:
             if self._servers.is_local(task.instance_id):
@@ -79,17 +84,19 @@ class Detector(UseCase):
             return
         for job in jobs:
             self._guard(job.key.job_id, lambda job=job: self._check_job(job))  # type: ignore[misc]
+        for job in unnamed:
+            self._guard(job.key.job_id, lambda job=job: self._ask_initiator(job))  # type: ignore[misc]
         self._prune()
 
-    def _suspect(self, tx: Tx) -> list[JobRecord]:
-        """Return the party jobs for which something may be to do; to look needs no transaction."""
+    def _shares(self, tx: Tx) -> list[JobRecord]:
+        """Return the party jobs that this pass looks at; to look needs no transaction."""
         waiting = tx.queue.waiting_shares(after=self._after, limit=_WAITING)
         ids = list(dict.fromkeys(share.key.job_id for share in waiting))
         if len(waiting) < _WAITING:
             self._after = ""
         else:  # some party jobs of the last job may be missing
             self._after = ids[-2] if len(ids) > 1 else ids[-1]
-        return [s for s in (*tx.queue.moving_shares(), *waiting) if self._is_suspect(tx, s)]
+        return [*tx.queue.moving_shares(), *waiting]
 
     def _is_suspect(self, tx: Tx, share: JobRecord) -> bool:
         if share.status in JOB_FINAL:
@@ -97,6 +104,35 @@ class Detector(UseCase):
         if self._parties.is_local(share.initiator.party_id):
             return tx.schedules.status(share.key.job_id) in JOB_FINAL
         return self._silent_ms(tx, share) is not None
+
+    def _unnamed(self, tx: Tx, shares: Sequence[JobRecord]) -> list[JobRecord]:
+        """Return some of the jobs that their initiators, which can be called, have not named for
+        half a lease, and were not asked for in that time.
+        """
+        now_ms, limit_ms = self._clock.now_ms(), self._timing.lease_ms // 2
+        self._asked = {k: at for k, at in self._asked.items() if not is_older(at, limit_ms, now_ms)}
+        found = (
+            share
+            for share in shares
+            if share.status not in JOB_FINAL
+            and share.key not in self._asked
+            and not self._parties.is_local(share.initiator.party_id)
+            and self._circuit_breakers.is_closed(share.initiator.party_id)
+            and is_older(self._party_leases.initiator_ms(tx, share.key.job_id), limit_ms, now_ms)
+        )
+        return list(islice(found, _ASKED))
+
+    def _ask_initiator(self, share: JobRecord) -> None:
+        """Repeat a report of a task: if the initiator has lost the job, it answers that it knows
+        no such job (`PartyJobs.give_up`).
+        """
+        key, initiator = share.key, share.initiator
+        self._asked[key] = self._clock.now_ms()
+        with self._leading.transaction() as tx:
+            if tx.outbox.of_job(key.job_id, [initiator.party_id]):
+                return  # the answer to that says so too
+            self._tasks.repeat_report(tx, share)
+        self._wakeup.outbox([initiator.party_id])
 
     def _prune(self) -> None:
         """Forget old replies, once in a while."""

@@ -21,6 +21,7 @@ from fedflow.app.protocol.piggyback import apply_statuses
 from fedflow.app.protocol.status_pull import pulls
 from fedflow.base.errors.error import FedflowError
 from fedflow.base.errors.jobs import (
+    InitiatorLost,
     JobEnded,
     JobNotFound,
     StaleCommand,
@@ -31,12 +32,14 @@ from fedflow.base.errors.jobs import (
 from fedflow.base.errors.parties import NoRoute
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import PartyId
+from fedflow.base.messages import Message
 from fedflow.domain.job.engines import SPARK
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.job.warning import JobWarning, merged
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import (
     SUBMIT_FAILED,
+    Command,
     JobFilter,
     JobKey,
     JobRecord,
@@ -335,6 +338,16 @@ class PartyJobs(UseCase):
             extra={"action": "end_job", "job_id": job.key.job_id},
         )
 
+    def give_up(self, tx: Tx, command: Command, effects: AfterCommit) -> None:
+        """End a job whose initiator answered a site's command that it knows no such job: its
+        database was put back to before the job.
+        """
+        for job in tx.jobs.find(JobFilter(job_id=command.job_id)):
+            if job.initiator == command.destination and job.status not in JOB_FINAL:
+                message = Message("{site} has lost the job", site=job.initiator)
+                lost = Reason(code=InitiatorLost.__name__, message=message, site=job.initiator)
+                self.end_here(tx, job, JobStatus.FAILED, lost, effects)
+
     def _end_application(self, job: JobRecord, effects: AfterCommit) -> None:
         """End the party job's Spark application; the detector does so again if that is lost."""
         applications = self._applications
@@ -376,7 +389,7 @@ class PartyJobs(UseCase):
 
 def was_given_up(job: JobRecord) -> bool:
     """Tell whether a job ended here as its initiator was silent: its word then counts."""
-    return job.reason is not None and job.reason.code == "InitiatorLost"
+    return job.reason is not None and job.reason.code == InitiatorLost.__name__
 
 
 def has_process(tx: Tx, key: JobKey) -> bool:

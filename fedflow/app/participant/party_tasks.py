@@ -336,6 +336,25 @@ class PartyTasks(UseCase):
         )
         return True
 
+    def repeat_report(self, tx: Tx, job: JobRecord) -> None:
+        """Report one task of a job to its initiator as it stands, which changes nothing there,
+        unless the initiator collects reports.
+        """
+        key, site = job.key, job.key.site
+        if self._status_pull.is_pulled(tx, key, job.initiator):
+            return
+        which = TaskFilter(job_id=key.job_id, roles=(site.role,), party_id=site.party_id, limit=1)
+        for task in tx.tasks.find(which):
+            report = self._party_commands.report_task(
+                task.key,
+                job.initiator,
+                task.party_status,
+                reason=task.reason,
+                started_ms=task.started_ms,
+                ended_ms=task.ended_ms,
+            )
+            tx.outbox.put([report])
+
     def _after_end(self, task: TaskRecord, status: TaskStatus, reason: Reason | None) -> None:
         key = task.key
         if status in TASK_SUCCEEDED:

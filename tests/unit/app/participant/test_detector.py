@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from fedflow.base.errors.jobs import WrongSite
+from fedflow.base.errors.jobs import JobNotFound, WrongSite
 from fedflow.base.errors.parties import PartyUnreachable
+from fedflow.base.messages import Message
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.records import CommandKind, Handle, JobKey, Reply, TaskKey
+from fedflow.domain.scheduling.history import EventFilter
 from fedflow.domain.states import JobEvent, JobStatus, TaskStatus
 from tests.unit.app.fakes import ARBITER, CORES, HOST, OneServer, conf, create_body, dsl
 
@@ -198,6 +200,88 @@ def test_an_initiator_that_calls_but_names_the_job_no_more_is_not_called_silent(
         "InitiatorLost",
         "guest 9999 sends heartbeats, but named this job 67 seconds ago for the last time",
     )
+
+
+def knows_no_job(path: str, _body: Any) -> Reply:
+    """Answer as an initiator does whose database was put back to before the job."""
+    assert path.startswith("/initiator/1/")
+    error = JobNotFound(job_id="1")
+    return Reply(retcode=error.retcode, retmsg=error.message, error=error.name)
+
+
+def test_an_initiator_that_names_a_job_no_more_is_asked_and_the_job_ends_if_it_is_lost(
+    host: OneServer,
+) -> None:
+    host.create()
+    host.ask("job_apply", KEY)
+    host.run_task(pid=7)
+    host.parties.answer = knows_no_job
+    host.clock.ms += host.timing.lease_ms // 2
+    host.core.detector.tick()
+    assert host.outbox() == []
+    host.clock.ms += 1
+    host.core.detector.tick()
+    host.work()
+    job = host.job("1")
+    assert job.reason is not None
+    assert (job.status, job.reason.code) == (JobStatus.FAILED, "InitiatorLost")
+    assert str(job.reason.message) == "guest 9999 has lost the job"
+    assert [pid for pid, _ in host.executor.stopped] == [7]
+    with host.store.read() as tx:
+        assert tx.leases.get("initiator/1") is None
+        events = tx.events.find(EventFilter(job_id="1", newest=True))
+    assert job.reason in [event.reason for event in events if event.new == "failed"]
+    end = host.core.explanations.explain("1").end
+    assert end is not None
+    assert end.message == job.reason.message
+
+
+def test_a_waiting_job_that_its_initiator_lost_ends_though_others_are_named(
+    host: OneServer,
+) -> None:
+    host.create()
+    host.parties.answer = knows_no_job
+    host.clock.ms += host.timing.lease_ms // 2 + 1
+    host.ask("heartbeat", body={"jobs": {}, "initiator_party_id": "9999"})
+    host.core.detector.tick()
+    host.work()
+    assert host.job("1").status is JobStatus.FAILED
+
+
+def test_an_initiator_that_knows_the_job_is_asked_once_in_half_a_lease(host: OneServer) -> None:
+    host.create()
+    host.parties.answer = lambda _path, _body: Reply(retcode=10)
+    for _ in range(10):
+        host.clock.ms += host.timing.lease_ms // 8
+        host.ask("heartbeat", body={"jobs": {}, "initiator_party_id": "9999"})
+        host.core.detector.tick()
+        host.work()
+    assert host.job("1").status is JobStatus.WAITING
+    assert len(host.parties.calls) == 2  # 5 and 10 eighths after it was created
+    host.clock.ms += host.timing.lease_ms
+    named = {"1": {"epoch": 0, "sites": {"host-10000": "created"}}}
+    host.ask("heartbeat", body={"jobs": named, "initiator_party_id": "9999"})
+    host.core.detector.tick()
+    host.work()
+    assert len(host.parties.calls) == 2
+
+
+def test_an_initiator_that_cannot_be_reached_is_not_asked(host: OneServer) -> None:
+    host.create()
+    for _ in range(3):
+        host.core.circuit_breakers.failed("9999", Message("connection refused"))
+    host.clock.ms += host.timing.lease_ms // 2 + 1
+    host.core.detector.tick()
+    assert host.outbox() == []
+
+
+def test_a_report_that_meets_no_job_ends_it_at_once(host: OneServer) -> None:
+    host.create()
+    key = host.run_task(pid=7)
+    host.parties.answer = knows_no_job
+    host.report(key, "success")
+    host.work()
+    assert host.job("1").status is JobStatus.FAILED
 
 
 def test_the_end_of_one_share_does_not_end_the_lease_of_another_one_here(host: OneServer) -> None:
