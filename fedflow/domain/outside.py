@@ -83,6 +83,7 @@ _SENTENCES: Final = (
     "a value does not fit into the store ({error})",
     "{party} does not accept {other}: {reason}",
     "{site} answers, but has not been able to use its store for {seconds} seconds",
+    "{site} answers, but none of its servers has led for {seconds} seconds",
     # amounts of what a job needs and may have
     "{cores} cores",
     "{cores} cores on Spark",

@@ -113,7 +113,7 @@ class Scheduler(UseCase):
                 spec,
                 timing=self._timing,
                 heard_ms=heard,
-                lacks_store=self._circuit_breakers.lacks_store,
+                lack_of=self._circuit_breakers.lack_of,
                 may_request=may_request,
             )
             actions = decide(view, now_ms)

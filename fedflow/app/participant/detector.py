@@ -26,7 +26,7 @@ from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.messages import Message
 from fedflow.domain.reason import Reason
 from fedflow.domain.records import JobKey, JobRecord, TaskRecord
-from fedflow.domain.scheduling.circuit import without_store
+from fedflow.domain.scheduling.circuit import without
 from fedflow.domain.scheduling.history import process_note
 from fedflow.domain.states import JOB_FINAL, TASK_FINAL, TASK_SUCCEEDED, JobStatus, TaskStatus
 
@@ -295,8 +295,8 @@ class Detector(UseCase):
         if silent_ms is not None:
             site, seconds = job.initiator, silent_ms // 1000
             lost = InitiatorLost(site=site, seconds=seconds)
-            stuck = self._circuit_breakers.lacks_store(site.party_id)
-            message = without_store(site, seconds) if stuck else lost.message
+            lack = self._circuit_breakers.lack_of(site.party_id)
+            message = without(lack, site, seconds) if lack else lost.message
             heard_ms = self._party_leases.initiators_ms(tx, site.party_id)
             if self._clock.now_ms() - heard_ms < silent_ms - self._timing.lease_ms // 2:
                 message = Message(

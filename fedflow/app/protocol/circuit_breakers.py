@@ -27,6 +27,7 @@ from fedflow.base.errors.parties import (
     PartyTooOld,
     PartyUnreachable,
 )
+from fedflow.base.errors.start import NotLeading
 from fedflow.base.errors.store import StoreUnavailable
 from fedflow.base.messages import Message, verbatim
 from fedflow.base.values import dataclass
@@ -34,6 +35,7 @@ from fedflow.domain.records import Reply
 from fedflow.domain.scheduling.circuit import (
     Circuit,
     CircuitState,
+    Lack,
     Pauses,
     answered,
     failed,
@@ -141,24 +143,26 @@ class CircuitBreakers:
         One that says that the party cannot use its store is as good as none.
         """
         if reply.error == StoreUnavailable.__name__:
-            self.failed(party_id, _NO_STORE)
+            self.failed(party_id, _NO_STORE, lack=Lack.STORE)
             reply = replace(reply, retmsg=_NO_STORE)
-        else:
-            self._answered(party_id, round_trip_s)
+        else:  # a leader is found within seconds: calls go on
+            lack = Lack.LEADER if reply.error == NotLeading.__name__ else None
+            self._answered(party_id, round_trip_s, lack)
         return self.take(party_id, reply)
 
-    def _answered(self, party_id: str, round_trip_s: float | None) -> None:
+    def _answered(self, party_id: str, round_trip_s: float | None, lack: Lack | None) -> None:
         with self._lock:
             before = self._circuit_breakers.get(party_id, Circuit())
             round_trip_ms = None if round_trip_s is None else round_trip_s * 1000
-            self._circuit_breakers[party_id] = answered(before, self._now_ms(), round_trip_ms)
+            after = answered(before, self._now_ms(), round_trip_ms, lack=lack)
+            self._circuit_breakers[party_id] = after
         if before.state is not CircuitState.CLOSED:
             logger.info(
                 "Party %s can be reached again", party_id, extra={"action": "circuit_closed"}
             )
             self._on_closed(party_id)
 
-    def failed(self, party_id: str, error: Message) -> None:
+    def failed(self, party_id: str, error: Message, *, lack: Lack | None = None) -> None:
         """Note that nobody answered a call, and why."""
         with self._lock:
             before = self._circuit_breakers.get(party_id, Circuit())
@@ -168,6 +172,7 @@ class CircuitBreakers:
                 verbatim(error, 1000),
                 pauses=self._pauses,
                 chance=self._rng.random(),
+                lack=lack,
             )
             self._circuit_breakers[party_id] = after
         if before.state is CircuitState.CLOSED and after.state is CircuitState.OPEN:
@@ -266,11 +271,10 @@ class CircuitBreakers:
             speaks=self.theirs(party_id),
         )
 
-    def lacks_store(self, party_id: str) -> bool:
-        """Tell whether a party's last answer was that it cannot use its store."""
+    def lack_of(self, party_id: str) -> Lack | None:
+        """Return why a party does nothing, if its last answer said so."""
         with self._lock:
-            circuit = self._circuit_breakers.get(party_id)
-        return circuit is not None and circuit.failures > 0 and circuit.error == _NO_STORE
+            return self._circuit_breakers.get(party_id, Circuit()).lack
 
     def unreachable(self, party_id: str) -> PartyUnreachable:
         """Return the error of a call that is not tried, with what the last one met."""

@@ -10,6 +10,7 @@ from fedflow.domain.job.control import steps_left
 from fedflow.domain.job.spec import JobSpec
 from fedflow.domain.job.task_rule import PLAIN, Rule
 from fedflow.domain.records import ScheduledJob, ScheduledTask
+from fedflow.domain.scheduling.circuit import Lack
 from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
 
 
@@ -19,11 +20,11 @@ def view_of(
     *,
     timing: Timing,
     heard_ms: Mapping[PartyId, int],
-    lacks_store: Callable[[str], bool],
+    lack_of: Callable[[str], Lack | None],
     may_request: bool,
 ) -> JobView:
     """Return the view of one job; `heard_ms` tells when each party's server last answered,
-    `lacks_store` whether it did but cannot use its store.
+    `lack_of` why it does nothing though it did.
     """
     parameters = spec.job_parameters_at(job.initiator)
     rules = spec.rules
@@ -36,7 +37,7 @@ def view_of(
                 site=s.site,
                 phase=s.phase,
                 heard_ms=heard_ms[s.site.party_id],
-                lacks_store=lacks_store(s.site.party_id),
+                lack=lack_of(s.site.party_id),
                 retry_ms=s.retry_ms,
                 reason=s.reason,
             )

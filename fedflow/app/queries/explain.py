@@ -85,7 +85,7 @@ class Explanations(UseCase):
             spec,
             timing=self._timing,
             heard_ms=heard,
-            lacks_store=self._circuit_breakers.lacks_store,
+            lack_of=self._circuit_breakers.lack_of,
             may_request=False,
         )
 

@@ -30,6 +30,13 @@ FAILURES: Final = 3  #: failures in a row that open a circuit
 _WEIGHT: Final = 0.125  #: of the newest round trip in the mean, as TCP smooths it (RFC 6298)
 
 
+class Lack(StrEnum):
+    """Why a party that answers does nothing."""
+
+    STORE = "store"  #: it cannot use its store
+    LEADER = "leader"  #: none of its servers leads
+
+
 class CircuitState(StrEnum):
     """What a circuit lets through."""
 
@@ -59,11 +66,16 @@ class Circuit:
     answered_ms: int | None = None
     failed_ms: int | None = None
     error: Message = Message("")  #: why the last call failed
+    lack: Lack | None = None  #: what the last answer said, None: nothing, or there was none
     round_trip_ms: float | None = None  #: smoothed
 
 
-def without_store(site: Site, seconds: int) -> Message:
+def without(lack: Lack, site: Site, seconds: int) -> Message:
     """Return why a job cannot go on with a site that answers all the time."""
+    if lack is Lack.LEADER:
+        return Message(
+            "{site} answers, but none of its servers has led for {seconds} seconds", site, seconds
+        )
     return Message(
         "{site} answers, but has not been able to use its store for {seconds} seconds",
         site, seconds,
@@ -84,7 +96,9 @@ def trying(circuit: Circuit, now_ms: int, pauses: Pauses) -> Circuit:
     )  # fmt: skip
 
 
-def answered(circuit: Circuit, now_ms: int, round_trip_ms: float | None = None) -> Circuit:
+def answered(
+    circuit: Circuit, now_ms: int, round_trip_ms: float | None = None, *, lack: Lack | None = None
+) -> Circuit:
     """Return the circuit after a call that was answered, whatever the answer was."""
     smoothed = circuit.round_trip_ms
     if round_trip_ms is not None:
@@ -98,15 +112,18 @@ def answered(circuit: Circuit, now_ms: int, round_trip_ms: float | None = None) 
         failures=0,
         probes=0,
         answered_ms=now_ms,
+        lack=lack,
         round_trip_ms=smoothed,
     )
 
 
 def failed(
-    circuit: Circuit, now_ms: int, error: Message, *, pauses: Pauses, chance: float
+    circuit: Circuit, now_ms: int, error: Message, *, pauses: Pauses, chance: float,
+    lack: Lack | None = None,
 ) -> Circuit:  # fmt: skip
     """Return the circuit after a call that nobody answered; `chance` is 0 to 1, for the jitter."""
-    noted = replace(circuit, failures=circuit.failures + 1, failed_ms=now_ms, error=error)
+    failures = circuit.failures + 1
+    noted = replace(circuit, failures=failures, failed_ms=now_ms, error=error, lack=lack)
     match circuit.state:
         case CircuitState.CLOSED if noted.failures < FAILURES:
             return noted

@@ -40,7 +40,7 @@ from fedflow.domain.scheduling.actions import (
     StartJob,
     StartTask,
 )
-from fedflow.domain.scheduling.circuit import without_store
+from fedflow.domain.scheduling.circuit import without
 from fedflow.domain.scheduling.retries import is_infrastructure, may_retry, retry_at_ms, was_skipped
 from fedflow.domain.scheduling.views import JobView, TaskView
 from fedflow.domain.site import Site
@@ -88,7 +88,7 @@ def _lost(view: JobView, now_ms: int) -> Reason | None:
             silent = Message("{site} has not answered for {seconds} seconds", site.site, seconds)
             return Reason(
                 code="PartyUnreachable",
-                message=without_store(site.site, seconds) if site.lacks_store else silent,
+                message=without(site.lack, site.site, seconds) if site.lack else silent,
                 site=site.site,
             )
     return None

@@ -20,7 +20,7 @@ from fedflow.domain.policies import UpstreamEnd as Kind
 from fedflow.domain.reason import AWAITS_STEP, NOT_SELECTED, PAUSED, Reason
 from fedflow.domain.records import Command, CommandKind, JobRecord, PartyTaskView, TaskRecord
 from fedflow.domain.scheduling.agreement import CODE as PARTIES_DISAGREE
-from fedflow.domain.scheduling.circuit import without_store
+from fedflow.domain.scheduling.circuit import without
 from fedflow.domain.scheduling.decide import first_reason
 from fedflow.domain.scheduling.retries import may_retry, retry_at_ms, was_skipped
 from fedflow.domain.scheduling.views import JobView, SiteView, TaskView
@@ -476,8 +476,8 @@ def _silent(view: JobView, now_ms: int) -> Iterator[Wait]:
         seen.add(site.site.party_id)
         yield Wait(
             code=SILENT,
-            message=without_store(site.site, (now_ms - site.heard_ms) // 1000)
-            if site.lacks_store
+            message=without(site.lack, site.site, (now_ms - site.heard_ms) // 1000)
+            if site.lack
             else Message("{site} has not been heard for a while", site.site),
             remedy=_ping(site.site),
             site=site.site,

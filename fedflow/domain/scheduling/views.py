@@ -12,6 +12,7 @@ from fedflow.domain.job.task_rule import PLAIN, Rule
 from fedflow.domain.phases import SitePhase
 from fedflow.domain.reason import Reason, StopRequest
 from fedflow.domain.records import PartyTaskView
+from fedflow.domain.scheduling.circuit import Lack
 from fedflow.domain.site import Site
 from fedflow.domain.states import JobStatus, TaskStatus
 
@@ -19,13 +20,13 @@ from fedflow.domain.states import JobStatus, TaskStatus
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SiteView:
     """One site of the job. `heard_ms` is when its server last answered, `retry_ms` when to ask
-    again; with `lacks_store` it answers, but says that it cannot use its store.
+    again; with a `lack` it answers, but does nothing.
     """
 
     site: Site
     phase: SitePhase
     heard_ms: int
-    lacks_store: bool = False
+    lack: Lack | None = None
     retry_ms: int = 0
     reason: Reason | None = None
 

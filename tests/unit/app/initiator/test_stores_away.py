@@ -84,9 +84,34 @@ def test_a_store_that_is_back_within_the_lease_costs_no_job(guest: OneServer) ->
 def test_a_party_of_which_no_server_leads_is_not_heard_either(guest: OneServer) -> None:
     job_id = running(guest)
     answers(guest, NotLeading(reason="none does at the moment"))
-    beat(guest, 65)
+    beat(guest, 55)
+    assert guest.core.circuit_breakers.view("10000").state is CircuitState.CLOSED
+    waits = guest.core.explanations.explain(job_id).waits
+    assert [w.message for w in waits if w.code == "Silent"] == [
+        "host 10000 answers, but none of its servers has led for 55 seconds"
+    ]
+    beat(guest, 10)
     assert guest.scheduled(job_id).status is JobStatus.FAILED
-    assert "has not answered for" in reason(guest, job_id).message
+    assert "answers, but none of its servers has led for" in reason(guest, job_id).message
+    answers(guest, None)
+    guest.core.parties.call(
+        None, "10000", "/party/info/common", {}, request_id="", job_id="", deadline_s=1
+    )
+    assert guest.core.circuit_breakers.lack_of("10000") is None
+
+
+def test_a_participant_says_that_no_server_of_its_initiator_leads(host: OneServer) -> None:
+    host.create()
+    answers(host, NotLeading(reason="none does at the moment"))
+    host.core.parties.call(
+        None, "9999", "/party/info/common", {}, request_id="", job_id="", deadline_s=1
+    )
+    host.clock.ms += 61_000
+    host.core.detector.tick()
+    found = host.job("1").reason
+    assert found is not None
+    assert found.code == "InitiatorLost"
+    assert found.message == "guest 9999 answers, but none of its servers has led for 61 seconds"
 
 
 def test_the_store_that_is_away_is_named_by_calls_and_commands(guest: OneServer) -> None:
