@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shlex
 import sys
 import threading
 import time
@@ -63,6 +64,26 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _short_lived_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let every JVM compile quickly and collect with one thread: none of them lives long.
+
+    A folder as JAVA_HOME, as servers pass it on to their applications, unlike options for Java.
+    """
+    real = java()
+    if real is None:
+        yield
+        return
+    program = tmp_path_factory.mktemp("java") / "bin/java"
+    program.parent.mkdir()
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(str(real))} {options} "$@"\n')
+    program.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(program.parents[1]))
+        yield
 
 
 @pytest.fixture(scope="session")
