@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _ANSWER_S: Final = 1.0  #: the event loop does something else for so long at most
 
 
-class Part(Protocol):
+class RunFile(Protocol):
     """Something in `run/` that others find this server by."""
 
     def is_lost(self) -> bool:
@@ -49,7 +49,7 @@ class _Socket:
 
 def sockets_of(
     workers: HttpServer, plane: DataPlane, on_loop: Callable[[Coroutine[Any, Any, None]], None]
-) -> dict[str, Part]:
+) -> dict[str, RunFile]:
     """Return the sockets of a server by the names of their files; `on_loop` waits for the loop,
     which the data plane's belongs to.
     """
@@ -63,13 +63,13 @@ class OwnParts:
     """The files of `run/`, threads and descriptors of one server."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, RunFile] = {}
         self._refusals: dict[str, str] = {}  #: why a part cannot be made anew
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: Callable[[], list[str]] = list
         self.notes: list[str] = []  #: what was seen at the start and should be looked at
 
-    def keep(self, parts: Mapping[str, Part]) -> None:
+    def keep(self, parts: Mapping[str, RunFile]) -> None:
         """Look after files of `run/`, in the order in which they are named: the lock is first."""
         self._parts = {**self._parts, **parts}
 
@@ -101,7 +101,7 @@ class OwnParts:
             if part.is_lost() and isinstance(self._restore(name, part), HomeInUse):
                 return  # the files that follow the lock are another server's
 
-    def _restore(self, name: str, part: Part) -> FedflowError | None:
+    def _restore(self, name: str, part: RunFile) -> FedflowError | None:
         """Make a part anew; return what is against it."""
         try:
             part.restore()
