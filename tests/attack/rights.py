@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from fedflow.base.ids import PartyId
@@ -16,6 +19,7 @@ from tests.attack.scene import (
     MODEL_ROLES,
     NEWCOMER_ID,
     ONE,
+    OPEN_JOBS,
     PARTNER_ID,
     READER,
     ROWS,
@@ -28,6 +32,7 @@ from tests.e2e.servers import GUEST, GUEST_ID, HOST_ID, Party, wait_for
 
 PARTNER: Final = Site(Role.HOST, PartyId(PARTNER_ID))
 NEWCOMER: Final = Site(Role.HOST, PartyId(NEWCOMER_ID))
+ROOM_S: Final = 60.0  #: how long it may take until ended jobs make room for others
 
 
 def new_id(attempt: Attempt) -> str:
@@ -282,17 +287,41 @@ async def large_jobs(attempt: Attempt) -> Violations:
 
 
 async def open_jobs(attempt: Attempt) -> Violations:
-    """Create many small jobs and leave them as they are."""
-    attacker, victim = attempt.partner, attempt.scene.host
-    site = Site(Role.GUEST, PartyId(HOST_ID))
-    calls = []
-    for _ in range(attempt.times(60)):
-        job_id = new_id(attempt)
-        attempt.own_jobs.append(job_id)
-        path = job_path("job_create", JobKey(job_id=job_id, site=site))
-        calls.append((path, create_body(PARTNER_ID, HOST_ID)))
-    await attacker.ask_all(victim, calls)
-    return []
+    """Create small jobs until no more are taken; when they have ended there must be room again."""
+    attacker, victim, body = attempt.partner, attempt.scene.host, create_body(PARTNER_ID, HOST_ID)
+    made: list[JobKey] = []
+
+    async def ask(name: str, keys: Sequence[JobKey], content: Json) -> list[Json]:
+        status = "canceled" if name == "job_stop" else ""
+        calls = [(job_path(name, key, status=status), content) for key in keys]
+        return await attacker.ask_all(victim, calls)
+
+    async def is_refused(number: int) -> bool:
+        site = Site(Role.GUEST, PartyId(HOST_ID))
+        keys = [JobKey(job_id=new_id(attempt), site=site) for _ in range(number)]
+        made.extend(keys)
+        attempt.own_jobs += [key.job_id for key in keys]
+        answers = await ask("job_create", keys, body)
+        return any((one.get("error") or {}).get("name") == "QuotaReached" for one in answers)
+
+    found = []
+    for _ in range(4):  # some end meanwhile, as nobody says that their initiator lives
+        if await is_refused(OPEN_JOBS // 2 + 1):
+            break
+    else:
+        found.append(f"{len(made)} jobs were taken, and {OPEN_JOBS} may be open")
+    names = "SELECT COUNT(*) FROM t_job WHERE f_initiator_party_id = ? AND f_status = 'waiting'"
+    ((waiting,),) = stored(victim, names, PARTNER_ID)
+    if waiting > OPEN_JOBS:
+        found.append(f"{waiting} jobs are open")
+    await ask("job_stop", made, {"epoch": 0})
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ROOM_S):
+            while await is_refused(1):  # they are counted anew each second
+                await asyncio.sleep(0.5)
+            await ask("job_stop", made[-1:], {"epoch": 0})
+            return found
+    return [*found, f"no job was taken within {ROOM_S:g} s after all had ended"]
 
 
 RIGHTS: Final = (

@@ -1,10 +1,11 @@
 """Where attacks take place: two honest parties, a partner and strangers; what is there to steal.
 
-9999 checks permissions and has granted nothing. 10000 has the settings that a new server has. 8888
-is a party of jobs with each of them and hostile: its server plays along while its certificate is
-used for other things, and it keeps what it sends and gets. 6666 is a partner without a job: the
-others have a route to it, and nobody answers there. 7777 has a certificate, and nobody knows it.
-10000 wants signed requests. 9999 has one server, or two on one MySQL database.
+9999 checks permissions and has granted nothing. 10000 has the settings that a new server has, but
+takes few open jobs of a party, and wants signed requests. 8888 is a party of jobs with each of them
+and hostile: its server plays along while its certificate is used for other things, and it keeps
+what it sends and gets. 6666 is a partner without a job: the others have a route to it, and nobody
+answers there. 7777 has a certificate, and nobody knows it. 9999 has one server, or two on one MySQL
+database.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ SIGNED: Final = {
     "FEDFLOW__AUTHENTICATION__CLIENT__HTTP_APP_KEY": APP_KEY,
     "FEDFLOW__AUTHENTICATION__CLIENT__HTTP_SECRET_KEY": SECRET_KEY,
 }
+OPEN_JOBS: Final = 150  #: of one party, at 10000; no attack but that on it has as many
+FEW_JOBS: Final = {"FEDFLOW__JOBS__OPEN_PER_PARTY": str(OPEN_JOBS)}
 NOBODY: Final = 1  #: a port at which nobody answers
 BIG: Final = 200_000  #: numbers of 8 bytes in a value that goes over a stream of its own
 
@@ -157,7 +160,7 @@ def _places(
     }
     for one in honest:
         routes[one][NEWCOMER_ID] = [NOBODY]
-    settings = {GUEST_ID: {**CHECKED, **database}, HOST_ID: SIGNED, PARTNER_ID: {}}
+    settings = {GUEST_ID: {**CHECKED, **database}, HOST_ID: {**SIGNED, **FEW_JOBS}, PARTNER_ID: {}}
     if database:
         settings[GUEST_ID]["FEDFLOW__SHARED_HOME"] = str(folder / f"{GUEST_ID}-shared")
     return [
