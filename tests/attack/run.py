@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def run_attack(scene: Scene, attack: Attack, *, seed: int, scale: float = 1.0) -
     began_s = _clock.monotonic_s()
     with Peaks(scene.honest) as peaks, HonestWork(scene) as honest:
         attempt = Attempt(scene=scene, rng=rng, scale=scale, beside=honest.next_job)
-        found = list(scene.loop.run(attack.play(attempt)))
+        found = _played(scene, attack, attempt)
     seconds = _clock.monotonic_s() - began_s
     found += honest.failures + attempt.answers.leaks
     grown, logs = [], []
@@ -71,6 +72,14 @@ def run_attack(scene: Scene, attack: Attack, *, seed: int, scale: float = 1.0) -
         attack=attack.name, who=attack.who.value, answers=attempt.answers.counts, violations=found,
         seconds=seconds, per_task=honest.per_task, peak_mib=max(grown), log_mib=max(logs),
     )  # fmt: skip
+
+
+def _played(scene: Scene, attack: Attack, attempt: Attempt) -> list[str]:
+    """Return what an attack achieved. One that fails itself has shown nothing, and says where."""
+    try:
+        return list(scene.loop.run(attack.play(attempt)))
+    except Exception:  # the other attacks go on
+        return [f"the attack itself failed:\n{traceback.format_exc()}"]
 
 
 def run_all(

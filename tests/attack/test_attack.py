@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 
 from fedflow.base.clock import SystemClock
-from tests.attack.attacks import Attack, Attempt, Violations
+from tests.attack.attacks import Attack, Attempt, Violations, Who
 from tests.attack.every import ALL, KNOWN_GAPS
 from tests.attack.floods import FLOODS
 from tests.attack.report import to_text
@@ -56,6 +56,17 @@ def test_no_attack_achieves_anything(stage: Scene, number: int) -> None:
 @pytest.mark.parametrize("stage", [2], indirect=True)
 def test_no_attack_on_one_of_two_servers_achieves_anything(stage: Scene, attack: Attack) -> None:
     check(stage, attack)
+
+
+@pytest.mark.parametrize("stage", [1], indirect=True)
+def test_an_attack_that_fails_itself_says_where(stage: Scene) -> None:
+    async def plays_badly(_: Attempt) -> Violations:
+        raise LookupError("no such thing")
+
+    attack = Attack(name="bad", who=Who.OUTSIDER, play=plays_badly)
+    (found,) = run_attack(stage, attack, seed=SEED).violations
+    assert "LookupError: no such thing" in found
+    assert "in plays_badly" in found
 
 
 def in_turn(attacks: Sequence[Attack]) -> Attack:
