@@ -302,9 +302,32 @@ class Party:
 
         try:
             wait_for(idle, "the server to be idle", within_s=within_s)
+            wait_for(self._has_launched, "the zygote to answer", within_s=within_s)
+            wait_for(idle, "what was started last to end", within_s=within_s)
         except AssertionError as exc:
             cores, left = self.readiness().get("cores"), self.processes()
             raise AssertionError(f"{exc}: cores {cores}, processes {left}") from exc
+
+    def _has_launched(self) -> bool:
+        """Tell whether the zygote has started all that it was asked to start before.
+
+        A job that is stopped as it starts a process holds no cores, and the process comes later.
+        The zygote does one thing after the other, so once it answers there is none to come. Wrong
+        parameters are asked about, as it is not asked twice about right ones.
+        """
+        party = self.place.party_id or "1"
+        asked = {
+            "component_name": "empty_0",
+            "component_module_name": "Empty",
+            "role": {"guest": [int(party)]},
+            "dsl_version": "2",
+            "component_parameters": {"common": {"empty_0": {"sleep_s": -1}}},
+        }
+        try:
+            answer = self.post("/v1/component/validate", asked)
+        except requests.RequestException:
+            return False
+        return (answer.get("error") or {}).get("name") != "ExecutorNotStarted"
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.e2e.jobs import empty_job
-from tests.e2e.servers import Pair, Party, two_parties
+from tests.e2e.servers import Pair, Party, two_parties, wait_for, zygote_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -55,3 +55,23 @@ def test_descriptors_and_threads_stay_as_many_as_after_the_first_jobs(
     for (descriptors, threads), (more_descriptors, more_threads) in zip(before, after, strict=True):
         assert more_descriptors <= descriptors + SLACK, (before, after)
         assert more_threads <= threads + SLACK, (before, after)
+
+
+def test_a_party_is_idle_only_when_no_process_is_to_come(pair: Pair) -> None:
+    guest = pair.guest
+    run_jobs(pair, 1)  # so that the server knows the parameters, and does not ask the zygote
+    zygote = zygote_of(guest)
+    with ThreadPoolExecutor(1) as pool:
+        zygote.suspend()
+        try:
+            job_id = guest.client.submit(*empty_job({})).job_id
+            wait_for(lambda: any((guest.home / "jobs" / job_id).rglob("spec-*.json")), "a launch")
+            guest.client.stop(job_id)
+            assert set(pair.ends(job_id).values()) == {"canceled"}
+            idle = pool.submit(guest.wait_idle, within_s=60.0)
+            with pytest.raises(TimeoutError):
+                idle.result(3.0)
+        finally:
+            zygote.resume()
+        idle.result()
+    assert not guest.executors(job_id)
