@@ -237,6 +237,10 @@ class ScheduledTask:
     cache_key: str | None = None  #: of what its results depend on, see `domain/job/reuse.py`
     inherited_from: str = ""  #: id of the job that really ran it, empty if it is this one
 
+    def retries_left(self, allowed: int) -> int:
+        """Return how many of the allowed retries are left after failures of the task itself."""
+        return max(0, allowed - (self.retries - self.infrastructure_retries))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduledJob:

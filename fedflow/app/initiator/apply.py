@@ -237,9 +237,7 @@ class Applier:
             task.version,
             extra={"action": "retry_task", "job_id": job_id},
         )
-        left = self._spec.rules.components[component].retries - (
-            task.retries - task.infrastructure_retries
-        )
+        left = task.retries_left(self._spec.rules.components[component].retries)
         for site in sites:
             key = TaskKey(job_id=job_id, component=component, version=task.version, site=site)
             self.commands.append(

@@ -44,6 +44,7 @@ from fedflow.wire.commands import (
     TaskAnswer,
     TaskOfEpoch,
     TaskReport,
+    counted,
     read_command,
 )
 
@@ -53,6 +54,7 @@ _CREATING = frozenset({CommandKind.CREATE_JOB, CommandKind.RERUN_JOB})
 """Commands by which a site begins to take part."""
 _MUST_TAKE_EFFECT = _CREATING | {CommandKind.APPLY_CORES, CommandKind.CREATE_TASK}
 """Commands whose return code 10, "stale, without effect", is no consent."""
+_NOT_AT_WORK = frozenset({TaskStatus.WAITING.value, *(status.value for status in TASK_FINAL)})
 _NOT_NOW = frozenset({"NotEnoughResources", "Reserved"})
 """Why a site denies cores that it may well grant later."""
 _NEEDED = frozenset(
@@ -312,10 +314,14 @@ class Initiator(UseCase):
         self, tx: Tx, job: ScheduledJob, task: ScheduledTask, site: Site, told: TaskAnswer
     ) -> None:
         """Send the start of a task once more to a site that took it, and knows nothing of it now:
-        its database was put back. A start that arrives twice has no second effect.
+        its database was put back, maybe to before the attempt. What arrives twice has no second
+        effect.
         """
+        version = counted(told.version)
         waits = told.party_status == TaskStatus.WAITING.value and told.requested is False
-        if not waits or told.version != task.version:
+        is_still = str(told.party_status) in _NOT_AT_WORK
+        lacks = is_still and version is not None and version < task.version
+        if not lacks and not (waits and version == task.version):
             return
         if tx.outbox.of_job(job.job_id, [site.party_id]):
             return  # it is on its way
@@ -324,6 +330,9 @@ class Initiator(UseCase):
         upstream = spec.dag.upstream(task.component)
         absent = [name for name in upstream if statuses[name][1] not in TASK_SUCCEEDED]
         key = TaskKey(job_id=job.job_id, component=task.component, version=task.version, site=site)
+        if lacks:
+            left = task.retries_left(spec.rules.components[task.component].retries)
+            tx.outbox.put([self._party_commands.create_task(job, key, retries_left=left)])
         news = news_of(statuses)
         tx.outbox.put([self._party_commands.start_task(job, key, news=news, absent=absent)])
 

@@ -137,7 +137,8 @@ class PartyTasks(UseCase):
         self.finish(tx, task, TaskStatus.FAILED, effects, reason=why)
 
     def create(self, tx: Tx, incoming: TypedCommand[CreateTask], effects: AfterCommit) -> Reply:
-        """Make a further attempt of a task that failed; it waits for its start.
+        """Make a further attempt of a task that failed; it waits for its start. A repeat has no
+        second effect.
 
         Raises: StillEnding: the former attempt's process is left. StaleCommand. TaskNotFound.
             QuotaReached.
@@ -156,7 +157,9 @@ class PartyTasks(UseCase):
         if not attempts:
             raise TaskNotFound(task=str(key))
         last = attempts[-1]
-        if key.version <= last.key.version:
+        if key.version == last.key.version:
+            return Reply(retcode=0)
+        if key.version < last.key.version:
             raise StaleCommand(given=str(key), current=f"attempt {last.key.version}")
         if any(t.handle is not None for t in attempts):
             raise StillEnding(job_id=key.job_id, site=key.site)

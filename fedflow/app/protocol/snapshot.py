@@ -91,7 +91,7 @@ def _task(
         started_ms=task.started_ms,
         ended_ms=task.ended_ms,
         reason=task.reason,
-        retries_left=max(0, rule.retries - (task.retries - infrastructure)),
+        retries_left=task.retries_left(rule.retries),
         infrastructure_left=max(0, infrastructure_retries - infrastructure),
         kept=task.epoch != job.epoch,
         begun=_has_begun(job, task),

@@ -402,7 +402,8 @@ def test_a_participant_makes_an_attempt_only_after_the_former_one_is_gone(host: 
     host.processes.exited(str(host.task(first).launch_id), 1, None)
     with pytest.raises(StaleCommand):
         host.ask("task_create", again, body={"epoch": 1, "auto_retries": 1})
-    assert host.ask("task_create", again, body={"epoch": 0, "auto_retries": 1}).retcode == 0
+    for _ in range(2):  # a repeat has no second effect
+        assert host.ask("task_create", again, body={"epoch": 0, "auto_retries": 1}).retcode == 0
     assert host.task(again).auto_retries == 1
     with pytest.raises(StaleCommand):
         host.ask("task_create", first, body={"epoch": 0})

@@ -431,6 +431,34 @@ def test_a_start_that_a_site_has_forgotten_is_sent_again(guest: OneServer, job_i
     assert len(guest.outbox("10000")) == 1
 
 
+@pytest.mark.parametrize("status", ["waiting", "failed", "canceled"])
+def test_an_attempt_that_a_site_has_forgotten_is_sent_again(guest: OneServer, status: str) -> None:
+    guest.live()
+    asks = conf()
+    asks["job_parameters"]["common"] |= {"auto_retries": 2, "auto_retry_delay": 0}
+    job_id = guest.core.submissions.submit(dsl(), asks).job_id
+    guest.work()
+    failed = {"version": 0, "party_status": "failed"}
+    guest.parties.answer = answer(job_id, status="running", tasks={"a": failed})
+    guest.core.heartbeats.send("10000")
+    guest.parties.answer = lambda _path, _body: Reply(retcode=0)
+    guest.work()
+    task = guest.scheduled(job_id).tasks[0]
+    assert (task.version, task.status) == (1, TaskStatus.RUNNING)
+    for other in ({"party_status": "running"}, {"party_status": ["failed"]}, {"version": "0"}):
+        told = {"version": 0, "party_status": "failed", **other}
+        guest.parties.answer = answer(job_id, status="running", tasks={"a": told})
+        guest.core.heartbeats.send("10000")
+        assert guest.outbox("10000") == []
+    lost = {"version": 0, "party_status": status, "requested": False}
+    guest.parties.answer = answer(job_id, status="running", tasks={"a": lost})
+    guest.wakeup.then = lambda: None
+    guest.core.heartbeats.send("10000")
+    again = guest.outbox("10000")
+    assert [c.kind for c in again] == [CommandKind.CREATE_TASK, CommandKind.START_TASK]
+    assert again[0].body["auto_retries"] == 1
+
+
 @pytest.mark.parametrize("epoch", [1, 7])
 def test_a_site_in_another_run_of_the_job_is_gone(
     guest: OneServer, job_id: str, epoch: int
