@@ -128,7 +128,9 @@ class ServerLink:
             return reply.get("data")
         error = reply.get("error")
         is_lost = isinstance(error, dict) and error.get("name") == TaskNotFound.__name__
-        if code == REPLACED or is_lost:  # lost: with a database that was put back
+        if is_lost:
+            logger.warning("The server has lost %s: its database was put back", self._key)
+        if code == REPLACED or is_lost:
             raise LaunchRefused(launch_id=self._launch_id, task=str(self._key))
         raise ServerRefused(
             command=command,

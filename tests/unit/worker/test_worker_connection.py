@@ -80,7 +80,10 @@ def test_after_a_broken_answer_a_new_connection_is_made(
     assert _ask(tmp_path / "s", answer, ANSWER) == [reason, {"ok": 1}]
 
 
-def test_a_process_whose_server_has_lost_the_task_must_exit(tmp_path: Path) -> None:
+def test_a_process_whose_server_has_lost_the_task_must_exit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     body = b'{"retcode":101,"retmsg":"No task","error":{"name":"TaskNotFound"}}'
     head = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
     assert _ask(tmp_path / "s", head + body) == ["LaunchRefused"]
+    assert f"The server has lost {KEY}" in caplog.text
