@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from fedflow.app.protocol.timing import Timing
 from fedflow.base.clock import SystemClock, pause
 from fedflow.server.loops import Loop
 from fedflow.server.outbox_senders import OUTBOX_SENDERS, OutboxSenders
+from fedflow.server.threads import HeartbeatThreads
 from tests.memory_store import MemoryStore
 from tests.unit.server.test_outbox_senders import CountingDelivery
 
@@ -129,3 +131,36 @@ def test_commands_flow_again_after_a_moment_without_threads(system: Scarce, left
     assert len(names) == OUTBOX_SENDERS
     senders.stop()
     store.close()
+
+
+class OneParty:
+    """Satisfies `Heartbeats` and `Jobs` for a thread that sends to one party."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.send = self.sent.append
+
+    def remote_parties(self) -> list[str]:
+        return ["10000"]
+
+    def unsure_parties(self) -> list[str]:
+        return []
+
+    def collects(self, _party_id: str) -> bool:
+        return False
+
+    def is_watched(self) -> bool:
+        return False
+
+
+def test_heartbeats_are_sent_again_after_a_moment_without_threads(system: Scarce) -> None:
+    party = cast(Any, OneParty())
+    threads = HeartbeatThreads(heartbeats=party, jobs=party, timing=Timing())
+    system.left = 0
+    threads.look()
+    assert threads.faults() == ["heartbeat-10000: its thread does not run"]
+    system.left = None
+    threads.look()
+    wait_for(lambda: party.sent == ["10000"])
+    assert threads.faults() == []
+    threads.stop()
