@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from fedflow.app.administration.info import MIB, Disks, Probes
@@ -64,7 +64,7 @@ class OwnParts:
 
     def __init__(self) -> None:
         self._parts: dict[str, RunFile] = {}
-        self._refusals: dict[str, str] = {}  #: why a part cannot be made anew
+        self._refusals: dict[str, FedflowError] = {}  #: why a part cannot be made anew
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads: Callable[[], list[str]] = list
         self.notes: list[str] = []  #: what was seen at the start and should be looked at
@@ -98,39 +98,44 @@ class OwnParts:
             text = "Few descriptors are left; raise LimitNOFILE (ulimit -n)"
             logger.error(text, extra={"action": "descriptors"})
         for name, part in self._parts.items():
-            if part.is_lost() and isinstance(self._restore(name, part), HomeInUse):
-                return  # the files that follow the lock are another server's
+            if part.is_lost():
+                self._restore(name, part)
+                if isinstance(self._refusals.get(name), HomeInUse):
+                    return  # the files that follow the lock are another server's
 
-    def _restore(self, name: str, part: RunFile) -> FedflowError | None:
-        """Make a part anew; return what is against it."""
+    def _restore(self, name: str, part: RunFile) -> None:
+        """Make a part anew, or note what is against it."""
         try:
             part.restore()
         except FedflowError as exc:
-            self._refusals[name] = exc.message
+            self._refusals[name] = exc
             text = "run/%s was removed, and cannot be made anew: %s"
             logger.error(text, name, exc.message, extra={"action": "run_file_lost"})
-            return exc
+            return
         self._refusals.pop(name, None)
         logger.error(
             "run/%s was removed, and was made anew: no program may clean up the home folder",
             name,
             extra={"action": "run_file_lost"},
         )
-        return None
 
     def faults(self) -> list[str]:
         """Return a sentence for each part that does not work."""
         return [
-            *(self._of_lost(name) for name, part in self._parts.items() if part.is_lost()),
+            *self._of_lost(),
             *(f"threads: {fault}; see the server's log, or restart it" for fault in self._stuck()),
             *(f"descriptors: {fault}" for fault in (open_descriptors().fault,) if fault),
         ]
 
-    def _of_lost(self, name: str) -> str:
-        refusal = self._refusals.get(name)
-        if refusal is not None:
-            return f"files: run/{name} was removed, and cannot be made anew: {refusal}"
-        return f"files: run/{name} was removed; it is made anew within seconds"
+    def _of_lost(self) -> Iterator[str]:
+        for name in [name for name, part in self._parts.items() if part.is_lost()]:
+            refusal = self._refusals.get(name)
+            if refusal is None:
+                yield f"files: run/{name} was removed; it is made anew within seconds"
+                continue
+            yield f"files: run/{name} was removed, and cannot be made anew: {refusal.message}"
+            if isinstance(refusal, HomeInUse):
+                return  # the files that follow the lock are another server's
 
     def warnings(self) -> list[str]:
         """Return what will soon be a fault."""
