@@ -32,7 +32,7 @@ def test_parties_whose_databases_were_put_back_agree_or_say_that_they_do_not(
 ) -> None:
     """Jobs end, cores return, and no two sites have different ends that neither of them names."""
     put_back = 0
-    for seed in range(max(12, SEEDS // 8)):
+    for seed in (72, *range(max(12, SEEDS // 8))):  # 72: of a site that never agreed, under faults
         outcome = run_seed(seed, faults=faults)
         assert not outcome.violation, report(outcome)
         put_back += outcome.counts["databases put back"]

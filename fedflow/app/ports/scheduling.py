@@ -203,8 +203,7 @@ class QueueStore(Protocol):
     def ended_with(self, party_id: str, *, since_ms: int, limit: int) -> list[EndedSite]:
         """Return the sites of a party in jobs that ended since then, newest job ids first.
 
-        Only `limit` sites with the newest job ids are looked at, however many jobs there are. Those
-        that the party never accepted are left out.
+        Only `limit` sites with the newest job ids are looked at, however many jobs there are.
         """
 
     def moving_with(self, party_id: str, now_ms: int) -> list[str]:

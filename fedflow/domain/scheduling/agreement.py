@@ -23,6 +23,7 @@ class EndedSite:
     site: Site
     status: JobStatus
     epoch: int
+    may_lack: bool = False  #: nobody knows whether it ever got the job
 
 
 class EndMatch(Enum):
@@ -38,7 +39,7 @@ def compare(share: EndedSite, *, status: str | None, epoch: int | None) -> EndMa
     site does not have it.
     """
     if status is None:
-        return EndMatch.DIFFERS
+        return EndMatch.AGREES if share.may_lack else EndMatch.DIFFERS
     if epoch not in (None, share.epoch):
         return EndMatch.BEHIND if epoch < share.epoch else EndMatch.DIFFERS
     if status == share.status.value:

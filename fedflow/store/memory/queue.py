@@ -18,7 +18,7 @@ from fedflow.store.memory.journal import Journal
 from fedflow.store.memory.schedules import MemorySchedules
 
 _MOVING = (JobStatus.READY, JobStatus.RUNNING)
-_NEVER = (SitePhase.CREATING, SitePhase.REFUSED)
+_UNSURE = (SitePhase.CREATING, SitePhase.REFUSED)
 _ASKS = (SitePhase.APPLYING, SitePhase.GRANTED)
 
 
@@ -168,10 +168,15 @@ class MemoryQueue:
         ][:limit]
         return [
             EndedSite(
-                job_id=j.job_id, initiator=j.initiator, site=s.site, status=j.status, epoch=j.epoch
+                job_id=j.job_id,
+                initiator=j.initiator,
+                site=s.site,
+                status=j.status,
+                epoch=j.epoch,
+                may_lack=not j.epoch and s.phase in _UNSURE,
             )
             for j, s in newest
-            if (j.ended_ms or 0) >= since_ms and (j.epoch > 0 or s.phase not in _NEVER)
+            if (j.ended_ms or 0) >= since_ms
         ]
 
     def moving_with(self, party_id: str, now_ms: int) -> list[str]:

@@ -41,7 +41,8 @@ _PARTIES: Final = {
     "SELECT f_party_id FROM p WHERE f_party_id IS NOT NULL"
     for is_open in (0, 1)
 }
-_NEVER: Final = (SitePhase.CREATING.value, SitePhase.REFUSED.value)
+_UNSURE: Final = frozenset({SitePhase.CREATING.value, SitePhase.REFUSED.value})
+"""Phases of sites that may have a job or not: no answer came, or the last one was a refusal."""
 
 
 class SqlQueue:
@@ -191,12 +192,11 @@ class SqlQueue:
     def ended_with(self, party_id: str, *, since_ms: int, limit: int) -> list[EndedSite]:
         found = self._session.rows(
             "SELECT s.f_job_id, j.f_initiator_role, j.f_initiator_party_id, s.f_role, j.f_status, "
-            "j.f_epoch FROM (SELECT f_job_id, f_role, f_phase FROM t_schedule_site "
+            "j.f_epoch, s.f_phase FROM (SELECT f_job_id, f_role, f_phase FROM t_schedule_site "
             "WHERE f_open = 0 AND f_party_id = ? ORDER BY f_job_id DESC, f_role LIMIT ?) AS s "
             "JOIN t_schedule_job AS j ON j.f_job_id = s.f_job_id WHERE j.f_end_time >= ? "
-            f"AND (j.f_epoch > 0 OR NOT {one_of('s.f_phase', len(_NEVER))}) "
             "ORDER BY s.f_job_id DESC, s.f_role",
-            (party_id, limit, since_ms, *_NEVER),
+            (party_id, limit, since_ms),
         )
         return [
             EndedSite(
@@ -205,8 +205,9 @@ class SqlQueue:
                 site=site_of(role, party_id),
                 status=JobStatus(status),
                 epoch=int(epoch),
+                may_lack=not epoch and phase in _UNSURE,
             )
-            for job_id, initiator_role, initiator, role, status, epoch in found
+            for job_id, initiator_role, initiator, role, status, epoch, phase in found
         ]
 
     def moving_with(self, party_id: str, now_ms: int) -> list[str]:

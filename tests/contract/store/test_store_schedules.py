@@ -61,7 +61,7 @@ def test_active_jobs_are_oldest_first_and_end_when_the_job_ends(store, make):
         assert tx.schedules.active() == ["a", "c"]
 
 
-def test_ended_jobs_are_named_by_party_newest_first_but_not_what_it_never_took(store, make):
+def test_ended_jobs_are_named_by_party_newest_first(store, make):
     never = ScheduledSite(site=make.host, phase=SitePhase.REFUSED)
     guest = ScheduledSite(site=make.guest, phase=SitePhase.GRANTED)
     host = ScheduledSite(site=make.host, phase=SitePhase.GONE)
@@ -74,14 +74,27 @@ def test_ended_jobs_are_named_by_party_newest_first_but_not_what_it_never_took(s
         tx.schedules.add(make.schedule("refused", sites=(guest, never)))
         tx.schedules.move("refused", JobEvent.FAILED, seen=JobStatus.READY, now_ms=13)
         found = tx.queue.ended_with("10000", since_ms=10, limit=9)
-        assert [(e.job_id, e.site) for e in found] == [(i, make.host) for i in ("c", "b", "a")]
-        assert {(e.status, e.epoch, e.initiator) for e in found} == {
+        names = [(e.job_id, e.site) for e in found]
+        assert names == [(i, make.host) for i in ("refused", "c", "b", "a")]
+        assert {(e.status, e.epoch, e.initiator) for e in found[1:]} == {
             (JobStatus.CANCELED, 0, make.guest)
         }
         found = tx.queue.ended_with("10000", since_ms=0, limit=3)
-        assert [e.job_id for e in found] == ["old", "c"]  # the refused one is looked at, too
+        assert [e.job_id for e in found] == ["refused", "old", "c"]
         assert tx.queue.ended_with("9999", since_ms=13, limit=9)[0].job_id == "refused"
         assert tx.queue.ended_parties() == ["10000", "9999"]
+
+
+@pytest.mark.parametrize("phase", [SitePhase.CREATING, SitePhase.REFUSED])
+def test_of_a_site_that_did_not_agree_nobody_knows_whether_it_has_the_job(store, make, phase):
+    guest = ScheduledSite(site=make.guest, phase=SitePhase.CREATED)
+    unsure = ScheduledSite(site=make.host, phase=phase)
+    with store.transaction() as tx:
+        tx.schedules.add(make.schedule("unsure", sites=(guest, unsure)))
+        tx.schedules.move("unsure", JobEvent.FAILED, seen=JobStatus.READY, now_ms=13)
+        (at_guest,) = tx.queue.ended_with("9999", since_ms=0, limit=9)
+        (at_host,) = tx.queue.ended_with("10000", since_ms=0, limit=9)
+        assert (at_guest.may_lack, at_host.may_lack) == (False, True)
 
 
 def test_waiting_jobs_are_queued_by_priority_then_age_then_id(store, make):

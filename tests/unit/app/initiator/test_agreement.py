@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fedflow.app.initiator.agreement import EndComparison
 from fedflow.domain.records import Reply
+from fedflow.domain.scheduling.agreement import EndMatch, compare
 from fedflow.domain.states import JobStatus
 from tests.unit.app.fakes import GUEST, HOST, OneServer, conf, dsl
 
@@ -122,3 +124,12 @@ def test_an_answer_that_is_none_leaves_nothing(
     beat(guest, job_id, **told)
     assert warnings(guest, job_id) == []
     assert guest.outbox("10000") == []
+
+
+def test_a_site_that_did_not_agree_may_lack_a_job(guest: OneServer, job_id: str) -> None:
+    with guest.store.read() as tx:
+        (took,) = tx.queue.ended_with("10000", since_ms=0, limit=9)
+    unsure = replace(took, may_lack=True)
+    assert compare(took, status=None, epoch=None) is EndMatch.DIFFERS
+    assert compare(unsure, status=None, epoch=None) is EndMatch.AGREES
+    assert compare(unsure, status="success", epoch=0) is EndMatch.DIFFERS
