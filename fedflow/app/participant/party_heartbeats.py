@@ -17,7 +17,6 @@ from fedflow.app.protocol.party_commands import reason_to_wire
 from fedflow.app.protocol.piggyback import apply_statuses
 from fedflow.app.protocol.status_pull import noted_stop
 from fedflow.base.clock import is_older
-from fedflow.base.errors.jobs import WrongSite
 from fedflow.base.errors.requests import BadRequest
 from fedflow.base.ids import new_token
 from fedflow.domain.phases import SitePhase
@@ -62,17 +61,20 @@ class PartyHeartbeats(UseCase):
         jobs = {i: read_command(one, JobHeartbeat) for i, one in incoming.body.jobs.items()}
         if max(len(jobs), sum(len(one.sites or ()) for one in jobs.values())) > MAX_SITES:
             raise BadRequest(reason=f"a heartbeat may name {MAX_SITES} sites")
-        party_id = incoming.source_party or incoming.body.initiator_party_id
+        source = incoming.source_party
+        party_id = source or incoming.body.initiator_party_id
         if party_id is not None and 0 < len(party_id) <= MAX_PARTY_ID:
             self._party_leases.heard_initiators(tx, party_id)
         answer, left = {}, MAX_TOLD
         for job_id, told in jobs.items():
-            answer[job_id], left = self._answer_for(tx, job_id, told, incoming.source_party, left)
-        if any(self._return_unused(tx, job_id, told) for job_id, told in jobs.items()):
+            answer[job_id], left = self._answer_for(tx, job_id, told, source, left)
+        if any(self._return_unused(tx, job_id, told, source) for job_id, told in jobs.items()):
             effects.add(self._wakeup.queue)
         return Reply(retcode=0, data=plain(HeartbeatAnswer(jobs=answer, run=self._run)))
 
-    def _return_unused(self, tx: Tx, job_id: str, told: JobHeartbeat) -> bool:
+    def _return_unused(
+        self, tx: Tx, job_id: str, told: JobHeartbeat, source_party: str | None
+    ) -> bool:
         """Return what a job holds here though its initiator, where it waits, has long not counted
         on it: the command to return it was lost. Tells whether there was any.
         """
@@ -81,7 +83,7 @@ class PartyHeartbeats(UseCase):
         for text, phase in (told.sites or {}).items():
             if phase not in _WITHOUT_CORES:
                 continue
-            job = tx.jobs.get(JobKey(job_id=job_id, site=named_site(text)))
+            job = _job_of(tx, JobKey(job_id=job_id, site=named_site(text)), source_party)
             if job is None or job.status in JOB_FINAL or not job.in_use:
                 continue
             if told.epoch != job.epoch or not is_older(job.applied_ms or 0, UNUSED_MS, now_ms):
@@ -100,12 +102,10 @@ class PartyHeartbeats(UseCase):
         answer: dict[str, Any] = {}
         for text in told.sites or ():
             key = JobKey(job_id=job_id, site=named_site(text))
-            job = tx.jobs.get(key)
+            job = _job_of(tx, key, source_party)
             if job is None:
                 answer[text] = SiteAnswer()
                 continue
-            if source_party is not None and source_party != job.initiator.party_id:
-                raise WrongSite(site=f"party {source_party}", job_id=job_id)
             if told.status is not None:
                 answer[text] = self._compared(tx, job, told)
                 continue
@@ -144,3 +144,9 @@ class PartyHeartbeats(UseCase):
             new = disagreement(job.initiator, told.status, epoch, status=status, epoch=run)
         note_disagreement(tx, job, job.initiator, new, now_ms=self._clock.now_ms())
         return answer
+
+
+def _job_of(tx: Tx, key: JobKey, source_party: str | None) -> JobRecord | None:
+    """Return the initiator's job here; another party may have taken its id first."""
+    job = tx.jobs.get(key)
+    return None if job is None or source_party not in (None, job.initiator.party_id) else job

@@ -553,10 +553,25 @@ def test_a_malformed_heartbeat_is_refused(host: OneServer, body: object) -> None
         host.ask("heartbeat", body=body)
 
 
-def test_another_party_cannot_keep_a_job_alive(host: OneServer) -> None:
+def test_a_job_of_another_initiator_is_none_of_who_names_it_and_stops_no_heartbeat(
+    host: OneServer,
+) -> None:
+    """A party that took another's job id first must not end the other's jobs here."""
     host.create()
-    with pytest.raises(WrongSite):
-        host.ask("heartbeat", body=beat(), source="10001")
+    host.ask("job_apply", KEY)
+    held = host.free_cores()
+    host.clock.ms += max(UNUSED_MS, host.timing.lease_ms) + 1
+    lacks = {HOST.key: {"status": None}}
+    for told in ({"tasks": {}, "progress": 40}, {"status": "failed"}):
+        for phase in ("granted", "created", "refused"):
+            named = {"epoch": 0, "sites": {HOST.key: phase}, **told}
+            body = {"jobs": {"1": named, "unknown": named}}
+            reply = host.ask("heartbeat", body=body, source="10001")
+            assert reply.data["jobs"] == {"1": lacks, "unknown": lacks}
+    job = host.job("1")
+    assert (job.progress, job.warnings, host.free_cores()) == (0, (), held)
+    host.core.detector.tick()  # none of it renewed the lease
+    assert host.job("1").status is JobStatus.FAILED
 
 
 @pytest.mark.parametrize(
