@@ -76,7 +76,7 @@ class Check:
         self._jobs: dict[tuple[str, str], ScheduledJob] = {}
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._done: set[tuple[str, str]] = set()  #: (party, request id) that took effect
-        self.were_put_back = False
+        self.were_put_back: set[str] = set()  #: parties
         self._before: tuple[Any, ...] | None = None
         self._known: tuple[Any, ...] | None = None
 
@@ -86,7 +86,7 @@ class Check:
 
     def put_back(self, party_id: str) -> None:
         """Forget how a party's database was: it is as before, and may differ from others' now."""
-        self.were_put_back = True
+        self.were_put_back.add(party_id)
         self._shares = {k: v for k, v in self._shares.items() if k[0] != party_id}
         self._jobs = {k: v for k, v in self._jobs.items() if k[0] != party_id}
         self._done = {k for k in self._done if k[0] != party_id}
@@ -200,6 +200,8 @@ class Check:
         assert task is not None
         require(share.status not in JOB_FINAL, f"{key} begins in an ended job", job_id=job_id)
         require(share.in_use, f"{key} begins without cores", job_id=job_id)
+        if task.initiator.party_id in self.were_put_back:
+            return  # it may not know of the job, or of the ends of the inputs, any more
         with self._world.servers[task.initiator.party_id].store.read() as tx:
             job = tx.schedules.get(job_id)
         assert job is not None

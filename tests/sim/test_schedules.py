@@ -24,6 +24,11 @@ PUT_BACK = (
         cuts_every_s=20, options=0.4, fails=0.1,
     ),
 )  # fmt: skip
+FOUND = (
+    72,  # under faults: a site that never agreed was not compared
+    170,  # plain: a process begins whose job its initiator, put back, does not know
+    195,  # plain: the same, and its input still runs there
+)
 
 
 @pytest.mark.parametrize("faults", PUT_BACK, ids=["plain", "reruns", "faults"])
@@ -32,7 +37,7 @@ def test_parties_whose_databases_were_put_back_agree_or_say_that_they_do_not(
 ) -> None:
     """Jobs end, cores return, and no two sites have different ends that neither of them names."""
     put_back = 0
-    for seed in (72, *range(max(12, SEEDS // 8))):  # 72: of a site that never agreed, under faults
+    for seed in (*FOUND, *range(max(12, SEEDS // 8))):
         outcome = run_seed(seed, faults=faults)
         assert not outcome.violation, report(outcome)
         put_back += outcome.counts["databases put back"]
