@@ -7,7 +7,7 @@ wait some at a time, in turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from fedflow.app.participant.launcher import Launcher
@@ -71,8 +71,9 @@ class Detector(UseCase):
         leads = self._servers.leads
         with self._store.read() as tx:
             shares = self._shares(tx) if leads else []
-            jobs = [share for share in shares if self._is_suspect(tx, share)]
-            unnamed = self._unnamed(tx, shares)
+            silent = {s.key.job_id: self._silent_ms(tx, s) for s in shares if self._is_others(s)}
+            jobs = [share for share in shares if self._is_suspect(tx, share, silent)]
+            unnamed = self._unnamed(shares, silent)
             tasks = tx.tasks.live()
         for task in tasks:
             if self._servers.is_local(task.instance_id):
@@ -98,14 +99,19 @@ class Detector(UseCase):
             self._after = ids[-2] if len(ids) > 1 else ids[-1]
         return [*tx.queue.moving_shares(), *waiting]
 
-    def _is_suspect(self, tx: Tx, share: JobRecord) -> bool:
+    def _is_others(self, share: JobRecord) -> bool:
+        """Tell whether another server initiated a job that goes on here."""
+        here = self._parties.is_local(share.initiator.party_id)
+        return share.status not in JOB_FINAL and not here
+
+    def _is_suspect(self, tx: Tx, share: JobRecord, silent: Mapping[str, int]) -> bool:
         if share.status in JOB_FINAL:
             return True
-        if self._parties.is_local(share.initiator.party_id):
+        if not self._is_others(share):
             return tx.schedules.status(share.key.job_id) in JOB_FINAL
-        return self._silent_ms(tx, share) is not None
+        return self._is_too_silent(tx, share, silent[share.key.job_id])
 
-    def _unnamed(self, tx: Tx, shares: Sequence[JobRecord]) -> list[JobRecord]:
+    def _unnamed(self, shares: Sequence[JobRecord], silent: Mapping[str, int]) -> list[JobRecord]:
         """Return some of the jobs that their initiators, which can be called, have not named for
         half a lease, and were not asked for in that time.
         """
@@ -114,11 +120,10 @@ class Detector(UseCase):
         found = (
             share
             for share in shares
-            if share.status not in JOB_FINAL
+            if self._is_others(share)
+            and silent[share.key.job_id] > limit_ms
             and share.key not in self._asked
-            and not self._parties.is_local(share.initiator.party_id)
             and self._circuit_breakers.is_closed(share.initiator.party_id)
-            and is_older(self._party_leases.initiator_ms(tx, share.key.job_id), limit_ms, now_ms)
         )
         return list(islice(found, _ASKED))
 
@@ -292,7 +297,7 @@ class Detector(UseCase):
 
     def _check_lease(self, tx: Tx, job: JobRecord, effects: AfterCommit) -> None:
         silent_ms = self._silent_ms(tx, job)
-        if silent_ms is not None:
+        if self._is_too_silent(tx, job, silent_ms):
             site, seconds = job.initiator, silent_ms // 1000
             lost = InitiatorLost(site=site, seconds=seconds)
             lack = self._circuit_breakers.lack_of(site.party_id)
@@ -308,20 +313,22 @@ class Detector(UseCase):
             reason = Reason(code=lost.name, message=message, site=site)
             self._jobs.end_here(tx, job, JobStatus.FAILED, reason, effects)
 
-    def _silent_ms(self, tx: Tx, job: JobRecord) -> int | None:
-        """Return for how long the initiator has said nothing of a party task, if that is too long.
+    def _silent_ms(self, tx: Tx, job: JobRecord) -> int:
+        """Return for how long the initiator has said nothing of a job."""
+        return self._clock.now_ms() - self._party_leases.initiator_ms(tx, job.key.job_id)
+
+    def _is_too_silent(self, tx: Tx, job: JobRecord, silent_ms: int) -> bool:
+        """Tell whether a party job ends because its initiator has said nothing of it for so long.
 
         A waiting party job lives as long as its initiator's server, but not beyond its own timeout
         if it is not named any more: nobody may know of it.
         """
         now_ms, lease_ms = self._clock.now_ms(), self._timing.lease_ms
-        silent_ms = now_ms - self._party_leases.initiator_ms(tx, job.key.job_id)
         if silent_ms <= lease_ms:
-            return None
+            return False
         if job.status is JobStatus.WAITING and not job.in_use:
             timeout_ms = int(job.parameters.get("timeout", 0)) * 1000
             heard_ms = self._party_leases.initiators_ms(tx, job.initiator.party_id)
             lives = now_ms - heard_ms <= lease_ms
-            if lives and not is_older(job.queued_ms, timeout_ms + lease_ms, now_ms):
-                return None
-        return silent_ms
+            return not lives or is_older(job.queued_ms, timeout_ms + lease_ms, now_ms)
+        return True
