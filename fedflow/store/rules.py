@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from fedflow.base.errors.store import StoreUnavailable
+from fedflow.domain.phases import SitePhase
 from fedflow.domain.states import TASK_END_EVENT, TASK_MOVES, TaskEvent, TaskStatus
 
+_NOT_AGREED: Final = frozenset({SitePhase.CREATING, SitePhase.REFUSED})
 _EVENTS: Final = {TaskStatus.RUNNING: TaskEvent.STARTED, **TASK_END_EVENT}
 
 
@@ -26,6 +28,11 @@ def advances(
         and progress is not None
         and progress > stored
     )
+
+
+def may_lack_job(epoch: int, phase: SitePhase) -> bool:
+    """Tell whether a site may have a job or not: in the first run it did not answer, or refused."""
+    return epoch == 0 and phase in _NOT_AGREED
 
 
 def answered_twice(request_id: str) -> StoreUnavailable:

@@ -16,9 +16,9 @@ from fedflow.domain.states import JobStatus
 from fedflow.store.memory.jobs import MemoryJobs
 from fedflow.store.memory.journal import Journal
 from fedflow.store.memory.schedules import MemorySchedules
+from fedflow.store.rules import may_lack_job
 
 _MOVING = (JobStatus.READY, JobStatus.RUNNING)
-_UNSURE = (SitePhase.CREATING, SitePhase.REFUSED)
 _ASKS = (SitePhase.APPLYING, SitePhase.GRANTED)
 
 
@@ -173,7 +173,7 @@ class MemoryQueue:
                 site=s.site,
                 status=j.status,
                 epoch=j.epoch,
-                may_lack=not j.epoch and s.phase in _UNSURE,
+                may_lack=may_lack_job(j.epoch, s.phase),
             )
             for j, s in newest
             if (j.ended_ms or 0) >= since_ms

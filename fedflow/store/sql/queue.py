@@ -13,6 +13,7 @@ from fedflow.domain.records import JobKey, JobRecord, WaitingJob
 from fedflow.domain.scheduling.agreement import EndedSite
 from fedflow.domain.states import JobStatus
 from fedflow.store.codec import reason_from_text, site_of
+from fedflow.store.rules import may_lack_job
 from fedflow.store.session import Found, Session, Value, one_of
 from fedflow.store.sql.jobs import JOBS
 
@@ -41,8 +42,6 @@ _PARTIES: Final = {
     "SELECT f_party_id FROM p WHERE f_party_id IS NOT NULL"
     for is_open in (0, 1)
 }
-_UNSURE: Final = frozenset({SitePhase.CREATING.value, SitePhase.REFUSED.value})
-"""Phases of sites that may have a job or not: no answer came, or the last one was a refusal."""
 
 
 class SqlQueue:
@@ -205,7 +204,7 @@ class SqlQueue:
                 site=site_of(role, party_id),
                 status=JobStatus(status),
                 epoch=int(epoch),
-                may_lack=not epoch and phase in _UNSURE,
+                may_lack=may_lack_job(int(epoch), SitePhase(phase)),
             )
             for job_id, initiator_role, initiator, role, status, epoch, phase in found
         ]
