@@ -39,6 +39,16 @@ def inode_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Put a text into the place of a file; who reads meanwhile gets the old or the new one.
+
+    It is not on the disk yet when this returns. Raises: OSError.
+    """
+    new = path.with_name(f"{path.name}.tmp")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
+
+
 def free_bytes(folder: Path) -> int:
     """Return how much this process may still write to a folder's file system; 0 also if no further
     file can be created. Raises: OSError.

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from fedflow.app.protocol.folders import Folders
-from fedflow.base.disk import inode_of
+from fedflow.base.disk import inode_of, write_whole
 from fedflow.base.errors.start import HomeInUse, HomeNotUsable
 
 
@@ -66,10 +66,8 @@ class OwnFile:
 
     def restore(self) -> None:
         """Write the file. Raises: HomeNotUsable."""
-        temporary = self._path.with_suffix(".tmp")
         try:
-            temporary.write_text(self._text, encoding="utf-8")
-            temporary.replace(self._path)
+            write_whole(self._path, self._text)
         except OSError as exc:
             raise HomeNotUsable(path=str(self._path), reason=exc.strerror or str(exc)) from exc
 

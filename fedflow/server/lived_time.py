@@ -8,11 +8,11 @@ own, as the clock is its machine's: servers of one party on other machines have 
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Final
 
 from fedflow.base.clock import HOLD_S, LivedTime, SteadyClock
+from fedflow.base.disk import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class LivedTimeFile:
         self._next_s = now_s + KEEP_S
         try:
             if differs:
-                _write(self._path, lived)
+                write_whole(self._path, f"{lived.steady_ms} {lived.wall_ms}\n")
             else:
                 self._path.unlink(missing_ok=True)
             self._is_there = differs
@@ -74,9 +74,3 @@ def _read(path: Path) -> LivedTime | None:
     except (OSError, ValueError) as exc:
         logger.warning("%s does not hold two times, and is not used: %s", path, exc)
         return None
-
-
-def _write(path: Path, lived: LivedTime) -> None:
-    new = path.with_name(f"{path.name}.tmp")
-    new.write_text(f"{lived.steady_ms} {lived.wall_ms}\n", encoding="ascii")
-    os.replace(new, path)
