@@ -330,11 +330,13 @@ class Initiator(UseCase):
         upstream = spec.dag.upstream(task.component)
         absent = [name for name in upstream if statuses[name][1] not in TASK_SUCCEEDED]
         key = TaskKey(job_id=job.job_id, component=task.component, version=task.version, site=site)
+        commands = []
         if lacks:
             left = task.retries_left(spec.rules.components[task.component].retries)
-            tx.outbox.put([self._party_commands.create_task(job, key, retries_left=left)])
+            commands.append(self._party_commands.create_task(job, key, retries_left=left))
         news = news_of(statuses)
-        tx.outbox.put([self._party_commands.start_task(job, key, news=news, absent=absent)])
+        commands.append(self._party_commands.start_task(job, key, news=news, absent=absent))
+        tx.outbox.put(commands)
 
     def take_told(self, tx: Tx, job_id: str, site: Site, component: str, told: Any) -> bool:
         """Store a site's report about one of its tasks; return whether anything changed."""

@@ -280,7 +280,7 @@ class PartyJobs(UseCase):
         if missed:  # before the end, which cancels them
             self._tasks.add_missed(tx, job, missed)
         reason = self._tasks.known_here(tx, job.key, reason_from_wire(incoming.body.reason))
-        self.end_here(tx, job, status, reason, effects)
+        self._end_held(tx, job, status, reason, effects)
         return Reply(retcode=0)
 
     def _catch_up(self, tx: Tx, job: JobRecord, epoch: int) -> JobRecord:
@@ -309,8 +309,14 @@ class PartyJobs(UseCase):
         """End this site's party job: stop what runs, move the job, return the cores when all is
         still.
         """
-        now_ms = self._clock.now_ms()
         self._party_leases.hold(tx, job.key.job_id)
+        self._end_held(tx, job, status, reason, effects)
+
+    def _end_held(
+        self, tx: Tx, job: JobRecord, status: JobStatus, reason: Reason | None, effects: AfterCommit
+    ) -> None:
+        """Do what `end_here` does while the job's lease is held."""
+        now_ms = self._clock.now_ms()
         self._tasks.stop_all(tx, job.key, status, reason, effects)
         self._end_application(job, effects)
         if job.status not in JOB_FINAL:
