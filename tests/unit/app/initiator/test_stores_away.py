@@ -22,6 +22,13 @@ AWAY = StoreUnavailable(reason="its server's log says why")
 SENTENCE = "it answers, but its store cannot be used"
 
 
+def call(server: OneServer, party_id: str) -> None:
+    """Call another party outside of the outbox."""
+    server.core.parties.call(
+        None, party_id, "/party/info/common", {}, request_id="", job_id="", deadline_s=1
+    )
+
+
 def answers(guest: OneServer, error: StoreUnavailable | NotLeading | None) -> None:
     def answer(_path: str, _body: Any) -> Reply:
         if error is None:
@@ -94,18 +101,14 @@ def test_a_party_of_which_no_server_leads_is_not_heard_either(guest: OneServer) 
     assert guest.scheduled(job_id).status is JobStatus.FAILED
     assert "answers, but none of its servers has led for" in reason(guest, job_id).message
     answers(guest, None)
-    guest.core.parties.call(
-        None, "10000", "/party/info/common", {}, request_id="", job_id="", deadline_s=1
-    )
+    call(guest, "10000")
     assert guest.core.circuit_breakers.lack_of("10000") is None
 
 
 def test_a_participant_says_that_no_server_of_its_initiator_leads(host: OneServer) -> None:
     host.create()
     answers(host, NotLeading(reason="none does at the moment"))
-    host.core.parties.call(
-        None, "9999", "/party/info/common", {}, request_id="", job_id="", deadline_s=1
-    )
+    call(host, "9999")
     host.clock.ms += 61_000
     host.core.detector.tick()
     found = host.job("1").reason
@@ -118,13 +121,9 @@ def test_the_store_that_is_away_is_named_by_calls_and_commands(guest: OneServer)
     answers(guest, AWAY)
     for _ in range(3):
         with pytest.raises(PartyStoreUnavailable, match=f"10000 cannot take part: {SENTENCE}"):
-            guest.core.parties.call(
-                None, "10000", "/party/info/common", {}, request_id="", job_id="", deadline_s=1
-            )
+            call(guest, "10000")
     with pytest.raises(PartyStoreUnavailable, match=f"{SENTENCE}; last tried"):
-        guest.core.parties.call(
-            None, "10000", "/party/info/common", {}, request_id="", job_id="", deadline_s=1
-        )
+        call(guest, "10000")
 
 
 class _ReadOnly:
@@ -165,9 +164,7 @@ def test_a_participant_names_the_store_of_its_initiator(host: OneServer) -> None
     answers(host, AWAY)
     for _ in range(3):
         with pytest.raises(PartyStoreUnavailable):
-            host.core.parties.call(
-                None, "9999", "/party/info/common", {}, request_id="", job_id="", deadline_s=1
-            )
+            call(host, "9999")
     host.clock.ms += 61_000
     host.core.detector.tick()
     found = host.job("1").reason
