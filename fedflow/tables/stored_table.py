@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import current_thread
 from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
@@ -34,6 +36,20 @@ class OutputTables(Protocol):
         self, entry: TableRecord, schema: TableSchema, *, name: str | None = None
     ) -> TableWriter:
         """Return a writer for a new output table; see `LocalTableStore`."""
+
+
+@contextmanager
+def _threads(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """Give threads that end with the block.
+
+    The garbage collector may end an iterator that somebody left in one of its own threads, which
+    cannot wait for itself: then they end by themselves.
+    """
+    pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=not current_thread().name.startswith(f"{name}_"))
 
 
 class StoredTable(ABC):
@@ -138,7 +154,7 @@ class StoredTable(ABC):
 
     def _fold_ahead(self, function: Callable[[pa.RecordBatch], T]) -> Iterator[T]:
         waiting: deque[Future[T]] = deque()
-        with ThreadPoolExecutor(self._cores, thread_name_prefix="blocks") as pool:
+        with _threads(self._cores, "blocks") as pool:
             try:
                 for batch in self.to_batches():
                     waiting.append(pool.submit(function, batch))
@@ -175,7 +191,7 @@ class StoredTable(ABC):
         *,
         threads: int,
     ) -> Iterator[T]:
-        with ThreadPoolExecutor(threads, thread_name_prefix="columns") as pool:
+        with _threads(threads, "columns") as pool:
             for group in groups:
                 yield from pool.map(lambda named: function(*named), self._columns(group))
 

@@ -368,6 +368,37 @@ def test_threads_end_with_the_iterators_that_use_them(tmp_path: Path) -> None:
     assert not any(t.name.startswith(("blocks", "columns")) for t in threading.enumerate())
 
 
+def test_an_iterator_may_end_in_a_thread_of_its_own_as_garbage_does(tmp_path: Path) -> None:
+    store = local_store(tmp_path / "tables", cores=2)
+    with store.create(SCHEMA) as writer:
+        for count in range(1, 10):
+            writer.write(rows(count))
+        table = writer.close()
+    is_left, has_ended = threading.Event(), threading.Event()
+    failures: list[RuntimeError] = []
+
+    def end_it(batch: pa.RecordBatch) -> int:
+        if batch.num_rows > 1:
+            is_left.wait(60)
+        if batch.num_rows == 2:
+            try:
+                blocks.close()  # type: ignore[attr-defined]
+            except RuntimeError as exc:
+                failures.append(exc)
+            has_ended.set()
+        return batch.num_rows
+
+    blocks = table._fold_ahead(end_it)  # `fold_blocks` of a test sends copies of functions
+    assert next(blocks) == 1
+    is_left.set()
+    assert has_ended.wait(60)
+    assert failures == []
+    for thread in threading.enumerate():
+        if thread.name.startswith("blocks"):
+            thread.join(60)
+            assert not thread.is_alive()
+
+
 def test_a_taken_id_may_not_be_missing(store: LocalTableStore) -> None:
     table = store.table_of(write(store, 3))
     with pytest.raises(BadData, match="an id is null"):
