@@ -6,6 +6,7 @@ begins a new file when that one is full, and when another program moved it away 
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -32,6 +33,7 @@ _KINDS: Final = 1000  #: with more of them at once, jobs are not told apart
 _REPEATED: Final = "repeated"
 _JOBS: Final = 256  #: whose folders are remembered
 _LONGEST_TEXT: Final = 500  #: characters by which lines of one kind are told apart
+_LACKS: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT}
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -48,7 +50,8 @@ class RepeatedLines(logging.Filter):
     def __init__(self, handler: logging.Handler) -> None:
         super().__init__()
         self._handler = handler
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  #: what is collected as garbage meanwhile may log, too
+        self._busy = False
         self._minutes: dict[tuple[object, ...], _Minute] = {}  #: the oldest first
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -56,9 +59,15 @@ class RepeatedLines(logging.Filter):
         if getattr(record, "action", None) == _REPEATED:
             return True
         with self._lock:
-            ended = self._ended(record.created)
-            is_limited = record.levelno >= logging.WARNING or _is_refusal(record)
-            shown = not is_limited or self._is_shown(record)
+            if self._busy:  # this thread's own line, from within one of its lines
+                return True
+            self._busy = True
+            try:
+                ended = self._ended(record.created)
+                is_limited = record.levelno >= logging.WARNING or _is_refusal(record)
+                shown = not is_limited or self._is_shown(record)
+            finally:
+                self._busy = False
         for minute in ended:
             self._handler.handle(minute.summary())
         return shown
@@ -132,18 +141,33 @@ def _place(record: logging.LogRecord) -> tuple[object, ...]:
     return record.exc_info[0], end.tb_frame.f_code.co_filename, end.tb_lineno
 
 
+def _lack(record: logging.LogRecord) -> str:
+    """Return what the machine lacks if that is what was raised: no line of the code is wrong then,
+    and the sentence says more than a traceback.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _LACKS:
+            return f": {error}"
+        error = error.__cause__ or error.__context__
+    return ""
+
+
 class JsonLines(logging.Formatter):
-    """One JSON object per line: time_ms, level, logger, message, and what `extra` gave."""
+    """One JSON object per line: time_ms, level, logger, message, and what `extra` gave.
+
+    `traceback` is not there if an error only says what the machine lacks; the message names that.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time_ms": int(record.created * 1000),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": record.getMessage() + (lack := _lack(record)),
         }
         line.update({k: v for k, v in vars(record).items() if k not in _STANDARD})
-        if record.exc_info:
+        if record.exc_info and not lack:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
 
@@ -153,15 +177,17 @@ class OneLine(logging.Formatter):
 
     Messages repeat what other parties sent, who could else write lines of their own, or make a
     terminal do things. A traceback follows in lines of its own (`exc_info`); none of them can be
-    taken for another record's first one.
+    taken for another record's first one. What the machine lacks, such as descriptors, is told in
+    the line itself.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        record.message = record.getMessage()
+        lack = _lack(record)
+        record.message = record.getMessage() + lack
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
         line = self.formatMessage(record)
-        following = [self.formatException(record.exc_info)] if record.exc_info else []
+        following = [self.formatException(record.exc_info)] if record.exc_info and not lack else []
         following += [record.stack_info] if record.stack_info else []
         return "\n".join([line, *(_following(text) for text in following)])
 

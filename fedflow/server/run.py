@@ -13,9 +13,9 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 
 from fedflow.app.protocol.folders import Folders
 from fedflow.base.descriptors import raise_limit
@@ -53,9 +53,9 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
     bound_starts()
     _make(folders)
     logging.getLogger().addHandler(JobLogFiles(folders.job_logs))
-    stop = threading.Event()
+    stop: SimpleQueue[None] = SimpleQueue()  # may be filled by what interrupts its own reader
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: stop.put(None))
     signal.signal(signal.SIGHUP, lambda *_: _hang_up(file, stop))
     with contextlib.closing(HomeLock(folders)) as lock:
         server = FedflowServer(settings, folders.home, reread=reread)
@@ -66,7 +66,7 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
             _announce(server, settings)
             state_file = _state_file(server, folders)
             _collect_again()
-            stop.wait()
+            stop.get()
             logger.info("The server stops")
         finally:
             server.close()  # before the file goes: the server puts it back
@@ -74,11 +74,11 @@ def run(settings: Settings, home: Path, *, reread: Callable[[], Settings] | None
                 state_file.remove()
 
 
-def _hang_up(file: ServerLogFile | None, stop: threading.Event) -> None:
+def _hang_up(file: ServerLogFile | None, stop: SimpleQueue[None]) -> None:
     if file is not None:
         file.reopen()
     elif os.isatty(2):
-        stop.set()
+        stop.put(None)
 
 
 def _collect_again() -> None:

@@ -186,8 +186,11 @@ class Party:
         try:
             code = self.process.wait(STOP_S)
         except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # its log gets the stacks of all threads
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(5.0)
             self.kill()
-            raise AssertionError(f"did not stop within {STOP_S} s:\n{self.tail()}") from None
+            raise AssertionError(f"did not stop within {STOP_S} s:\n{self.tail(400)}") from None
         self.process = None
         assert code == 0, f"the server ended with status {code}:\n{self.tail()}"
 
@@ -333,7 +336,7 @@ class Party:
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment without settings of fedflow, and with these."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("FEDFLOW")}
-    return {**kept, "PYTHONPATH": str(ROOT), **settings}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **settings}
 
 
 def pids_below(folder: Path) -> dict[int, Path]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -121,3 +123,33 @@ def test_what_another_party_sent_neither_makes_lines_nor_steers_a_terminal(tmp_p
         first, *rest = text.splitlines()
         assert first.endswith(f"{shown}\tend")
         assert rest[0] == "Traceback (most recent call last):"
+
+
+@pytest.mark.parametrize("style", ["console", "json"])
+def test_what_the_machine_lacks_is_a_sentence_without_a_traceback(
+    style: Literal["console", "json"],
+) -> None:
+    stream = io.StringIO()
+    set_up_logging(level="INFO", style=style, stream=stream)
+    try:
+        try:
+            raise OSError(errno.EMFILE, "Too many open files", "spec.json")
+        except OSError as exc:
+            raise ValueError("no spec") from exc
+    except ValueError:
+        logger.exception("The task could not be launched")
+    said = stream.getvalue()
+    sentence = "The task could not be launched: [Errno 24] Too many open files: 'spec.json'"
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert "Traceback" not in said
+
+
+def test_another_error_of_the_system_keeps_its_traceback() -> None:
+    stream = io.StringIO()
+    set_up_logging(level="INFO", style="console", stream=stream)
+    try:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+    except OSError:
+        logger.exception("The file could not be read")
+    assert "Traceback (most recent call last)" in stream.getvalue()

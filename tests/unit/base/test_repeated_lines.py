@@ -117,3 +117,19 @@ def test_lines_of_two_places_are_two_kinds(stream: io.StringIO) -> None:
         logger.warning("one place, %d", number)
         logger.warning("another place, %d", number)
     assert len(lines(stream)) == 10
+
+
+class Talkative:
+    """Logs while it is shown, as garbage does that is collected in this moment."""
+
+    def __str__(self) -> str:
+        logger.warning("a task was destroyed while it waited")
+        return "something"
+
+
+@pytest.mark.timeout(60)
+def test_a_line_from_within_a_line_stops_nothing(stream: io.StringIO) -> None:
+    logger.warning("about %s", Talkative())
+    assert set(lines(stream)) == {"a task was destroyed while it waited", "about something"}
+    refuse(1)
+    assert lines(stream)[-1] == "refused a packet of party 1"
