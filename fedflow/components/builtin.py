@@ -39,6 +39,7 @@ COMPONENTS: Final[tuple[str, ...]] = (
     "linear.hetero_poisson:HeteroPoisson",
     "sshe.component:HeteroSSHELR",
     "sshe.component:HeteroSSHELinR",
+    "boosting.hetero_secureboost:HeteroSecureBoost",
     "local.local_baseline:LocalBaseline",
     "scoring.positive_unlabeled:PositiveUnlabeled",
     "scoring.scorecard:Scorecard",

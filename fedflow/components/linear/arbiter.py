@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedflow.components.linear.arithmetic import Scales, open_sums
 from fedflow.components.linear.batches import BatchInfo
-from fedflow.components.linear.callbacks import ArbiterCallbacks, Plan
+from fedflow.components.linear.callbacks import ArbiterCallbacks
 from fedflow.components.linear.keys import PartyKeys
 from fedflow.components.linear.optimizer import Convergence, Optimizer
 from fedflow.components.linear.params import LinearParams
@@ -22,10 +22,11 @@ from fedflow.components.linear.session import (
     batch_tag,
     log_iteration,
     receive_shapes,
-    record_loss,
     show_batch,
 )
 from fedflow.components.linear.sqn import is_due
+from fedflow.components.training.measures import record_loss
+from fedflow.components.training.plan import Plan
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Diverged, Model, Role
 

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.linear.callbacks import Plan
 from fedflow.components.linear.families import Family
 from fedflow.components.linear.keys import PartyKeys, warn_of_arbiter
 from fedflow.components.linear.params import LinearParams
@@ -27,6 +26,7 @@ from fedflow.components.samples.predictions import (
 )
 from fedflow.components.training.cross_validation import cross_validate
 from fedflow.components.training.one_vs_rest import agree_on_classes, class_context
+from fedflow.components.training.plan import Plan
 from fedflow.sdk import BadData, Context, Model, NotSupportedYet, Outputs, Role, Table
 
 Floats = NDArray[np.float64]

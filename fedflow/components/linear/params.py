@@ -13,7 +13,6 @@ from msgspec import Meta, field
 from fedflow.components.linear.families import LINEAR, LOGISTIC, POISSON, Family
 from fedflow.components.training.params import (
     EARLY_STOPPING,
-    PERFORMANCE,
     CallbackParam,
     CvParam,
     EncryptedModeCalculatorParam,
@@ -208,16 +207,11 @@ class LinearParams(Params, frozen=True, kw_only=True):
     @property
     def callbacks(self) -> CallbackParam:
         """Return what happens between iterations, wherever it was written."""
-        own = self.callback_param
-        older = {PERFORMANCE: self.validation_freqs, EARLY_STOPPING: self.early_stopping_rounds}
-        implied = [name for name, value in older.items() if value is not None]
-        return CallbackParam(
-            callbacks=list(dict.fromkeys((*own.callbacks, *implied))),
-            validation_freqs=own.validation_freqs or self.validation_freqs,
-            early_stopping_rounds=own.early_stopping_rounds or self.early_stopping_rounds,
-            metrics=own.metrics or self.metrics,
-            use_first_metric_only=own.use_first_metric_only or self.use_first_metric_only,
-            save_freq=own.save_freq,
+        return self.callback_param.with_older(
+            metrics=self.metrics,
+            validation_freqs=self.validation_freqs,
+            early_stopping_rounds=self.early_stopping_rounds,
+            use_first_metric_only=self.use_first_metric_only,
         )
 
     @property

@@ -12,18 +12,11 @@ from typing import Any
 
 import msgspec
 
+from fedflow.components.training.watch import WatchState
 from fedflow.sdk import BadData, Model
 from fedflow.sdk.decoding import read_as
 
 FIELD = "resume_state"  #: in the parameters of a checkpoint's model; final models have none
-
-
-class WatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """The best values of early stopping, by measure."""
-
-    values: dict[str, float] = msgspec.field(default_factory=dict)
-    iterations: dict[str, int] = msgspec.field(default_factory=dict)
-    waits: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class ResumeState(msgspec.Struct, frozen=True, kw_only=True):

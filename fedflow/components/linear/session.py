@@ -127,22 +127,6 @@ def log_iteration(ctx: Context, iteration: int, *, loss: float | None = None) ->
         ctx.log.info("iteration %s of at most %s is done, loss %.6g", iteration + 1, most, loss)
 
 
-def record_loss(ctx: Context, iteration: int, loss: float) -> None:
-    """Record the loss of `iteration` (from 0) as FATE Board shows it."""
-    ctx.tracker.metric(
-        "train",
-        "loss",
-        metric_type="LOSS",
-        points=[(iteration, loss)],
-        meta={
-            "name": "train",
-            "metric_type": "LOSS",
-            "unit_name": "iters",
-            "curve_name": "loss",
-        },
-    )
-
-
 @contextmanager
 def diverging(iteration: int) -> Iterator[None]:
     """Turn a number that cannot be encoded into `Diverged` of this iteration."""

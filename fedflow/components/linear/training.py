@@ -7,14 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fedflow.components.linear.arbiter import train_arbiter
-from fedflow.components.linear.callbacks import (
-    Callbacks,
-    GuestCallbacks,
-    HostCallbacks,
-    Plan,
-    agree_on_plan,
-    common_step,
-)
+from fedflow.components.linear.callbacks import Callbacks, GuestCallbacks, HostCallbacks
 from fedflow.components.linear.guest import GuestTrainer
 from fedflow.components.linear.host import HostTrainer
 from fedflow.components.linear.keys import PartyKeys
@@ -25,6 +18,8 @@ from fedflow.components.linear.quadratic import QuadraticGuest, QuadraticHost
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import follow_arbiter
 from fedflow.components.linear.stored import LinearModel, Trained
+from fedflow.components.training.measures import record_start
+from fedflow.components.training.plan import Plan, agree_on_plan, common_step
 from fedflow.sdk import BadParameter, Context, Model, Role
 
 
@@ -136,17 +131,6 @@ def check_start(ctx: Context, start: Trained) -> None:
         raise BadParameter(
             path="init_param.fit_intercept", reason="the model to start from has an intercept"
         )
-
-
-def record_start(ctx: Context, iterations: int) -> None:
-    """Show how many iterations the model has had before."""
-    ctx.tracker.metric(
-        "train",
-        "init_iter",
-        metric_type="init_iter",
-        points=[("init_iter", iterations)],
-        meta={"name": "init_iter", "metric_type": "init_iter", "unit_name": "iters"},
-    )
 
 
 def _warn_of_unused(ctx: Context, plan: Plan) -> None:

@@ -35,11 +35,13 @@ class Instances:
         return int(self.features.shape[0])
 
 
-def read_instances(table: Table, *, columns: tuple[str, ...] | None = None) -> Instances:
+def read_instances(
+    table: Table, *, columns: tuple[str, ...] | None = None, keep_missing: bool = False
+) -> Instances:
     """Return the rows of `table`; `columns` picks and orders the features (None = all).
 
-    Raises: BadData: no rows, a missing column, a feature that is no number or has missing values, a
-        negative or missing weight.
+    With `keep_missing` a missing feature is NaN. Raises: BadData: no rows, a missing column, a
+    feature that is no number or has missing values that are not kept, a missing weight.
     """
     schema = table.schema
     where = f"table {table.namespace}.{table.name}"
@@ -53,7 +55,9 @@ def read_instances(table: Table, *, columns: tuple[str, ...] | None = None) -> I
     for start in range(0, len(wanted), step):
         names = tuple(wanted[start : start + step])
         for index, column in enumerate(table.read(names).columns, start=start):
-            features[:, index] = numbers(column, name=wanted[index], where=where)
+            features[:, index] = numbers(
+                column, name=wanted[index], where=where, keep_missing=keep_missing
+            )
     about = table.read(tuple(n for n in (schema.id, schema.label, schema.weight) if n is not None))
     weights = None
     if schema.weight is not None:

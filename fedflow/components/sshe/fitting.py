@@ -8,18 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.linear.callbacks import (
-    GuestCallbacks,
-    HostCallbacks,
-    Plan,
-    agree_on_plan,
-    common_step,
-)
+from fedflow.components.linear.callbacks import GuestCallbacks, HostCallbacks
 from fedflow.components.linear.party_weights import PartyWeights, TrainingProgress
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.session import diverging
 from fedflow.components.linear.stored import Trained
-from fedflow.components.linear.training import Training, record_start
+from fedflow.components.linear.training import Training
 from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.sshe.matmul import mask_vector, open_products
 from fedflow.components.sshe.model import EncryptedWeights, Fitted, no_weights, read_model
@@ -40,6 +34,8 @@ from fedflow.components.sshe.weights import (
     receive_shares,
     send_shares,
 )
+from fedflow.components.training.measures import record_start
+from fedflow.components.training.plan import Plan, agree_on_plan, common_step
 from fedflow.sdk import Context, Model, Role
 from fedflow.sdk.errors import BadParameter
 

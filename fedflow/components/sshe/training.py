@@ -15,7 +15,6 @@ from fedflow.components.linear.session import (
     diverging,
     log_iteration,
     receive_flag,
-    record_loss,
     show_batch,
 )
 from fedflow.components.samples.decoding import Instances
@@ -48,6 +47,7 @@ from fedflow.components.sshe.shares import (
     to_bytes,
 )
 from fedflow.components.sshe.weights import LOSS_BITS, Weights, square_scale
+from fedflow.components.training.measures import record_loss
 from fedflow.sdk import BadData, Role
 from fedflow.sdk.crypto.fixed_point import FixedPoint
 from fedflow.sdk.errors import CodecError

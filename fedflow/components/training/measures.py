@@ -1,4 +1,4 @@
-"""Measures of predictions during a training: which have one value, which way they get better."""
+"""What is shown of a training while it runs: its loss, and measures of predictions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fedflow.components.evaluation.binary import BinaryScores
 from fedflow.components.evaluation.metrics import MULTI, REGRESSION, written
 from fedflow.components.evaluation.recorder import Recorder, record_binary, record_classes
 from fedflow.components.evaluation.regression import regression_scores
+from fedflow.sdk import Context
 
 #: measures that are one number, by kind of evaluation: a summary lists them
 SINGLE_VALUED: Final = {"binary": ("auc", "ks"), "multi": MULTI, "regression": REGRESSION}
@@ -43,3 +44,30 @@ def record_measures(
         return record_classes(recorder, [name for name in MULTI if name in chosen], true, predicted)
     values = regression_scores(true, predicted)
     return {name: written(values[name]) for name in REGRESSION if name in chosen}
+
+
+def record_start(ctx: Context, iterations: int) -> None:
+    """Show how many iterations the model has had before."""
+    ctx.tracker.metric(
+        "train",
+        "init_iter",
+        metric_type="init_iter",
+        points=[("init_iter", iterations)],
+        meta={"name": "init_iter", "metric_type": "init_iter", "unit_name": "iters"},
+    )
+
+
+def record_loss(ctx: Context, iteration: int, loss: float) -> None:
+    """Record the loss of `iteration` (from 0) as FATE Board shows it."""
+    ctx.tracker.metric(
+        "train",
+        "loss",
+        metric_type="LOSS",
+        points=[(iteration, loss)],
+        meta={
+            "name": "train",
+            "metric_type": "LOSS",
+            "unit_name": "iters",
+            "curve_name": "loss",
+        },
+    )

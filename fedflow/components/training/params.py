@@ -154,6 +154,26 @@ class CallbackParam(Params, frozen=True, kw_only=True):
         first = [ALIASES.get(name.lower(), name.lower()) for name in names]
         return sorted(set(chosen) - _ONLY_AFTERWARDS, key=[*first, *chosen].index)
 
+    def with_older(
+        self,
+        *,
+        metrics: list[str] | None,
+        validation_freqs: int | list[int] | None,
+        early_stopping_rounds: int | None,
+        use_first_metric_only: bool,
+    ) -> CallbackParam:
+        """Return this with what stands in older places, beside `callback_param`."""
+        older = {PERFORMANCE: validation_freqs, EARLY_STOPPING: early_stopping_rounds}
+        implied = [name for name, value in older.items() if value is not None]
+        return CallbackParam(
+            callbacks=list(dict.fromkeys((*self.callbacks, *implied))),
+            validation_freqs=self.validation_freqs or validation_freqs,
+            early_stopping_rounds=self.early_stopping_rounds or early_stopping_rounds,
+            metrics=self.metrics or metrics,
+            use_first_metric_only=self.use_first_metric_only or use_first_metric_only,
+            save_freq=self.save_freq,
+        )
+
     def check(self) -> None:
         for name in self.callbacks:
             if name not in _CALLBACKS:

@@ -35,12 +35,9 @@ class MissingModule:
         return Message("yet (planned)") if self.planned else Message("(not planned)")
 
 
-_LINEAR: Final = "HeteroLR or HeteroSSHELR on binned columns"
 _OWN: Final = "a component of one's own"
 
 MISSING: Final = (
-    MissingModule(module="HeteroSecureBoost", planned=True, instead=_LINEAR),
-    MissingModule(module="HeteroFastSecureBoost", planned=True, instead=_LINEAR),
     MissingModule(module="SBTFeatureTransformer", planned=True),
     MissingModule(module="HomoSecureBoost", planned=True),
     MissingModule(module="HomoLR", planned=True),

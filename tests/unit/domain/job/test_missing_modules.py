@@ -24,11 +24,6 @@ def test_a_module_that_is_listed_as_missing_is_missing() -> None:
 @pytest.mark.parametrize(
     ("module", "rule", "sentence"),
     [
-        (
-            "HeteroSecureBoost", "ModuleNotYet",
-            "HeteroSecureBoost is not in fedflow yet (planned); "
-            "meanwhile: HeteroLR or HeteroSSHELR on binned columns",
-        ),
         ("HOMOsecureboost", "ModuleNotYet", "HomoSecureBoost is not in fedflow yet (planned)"),
         (
             "HeteroFTL", "ModuleNotYet",
@@ -60,9 +55,9 @@ def test_the_best_of_at_most_three_names_comes_first() -> None:
 
 
 def test_other_questions_get_the_same_as_errors() -> None:
-    error = unknown_component("heterosecureboost", NAMES)
+    error = unknown_component("homosecureboost", NAMES)
     assert isinstance(error, ModuleNotYet)
-    assert error.message == "HeteroSecureBoost of FATE is not in fedflow yet (planned)."
+    assert error.message == "HomoSecureBoost of FATE is not in fedflow yet (planned)."
     typo = unknown_component("HeteroPearsn", NAMES)
     assert isinstance(typo, UnknownComponent)
     assert typo.message == "No component module 'HeteroPearsn'. Did you mean HeteroPearson?"

@@ -1,0 +1,480 @@
+"""A run of HeteroSecureBoost: from tables to trees and predictions.
+
+| message | from -> to | value |
+|---|---|---|
+| host_feature_importance | host -> guest | [{fid, name, count}]: splits per anonymous column |
+| paillier_pubkey | guest -> hosts | {n: hexadecimal}, once per run |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.components.boosting.bins import features_of
+from fedflow.components.boosting.losses import (
+    BinaryCrossEntropy,
+    CrossEntropy,
+    Loss,
+    regression_loss,
+)
+from fedflow.components.boosting.params import REGRESSION, HeteroSecureBoostParams
+from fedflow.components.boosting.rounds import BoostingProgress, GuestRounds, GuestRows, HostRounds
+from fedflow.components.boosting.stored import (
+    GuestEnsemble,
+    HostEnsemble,
+    Importance,
+    guest_model,
+    host_model,
+    read_guest,
+    read_host,
+)
+from fedflow.components.boosting.trees import LEAF, OWN, BoostedTree, HostTree
+from fedflow.components.boosting.walking import add_scores, answer_guest, leaves_of
+from fedflow.components.samples.alignment import check_same_rows
+from fedflow.components.samples.columns import anonymous_of
+from fedflow.components.samples.decoding import (
+    Instances,
+    is_class,
+    label_classes,
+    label_numbers,
+    read_instances,
+)
+from fedflow.components.samples.predictions import (
+    write_class_predictions,
+    write_predictions,
+    write_values,
+)
+from fedflow.components.training.cross_validation import cross_validate
+from fedflow.components.training.keys import receive_key, warn_of_short_key
+from fedflow.components.training.measures import record_start
+from fedflow.components.training.one_vs_rest import agree_on_classes
+from fedflow.components.training.plan import Plan, agree_on_plan, common_step
+from fedflow.components.waiting import wait_for
+from fedflow.sdk import BadData, BadParameter, Context, Model, Outputs, Role, Table
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
+from fedflow.sdk.decoding import read_as
+from fedflow.sdk.errors import CodecError
+
+VALIDATION_PORTS: Final = ("validate_data", "eval_data")
+
+Floats = NDArray[np.float64]
+
+
+def run_trees(ctx: Context) -> Outputs:
+    """Fit if `train_data` is connected, else predict with the model given.
+
+    Raises: BadParameter, BadData, Diverged, PeerFailed, CodecError.
+    """
+    params: HeteroSecureBoostParams = ctx.params
+    if "train_data" not in ctx.inputs.data:
+        return _predict(ctx)
+    keys = _Keys()
+    if params.cv_param.need_cv:
+        return cross_validate(
+            ctx,
+            param=params.cv_param,
+            measures=params.callbacks,
+            kind="regression" if params.task == REGRESSION else "binary",
+            fit=lambda own: _fit(own, keys),
+        )
+    return _fit(ctx, keys)
+
+
+class _Keys:
+    """The key pair of a run, which all its trainings share; the guest's."""
+
+    def __init__(self) -> None:
+        self._private: PrivateKey | None = None
+        self._public: PublicKey | None = None
+
+    def private(self, ctx: Context) -> PrivateKey:
+        """Return the guest's key; the first call sends the hosts its public half."""
+        if self._private is None:
+            encryption = ctx.params.encrypt_param
+            warn_of_short_key(ctx, encryption)
+            self._private = PrivateKey.generate(encryption.key_length, blinding=encryption.blinding)
+            told = {"n": hex(self._private.public.n)}
+            ctx.federation.send("paillier_pubkey", told, to=ctx.sites_of(Role.HOST))
+        return self._private
+
+    def public(self, ctx: Context) -> PublicKey:
+        """Return the guest's public key at a host. Raises: as `receive_key`."""
+        if self._public is None:
+            self._public = receive_key(ctx, from_=ctx.only(Role.GUEST))
+        return self._public
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """A data set: `kind` is train, validate or predict."""
+
+    kind: str
+    data: Instances
+    features: Floats  #: as trees see them
+
+
+# --- fit ------------------------------------------------------------------------------------------
+
+
+def _fit(ctx: Context, keys: _Keys) -> Outputs:
+    earlier = _earlier(ctx)
+    parts = _parts(ctx, earlier)
+    for part in parts:
+        check_same_rows(ctx, part.data, tag=part.kind)
+    plan = Plan.of(ctx, start=earlier.progress.rounds if earlier else 0)
+    agree_on_plan(ctx, plan)
+    if ctx.site.role is Role.HOST:
+        return _fit_host(ctx, keys, plan, parts, earlier)
+    return _fit_guest(ctx, keys, plan, parts, earlier)
+
+
+def _fit_guest(
+    ctx: Context,
+    keys: _Keys,
+    plan: Plan,
+    parts: Sequence[_Part],
+    earlier: GuestEnsemble | HostEnsemble | None,
+) -> Outputs:
+    assert not isinstance(earlier, HostEnsemble)  # noqa: S101  # by the role
+    params: HeteroSecureBoostParams = ctx.params
+    classes = label_classes(parts[0].data) if params.task != REGRESSION else ()
+    if classes:
+        _agree_on_classes(ctx, len(classes))
+    if earlier is not None:
+        if bool(classes) != bool(earlier.classes) or set(classes) - set(earlier.classes):
+            reason = "it was trained for other classes"
+            raise BadData(where=f"model of {ctx.component}", reason=reason)
+        classes = earlier.classes
+    loss = _loss_of(params, classes)
+    rounds = GuestRounds(
+        ctx,
+        plan,
+        parts=[_guest_rows(params, part, classes, plan=plan) for part in parts],
+        loss=loss,
+        class_values=np.array(classes) if len(classes) > 2 else None,
+        key=keys.private(ctx),
+    )
+
+    def found(importances: Sequence[Importance] = ()) -> GuestEnsemble:
+        return GuestEnsemble(
+            columns=parts[0].data.columns,
+            anonymous=anonymous_of(parts[0].data.table.schema, ctx.site),
+            width=loss.width,
+            progress=rounds.progress,
+            trees=rounds.trees,
+            init_score=rounds.init_score,
+            classes=classes,
+            importances=importances,
+        )
+
+    sites = (ctx.site, *ctx.sites_of(Role.HOST))
+    start = _resumed(ctx, plan, earlier)
+    assert not isinstance(start, HostEnsemble)  # noqa: S101  # by the role
+    if start is None:
+        rounds.begin((), BoostingProgress(), init_score=None)
+    else:
+        rounds.begin(start.trees, start.progress, init_score=start.init_score)
+    rounds.run(_saver(ctx, lambda: guest_model(found(), params, sites)))
+    rounds.keep_best()
+    ensemble = found(_importances(ctx, rounds.trees, parts[0].data.columns))
+    table = _write(
+        ctx,
+        [(part, loss.mean(scores)) for part, scores in zip(parts, rounds.scores, strict=True)],
+        classes,
+    )
+    return Outputs(
+        data=(table,), model=guest_model(ensemble, params, sites), summary=_summary(ensemble)
+    )
+
+
+def _fit_host(
+    ctx: Context,
+    keys: _Keys,
+    plan: Plan,
+    parts: Sequence[_Part],
+    earlier: GuestEnsemble | HostEnsemble | None,
+) -> Outputs:
+    params: HeteroSecureBoostParams = ctx.params
+    count = agree_on_classes(ctx, None) if params.task != REGRESSION else 1
+    if earlier is not None:
+        count = max(count, earlier.width)
+    rounds = HostRounds(
+        ctx,
+        plan,
+        parts=[(part.kind, part.features) for part in parts],
+        classes=count,
+        key=keys.public(ctx),
+    )
+
+    def model() -> Model:
+        found = HostEnsemble(
+            columns=parts[0].data.columns,
+            anonymous=anonymous_of(parts[0].data.table.schema, ctx.site),
+            width=rounds.width,
+            progress=rounds.progress,
+            trees=rounds.trees,
+        )
+        return host_model(found, params, ctx.site)
+
+    start = _resumed(ctx, plan, earlier)
+    assert not isinstance(start, GuestEnsemble)  # noqa: S101  # by the role
+    rounds.begin(start.trees if start else (), start.progress if start else BoostingProgress())
+    rounds.run(_saver(ctx, model))
+    rounds.keep_best()
+    _send_importances(ctx, rounds.trees, parts[0].data)
+    summary = {
+        "best_iteration": rounds.progress.best,
+        "is_converged": rounds.progress.converged,
+    }
+    return Outputs(model=model(), summary=summary)
+
+
+def _saver(ctx: Context, model: Callable[[], Model]) -> Callable[[int], None]:
+    def save(number: int) -> None:
+        ctx.checkpoints.save(number, f"round_{number}", model())
+
+    return save
+
+
+def _resumed(
+    ctx: Context, plan: Plan, earlier: GuestEnsemble | HostEnsemble | None
+) -> GuestEnsemble | HostEnsemble | None:
+    """Return what the checkpoint that all sites have holds, else `earlier`."""
+    start = earlier
+    step = common_step(ctx, plan)
+    if step is not None and step >= plan.start:
+        ctx.log.info("training goes on after round %s of an earlier attempt", step)
+        start = _read(ctx, ctx.checkpoints.load(step).model, where=f"checkpoint {step}")
+    if start is not None:
+        record_start(ctx, start.progress.rounds)
+    return start
+
+
+def _earlier(ctx: Context) -> GuestEnsemble | HostEnsemble | None:
+    """Return the model to start from, None if there is none."""
+    if not ctx.inputs.model:
+        return None
+    found = _read(ctx, next(iter(ctx.inputs.model.values())), where=f"model of {ctx.component}")
+    fresh = BoostingProgress(rounds=found.progress.rounds, losses=found.progress.losses)
+    return replace(found, progress=fresh)
+
+
+def _read(ctx: Context, model: Model, *, where: str) -> GuestEnsemble | HostEnsemble:
+    if ctx.site.role is Role.GUEST:
+        return read_guest(model, where=where, hosts=len(ctx.sites_of(Role.HOST)))
+    return read_host(model, where=where)
+
+
+def _agree_on_classes(ctx: Context, count: int) -> None:
+    try:
+        agree_on_classes(ctx, count)
+    except ValueError as exc:
+        raise BadData(where=f"train data of {ctx.component}", reason=str(exc)) from exc
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def _parts(ctx: Context, earlier: GuestEnsemble | HostEnsemble | None) -> list[_Part]:
+    columns = earlier.columns if earlier else None
+    table = _input(ctx, "train_data")
+    parts = [_part(ctx, table, kind="train", columns=columns)]
+    if earlier is not None and (more := len(table.schema.columns) - len(earlier.columns)):
+        raise BadData(
+            where=f"table {table.namespace}.{table.name}",
+            reason=f"has {more} columns that the model to start from does not know",
+        )
+    if any(port in ctx.inputs.data for port in VALIDATION_PORTS):
+        given = _input(ctx, *VALIDATION_PORTS)
+        columns = parts[0].data.columns
+        parts.append(_part(ctx, given, kind="validate", columns=columns))
+    return parts
+
+
+def _part(ctx: Context, table: Table, *, kind: str, columns: tuple[str, ...] | None) -> _Part:
+    params: HeteroSecureBoostParams = ctx.params
+    data = read_instances(table, columns=columns, keep_missing=True)
+    features = features_of(
+        data.features,
+        use_missing=params.uses_missing,
+        zero_as_missing=params.zero_is_missing,
+        where=f"table {table.namespace}.{table.name}",
+    )
+    return _Part(kind=kind, data=data, features=features)
+
+
+def _input(ctx: Context, *ports: str) -> Table:
+    table = ctx.inputs.first(*ports)
+    if table is None:
+        where = f"{ctx.component} at {ctx.site}"
+        raise BadData(where=where, reason=f"no table on {' or '.join(ports)}")
+    return table
+
+
+def _loss_of(params: HeteroSecureBoostParams, classes: Sequence[Any]) -> Loss:
+    if params.task == REGRESSION:
+        objective = params.objective_param
+        return regression_loss(objective.kind, objective.params or ())
+    return CrossEntropy(len(classes)) if len(classes) > 2 else BinaryCrossEntropy()
+
+
+def _guest_rows(
+    params: HeteroSecureBoostParams, part: _Part, classes: tuple[Any, ...], *, plan: Plan
+) -> GuestRows:
+    """Return a data set as it is trained on and measured. Raises: BadData: unusable labels."""
+    data = part.data
+    is_needed = part.kind == "train" or (plan.validates and data.labels is not None)
+    labels = _labels(params, data, classes) if is_needed else None
+    values = None
+    if labels is not None and len(classes) > 2:
+        values = np.array(classes)[labels.astype(np.intp)]
+    return GuestRows(
+        kind=part.kind,
+        features=part.features,
+        labels=labels,
+        classes=values,
+        weights=data.weights,
+    )
+
+
+def _labels(params: HeteroSecureBoostParams, data: Instances, classes: tuple[Any, ...]) -> Floats:
+    where = f"table {data.table.namespace}.{data.table.name}"
+    if params.task == REGRESSION:
+        labels = label_numbers(data)
+        if params.objective_param.kind == "tweedie" and (bad := int((labels < 0).sum())):
+            raise BadData(where=where, reason=f"{bad} labels are negative: not for tweedie")
+        return labels
+    codes = np.full(data.rows, -1.0)
+    for number, value in enumerate(classes):
+        codes[is_class(data, value)] = number
+    if unknown := int((codes < 0).sum()):
+        raise BadData(where=where, reason=f"{unknown} labels are of classes not trained for")
+    return codes
+
+
+# --- predict --------------------------------------------------------------------------------------
+
+
+def _predict(ctx: Context) -> Outputs:
+    found = _earlier(ctx)
+    if found is None:
+        raise BadParameter(path="input.model", reason="test_data needs a trained model")
+    table = _input(ctx, "test_data", "eval_data")
+    part = _part(ctx, table, kind="predict", columns=found.columns)
+    check_same_rows(ctx, part.data, tag="predict")
+    if isinstance(found, HostEnsemble):
+        depth = ctx.params.levels.depth
+        answer_guest(ctx, found.trees, part.features, depth=depth, tag="predict")
+        return Outputs()
+    loss = _loss_of(ctx.params, found.classes)
+    if loss.width != found.width:
+        raise BadData(where=f"model of {ctx.component}", reason="not of this number of classes")
+    scores = np.tile(found.init_score, (part.data.rows, 1))
+    leaves = leaves_of(ctx, found.trees, part.features, tag="predict")
+    add_scores(scores, found.trees, leaves, learning_rate=ctx.params.learning_rate)
+    return Outputs(data=(_write(ctx, [(part, loss.mean(scores))], found.classes),))
+
+
+def _write(ctx: Context, parts: Sequence[tuple[_Part, Floats]], classes: tuple[Any, ...]) -> Table:
+    scored = [(part.kind, part.data, predicted) for part, predicted in parts]
+    if not classes:
+        return write_values(ctx, scored)
+    if len(classes) > 2:
+        return write_class_predictions(ctx, scored, classes=classes)
+    threshold = ctx.params.predict_param.threshold
+    return write_predictions(ctx, scored, classes=classes, threshold=threshold)
+
+
+# --- summary and importance -----------------------------------------------------------------------
+
+
+def _summary(found: GuestEnsemble) -> dict[str, Any]:
+    progress = found.progress
+    summary: dict[str, Any] = {
+        "loss_history": list(progress.losses),
+        "best_iteration": progress.best,
+        "feature_importance": {one.fullname: one.importance for one in found.importances},
+        "is_converged": progress.converged,
+    }
+    if progress.history:
+        summary["validation_metrics"] = progress.history
+    return summary
+
+
+class _ColumnSplits(msgspec.Struct, frozen=True, kw_only=True):
+    fid: int
+    name: str
+    count: int
+
+
+def _send_importances(ctx: Context, trees: Sequence[HostTree], data: Instances) -> None:
+    names = anonymous_of(data.table.schema, ctx.site)
+    counts = np.zeros(len(names), dtype=np.int64)
+    for tree in trees:
+        for split in tree.splits.values():
+            counts[split.column] += 1
+    used = [
+        {"fid": number, "name": names[number], "count": count}
+        for number, count in enumerate(counts.tolist())
+        if count
+    ]
+    ctx.federation.send("host_feature_importance", used, to=ctx.only(Role.GUEST))
+
+
+def _importances(
+    ctx: Context, trees: Sequence[BoostedTree], columns: Sequence[str]
+) -> list[Importance]:
+    """Return the importance of all columns that trees split, the most important first."""
+    kind = ctx.params.tree_param.feature_importance_type.lower()
+    splits: dict[int, int] = {}
+    gains: dict[int, float] = {}
+    for tree in trees:
+        for node in tree.nodes:
+            if node.owner == OWN and node.split is not None:
+                column = node.split.column
+                splits[column] = splits.get(column, 0) + 1
+                gains[column] = gains.get(column, 0.0) + node.gain
+    own = [
+        Importance(
+            sitename=f"guest:{ctx.site.party_id}",
+            fid=column,
+            fullname=columns[column],
+            importance=gains[column] if kind == "gain" else float(count),
+            importance2=float(count) if kind == "gain" else gains[column],
+            main=kind,
+        )
+        for column, count in sorted(splits.items())
+    ]
+    used = {node.owner for tree in trees for node in tree.nodes} - {LEAF, OWN}
+    hosts = _host_importances(ctx, expected=used)
+    return sorted([*own, *hosts], key=lambda one: -one.importance)
+
+
+def _host_importances(ctx: Context, *, expected: set[int]) -> list[Importance]:
+    found = []
+    for owner, site in enumerate(ctx.sites_of(Role.HOST), start=1):
+        value = wait_for(ctx, "host_feature_importance", site)
+        try:
+            counted = read_as(value, list[_ColumnSplits])
+        except msgspec.ValidationError as exc:
+            raise CodecError(reason=f"host_feature_importance of {site}: {exc}") from exc
+        if bool(counted) != (owner in expected):
+            raise CodecError(reason=f"host_feature_importance of {site}: not those of its splits")
+        found += [
+            Importance(
+                sitename=f"host:{site.party_id}",
+                fid=one.fid,
+                fullname=one.name,
+                importance=float(one.count),
+                importance2=0.0,
+                main="split",
+            )
+            for one in counted
+        ]
+    return found

@@ -1,0 +1,59 @@
+"""HeteroSecureBoost: boosted trees over the columns of several parties with the same rows."""
+
+from __future__ import annotations
+
+from fedflow.components.boosting.fitting import run_trees
+from fedflow.components.boosting.params import HeteroSecureBoostParams
+from fedflow.sdk import Context, Outputs, component
+
+
+@component(
+    "HeteroSecureBoost",
+    roles=("guest", "host"),
+    params=HeteroSecureBoostParams,
+    param_name="HeteroSecureBoostParam",
+    data_ports=("train_data", "validate_data", "test_data", "eval_data"),
+    outputs=("data", "model"),
+    aliases=("HeteroFastSecureBoost",),
+)
+class HeteroSecureBoost:
+    """Trains boosted trees on vertically split rows under Paillier encryption, or predicts.
+
+    One guest with the labels, one or more hosts. All parties must have the same ids in the same
+    order: put Intersection before it. Numbers need no scaling. The trees are those that the same
+    algorithm grows on the joined table. Ties go to the guest, then to the first host, the lowest
+    column and the lowest bin.
+
+    With `train_data` it trains, scores the training rows (and those of `validate_data`), and stores
+    a part of the model at each party. The guest stores the trees, each host its own splits. With
+    `test_data` and a model it predicts. Predictions (columns `label`, `predict_result`,
+    `predict_score`, `predict_detail`, `type`) exist at the guest only.
+
+    `classification` with more than two classes grows a tree for each class in a round; scores add
+    up to 1. `regression` takes one of six losses.
+
+    With a model beside `train_data` training goes on: `num_trees` more rounds with the same columns
+    and classes. Callbacks measure between rounds, stop when measures of `validate_data` get no
+    better, and store checkpoints; trees after the best round are dropped. A repeated attempt goes
+    on from a checkpoint, and gives the same model bit for bit.
+
+    With `cv_param.need_cv` the rows are cut into parts and a model is trained without each. The
+    guest's measures of both are metrics `train_fold_<k>` and `validate_fold_<k>`.
+
+    Model: `HeteroSecureBoostingTreeGuestMeta` and `...GuestParam`, at hosts `...HostMeta` and
+    `...HostParam`. Summary: `best_iteration`, `is_converged`, at the guest `loss_history`,
+    `feature_importance` (own columns by name, those of hosts by their anonymous names) and
+    `validation_metrics`. Metric `train` / `loss` at the guest, one point per round. Metrics `train`
+    or `validate` / `iteration_<n>` at the guest.
+
+    Unlike FATE: row counts travel under encryption. A host learns only the splits that it has won,
+    and gets no tree. Every packed sum has a fresh blinding. Orders are drawn from secret
+    randomness. Not there yet: `mix`, `multi_output` and EINI prediction, which are refused.
+    """
+
+    def run(self, ctx: Context) -> Outputs:
+        """Fit if `train_data` is connected, else predict `test_data` with the model given.
+
+        Raises: BadParameter, BadData, Diverged, PeerFailed, CodecError.
+        """
+        return run_trees(ctx)

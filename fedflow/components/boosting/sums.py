@@ -1,0 +1,275 @@
+"""Encrypted sums of gradients: who encrypts what, and what a host makes of it.
+
+A row's plaintext holds its first derivative (raised by an offset, so that it is not negative), its
+second one, and a 1 that counts it, side by side. The product of ciphertexts holds the sums; each
+slot has room for all rows, so nothing carries over. A host multiplies the rows of each bin, adds
+bins up to what goes left of each candidate, and packs candidates into few ciphertexts in a secret
+order. These are blinded anew: without it the key's owner could find the rows of a small bin.
+
+Source: Cheng et al. 2021 (SecureBoost); Chen et al. 2021 (SecureBoost+), packing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from fedflow.components.boosting.bins import LEFT, BinnedColumns, Candidates
+from fedflow.components.boosting.criterion import ROWS, G, Gradients, H
+from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
+from fedflow.sdk.crypto.encrypted_rows import DECRYPTION_COST, blinding_products, cost_of
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
+from fedflow.sdk.errors import CodecError
+from fedflow.sdk.workers import Workers
+
+ROWS_PER_BLOCK: Final = 32_768  #: rows of one message of encrypted gradients
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotLayout:
+    """Where the three sums of a candidate stand in a plaintext, the gradients lowest."""
+
+    rows: int
+    bits: int  #: every derivative is at most 2**bits in size
+
+    @property
+    def offset(self) -> int:
+        """Return what is added to each first derivative."""
+        return 1 << self.bits
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Return the bits of the sums of first and second derivatives, and of the count."""
+        first = (2 * self.offset * self.rows).bit_length()
+        return first, (self.offset * self.rows).bit_length(), self.rows.bit_length()
+
+    @property
+    def slot_bits(self) -> int:
+        """Return the bits of a candidate, and a sign that is never set."""
+        return sum(self.widths) + 1
+
+    def blocks(self) -> Iterator[tuple[int, slice]]:
+        """Yield the number and the rows of every message of encrypted gradients."""
+        for number, start in enumerate(range(0, self.rows, ROWS_PER_BLOCK)):
+            yield number, slice(start, min(self.rows, start + ROWS_PER_BLOCK))
+
+    def plain(self, values: Ints) -> list[int]:
+        """Return the plaintexts of derivatives (rows x 2)."""
+        first, second, _ = self.widths
+        counted = 1 << (first + second)
+        lowest = (values[:, G] + self.offset).tolist()
+        return [
+            g | h << first | counted for g, h in zip(lowest, values[:, H].tolist(), strict=True)
+        ]
+
+    def read(self, opened: Sequence[int], *, sender: str) -> Ints:
+        """Return the sums in opened slots (candidates x 3).
+
+        Raises: CodecError: sums that no rows can have.
+        """
+        first, second, third = self.widths
+        low, middle, high = (1 << first) - 1, (1 << second) - 1, 1 << third
+        found = np.empty((len(opened), 3), dtype=np.int64)
+        for place, slot in enumerate(opened):
+            count = slot >> (first + second)
+            if not 0 <= count < high:
+                raise CodecError(reason=f"encrypted_splitinfo_host of {sender}: a sum has no room")
+            found[place] = (slot & low) - count * self.offset, slot >> first & middle, count
+        rows = found[:, ROWS]
+        most = rows * self.offset
+        if (
+            (rows > self.rows).any()
+            or (np.abs(found[:, G]) > most).any()
+            or (found[:, H] > most).any()
+        ):
+            raise CodecError(
+                reason=f"encrypted_splitinfo_host of {sender}: sums that its rows cannot have"
+            )
+        return found
+
+
+def encrypt_gradients(
+    key: PrivateKey, gradients: Gradients, layout: SlotLayout, workers: Workers
+) -> Bytes:
+    """Return a ciphertext per row, rows x width."""
+    public = key.public
+    public.prepare()
+    return workers.fill_rows(
+        functools.partial(_encrypt, public, layout),
+        (gradients.values,),
+        width=public.width,
+        cost=cost_of(public, blinding_products(public)),
+    )
+
+
+class HostTreeSums:
+    """The encrypted sums of one host's candidates in one tree."""
+
+    def __init__(
+        self,
+        key: PublicKey,
+        binned: BinnedColumns,
+        candidates: Candidates,
+        *,
+        layout: SlotLayout,
+        workers: Workers,
+    ) -> None:
+        self._key = key
+        self._candidates = candidates
+        self._layout = layout
+        self._workers = workers
+        self._columns = np.unique(candidates.columns)
+        self._sizes = tuple(binned.sizes[column] for column in self._columns.tolist())
+
+    def of_nodes(
+        self, ciphertexts: Bytes, bins: NDArray[np.uint16], nodes: NDArray[np.intp], *, count: int
+    ) -> list[list[mpz]]:
+        """Return per node the encrypted sums left of each candidate; not blinded.
+
+        Args:
+            ciphertexts: of the rows of these nodes.
+            bins: of the same rows, and all columns.
+            nodes: their nodes, from 0; `count` of them.
+
+        Raises: CodecError: not valid ciphertexts.
+        """
+        cells = sum(self._sizes) * count
+        passes = passes_of(self._sizes, rows=max(1, len(nodes) // max(1, count)))
+        found = self._workers.fold_rows(
+            functools.partial(_products, self._key, self._sizes, count),
+            (ciphertexts, np.ascontiguousarray(bins[:, self._columns]), nodes),
+            most=max(1, cells) * self._key.width,
+            cost=cost_of(self._key, passes),
+        )
+        totals, *more = [[cell for _, cell in _cells(body, self._key.width)] for body in found]
+        for part in more:
+            totals = [self._key.add(one, two) for one, two in zip(totals, part, strict=True)]
+        return [self._left(totals, node) for node in range(count)]
+
+    def pack(self, sums: Sequence[mpz]) -> bytes:
+        """Return the message of sums that are in their secret order: packed, blinded anew."""
+        slots = self._key.slots(self._layout.slot_bits)
+        groups = -(-len(sums) // slots)
+        body = self._key.body([*sums, *[mpz(1)] * (groups * slots - len(sums))])
+        rows = np.frombuffer(body, np.uint8).reshape(groups, slots * self._key.width)
+        self._key.prepare(to_owner=True)
+        packed = self._workers.fill_rows(
+            functools.partial(_pack, self._key, self._layout.slot_bits),
+            (rows,),
+            width=self._key.width,
+            cost=cost_of(
+                self._key,
+                slots * (self._layout.slot_bits + 1) + blinding_products(self._key, to_owner=True),
+            ),
+        )
+        return self._key.message_of(packed)
+
+    def _left(self, totals: Sequence[mpz], node: int) -> list[mpz]:
+        """Return the sums left of each candidate of one node."""
+        modulus = self._key.modulus
+        found: list[mpz] = []
+        start = node * sum(self._sizes)
+        for column, size in zip(self._columns.tolist(), self._sizes, strict=True):
+            own = totals[start : start + size]
+            running, cumulated = mpz(1), []
+            for cell in own[:-1]:
+                running = running * cell % modulus
+                cumulated.append(running)
+            for number in np.flatnonzero(self._candidates.columns == column).tolist():
+                left = cumulated[self._candidates.bins[number]]
+                if self._candidates.missing[number] == LEFT:
+                    left = left * own[-1] % modulus
+                found.append(left)
+            start += size
+        return found
+
+
+def open_sums(
+    key: PrivateKey,
+    payload: object,
+    *,
+    count: int,
+    layout: SlotLayout,
+    workers: Workers,
+    sender: str,
+) -> Ints:
+    """Return the sums of `count` candidates in the order of a host's message (count x 3).
+
+    Raises: CodecError: it is no such message, or the sums cannot be.
+    """
+    public = key.public
+    slots = public.slots(layout.slot_bits)
+    rows = public.rows_of(payload, count=-(-count // slots))
+    width = -(-slots * layout.slot_bits // 8) + 1
+    opened = workers.fill_rows(
+        functools.partial(_open, key, width),
+        (rows,),
+        width=width,
+        cost=DECRYPTION_COST * (public.bits / 2048) ** 3,
+    )
+    slot = (1 << layout.slot_bits) - 1
+    values: list[int] = []
+    for row in opened:
+        rest = int.from_bytes(row.tobytes(), "little")
+        for _ in range(min(slots, count - len(values))):
+            values.append(rest & slot)
+            rest >>= layout.slot_bits
+        if rest:
+            raise CodecError(reason=f"encrypted_splitinfo_host of {sender}: more than its slots")
+    return layout.read(values, sender=sender)
+
+
+def _cells(body: bytes, width: int) -> Iterator[tuple[int, mpz]]:
+    view = memoryview(body)
+    for place in range(len(body) // width):
+        yield place, mpz.from_bytes(view[place * width : (place + 1) * width], "little")
+
+
+# --- on the workers -------------------------------------------------------------------------------
+
+
+def _encrypt(key: PublicKey, layout: SlotLayout, values: Ints) -> bytes:
+    return key.body(key.encrypt(layout.plain(values)))
+
+
+def _products(
+    key: PublicKey,
+    sizes: tuple[int, ...],
+    count: int,
+    ciphertexts: Bytes,
+    bins: NDArray[np.uint16],
+    nodes: NDArray[np.intp],
+) -> bytes:
+    """Return the product of every bin of every column of every node. Raises: CodecError."""
+    found = []
+    for node in range(count):
+        rows = np.flatnonzero(nodes == node)
+        sums = BucketProducts(sizes, key.modulus, rows=len(rows))
+        sums.add(key.read_rows(ciphertexts[rows]), bins[rows])
+        found.append(key.body(cell for column in sums.products() for cell in column))
+    return b"".join(found)
+
+
+def _pack(key: PublicKey, slot_bits: int, rows: Bytes) -> bytes:
+    packed = []
+    for row in rows:
+        cells = [cell for _, cell in _cells(row.tobytes(), key.width)]
+        packed += key.pack(cells, slot_bits)
+    return key.body(key.blind(packed, to_owner=True))
+
+
+def _open(key: PrivateKey, width: int, rows: Bytes) -> bytes:
+    """Return the plaintexts, `width` bytes each. Raises: CodecError: one is too large."""
+    opened = key.decrypt(key.public.read_rows(rows))
+    if any(number < 0 or number.bit_length() > 8 * width for number in opened):
+        raise CodecError(reason="encrypted_splitinfo_host: a plaintext is out of range")
+    return b"".join(number.to_bytes(width, "little") for number in opened)
