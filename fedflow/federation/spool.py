@@ -225,10 +225,17 @@ def write_out_file(folder: Path, parts: list[bytes | memoryview]) -> int:
     path = folder / f"{OUT}{secrets.token_hex(16)}"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        write_all(fd, parts)
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            path.unlink()  # before it is written: who is killed meanwhile leaves no file
+        try:
+            write_all(fd, parts)
+        except BaseException:
+            os.close(reader)
+            raise
+        return reader
     finally:
-        path.unlink()
         os.close(fd)
 
 
