@@ -70,8 +70,8 @@ class BinnedColumns:
         numbers = np.empty(features.shape, dtype=np.uint16, order="F")
         for c in columns:
             numbers[:, c] = bin_numbers(features[:, c], points[c] + NEARLY)
-        missing: list[bool] = np.isnan(features).any(axis=0).tolist()
-        return BinnedColumns(points=points, numbers=numbers, has_missing=tuple(missing))
+        missing = np.isnan(features).any(axis=0)
+        return BinnedColumns(points=points, numbers=numbers, has_missing=tuple(map(bool, missing)))
 
     @property
     def sizes(self) -> tuple[int, ...]:

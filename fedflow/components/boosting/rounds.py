@@ -399,13 +399,12 @@ class _Measures:
 
     def _measure(self, number: int, part: GuestRows, scores: Floats) -> None:
         predicted: NDArray[Any] = self._loss.mean(scores)
-        true: NDArray[Any] | None = part.labels
+        assert part.labels is not None  # noqa: S101  # only parts with labels are measured
+        true: NDArray[Any] = part.labels
         if self.kind == "binary":
-            true = np.equal(part.labels, 1.0)
-        elif self.kind == "multi":
-            assert self._class_values is not None  # noqa: S101  # there are several classes
+            true = true == 1.0
+        elif part.classes is not None and self._class_values is not None:
             true, predicted = part.classes, self._class_values[predicted.argmax(axis=1)]
-        assert true is not None  # noqa: S101  # only parts with labels are measured
         recorder = Recorder(self._ctx, f"iteration_{number}", part.kind)
         values = record_measures(recorder, self.kind, self._chosen, true=true, predicted=predicted)
         if values:
