@@ -70,8 +70,11 @@ class BinnedColumns:
         numbers = np.empty(features.shape, dtype=np.uint16, order="F")
         for c in columns:
             numbers[:, c] = bin_numbers(features[:, c], points[c] + NEARLY)
-        missing = np.isnan(features).any(axis=0)
-        return BinnedColumns(points=points, numbers=numbers, has_missing=tuple(map(bool, missing)))
+        return BinnedColumns(
+            points=points,
+            numbers=numbers,
+            has_missing=tuple(bool(np.isnan(features[:, c]).any()) for c in columns),
+        )
 
     @property
     def sizes(self) -> tuple[int, ...]:
