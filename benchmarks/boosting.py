@@ -1,0 +1,236 @@
+"""Vertical boosted trees between two parties with TLS: whole jobs, beside the least arithmetic.
+
+    .venv/bin/python benchmarks/boosting.py [--only breast,credit] [--runs 1] [--cores 2] [--json]
+
+Each line is a job: data of a shape (rows, columns of guest and host), bins, depth, trees, key.
+`breast` is FATE's example data, with Intersection and Evaluation; other data are made by a seed,
+are aligned, and only their HeteroSecureBoost counts. CPU is that of both servers, both zygotes and
+all executors. A is the least arithmetic of these trees with the costs of encryption, product and
+decryption that the same process measures just before:
+
+    A = n e + n F m (1 + (D-1)/2) / p + C (s+1) m + (C/k) (2 e + d) per tree
+
+n rows, F host columns, B bins, D depth, C = F (B-1) 2^(D-1) candidates of computed nodes, s bits of
+a slot, k candidates per ciphertext, p columns per pass. Budget: CPU <= 1.3 A + 0.3 s, and wall at
+most 0.6 of that CPU. Source: `secureboost.md` section 7 of the reference.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from figures import Figure, Machine, arguments, show
+from main_job import upload as upload_breast
+from parties import Parties, PeakMemory, two_parties
+
+from fedflow.components.boosting.sums import SlotLayout
+from fedflow.sdk.crypto.paillier import PrivateKey
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "hetero_secureboost"
+LEARNER = "hetero_secureboost_0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One job."""
+
+    name: str
+    rows: int
+    guest: int
+    host: int
+    trees: int
+    bins: int = 32
+    depth: int = 3
+    bits: int = 1024
+    more: tuple[tuple[str, Any], ...] = ()  #: further parameters
+    wall_s: float | None = None  #: budget of the issue for both parties together
+
+    @property
+    def is_breast(self) -> bool:
+        return self.name.startswith("breast")
+
+
+LINES = (
+    Line(name="breast", rows=569, guest=10, host=20, trees=3, wall_s=2.5),
+    Line(name="breast50", rows=569, guest=10, host=20, trees=50, wall_s=17.0),
+    Line(name="credit", rows=30_000, guest=10, host=13, trees=5, wall_s=11.5),
+    Line(name="bank", rows=28_935, guest=8, host=8, trees=5, bins=10, depth=5),
+    Line(name="wide", rows=110_000, guest=13, host=30, trees=1, depth=4, wall_s=11.0),
+    Line(
+        name="wide_goss", rows=110_000, guest=13, host=30, trees=1, depth=4,
+        more=(("run_goss", True),), wall_s=4.5,
+    ),
+    Line(name="square", rows=100_000, guest=10, host=10, trees=1, wall_s=7.0),
+    Line(name="square5", rows=100_000, guest=10, host=10, trees=1, depth=5, wall_s=8.0),
+    Line(name="breast2048", rows=569, guest=10, host=20, trees=3, bits=2048),
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=["breast", "credit"])
+    parser.add_argument("--cores", type=int, default=2, help="of each task")
+    options = parser.parse_args()
+    for line in LINES:
+        if line.name not in options.only:
+            continue
+        machine = Machine()
+        least = least_arithmetic_s(line)
+        with two_parties() as parties, tempfile.TemporaryDirectory() as folder:
+            (upload_breast if line.is_breast else uploader(line, Path(folder)))(parties)
+            figures = measure(parties, line, runs=options.runs, cores=options.cores, least_s=least)
+        title = f"{line.name}: {line.rows} x {line.guest} + {line.host}, {line.bins} bins, depth"
+        title += f" {line.depth}, {line.trees} trees, Paillier {line.bits}"
+        show(title, figures, as_json=options.json, machine=machine)
+
+
+def measure(parties: Parties, line: Line, *, runs: int, cores: int, least_s: float) -> list[Figure]:
+    """Run the job and return its figures."""
+    dsl, conf = job(line, cores=cores)
+    wall_s, cpu_s, learner_s, pss_mib = [], [], [], []
+    for _ in range(runs):
+        parties.settle()
+        before, began_ms = parties.cpu(), time.time() * 1000
+        with PeakMemory(parties, pause_s=0.25) as sampler:
+            view = parties.run(dsl, conf)
+        parties.settle()
+        cpu_s.append((parties.cpu() - before).total)
+        wall_s.append(((view.ended_ms or 0) - began_ms) / 1000)
+        tasks = [t for t in view.tasks if t.component == LEARNER]
+        learner_s.append(
+            (max(t.ended_ms or 0 for t in tasks) - min(t.started_ms or 0 for t in tasks)) / 1000
+        )
+        pss_mib.append(sampler.peak.pss)
+    budget = 1.3 * least_s + 0.3
+    whole = line.wall_s if line.is_breast else None
+    return [
+        Figure(what="least arithmetic A", unit="s", values=[least_s]),
+        Figure(what="CPU of the job", unit="s", values=cpu_s, budget=budget),
+        Figure(what="wall of the job", unit="s", values=wall_s, budget=whole),
+        Figure(what="wall of HeteroSecureBoost", unit="s", values=learner_s,
+               budget=None if line.is_breast else line.wall_s),
+        Figure(what="peak memory, sum of PSS", unit="MiB", values=pss_mib),
+    ]  # fmt: skip
+
+
+def job(line: Line, *, cores: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return DSL and conf of a line."""
+    dsl = json.loads((EXAMPLE / "dsl.json").read_text(encoding="utf-8"))
+    conf = json.loads((EXAMPLE / "conf.json").read_text(encoding="utf-8"))
+    conf = copy.deepcopy(conf)
+    conf["job_parameters"]["common"]["task_cores"] = cores
+    parameters = conf["component_parameters"]["common"][LEARNER]
+    parameters.update(
+        num_trees=line.trees,
+        bin_num=line.bins,
+        tree_param={"max_depth": line.depth},
+        n_iter_no_change=False,
+        encrypt_param={"method": "Paillier", "key_length": line.bits},
+        **dict(line.more),
+    )
+    if line.is_breast:
+        return dsl, conf
+    components = dsl["components"]
+    for name in ("intersection_0", "evaluation_0"):
+        del components[name]
+        conf["component_parameters"]["common"].pop(name, None)
+    components[LEARNER]["input"]["data"]["train_data"] = ["data_transform_0.data"]
+    for role in ("guest", "host"):
+        reader = conf["component_parameters"]["role"][role]["0"]["reader_0"]
+        reader["table"] = {"name": f"made_{role}", "namespace": "experiment"}
+    return dsl, conf
+
+
+def uploader(line: Line, folder: Path) -> Callable[[Parties], None]:
+    """Return what uploads data of a line's shape, made by a seed."""
+
+    def upload(parties: Parties) -> None:
+        generator = np.random.default_rng(7)
+        features = generator.normal(size=(line.rows, line.guest + line.host))
+        truth = features @ generator.normal(size=features.shape[1])
+        labels = (truth + generator.normal(size=line.rows) > 0).astype(int)
+        ids = np.arange(line.rows)
+        parts = {
+            "guest": (features[:, : line.guest], labels),
+            "host": (features[:, line.guest :], None),
+        }
+        for party, role in ((parties.guest, "guest"), (parties.host, "host")):
+            columns, own = parts[role]
+            path = folder / f"{role}.csv"
+            write(path, ids, columns, own)
+            sent = party.client.upload(
+                path, namespace="experiment", table_name=f"made_{role}", drop=True
+            )
+            view = party.client.wait(sent.job_id, timeout_s=300)
+            if not view.succeeded:
+                raise RuntimeError(f"the upload of {path} ended: {view.reason}")
+
+    return upload
+
+
+def write(path: Path, ids: Any, columns: Any, labels: Any) -> None:
+    """Write a CSV with ids, labels if there are any, and columns."""
+    names = [f"x{i}" for i in range(columns.shape[1])]
+    head = ["id", *(["y"] if labels is not None else []), *names]
+    with path.open("w", encoding="ascii") as file:
+        file.write(",".join(head) + "\n")
+        for place, row in zip(ids.tolist(), columns.tolist(), strict=True):
+            label = f"{labels[place]}," if labels is not None else ""
+            file.write(f"{place},{label}{','.join(f'{v:.5f}' for v in row)}\n")
+
+
+def least_arithmetic_s(line: Line) -> float:
+    """Return A of all trees of a line, with the costs of this moment."""
+    e, m, d, slots = costs(line)
+    goss = dict(line.more).get("run_goss")
+    n = line.rows * 0.3 if goss else line.rows
+    bits = SlotLayout(rows=line.rows, bits=30).slot_bits
+    passes = 1.9 if n >= 2 * line.bins**2 else 1.0
+    candidates = line.host * (line.bins - 1) * 2 ** (line.depth - 1)
+    tree = n * e + n * line.host * m * (1 + (line.depth - 1) / 2) / passes
+    tree += candidates * (bits + 1) * m + candidates / slots(bits) * (2 * e + d)
+    return line.trees * tree
+
+
+def costs(line: Line) -> tuple[float, float, float, Callable[[int], int]]:
+    """Return seconds per encryption, product and decryption, and the slots of a ciphertext."""
+    key = PrivateKey.generate(line.bits)
+    public = key.public
+    public.prepare()
+    count = 400
+    values = list(range(1 << 60, (1 << 60) + count))
+    ciphertexts = list(public.encrypt(values))
+
+    def product() -> None:
+        total = ciphertexts[0]
+        for _ in range(25):
+            for one in ciphertexts:
+                total = total * one % public.modulus
+
+    encrypting = timed(lambda: list(public.encrypt(values))) / count
+    multiplying = timed(product) / (25 * count)
+    return encrypting, multiplying, timed(lambda: key.decrypt(ciphertexts)) / count, public.slots
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the median CPU seconds of three runs."""
+    found = []
+    for _ in range(3):
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    return statistics.median(found)
+
+
+if __name__ == "__main__":
+    main()
