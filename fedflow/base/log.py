@@ -353,3 +353,12 @@ def set_up_logging(
     root.setLevel(level)
     logging.getLogger("waitress").setLevel(logging.WARNING)
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # waiting requests are normal
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_without_traceback)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Let a record pass without its traceback: gRPC logs texts of its own that it cannot decode,
+    such as that of a socket that could not be made; the line has the whole text.
+    """
+    record.exc_info = None
+    return True

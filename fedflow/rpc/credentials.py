@@ -10,9 +10,10 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -88,11 +89,24 @@ def server_name(party_id: str) -> str:
     return f"party-{party_id}"
 
 
+_ASKED: Final[ContextVar[tuple[object, PartyId | None] | None]] = ContextVar("asked", default=None)
+"""The call of the running task, and its party."""
+
+
 def certificate_party(context: grpc.aio.ServicerContext[Any, Any]) -> PartyId | None:
     """Return the party that the caller's certificate names, or None if the connection has no TLS.
 
     A certificate without exactly one common name is that of the party "", which does not exist.
+    gRPC makes the whole certificate chain anew for each question: it is asked once per call.
     """
+    known = _ASKED.get()
+    if known is None or known[0] is not context:
+        known = context, _named_party(context)
+        _ASKED.set(known)
+    return known[1]
+
+
+def _named_party(context: grpc.aio.ServicerContext[Any, Any]) -> PartyId | None:
     found = context.auth_context()
     if b"insecure" in list(found.get("transport_security_type", (b"insecure",))):
         return None

@@ -20,7 +20,7 @@ class Turns:
 
     async def take(self, party: str, amount: int = 1) -> None:
         """Count `amount` as used by a party, once its share has room."""
-        if party not in self._waiting and self._shares.take(party, amount):
+        if self.take_at_once(party, amount):
             return
         waiting = (amount, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(party, deque()).append(waiting)
@@ -33,6 +33,10 @@ class Turns:
             else:
                 self.give_back(party, amount)
             raise
+
+    def take_at_once(self, party: str, amount: int = 1) -> bool:
+        """Count `amount` as used by a party if nothing of it waits and its share has room."""
+        return party not in self._waiting and self._shares.take(party, amount)
 
     def give_back(self, party: str, amount: int = 1) -> None:
         """Count `amount` as free again, for whoever waits."""

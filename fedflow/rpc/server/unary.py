@@ -14,7 +14,6 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Final
 
 import grpc
@@ -132,11 +131,12 @@ class UnaryService:
 
         Until its size is known, it counts as the largest that there may be.
         """
-        try:
-            async with asyncio.timeout(self._settings.turn_s):
-                await self._bytes.take(caller, self._largest)
-        except TimeoutError:
-            await _refuse(context, caller)
+        if not self._bytes.take_at_once(caller, self._largest):
+            try:
+                async with asyncio.timeout(self._settings.turn_s):
+                    await self._bytes.take(caller, self._largest)
+            except TimeoutError:
+                await _refuse(context, caller)
         free = self._largest
         try:
             async with asyncio.timeout(self._settings.receive_s):
@@ -249,10 +249,7 @@ async def _refuse(context: grpc.aio.ServicerContext, caller: str) -> None:
 
 def _safe_metadata(packet: PacketFields) -> tuple[tuple[str, str], ...]:
     """Return the trailing metadata; ids that gRPC cannot carry in metadata become empty."""
-    safe = replace(
-        packet, source=_printable(packet.source), destination=_printable(packet.destination)
-    )
-    return call_metadata(safe.source, safe.destination)
+    return call_metadata(_printable(packet.source), _printable(packet.destination))
 
 
 def _printable(text: str) -> str:

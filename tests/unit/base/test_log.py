@@ -153,3 +153,14 @@ def test_another_error_of_the_system_keeps_its_traceback() -> None:
     except OSError:
         logger.exception("The file could not be read")
     assert "Traceback (most recent call last)" in stream.getvalue()
+
+
+def test_texts_that_grpc_cannot_decode_are_a_line() -> None:
+    stream = io.StringIO()
+    set_up_logging(level="INFO", style="console", stream=stream)
+    try:
+        b"socket: Too many open files\xa3".decode()
+    except UnicodeDecodeError:
+        logging.getLogger("grpc._cython.cygrpc").exception("Invalid encoding on %s", b"\xa3")
+    assert stream.getvalue().count("\n") == 1
+    assert "Invalid encoding on" in stream.getvalue()
