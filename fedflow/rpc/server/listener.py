@@ -148,6 +148,7 @@ def _options(settings: RpcSettings) -> list[tuple[str, int]]:
         ("grpc.max_allowed_incoming_connections", settings.connections),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_s * 1000)),
         ("grpc.http2.bdp_probe", 0),  # else a message that nobody reads yet may take 8 MiB
+        ("grpc.http2.max_frame_size", 1024 * 1024),  # a chunk of a value in a frame, not in 64
         ("grpc.per_message_decompression", 0),  # nobody here compresses, and 1 MiB may become 1 GiB
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", 5_000),
