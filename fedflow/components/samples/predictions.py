@@ -1,10 +1,9 @@
-"""Prediction tables: of two classes, of several, of numbers."""
+"""Prediction tables: of two classes, of several, of numbers, of clusters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,24 +14,19 @@ from fedflow.components.samples.decoding import Instances
 from fedflow.sdk import BadData, Context, Table, TableKind, TableSchema
 
 Floats = NDArray[np.float64]
+Clusters = NDArray[np.int32]
+Predicted = TypeVar("Predicted", Floats, Clusters)  #: one entry per row
+Answers = Mapping[str, pa.Array]  #: what is predicted for some rows, by column
 
 BLOCK_ROWS: Final = 65_536  #: that are made at a time: a row's detail is a Python text first
 COLUMNS = ("predict_result", "predict_score", "predict_detail", "type")
+CLUSTER_COLUMNS = ("predicted_cluster_index", "type")
 
 
 def sigmoid(scores: Floats) -> Floats:
     """Return 1 / (1 + exp(-score)) without overflow."""
     small = np.exp(-np.abs(scores))
     return np.where(scores >= 0, 1.0, small) / (1.0 + small)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Answers:
-    """What is predicted for some rows."""
-
-    results: pa.Array
-    scores: Floats  #: one per row
-    details: list[str]  #: as FATE writes them: {'0': 0.25, '1': 0.75}
 
 
 def write_predictions(
@@ -51,13 +45,11 @@ def write_predictions(
     """
     values = pa.array(list(classes))
 
-    def answer(probabilities: Floats) -> _Answers:
+    def answer(probabilities: Floats) -> Answers:
         chosen = (probabilities > threshold).astype(np.int64)
         both = np.column_stack((1.0 - probabilities, probabilities))
-        return _Answers(
-            results=values.take(pa.array(chosen)),
-            scores=probabilities,
-            details=_details(both, classes),
+        return _answers(
+            values.take(pa.array(chosen)), probabilities, details=_details(both, classes)
         )
 
     return _write(ctx, parts, answer=answer, label_type=values.type)
@@ -77,10 +69,10 @@ def write_class_predictions(
     """
     values = pa.array(list(classes))
 
-    def answer(scores: Floats) -> _Answers:
-        return _Answers(
-            results=values.take(pa.array(scores.argmax(axis=1))),
-            scores=scores.max(axis=1),
+    def answer(scores: Floats) -> Answers:
+        return _answers(
+            values.take(pa.array(scores.argmax(axis=1))),
+            scores.max(axis=1),
             details=_details(scores, classes),
         )
 
@@ -94,22 +86,33 @@ def write_values(ctx: Context, parts: Sequence[tuple[str, Instances, Floats]]) -
         parts: (type, rows, prediction per row) per data set: train, validate, predict.
     """
 
-    def answer(values: Floats) -> _Answers:
-        return _Answers(
-            results=pa.array(values), scores=values, details=_details(values[:, None], ("label",))
-        )
+    def answer(values: Floats) -> Answers:
+        return _answers(pa.array(values), values, details=_details(values[:, None], ("label",)))
 
-    kinds = {data.labels.type for _, data, _ in parts if data.labels is not None}
-    label_type = kinds.pop() if len(kinds) == 1 else pa.float64()
-    return _write(ctx, parts, answer=answer, label_type=label_type)
+    return _write(ctx, parts, answer=answer, label_type=_label_type(parts))
+
+
+def write_clusters(ctx: Context, parts: Sequence[tuple[str, Instances, Clusters]]) -> Table:
+    """Return a new table of rows with their cluster; labels are null where there are none.
+
+    Args:
+        parts: (type, rows, cluster per row) per data set: train, validate, predict.
+    """
+
+    def answer(clusters: Clusters) -> Answers:
+        return {"predicted_cluster_index": pa.array(clusters)}
+
+    label_type = _label_type(parts)
+    return _write(ctx, parts, answer=answer, label_type=label_type, columns=CLUSTER_COLUMNS)
 
 
 def _write(
     ctx: Context,
-    parts: Sequence[tuple[str, Instances, Floats]],
+    parts: Sequence[tuple[str, Instances, Predicted]],
     *,
-    answer: Callable[[Floats], _Answers],
+    answer: Callable[[Predicted], Answers],
     label_type: pa.DataType,
+    columns: tuple[str, ...] = COLUMNS,
 ) -> Table:
     first = parts[0][1].table.schema
     schema = TableSchema(
@@ -117,7 +120,7 @@ def _write(
         id=first.id,
         match_id=first.match_id,
         label="label",
-        columns=COLUMNS,
+        columns=columns,
     )
     if len(set(schema.names)) < len(schema.names):
         raise BadData(
@@ -143,18 +146,27 @@ def _known(schema: TableSchema, data: Instances, label_type: pa.DataType) -> pa.
     return pa.table(columns)
 
 
-def _rows(known: pa.Table, answers: _Answers, *, kind: str) -> pa.Table:
+def _rows(known: pa.Table, answers: Answers, *, kind: str) -> pa.Table:
     """Return a block of a prediction table."""
     types = pa.array([kind]).take(pa.array(np.zeros(known.num_rows, dtype=np.int64)))
-    added = {
-        "predict_result": answers.results,
-        "predict_score": pa.array(answers.scores),
-        "predict_detail": pa.array(answers.details, pa.string()),
-        "type": types,
-    }
-    for name, column in added.items():
+    for name, column in {**answers, "type": types}.items():
         known = known.append_column(name, column)
     return known
+
+
+def _answers(results: pa.Array, scores: Floats, *, details: list[str]) -> Answers:
+    """Return the columns of predictions; details as FATE writes them: {'0': 0.25, '1': 0.75}."""
+    return {
+        "predict_result": results,
+        "predict_score": pa.array(scores),
+        "predict_detail": pa.array(details, pa.string()),
+    }
+
+
+def _label_type(parts: Sequence[tuple[str, Instances, Predicted]]) -> pa.DataType:
+    """Return the type of the labels of all data sets, of numbers if they differ."""
+    kinds = {data.labels.type for _, data, _ in parts if data.labels is not None}
+    return kinds.pop() if len(kinds) == 1 else pa.float64()
 
 
 def _labels(data: Instances, kind: pa.DataType) -> Any:

@@ -12,7 +12,11 @@ import pytest
 from fedflow.base.errors.data import BadData
 from fedflow.components.samples import predictions
 from fedflow.components.samples.decoding import read_instances
-from fedflow.components.samples.predictions import write_predictions, write_values
+from fedflow.components.samples.predictions import (
+    write_clusters,
+    write_predictions,
+    write_values,
+)
 from fedflow.sdk import Context, Outputs, Params, component
 from tests.unit.components.one_party import Party, rows_of
 
@@ -40,6 +44,18 @@ class Values:
         parts = [(t.name, read_instances(t)) for t in tables]
         written = write_values(ctx, [(n, rows, np.full(rows.rows, 0.5)) for n, rows in parts])
         return Outputs(data=(written,))
+
+
+@component("Groups", roles=("guest",), params=Params)
+class Groups:
+    """Puts the rows of several tables into clusters."""
+
+    def run(self, ctx: Context) -> Outputs:
+        """Put the rows of a table into the clusters 0, 1, 2 ..."""
+        tables = [table for _, table in ctx.inputs.data["data"] if table is not None]
+        parts = [(t.name, read_instances(t)) for t in tables]
+        groups = [(n, rows, np.arange(rows.rows, dtype=np.int32)) for n, rows in parts]
+        return Outputs(data=(write_clusters(ctx, groups),))
 
 
 @pytest.fixture
@@ -93,3 +109,14 @@ def test_predictions_of_several_blocks_are_in_the_order_of_the_rows(
     monkeypatch.setattr(predictions, "BLOCK_ROWS", 2)
     assert rows_of(party.run(Classes, table)) == whole
     assert whole["id"] == list("abcde")
+
+
+def test_clusters_stand_beside_the_labels_of_every_row(party: Party) -> None:
+    tables = [
+        party.table({"id": ["a", "b"], "y": ["yes", None], "x": [1.0, 2.0]}),
+        party.table({"id": ["c"], "x": [1.0]}),
+    ]
+    rows = rows_of(party.run(Groups, *tables))
+    assert list(rows) == ["id", "label", "predicted_cluster_index", "type"]
+    assert rows["label"] == ["yes", None, None]
+    assert rows["predicted_cluster_index"] == [0, 1, 0]
