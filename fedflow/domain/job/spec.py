@@ -34,8 +34,8 @@ MAX_RUNS: Final = 100_000
 """Components x sites of one job: a site checks each of its own, the initiator all of them; so many
 take about a second. 100 components at 1,000 sites, or 5,000 at 20."""
 
-_GUARDED_MODULES: Final = frozenset({"heterolr", "heterolinr", "heteropoisson"})
-"""Modules whose arbiter holds the key under which the guest sees the hosts' values."""
+_GUARDED_MODULES: Final = frozenset({"heterolr", "heterolinr", "heteropoisson", "heterokmeans"})
+"""Modules whose arbiter gets what the guest can open: its key, or the hosts' masked distances."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,6 +46,7 @@ MODULES = {
         module("DataTransform"),
         module("Intersection", outputs=("data",)),
         module("HeteroLR", roles=ALL, ports=TRAINING),
+        module("HeteroKmeans", roles=ALL, ports=TRAINING),
         module("Tool", roles=ALL, ports=("data", *TRAINING), needs_input=False),
         module("Evaluation", outputs=()),
         module("Upload", roles=(Role.LOCAL,), ports=(), needs_input=False),
@@ -318,6 +319,7 @@ def test_cross_validation_takes_training_data_only(switch: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("module_name", ["heterolr", "HeteroKmeans"])
 @pytest.mark.parametrize(
     ("guest", "hosts", "arbiter", "allowed"),
     [
@@ -329,11 +331,11 @@ def test_cross_validation_takes_training_data_only(switch: str) -> None:
     ],
 )
 def test_the_guest_of_a_regression_may_not_be_its_arbiter(
-    guest: int, hosts: list[int], arbiter: int, allowed: bool
+    guest: int, hosts: list[int], arbiter: int, allowed: bool, module_name: str
 ) -> None:
     conf_ = conf()
     conf_["role"] = {"guest": [guest], "host": hosts, "arbiter": [arbiter]}
-    dsl_ = dsl(r=reader(), lr=takes("heterolr", "train_data"))
+    dsl_ = dsl(r=reader(), lr=takes(module_name, "train_data"))
     if allowed:
         assert parse_job(dsl_, conf_, modules=MODULES)
     else:
