@@ -45,7 +45,6 @@ MISSING: Final = (
     MissingModule(module="HomoOneHotEncoder", planned=True),
     MissingModule(module="HomoNN", planned=True),
     MissingModule(module="HeteroNN", planned=True),
-    MissingModule(module="HeteroKmeans", planned=True),
     MissingModule(module="FTL", planned=False, instead=_OWN, aliases=("HeteroFTL",)),
     MissingModule(module="FeldmanVerifiableSum", planned=False, instead=_OWN),
     MissingModule(module="CustNN", planned=False),
