@@ -14,7 +14,7 @@ from fedflow.domain.site import Site
 from tests.e2e.commands import fedflow
 from tests.e2e.jobs import Json, upload_data
 from tests.e2e.pipelines import Step, pipeline, reader, transform
-from tests.e2e.servers import GUEST, HOST, HOST_ID, ROOT, Pair, two_parties
+from tests.e2e.servers import ARBITER, GUEST, HOST, HOST_ID, ROOT, Pair, two_parties
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -184,6 +184,47 @@ def test_rows_are_sampled_split_weighted_and_joined_again(pair: Pair) -> None:
     assert set(measured["hetero_sshe_lr_0"]) == {"train", "validate"}
     assert set(measured["hetero_sshe_lr_1"]) == {"predict"}
     assert "r2_score" in summary(pair, job_id, "evaluation_1")["hetero_linr_0"]["train"]
+
+
+def test_rows_are_put_into_clusters_and_these_measured(pair: Pair, tmp_path: Path) -> None:
+    measures = {"eval_type": "clustering", "run_clustering_arbiter_metric": True}
+    both = ("data_0", "data_1")
+    steps = {
+        **START,
+        "hetero_kmeans_0": Step(
+            module="HeteroKmeans",
+            data={"train_data": ["intersection_0.data"]},
+            out=both,
+            params={"k": 3, "max_iter": 10, "random_stat": 1},
+        ),
+        "hetero_kmeans_1": Step(
+            module="heterokmeans",
+            data={"test_data": ["intersection_0.data"]},
+            model=["hetero_kmeans_0.model"],
+            out=both,
+        ),
+        "evaluation_0": Step(
+            module="Evaluation",
+            data={"data": ["hetero_kmeans_0.data_0", "hetero_kmeans_1.data_0"]},
+            params=measures,
+        ),
+    }
+    job_id = run(pair, steps, arbiter=True)
+    found = {site: summary(pair, job_id, "evaluation_0", site) for site in (GUEST, ARBITER)}
+    trained, predicted = found[GUEST]["hetero_kmeans_0"], found[GUEST]["hetero_kmeans_1"]
+    assert trained["train"] == predicted["predict"]
+    assert 0.3 < trained["train"]["adjusted_rand_score"] < 0.8  # scikit-learn: 0.42 to 0.69
+    index = found[ARBITER]["hetero_kmeans_0"]["train"]["davies_bouldin_index"]
+    assert 1.4 < index < 2.0  # scikit-learn: 1.53 to 1.87
+    metrics = pair.of(ARBITER).client.metrics(job_id, "hetero_kmeans_0", site=ARBITER)
+    [dbi] = [metric for metric in metrics if metric.name == "DBI"]
+    assert round(dbi.points[-1][1], 6) == index
+    files = pair.of(ARBITER).client.download_output(
+        job_id, "hetero_kmeans_0", tmp_path, site=ARBITER
+    )
+    first, second = sorted(path for path in files if path.suffix == ".csv")
+    assert len(first.read_text().splitlines()) == 4
+    assert len(second.read_text().splitlines()) == 570
 
 
 def test_a_model_is_cross_validated_and_its_features_chosen_stepwise(pair: Pair) -> None:

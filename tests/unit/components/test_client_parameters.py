@@ -102,6 +102,7 @@ def test_every_module_names_its_parameters_as_fate_does(registry: ComponentRegis
         "FederatedSample": "SampleParam",
         "HeteroDataSplit": "DataSplitParam",
         "HomoDataSplit": "DataSplitParam",
+        "HeteroKmeans": "KmeansParam",
         "LocalBaseline": "LocalBaselineParam",
         "PositiveUnlabeled": "PositiveUnlabeledParam",
         "Scorecard": "ScorecardParam",

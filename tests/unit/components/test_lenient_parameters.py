@@ -161,6 +161,7 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
     "ColumnExpand": [("method", "auto")],
     "SampleWeight": [("class_weight", "even"), ("normalize", 1), ("need_run", 1)],
     "DataStatistics": [("statistics", ["describe"]), ("statistics", "average")],
+    "HeteroKmeans": [("k", 1), ("max_iter", 0), ("tol", -0.1), ("random_stat", -1), ("k", 2.5)],
     "HeteroFeatureBinning": [
         ("bin_num", 0),
         ("bin_num", 10.0),
