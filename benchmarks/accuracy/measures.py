@@ -15,10 +15,11 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
-from benchmarks.accuracy.chain import GUEST, Chain, Step, Tables
+from benchmarks.accuracy.chain import ARBITER, GUEST, HOST, Chain, Step, Tables
 from benchmarks.accuracy.data import DataFolder, Floats, Vertical
 from benchmarks.accuracy.linear import IN_CLEAR, RANKING, Training, ks_of, signs
 from benchmarks.accuracy.rows import Check, Row, Rows
+from fedflow.components.clustering.hetero_kmeans import HeteroKmeans
 from fedflow.components.evaluation.evaluation import Evaluation
 from fedflow.components.linear.hetero_linr import HeteroLinR
 from fedflow.components.linear.hetero_lr import HeteroLR
@@ -225,6 +226,30 @@ def clusters(data: DataFolder, folder: Path) -> Iterator[Row]:
         yield rows.one(name, value, found[name], WRITTEN)
 
 
+def kmeans(data: DataFolder, folder: Path) -> Iterator[Row]:
+    """HeteroKmeans against scikit-learn's Lloyd iteration from the same rows."""
+    chain, breast = Chain(folder), data.breast()
+    tables = chain.aligned(breast)
+    guest = tables[GUEST]
+    assert guest is not None
+    ids = guest.read((guest.schema.id,)).column(0).to_pylist()
+    x = breast.features[breast.joined.index.get_indexer(ids)]
+    seed, k = 3, 4
+    start = x[np.random.RandomState(seed).choice(len(x), k, replace=False)]
+    known = KMeans(k, init=start, n_init=1, algorithm="lloyd", tol=0.0).fit(x)
+    step = chain.run(HeteroKmeans, {"train_data": tables}, k=k, tol=0.0, random_stat=seed)
+    frame = step.frame(GUEST)
+    clusters = frame["predicted_cluster_index"].loc[ids].to_numpy()
+    parts = [step.param(site)["centroid_detail"] for site in (GUEST, HOST)]
+    centroids = np.hstack([[row["centroid"] for row in part] for part in parts])
+    index = step.metric(ARBITER, "train", "DBI").points[-1][1]
+    rows = Rows("HeteroKmeans", breast.name, "scikit-learn KMeans")
+    yield rows.one("rows in another cluster", 0, int((clusters != known.labels_).sum()), 0)
+    yield rows.worst("centroids", known.cluster_centers_, centroids)
+    expected = sk.davies_bouldin_score(x, known.labels_)
+    yield rows.one("Davies-Bouldin index", expected, index, 1e-6, relative=True)
+
+
 def cross_validation(data: DataFolder, folder: Path) -> Iterator[Row]:
     """HeteroLR on three folds, each against the same training of its rows in the clear."""
     chain, breast = Chain(folder), data.breast()
@@ -286,6 +311,7 @@ CHECKS = (
     Check(name="evaluation-classes", make=classes),
     Check(name="evaluation-regression", make=regression),
     Check(name="evaluation-clusters", make=clusters, quick=True),
+    Check(name="kmeans", make=kmeans, quick=True),
     Check(name="baseline", make=local, quick=True),
     Check(name="scorecard", make=scorecard, quick=True),
     Check(name="cross-validation", make=cross_validation),
