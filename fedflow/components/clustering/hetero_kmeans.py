@@ -27,7 +27,8 @@ class HeteroKmeans:
     The result is that of plain k-means (Lloyd's iteration) on the joined table. The first centroids
     are `k` different rows that the guest draws. Each iteration puts every row to its nearest
     centroid, then every centroid into the middle of its rows. A cluster without rows keeps its
-    centroid. Masked sums of distances reach the arbiter; centroids stay with their party.
+    centroid. Each party's part of the distances reaches the arbiter masked, so that it learns their
+    sums alone. Centroids stay with their party.
 
     With `train_data` it trains, and puts these rows and those of `validate_data` into clusters.
     With `test_data` and a model it does so without training. A repeated attempt begins anew.

@@ -17,9 +17,9 @@ Distances are those of every row of a data set, then of every centroid: (rows + 
 them over its own columns; their sum over the parties is what k-means needs. In training the tag is
 the iteration from 0, afterwards the type of data.
 
-All numbers are integers modulo 2^64. A host adds a mask that only the guest knows, and the guest
-takes the masks of all hosts off. So each message alone is uniformly random, whatever it holds, and
-the sum of all is exact. The arbiter learns this sum and nothing else of the parts.
+All numbers are integers modulo 2^64. A host adds a mask that nobody but the guest knows too, and
+the guest takes the masks of all hosts off. So each message alone is uniformly random, whatever it
+holds, and the sum of all is exact. The arbiter learns this sum and nothing else of the parts.
 
 Source: FATE's protocol; masks after Bonawitz et al. 2017, "Practical Secure Aggregation", with the
 guest as the other end of every pair.
