@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from fedflow.sdk.crypto.fixed_point import scaled
 from fedflow.sdk.crypto.multi_exponent import longest_exponent
-from fedflow.sdk.crypto.paillier import Blinding, PublicKey
+from fedflow.sdk.crypto.paillier import PublicKey
+from fedflow.sdk.crypto.schemes import PublicScheme
 from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, Workers, no_progress
 
 ROWS_PER_BLOCK: Final = 16_384  #: ciphertexts that a process has in memory as numbers at a time
@@ -65,16 +66,14 @@ class IntegerRows:
         return 4 + _SHORT * self.columns * (1 + self.bits / _DIGIT_BITS)
 
 
-def cost_of(key: PublicKey, products: float) -> float:
-    """Return the cost, in the unit of `Workers`, of so many products modulo n**2 per row."""
-    return _PRODUCT_COST * products * (key.bits / 2048) ** 2
+def cost_of(key: PublicScheme, products: float) -> float:
+    """Return the cost, in the unit of `Workers`, of so many products of ciphertexts per row."""
+    return _PRODUCT_COST * products * (key.width / 512) ** 2
 
 
-def blinding_products(key: PublicKey, *, to_owner: bool = False) -> float:
-    """Return about how many products modulo n**2 a fresh blinding takes."""
-    if key.blinding is Blinding.CONSERVATIVE:
-        return 1.2 * key.bits
-    return _SHORT * (key.bits / 4 + 42 if to_owner else key.bits / 16)
+def blinding_products(key: PublicScheme, *, to_owner: bool = False) -> float:
+    """Return about how many products of ciphertexts a fresh blinding takes."""
+    return key.blinding_products(to_owner=to_owner)
 
 
 # --- one ciphertext per row -----------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""A public modulus from another party: what can be checked without its factors."""
+"""Primes for own keys, and what can be checked of another party's modulus without its factors."""
 
 from __future__ import annotations
 
+import secrets
 from typing import Final
 
 import gmpy2
@@ -10,6 +11,7 @@ from gmpy2 import mpz
 from fedflow.sdk.errors import CodecError
 
 MAX_BITS: Final = 8192  #: no component makes longer keys; one would slow down all arithmetic
+_PRIME_TESTS: Final = 32
 _SMALL_PRIMES_PRODUCT: Final = gmpy2.primorial(4096)
 
 
@@ -30,3 +32,12 @@ def parse_modulus(text: object, *, bits: int) -> mpz:
     if gmpy2.gcd(n, _SMALL_PRIMES_PRODUCT) != 1 or gmpy2.is_power(n) or gmpy2.is_prime(n):
         raise CodecError(reason="the public key is no product of two large primes")
     return n
+
+
+def random_prime(bits: int) -> mpz:
+    """Return a random prime of exactly `bits` bits, top two bits set, that is 3 modulo 4."""
+    top = 3 << (bits - 2)
+    while True:
+        candidate = mpz(secrets.randbits(bits) | top | 3)
+        if gmpy2.is_prime(candidate, _PRIME_TESTS):
+            return candidate

@@ -1,4 +1,4 @@
-"""Random n-th residues for Paillier ciphertexts, from a table; why they are safe: `paillier.py`.
+"""Random n-th residues modulo n**2, for Paillier ciphertexts; why they are safe: `paillier.py`.
 
 The table is in short form (`short_form.py`): a residue is the product of units, one per digit, and
 the sum of their lifts goes into the plaintext's factor at no further cost.
@@ -7,20 +7,60 @@ the sum of their lifts goes into the plaintext's factor at no further cost.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import gmpy2
 from gmpy2 import mpz
 
 from fedflow.sdk.crypto.short_form import Short, powers
 
-if TYPE_CHECKING:
-    from fedflow.sdk.crypto.paillier import PublicKey
-
+TOGETHER: Final = 256  #: numbers that are encrypted together
+#: that a random exponent has more than its base's order: within 2**-40 of uniform
+OWNER_EXTRA_BITS: Final = 40
 _ONE: Final = mpz(1)
-_TOGETHER: Final = 256  # numbers that are encrypted together
+
+Draw = Callable[[], mpz]
+"""Returns a uniform number below n that is coprime to n."""
+
+
+class Blinding(Enum):
+    """How a ciphertext is made random; the docstrings of the schemes compare them."""
+
+    TABLE = "table"
+    CONSERVATIVE = "conservative"
+
+
+class Encryption(Protocol):
+    """Makes ciphertexts of plaintexts, each with fresh randomness."""
+
+    def encrypt(self, values: Iterable[int]) -> Iterator[mpz]:
+        """Yield a ciphertext of each value."""
+
+
+def random_unit(n: mpz) -> mpz:
+    """Return a uniform number below n that is coprime to n."""
+    while True:
+        unit = mpz(secrets.randbelow(int(n)))
+        if gmpy2.gcd(unit, n) == 1:
+            return unit
+
+
+class UniformPowers:
+    """Uniform n-th residues: r**n for uniform units r."""
+
+    def __init__(self, n: mpz, draw: Draw) -> None:
+        self._n, self._modulus = n, n * n
+        self._draw = draw
+
+    def encrypt(self, values: Iterable[int]) -> Iterator[mpz]:
+        """Yield 1 + n * value, which is a plaintext's factor, times a residue, for each."""
+        for value in values:
+            residue = gmpy2.powmod(self._draw(), self._n, self._modulus)
+            yield (1 + self._n * value) * residue % self._modulus
 
 
 class RandomPowers:
@@ -31,24 +71,24 @@ class RandomPowers:
     """
 
     def __init__(
-        self, key: PublicKey, *, exponent_bits: int, window: int, extra_bases: int = 0
+        self, n: mpz, draw: Draw, *, exponent_bits: int, window: int, extra_bases: int = 0
     ) -> None:
-        self._n, self._modulus = key.n, key.modulus
+        self._n, self._modulus = n, n * n
         self._window = window
         self._digit_of_byte = bytes(byte % (1 << window) for byte in range(256))
         self._units: list[list[mpz]] = []
         self._lifts: list[list[mpz]] = []
-        x = key.random_unit()
+        x = draw()
         base = self._residue(-x * x)
         for _ in range(-(-exponent_bits // window)):
             base = self._add(base)
         for _ in range(extra_bases):
-            self._add(self._residue(key.random_unit()))
+            self._add(self._residue(draw()))
 
     def encrypt(self, values: Iterable[int]) -> Iterator[mpz]:
         """Yield 1 + n * value, which is a plaintext's factor, times a random power, for each."""
         rest = iter(values)
-        while some := list(islice(rest, _TOGETHER)):
+        while some := list(islice(rest, TOGETHER)):
             yield from self._encrypt(some)
 
     def _encrypt(self, values: list[int]) -> list[mpz]:
@@ -71,3 +111,12 @@ class RandomPowers:
         self._units.append(units)
         self._lifts.append(lifts)
         return following
+
+
+def prime_encryption(p: mpz, blinding: Blinding) -> Encryption:
+    """Return what makes 1 + p * value times a random p-th residue, modulo the square of a prime."""
+    draw = partial(random_unit, p)
+    if blinding is Blinding.CONSERVATIVE:
+        return UniformPowers(p, draw)
+    exponent_bits = int(p.bit_length()) + OWNER_EXTRA_BITS
+    return RandomPowers(p, draw, exponent_bits=exponent_bits, window=8)
