@@ -1,8 +1,8 @@
 """What additively homomorphic schemes share: blinding, sums, packing, wire form, range checks.
 
 A ciphertext is an `mpz` below a modulus M and coprime to it; the product of two modulo M is a
-ciphertext of the sum of their plaintexts. Plaintexts are signed. A scheme's module,
-such as `paillier.py`, adds keys, encryption and decryption; `schemes.py` is what components use.
+ciphertext of the sum of their plaintexts. Plaintexts are signed. `paillier.py` and
+`okamoto_uchiyama.py` add keys, encryption and decryption; `schemes.py` is what components use.
 """
 
 from __future__ import annotations

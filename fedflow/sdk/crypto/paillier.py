@@ -51,6 +51,7 @@ from fedflow.sdk.crypto import multi_exponent
 from fedflow.sdk.crypto.ciphertexts import AdditiveKey, OwnerKey, unpack
 from fedflow.sdk.crypto.modulus import parse_modulus, random_prime
 from fedflow.sdk.crypto.random_powers import (
+    OWNER_EXTRA_BASES,
     OWNER_EXTRA_BITS,
     TOGETHER,
     Blinding,
@@ -62,7 +63,6 @@ from fedflow.sdk.crypto.random_powers import (
 
 __all__ = ["Blinding", "PrivateKey", "PublicKey", "unpack"]
 
-_OWNER_EXTRA_BASES: Final = 32
 _SHORT: Final = 0.6  #: of a product's cost, if one factor is in short form
 
 
@@ -113,7 +113,7 @@ class PublicKey(AdditiveKey):
             self.random_unit,
             exponent_bits=self.bits + OWNER_EXTRA_BITS,
             window=4,
-            extra_bases=_OWNER_EXTRA_BASES,
+            extra_bases=OWNER_EXTRA_BASES,
         )
 
     def blinding_products(self, *, to_owner: bool = False) -> float:

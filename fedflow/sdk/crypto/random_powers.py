@@ -1,4 +1,4 @@
-"""Random n-th residues modulo n**2, for Paillier ciphertexts; why they are safe: `paillier.py`.
+"""Random n-th residues modulo n**2; why they are safe: `paillier.py`, `okamoto_uchiyama.py`.
 
 The table is in short form (`short_form.py`): a residue is the product of units, one per digit, and
 the sum of their lifts goes into the plaintext's factor at no further cost.
@@ -21,6 +21,7 @@ from fedflow.sdk.crypto.short_form import Short, powers
 TOGETHER: Final = 256  #: numbers that are encrypted together
 #: that a random exponent has more than its base's order: within 2**-40 of uniform
 OWNER_EXTRA_BITS: Final = 40
+OWNER_EXTRA_BASES: Final = 32  #: towards an owner, who may know that a base misses some
 _ONE: Final = mpz(1)
 
 Draw = Callable[[], mpz]

@@ -2,7 +2,8 @@
 
 | scheme | key | ciphertext | plaintext | assumption |
 |---|---|---|---|---|
-| `paillier` | n = p q | 2 x bits of n | bits of n - 2 | composite residuosity |
+| `paillier` | n = p q | 2 x bits of n | bits of n - 2 | decisional composite residuosity |
+| `ou` | n = p**2 q | bits of n | a third of n's, less 2 | p-subgroup |
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedflow.sdk.crypto import paillier
+from fedflow.sdk.crypto.okamoto_uchiyama import OUPrivateKey, OUPublicKey
 from fedflow.sdk.crypto.random_powers import Blinding
 from fedflow.sdk.errors import CodecError
 
@@ -24,6 +26,7 @@ class Cryptosystem(Enum):
     """The schemes, by the names that parameters and messages use."""
 
     PAILLIER = "paillier"
+    OU = "ou"  # Okamoto-Uchiyama
 
 
 class PublicScheme(Protocol):
@@ -164,6 +167,8 @@ def generate_key(
     method: Cryptosystem, bits: int, blinding: Blinding = Blinding.TABLE
 ) -> PrivateScheme:
     """Return a new key whose n has `bits` bits. Raises: ValueError: none has that many."""
+    if method is Cryptosystem.OU:
+        return OUPrivateKey.generate(bits, blinding=blinding)
     return paillier.PrivateKey.generate(bits, blinding=blinding)
 
 
@@ -176,4 +181,6 @@ def parse_key(
     """
     if not isinstance(value, dict):
         raise CodecError(reason="no public key where one was due")
+    if method is Cryptosystem.OU:
+        return OUPublicKey.parse(value.get("n"), value.get("g"), bits=bits, blinding=blinding)
     return paillier.PublicKey.parse(value.get("n"), bits=bits, blinding=blinding)
