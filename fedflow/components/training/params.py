@@ -13,6 +13,7 @@ from msgspec import Meta, field
 from fedflow.components.evaluation.metrics import ALIASES, choose_metrics
 from fedflow.sdk import Doubt, Params
 from fedflow.sdk.crypto.paillier import Blinding
+from fedflow.sdk.crypto.schemes import Cryptosystem
 from fedflow.sdk.spellings import ONE_AS_LIST, Flag
 
 NonNegative = Annotated[float, Meta(ge=0)]
@@ -75,6 +76,40 @@ class EncryptParam(Params, frozen=True, kw_only=True):
             yield Doubt("encrypt_param.key_length", message, "ShortKey")
         if self.method is not None and self.method.lower() == "ipcl":
             yield Doubt("encrypt_param.method", "IPCL is not used; it is Paillier here", "Replaced")
+
+
+class TreeEncryptParam(EncryptParam, frozen=True, kw_only=True):
+    """The homomorphic scheme of trees; the guest's values count, the others refuse shorter keys."""
+
+    #: `Paillier`, FATE's `IPCL` counts as the same; or `ou`, Okamoto-Uchiyama: faster, less studied
+    method: str | None = "Paillier"
+    key_length: int = SAFE_KEY_BITS  #: bits of the modulus; even, 1024 (`ou`: 2048) to 8192
+
+    @property
+    def scheme(self) -> Cryptosystem:
+        """Return the scheme that `method` means."""
+        return Cryptosystem.OU if self._method == "ou" else Cryptosystem.PAILLIER
+
+    def check(self) -> None:
+        if self._method == "heu":
+            raise ValueError("encrypt_param.method: heu is not offered; ou is the same scheme")
+        if self._method != "ou":
+            EncryptParam.check(self)
+        elif not SAFE_KEY_BITS <= self.key_length <= 8192 or self.key_length % 2:
+            raise ValueError(
+                f"encrypt_param.key_length: must be an even number of {SAFE_KEY_BITS} to 8192 bits"
+            )
+
+    def doubts(self) -> Iterable[Doubt]:
+        if self._method == "ou":
+            message = "rests on the p-subgroup assumption, which is less studied than Paillier's"
+            yield Doubt("encrypt_param.method", message, "OtherAssumption")
+        else:
+            yield from EncryptParam.doubts(self)
+
+    @property
+    def _method(self) -> str:
+        return (self.method or "").lower()
 
 
 class EncryptedModeCalculatorParam(Params, frozen=True, kw_only=True):

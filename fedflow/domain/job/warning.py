@@ -35,6 +35,7 @@ HINTS: Final = {
     "NoEffect": "Take it out: the job runs the same without it.",
     "NotReused": "Submit without it, or name results that exist.",
     "NotWritten": "Take the reference out, or connect an output that the component writes.",
+    "OtherAssumption": "Use Paillier, unless all parties accept this.",
     "OtherEngine": "Take it out: each server uses its own engine.",
     "OtherProvider": "Take it out: each server uses its own provider.",
     "PartiesDisagree": "A database was put back to an earlier time. Compare what both parties have,"

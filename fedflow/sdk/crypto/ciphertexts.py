@@ -254,6 +254,10 @@ class OwnerKey(ABC):
         """Build the tables for `encrypt` now, so that processes forked later share them."""
 
     @abstractmethod
+    def encryption_products(self) -> float:
+        """Return about how many products of ciphertexts `encrypt` takes for a value."""
+
+    @abstractmethod
     def decrypt(self, ciphertexts: Iterable[mpz]) -> list[int]:
         """Return the signed plaintexts."""
 

@@ -215,6 +215,10 @@ class OUPrivateKey(OwnerKey):
     def prepare(self) -> None:
         self._modulo_p2()
 
+    def encryption_products(self) -> float:
+        bits = self.public.bits
+        return bits / 8 if self.public.blinding is Blinding.CONSERVATIVE else bits / 40 + 5
+
     def encrypt(self, values: Iterable[int]) -> Iterator[mpz]:
         modulo_p2 = self._modulo_p2()
         p, q, p2, part = self._p, self._q, self._p2, self._part_of_g

@@ -173,6 +173,10 @@ class PrivateKey(OwnerKey):
     def prepare(self) -> None:
         self._both_encryptions()
 
+    def encryption_products(self) -> float:
+        bits = self.public.bits
+        return bits / 4 if self.public.blinding is Blinding.CONSERVATIVE else bits / 30 + 5
+
     def encrypt(self, values: Iterable[int]) -> Iterator[mpz]:
         modulo_p, modulo_q = self._both_encryptions()
         p, q, p2, q2 = self._p, self._q, self._p2, self._q2

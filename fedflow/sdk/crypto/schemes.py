@@ -146,6 +146,9 @@ class PrivateScheme(Protocol):
     def prepare(self) -> None:
         """Build what `encrypt` needs, so that processes forked later share it."""
 
+    def encryption_products(self) -> float:
+        """Return about how many products of ciphertexts `encrypt` takes for a value."""
+
     def encrypt(self, values: Iterable[int]) -> Iterator[mpz]:
         """Yield a fresh ciphertext of each value, |value| < 2**plaintext_bits (not checked).
 

@@ -5,6 +5,7 @@ What all schemes do alike is tested in `test_schemes.py`.
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import gmpy2
@@ -90,6 +91,14 @@ def test_no_key_is_made_of_unsuitable_numbers(p: int, q: int, g: int) -> None:
 
 def test_slots_are_those_of_the_design() -> None:
     assert OUPublicKey((1 << 2047) + 1, 4).slots(128) == 5
+
+
+def test_the_wire_form_is_fixed() -> None:
+    key_id = hashlib.sha256(b"ou 0x21b 0x2").digest()[:8]
+    header = b"FOU\x01" + key_id + b"\x02\0\0\0" + b"\x02\0\0\0\0\0\0\0"
+    public = OUPublicKey(539, 2)
+    assert public.to_bytes([mpz(207), mpz(289)]) == header + b"\xcf\0\x21\x01"
+    assert public.to_wire() == {"n": "0x21b", "g": "0x2"}
 
 
 # --- the owner's ciphertexts ----------------------------------------------------------------------

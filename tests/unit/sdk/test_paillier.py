@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import pickle
 import struct
@@ -234,6 +235,12 @@ def test_messages_round_trip() -> None:
     assert len(payload) == struct.calcsize("<4s8sIQ") + 3 * 128
     assert PUBLIC.from_bytes(payload, count=3) == ciphertexts
     assert PUBLIC.from_bytes(PUBLIC.to_bytes([]), count=0) == []
+
+
+def test_the_wire_form_is_fixed() -> None:
+    key_id = hashlib.sha256(b"0x4d").digest()[:8]
+    header = b"FPA\x01" + key_id + b"\x02\0\0\0" + b"\x02\0\0\0\0\0\0\0"
+    assert KEY_77.public.to_bytes([mpz(3840), mpz(1)]) == header + b"\x00\x0f\x01\x00"
 
 
 def hostile_messages() -> dict[str, object]:
