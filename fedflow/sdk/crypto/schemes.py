@@ -4,6 +4,8 @@
 |---|---|---|---|---|
 | `paillier` | n = p q | 2 x bits of n | bits of n - 2 | decisional composite residuosity |
 | `ou` | n = p**2 q | bits of n | a third of n's, less 2 | p-subgroup |
+
+Which is faster is measured: docs/reference/numerics.md#ciphertexts.
 """
 
 from __future__ import annotations
