@@ -12,7 +12,7 @@ decryption that the same process measures just before:
 
 n rows, F host columns, B bins, D depth, C = F (B-1) 2^(D-1) candidates of computed nodes, s bits of
 a slot, k candidates per ciphertext, p columns per pass. Budget: CPU <= 1.3 A + 0.3 s, and wall at
-most 0.6 of that CPU. Source: `secureboost.md` section 7 of the reference.
+most 0.6 of that CPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from main_job import upload as upload_breast
 from parties import Parties, PeakMemory, two_parties
 
 from fedflow.components.boosting.sums import SlotLayout
-from fedflow.sdk.crypto.paillier import PrivateKey
+from fedflow.sdk.crypto.schemes import Cryptosystem, generate_key
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "hetero_secureboost"
 LEARNER = "hetero_secureboost_0"
@@ -51,6 +51,7 @@ class Line:
     bins: int = 32
     depth: int = 3
     bits: int = 1024
+    scheme: str = "paillier"
     more: tuple[tuple[str, Any], ...] = ()  #: further parameters
     wall_s: float | None = None  #: budget of the issue for both parties together
 
@@ -71,6 +72,14 @@ LINES = (
     ),
     Line(name="square", rows=100_000, guest=10, host=10, trees=1, wall_s=7.0),
     Line(name="square5", rows=100_000, guest=10, host=10, trees=1, depth=5, wall_s=8.0),
+    Line(
+        name="bank_ou", rows=28_935, guest=8, host=8, trees=5, bins=10, depth=5,
+        bits=2048, scheme="ou", wall_s=10.0,
+    ),
+    Line(
+        name="wide_ou", rows=110_000, guest=13, host=30, trees=1, depth=4,
+        bits=2048, scheme="ou", wall_s=11.0,
+    ),
     Line(name="breast2048", rows=569, guest=10, host=20, trees=3, bits=2048),
 )  # fmt: skip
 
@@ -90,7 +99,7 @@ def main() -> None:
             (upload_breast if line.is_breast else uploader(line, Path(folder)))(parties)
             figures = measure(parties, line, runs=options.runs, cores=options.cores, least_s=least)
         title = f"{line.name}: {line.rows} x {line.guest} + {line.host}, {line.bins} bins, depth"
-        title += f" {line.depth}, {line.trees} trees, Paillier {line.bits}"
+        title += f" {line.depth}, {line.trees} trees, {line.scheme} {line.bits}"
         show(title, figures, as_json=options.json, machine=machine)
 
 
@@ -135,7 +144,7 @@ def job(line: Line, *, cores: int) -> tuple[dict[str, Any], dict[str, Any]]:
         bin_num=line.bins,
         tree_param={"max_depth": line.depth},
         n_iter_no_change=False,
-        encrypt_param={"method": "Paillier", "key_length": line.bits},
+        encrypt_param={"method": line.scheme, "key_length": line.bits},
         **dict(line.more),
     )
     if line.is_breast:
@@ -204,12 +213,12 @@ def least_arithmetic_s(line: Line) -> float:
 
 def costs(line: Line) -> tuple[float, float, float, Callable[[int], int]]:
     """Return seconds per encryption, product and decryption, and the slots of a ciphertext."""
-    key = PrivateKey.generate(line.bits)
+    key = generate_key(Cryptosystem(line.scheme), line.bits)
     public = key.public
-    public.prepare()
+    key.prepare()
     count = 400
     values = list(range(1 << 60, (1 << 60) + count))
-    ciphertexts = list(public.encrypt(values))
+    ciphertexts = list(key.encrypt(values))
 
     def product() -> None:
         total = ciphertexts[0]
@@ -217,7 +226,7 @@ def costs(line: Line) -> tuple[float, float, float, Callable[[int], int]]:
             for one in ciphertexts:
                 total = total * one % public.modulus
 
-    encrypting = timed(lambda: list(public.encrypt(values))) / count
+    encrypting = timed(lambda: list(key.encrypt(values))) / count
     multiplying = timed(product) / (25 * count)
     return encrypting, multiplying, timed(lambda: key.decrypt(ciphertexts)) / count, public.slots
 

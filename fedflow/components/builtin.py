@@ -40,6 +40,7 @@ COMPONENTS: Final[tuple[str, ...]] = (
     "sshe.component:HeteroSSHELR",
     "sshe.component:HeteroSSHELinR",
     "boosting.hetero_secureboost:HeteroSecureBoost",
+    "boosting.hetero_secureboost:HeteroFastSecureBoost",
     "clustering.hetero_kmeans:HeteroKmeans",
     "local.local_baseline:LocalBaseline",
     "scoring.positive_unlabeled:PositiveUnlabeled",

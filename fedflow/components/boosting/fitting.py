@@ -3,7 +3,7 @@
 | message | from -> to | value |
 |---|---|---|
 | host_feature_importance | host -> guest | [{fid, name, count}]: splits per anonymous column |
-| paillier_pubkey | guest -> hosts | {n: hexadecimal}, once per run |
+| public_key | guest -> hosts | {n, g} as hexadecimal numbers, `g` of `ou` only; once per run |
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ from fedflow.components.samples.predictions import (
     write_values,
 )
 from fedflow.components.training.cross_validation import cross_validate
-from fedflow.components.training.keys import receive_key, warn_of_short_key
+from fedflow.components.training.keys import warn_of_short_key
 from fedflow.components.training.measures import record_start
 from fedflow.components.training.one_vs_rest import agree_on_classes
+from fedflow.components.training.params import TreeEncryptParam
 from fedflow.components.training.plan import Plan, agree_on_plan, common_step
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Model, Outputs, Role, Table
-from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
+from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme, generate_key, parse_key
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
 
@@ -90,24 +91,40 @@ class _Keys:
     """The key pair of a run, which all its trainings share; the guest's."""
 
     def __init__(self) -> None:
-        self._private: PrivateKey | None = None
-        self._public: PublicKey | None = None
+        self._private: PrivateScheme | None = None
+        self._public: PublicScheme | None = None
 
-    def private(self, ctx: Context) -> PrivateKey:
+    def private(self, ctx: Context) -> PrivateScheme:
         """Return the guest's key; the first call sends the hosts its public half."""
         if self._private is None:
             encryption = ctx.params.encrypt_param
             warn_of_short_key(ctx, encryption)
-            self._private = PrivateKey.generate(encryption.key_length, blinding=encryption.blinding)
-            told = {"n": hex(self._private.public.n)}
-            ctx.federation.send("paillier_pubkey", told, to=ctx.sites_of(Role.HOST))
+            self._private = generate_key(
+                encryption.scheme, encryption.key_length, encryption.blinding
+            )
+            told = self._private.public.to_wire()
+            ctx.federation.send("public_key", told, to=ctx.sites_of(Role.HOST))
         return self._private
 
-    def public(self, ctx: Context) -> PublicKey:
-        """Return the guest's public key at a host. Raises: as `receive_key`."""
+    def public(self, ctx: Context) -> PublicScheme:
+        """Return the guest's public key at a host.
+
+        Raises: BadParameter: it is none of the own `encrypt_param`.
+        """
         if self._public is None:
-            self._public = receive_key(ctx, from_=ctx.only(Role.GUEST))
+            self._public = _received_key(ctx)
         return self._public
+
+
+def _received_key(ctx: Context) -> PublicScheme:
+    encryption: TreeEncryptParam = ctx.params.encrypt_param
+    value = wait_for(ctx, "public_key", ctx.only(Role.GUEST))
+    try:
+        return parse_key(value, encryption.scheme, encryption.key_length, encryption.blinding)
+    except CodecError as exc:
+        wanted = f"{encryption.scheme.value} with {encryption.key_length} bits"
+        reason = f"this party asks for {wanted}: {exc.message}"
+        raise BadParameter(path="encrypt_param.key_length", reason=reason) from exc
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -34,7 +34,7 @@ from fedflow.components.boosting.sums import SlotLayout, encrypt_gradients, open
 from fedflow.components.boosting.trees import OWN, BoostedTree, Levels, TreeNode
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
-from fedflow.sdk.crypto.paillier import PrivateKey
+from fedflow.sdk.crypto.schemes import PrivateScheme
 from fedflow.sdk.errors import CodecError
 
 MOST_CANDIDATES: Final = 1 << 24  #: of a host, so that a wrong number cannot fill the memory
@@ -95,7 +95,7 @@ class GuestTree:
         *,
         binned: BinnedColumns,
         given: TreeRows,
-        key: PrivateKey,
+        key: PrivateScheme,
         criterion: Criterion,
         levels: Levels,
     ) -> None:
@@ -276,7 +276,7 @@ class _Host:
     """A host, as the guest sees it while a tree grows."""
 
     def __init__(
-        self, ctx: Context, site: Site, tag: str, *, key: PrivateKey, given: TreeRows, total: int
+        self, ctx: Context, site: Site, tag: str, *, key: PrivateScheme, given: TreeRows, total: int
     ) -> None:
         """`total` is how many rows there are, whether they train the tree or not."""
         self.site = site

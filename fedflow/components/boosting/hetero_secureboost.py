@@ -14,10 +14,9 @@ from fedflow.sdk import Context, Outputs, component
     param_name="HeteroSecureBoostParam",
     data_ports=("train_data", "validate_data", "test_data", "eval_data"),
     outputs=("data", "model"),
-    aliases=("HeteroFastSecureBoost",),
 )
 class HeteroSecureBoost:
-    """Trains boosted trees on vertically split rows under Paillier encryption, or predicts.
+    """Trains boosted trees on vertically split rows under encryption, or predicts.
 
     One guest with the labels, one or more hosts. All parties must have the same ids in the same
     order: put Intersection before it. Numbers need no scaling. The trees are those that the same
@@ -57,3 +56,15 @@ class HeteroSecureBoost:
         Raises: BadParameter, BadData, Diverged, PeerFailed, CodecError.
         """
         return run_trees(ctx)
+
+
+@component(
+    "HeteroFastSecureBoost",
+    roles=("guest", "host"),
+    params=HeteroSecureBoostParams,
+    param_name="HeteroFastSecureBoostParam",
+    data_ports=("train_data", "validate_data", "test_data", "eval_data"),
+    outputs=("data", "model"),
+)
+class HeteroFastSecureBoost(HeteroSecureBoost):
+    """HeteroSecureBoost under another name, which FATE's confs use with `work_mode`."""

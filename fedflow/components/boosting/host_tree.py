@@ -17,7 +17,7 @@ from fedflow.components.samples.alignment import checked_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
 from fedflow.sdk.crypto import random_permutation
-from fedflow.sdk.crypto.paillier import PublicKey
+from fedflow.sdk.crypto.schemes import PublicScheme
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
 
@@ -50,7 +50,7 @@ class HostTreeBuilder:
         *,
         binned: BinnedColumns,
         columns: Sequence[int],
-        key: PublicKey,
+        key: PublicScheme,
         depth: int,
     ) -> None:
         """`columns` may be split in this tree; `depth` is how often at most."""

@@ -21,11 +21,11 @@ from fedflow.components.training.params import (
     CallbackParam,
     CvParam,
     EncryptedModeCalculatorParam,
-    EncryptParam,
     NonNegative,
     NonNegativeInt,
     Positive,
     PredictParam,
+    TreeEncryptParam,
     one_of,
 )
 from fedflow.components.training.planned import check_ports, check_roles
@@ -127,7 +127,7 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
     tol: float = 1e-4  #: of `n_iter_no_change`
     bin_num: Annotated[int, Meta(ge=2, le=MOST_BINS)] = 32  #: bins per column at most
     binning_error: float = 1e-4  #: without effect: quantiles are exact
-    encrypt_param: EncryptParam = field(default_factory=EncryptParam)  #: table below
+    encrypt_param: TreeEncryptParam = field(default_factory=TreeEncryptParam)  #: table below
     predict_param: PredictParam = field(default_factory=PredictParam)  #: table below
     cv_param: CvParam = field(default_factory=CvParam)  #: table below
     callback_param: CallbackParam = field(default_factory=CallbackParam)  #: table below

@@ -35,7 +35,7 @@ from fedflow.components.training.plan import Plan
 from fedflow.components.training.watch import Watch, WatchState
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Diverged, Role, Site
-from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
+from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme
 from fedflow.sdk.errors import CodecError
 
 Floats = NDArray[np.float64]
@@ -79,7 +79,7 @@ class GuestRounds:
         parts: Sequence[GuestRows],
         loss: Loss,
         class_values: NDArray[Any] | None,
-        key: PrivateKey,
+        key: PrivateScheme,
     ) -> None:
         """`parts` are the rows to train on, then others to measure."""
         params: HeteroSecureBoostParams = ctx.params
@@ -254,7 +254,7 @@ class HostRounds:
         *,
         parts: Sequence[tuple[str, Floats]],
         classes: int,
-        key: PublicKey,
+        key: PublicScheme,
     ) -> None:
         """`parts` are kinds and features of the rows to train on, then of others to measure."""
         params: HeteroSecureBoostParams = ctx.params

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from fedflow.components.boosting.bins import LEFT, BinnedColumns, Candidates
 from fedflow.components.boosting.criterion import ROWS, G, Gradients, H
 from fedflow.components.crypto.bucket_products import BucketProducts, passes_of
-from fedflow.sdk.crypto.encrypted_rows import DECRYPTION_COST, blinding_products, cost_of
-from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
+from fedflow.sdk.crypto.encrypted_rows import DECRYPTION_COST, cost_of
+from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme
 from fedflow.sdk.errors import CodecError
 from fedflow.sdk.workers import Workers
 
@@ -98,16 +98,15 @@ class SlotLayout:
 
 
 def encrypt_gradients(
-    key: PrivateKey, gradients: Gradients, layout: SlotLayout, workers: Workers
+    key: PrivateScheme, gradients: Gradients, layout: SlotLayout, workers: Workers
 ) -> Bytes:
     """Return a ciphertext per row, rows x width."""
-    public = key.public
-    public.prepare()
+    key.prepare()
     return workers.fill_rows(
-        functools.partial(_encrypt, public, layout),
+        functools.partial(_encrypt, key, layout),
         (gradients.values,),
-        width=public.width,
-        cost=cost_of(public, blinding_products(public)),
+        width=key.public.width,
+        cost=cost_of(key.public, key.encryption_products()),
     )
 
 
@@ -116,7 +115,7 @@ class HostTreeSums:
 
     def __init__(
         self,
-        key: PublicKey,
+        key: PublicScheme,
         binned: BinnedColumns,
         candidates: Candidates,
         *,
@@ -168,7 +167,7 @@ class HostTreeSums:
             width=self._key.width,
             cost=cost_of(
                 self._key,
-                slots * (self._layout.slot_bits + 1) + blinding_products(self._key, to_owner=True),
+                slots * (self._layout.slot_bits + 1) + self._key.blinding_products(to_owner=True),
             ),
         )
         return self._key.message_of(packed)
@@ -194,7 +193,7 @@ class HostTreeSums:
 
 
 def open_sums(
-    key: PrivateKey,
+    key: PrivateScheme,
     payload: object,
     *,
     count: int,
@@ -209,12 +208,12 @@ def open_sums(
     public = key.public
     slots = public.slots(layout.slot_bits)
     rows = public.rows_of(payload, count=-(-count // slots))
-    width = -(-slots * layout.slot_bits // 8) + 1
+    width = bytes_of(slots * layout.slot_bits)
     opened = workers.fill_rows(
-        functools.partial(_open, key, width),
+        functools.partial(_open, key, slots * layout.slot_bits),
         (rows,),
         width=width,
-        cost=DECRYPTION_COST * (public.bits / 2048) ** 3,
+        cost=DECRYPTION_COST * (public.width / 512) ** 3,
     )
     slot = (1 << layout.slot_bits) - 1
     values: list[int] = []
@@ -228,6 +227,11 @@ def open_sums(
     return layout.read(values, sender=sender)
 
 
+def bytes_of(bits: int) -> int:
+    """Return how many bytes hold so many bits."""
+    return -(-bits // 8)
+
+
 def _cells(body: bytes, width: int) -> Iterator[tuple[int, mpz]]:
     view = memoryview(body)
     for place in range(len(body) // width):
@@ -237,12 +241,12 @@ def _cells(body: bytes, width: int) -> Iterator[tuple[int, mpz]]:
 # --- on the workers -------------------------------------------------------------------------------
 
 
-def _encrypt(key: PublicKey, layout: SlotLayout, values: Ints) -> bytes:
-    return key.body(key.encrypt(layout.plain(values)))
+def _encrypt(key: PrivateScheme, layout: SlotLayout, values: Ints) -> bytes:
+    return key.public.body(key.encrypt(layout.plain(values)))
 
 
 def _products(
-    key: PublicKey,
+    key: PublicScheme,
     sizes: tuple[int, ...],
     count: int,
     ciphertexts: Bytes,
@@ -259,7 +263,7 @@ def _products(
     return b"".join(found)
 
 
-def _pack(key: PublicKey, slot_bits: int, rows: Bytes) -> bytes:
+def _pack(key: PublicScheme, slot_bits: int, rows: Bytes) -> bytes:
     packed = []
     for row in rows:
         cells = [cell for _, cell in _cells(row.tobytes(), key.width)]
@@ -267,9 +271,9 @@ def _pack(key: PublicKey, slot_bits: int, rows: Bytes) -> bytes:
     return key.body(key.blind(packed, to_owner=True))
 
 
-def _open(key: PrivateKey, width: int, rows: Bytes) -> bytes:
-    """Return the plaintexts, `width` bytes each. Raises: CodecError: one is too large."""
-    opened = key.decrypt(key.public.read_rows(rows))
-    if any(number < 0 or number.bit_length() > 8 * width for number in opened):
+def _open(key: PrivateScheme, bits: int, rows: Bytes) -> bytes:
+    """Return the plaintexts. Raises: CodecError: one has more than so many bits, or is negative."""
+    opened = key.open(key.public.read_rows(rows), limit_bits=bits)
+    if any(number < 0 for number in opened):
         raise CodecError(reason="encrypted_splitinfo_host: a plaintext is out of range")
-    return b"".join(number.to_bytes(width, "little") for number in opened)
+    return b"".join(number.to_bytes(bytes_of(bits), "little") for number in opened)

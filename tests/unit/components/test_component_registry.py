@@ -60,6 +60,8 @@ def test_the_built_in_components_load_without_a_problem(registry: ComponentRegis
         "FederatedSample",
         "HeteroDataSplit",
         "HomoDataSplit",
+        "HeteroSecureBoost",
+        "HeteroFastSecureBoost",
         "HeteroKmeans",
         "LocalBaseline",
         "PositiveUnlabeled",

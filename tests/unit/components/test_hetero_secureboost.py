@@ -54,3 +54,12 @@ def test_trees_are_those_of_the_joined_table(widths: Any, values: int, tmp_path:
     assert trees_of(models_of(results)) == expected
     made = predictions(results)["predict_score"].to_numpy()
     np.testing.assert_allclose(made, loss.mean(scores), rtol=0, atol=1e-12)
+
+
+def test_trees_are_the_same_under_the_scheme_of_okamoto_and_uchiyama(tmp_path: Path) -> None:
+    data = data_of(values=3)
+    under_paillier = models_of(run(data, tmp_path / "paillier"))
+    under_ou = models_of(
+        run(data, tmp_path / "ou", encrypt_param={"method": "ou", "key_length": 2048})
+    )
+    assert trees_of(under_ou) == trees_of(under_paillier)
