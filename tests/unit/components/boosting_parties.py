@@ -8,7 +8,7 @@ rationals for sums: it shares no code with the component but the draws of rows a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor, inf, isnan
 from pathlib import Path
@@ -55,17 +55,38 @@ def data_of(
     truth = features @ generator.normal(size=features.shape[1])
     y = (truth > np.median(truth)).astype(int)
     features[generator.random(features.shape) < missing] = np.nan
-    ids = [f"id{i:04}" for i in range(rows)]
+    return of_features(features, widths, y)
+
+
+def of_features(features: Floats, widths: Mapping[Site, int], labels: Any) -> Data:
+    """Return data of these columns, the guest's first, and labels."""
+    ids = [f"id{i:04}" for i in range(len(features))]
     tables, start = {}, 0
     for site, width in widths.items():
         columns: dict[str, Any] = {"id": ids}
         if site is GUEST:
-            columns["y"] = y
+            columns["y"] = np.asarray(labels).astype(int)
         block = features[:, start : start + width]
         columns.update({f"x{j}": block[:, j] for j in range(width)})
         tables[site] = pa.table(columns)
         start += width
-    return Data(tables, features, y.astype(float))
+    return Data(tables, features, np.asarray(labels).astype(float))
+
+
+def rows_of(data: Data, chosen: Any) -> Data:
+    """Return some of the rows, at all parties: a slice, or their numbers."""
+    numbers = np.arange(len(data.labels))[chosen]
+    tables = {site: table.take(pa.array(numbers)) for site, table in data.tables.items()}
+    weights = None if data.weights is None else data.weights[numbers]
+    return Data(tables, data.features[numbers], data.labels[numbers], weights)
+
+
+def with_weights(data: Data, weights: Any = None) -> Data:
+    """Return the data with sample weights."""
+    if weights is None:
+        weights = np.random.default_rng(9).uniform(0.1, 4.0, len(data.labels))
+    guest = data.tables[GUEST].add_column(2, "weight", pa.array(weights))
+    return replace(data, tables={**data.tables, GUEST: guest}, weights=weights)
 
 
 def run(
@@ -181,18 +202,22 @@ def _joined(stored: Any, sites: list[Site], tree: int, number: int) -> Plain:
 
 @dataclass
 class Twin:
-    """The same algorithm on the joined table; losses give g and h of (labels, scores)."""
+    """The same algorithm on the joined table; a tree is grown from g and h of all rows."""
 
     widths: Sequence[int]  #: columns per party, the guest's first
     max_depth: int = 3
     bins: int = 32
     l2: float = 0.1
+    l1: float = 0.0
     learning_rate: float = 0.3
     min_leaf: int = 1
+    min_rows: int = 2
     min_gain: float = 1e-3
+    min_weight: float = 0.0
     levels: Mapping[int, Sequence[int]] = field(
         default_factory=dict
     )  #: depth -> parties that split
+    columns: Sequence[Sequence[int]] = ()  #: per party, what may be split; none: all
     points: list[list[float]] = field(default_factory=list)
 
     def cut(self, features: Floats) -> None:
@@ -206,9 +231,8 @@ class Twin:
     def tree(self, features: Floats, g: Floats, h: Floats, rows: Sequence[int]) -> Plain:
         """Return the tree of derivatives of `rows` (all arrays have all rows)."""
         bits = min(30, 52 - len(rows).bit_length())
-        first = _rounded(g, rows, bits)
-        second = _rounded(h, rows, bits)
-        return self._node(features, first, second, list(rows), 0)
+        derivatives = [_rounded(g, rows, bits), _rounded(h, rows, bits)]
+        return self._node(features, derivatives, list(rows), 0)
 
     def scores(self, tree: Plain, features: Floats) -> Floats:
         """Return the weight of the leaf of every row."""
@@ -221,17 +245,18 @@ class Twin:
             node = node.left if to_left else node.right
         return node
 
-    def _node(self, features: Floats, g: Any, h: Any, rows: list[int], depth: int) -> Plain:
-        total = _sums(g, h, rows)
-        leaf = Plain(rows=len(rows), weight=_down(-float(total[0]) / (float(total[1]) + self.l2)))
-        if depth == self.max_depth or len(rows) < 2:
+    def _node(self, features: Floats, both: Any, rows: list[int], depth: int) -> Plain:
+        total = _sums(both, rows)
+        leaf = Plain(rows=len(rows), weight=self._weight(total))
+        if depth == self.max_depth or len(rows) < self.min_rows:
             return leaf
         found = []
         start = 0
         for party, width in enumerate(self.widths):
-            for column in range(width):
+            for column in self.columns[party] if self.columns else range(width):
                 if party in self.levels.get(depth, range(len(self.widths))):
-                    found += self._candidates(features, g, h, rows, (party, column, start + column))
+                    where = (party, column, start + column)
+                    found += self._candidates(features, both, rows, total, where)
             start += width
         best = max((gain for gain, *_ in found), default=-inf)
         if best <= self.min_gain:
@@ -244,15 +269,14 @@ class Twin:
             column=column,
             point=place,
             missing_left=to_left,
-            left=self._node(features, g, h, left, depth + 1),
-            right=self._node(features, g, h, right, depth + 1),
+            left=self._node(features, both, left, depth + 1),
+            right=self._node(features, both, right, depth + 1),
         )
 
-    def _candidates(self, features: Floats, g: Any, h: Any, rows: list[int], where: Any) -> Any:
+    def _candidates(self, features: Floats, both: Any, rows: Any, total: Any, where: Any) -> Any:
         party, column, index = where
-        total = _sums(g, h, rows)
-        values = features[:, index]
-        sides = (False, True) if np.isnan(values).any() else (False,)
+        values = features[:, index].tolist()
+        sides = (False, True) if any(isnan(v) for v in values) else (False,)
         for point in self.points[index][:-1]:
             for to_left in sides:
                 left = [
@@ -260,18 +284,30 @@ class Twin:
                 ]
                 if not self.min_leaf <= len(left) <= len(rows) - self.min_leaf:
                     continue
-                own = _sums(g, h, left)
+                own = _sums(both, left)
                 rest = (total[0] - own[0], total[1] - own[1])
+                if min(own[1], rest[1]) < self.min_weight:
+                    continue
                 gain = _down(self._score(own) + self._score(rest) - self._score(total))
                 if gain > self.min_gain:
                     yield gain, party, column, point, to_left, left
 
-    def _score(self, sums: tuple[Fraction, Fraction]) -> float:
-        return _down(float(sums[0]) ** 2 / (float(sums[1]) + self.l2))
+    def _weight(self, sums: tuple[float, float]) -> float:
+        below = sums[1] + self.l2
+        return _down(-self._shrunk(sums[0]) / below) if below else 0.0
+
+    def _score(self, sums: tuple[float, float]) -> float:
+        below = sums[1] + self.l2
+        return _down(self._shrunk(sums[0]) ** 2 / below) if below else 0.0
+
+    def _shrunk(self, slope: float) -> float:
+        if abs(slope) <= self.l1:
+            return 0.0
+        return slope - self.l1 if slope > 0 else slope + self.l1
 
 
-def _rounded(values: Floats, rows: Sequence[int], bits: int) -> list[Fraction]:
-    """Return derivatives as multiples of a power of two that suits the largest."""
+def _rounded(values: Floats, rows: Sequence[int], bits: int) -> tuple[list[int], Fraction]:
+    """Return derivatives as multiples of a power of two that suits the largest, and that."""
     largest = max(abs(float(values[r])) for r in rows)
     unit = Fraction(1)
     if largest:
@@ -281,11 +317,13 @@ def _rounded(values: Floats, rows: Sequence[int], bits: int) -> list[Fraction]:
         while Fraction(2) ** (exponent - 1) > Fraction(largest):
             exponent -= 1
         unit = Fraction(2) ** (exponent - bits)
-    return [round(Fraction(float(v)) / unit) * unit for v in values.tolist()]
+    return [round(Fraction(float(v)) / unit) for v in values.tolist()], unit
 
 
-def _sums(g: Any, h: Any, rows: Sequence[int]) -> tuple[Fraction, Fraction]:
-    return sum((g[r] for r in rows), Fraction(0)), sum((h[r] for r in rows), Fraction(0))
+def _sums(both: Any, rows: Sequence[int]) -> tuple[float, float]:
+    """Return the exact sums of g and h over some rows."""
+    (g, unit_g), (h, unit_h) = both
+    return float(sum(g[r] for r in rows) * unit_g), float(sum(h[r] for r in rows) * unit_h)
 
 
 def _down(value: float) -> float:
