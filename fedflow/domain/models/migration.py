@@ -1,8 +1,8 @@
 """Giving a trained model to other parties: the same roles, other party ids.
 
 What names a party in a stored model changes: roles, initiator and confs of the version, and inside
-component models the anonymous names of features and the objects that are kept by site. Other texts
-stay, also if they look alike: a column may be called `host_10000`.
+component models the anonymous names of features, the owners of trees' nodes, and the objects that
+are kept by site. Other texts stay, also if they look alike: a column may be called `host_10000`.
 Source: `docs/reference/models.md#migrate`.
 """
 
@@ -20,6 +20,7 @@ from fedflow.domain.site import Role, Site
 
 _SITE: Final = re.compile(r"(guest|host|arbiter)([_\-.:#])([0-9]{1,18})(?=[_\-.:#]|\Z)")
 _ANONYMOUS: Final = "anonymous"  #: part of the names of members that hold anonymous feature names
+_OWNER: Final = "sitename"  #: the member of a tree's node that names whose split it is
 
 Roles = Mapping[str, Sequence[str]]
 
@@ -71,7 +72,8 @@ class Migration:
         if isinstance(value, dict):
             return {
                 self._key(key): self._content(
-                    member, anonymous=anonymous or _ANONYMOUS in key.lower()
+                    member,
+                    anonymous=anonymous or _ANONYMOUS in key.lower() or key == _OWNER,
                 )
                 for key, member in value.items()
             }

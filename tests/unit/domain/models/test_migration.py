@@ -48,6 +48,13 @@ def test_anonymous_names_get_the_new_party() -> None:
     }
 
 
+def test_owners_of_tree_nodes_are_the_new_sites() -> None:
+    given_ = {"tree_": [{"id": 1, "sitename": "host:10001", "fid": 1}, {"sitename": "guest:9999"}]}
+    assert migration().content(given_) == {
+        "tree_": [{"id": 1, "sitename": "host:2", "fid": 1}, {"sitename": "guest:1"}]
+    }
+
+
 def test_what_is_kept_by_site_gets_the_new_site() -> None:
     given_ = {"hosts": {"host-10000": 1, "host.10001": 2, "host_10002": 3, "arbiter:10000": 4}}
     assert migration().content(given_) == {
