@@ -70,11 +70,8 @@ class BinnedColumns:
         numbers = np.empty(features.shape, dtype=np.uint16, order="F")
         for c in columns:
             numbers[:, c] = bin_numbers(features[:, c], points[c] + NEARLY)
-        return BinnedColumns(
-            points=points,
-            numbers=numbers,
-            has_missing=tuple(bool(np.isnan(features[:, c]).any()) for c in columns),
-        )
+        missing = tuple(bool(np.isnan(features[:, c]).any()) for c in columns)
+        return BinnedColumns(points=points, numbers=numbers, has_missing=missing)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ TIE: Final = 1e-8  #: gains so near to the best one are as good
 G, H, ROWS = 0, 1, 2  #: places in sums: gradients, second derivatives, rows
 
 _EXACT_BITS: Final = 52  #: sums of so many bits are exact as float64, too
+_LEAST_EXPONENT: Final = -1000  #: a unit is not so small that it is 0
 _DECIMALS: Final = 1e10
 
 
@@ -41,7 +42,7 @@ class Gradients:
         for column in (first, second):
             largest = float(np.abs(column).max(initial=0.0))
             _, exponent = np.frexp(largest)  # largest <= 2**exponent
-            unit = 2.0 ** (int(exponent) - bits) if largest else 1.0
+            unit = 2.0 ** max(int(exponent) - bits, _LEAST_EXPONENT) if largest else 1.0
             columns.append(np.rint(column / unit).astype(np.int64))
             units.append(unit)
         return Gradients(values=np.column_stack(columns), units=(units[0], units[1]), bits=bits)

@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.bins import features_of
@@ -29,12 +31,14 @@ from fedflow.components.boosting.stored import (
     GuestEnsemble,
     HostEnsemble,
     Importance,
+    TrainedWith,
     guest_model,
     host_model,
     read_guest,
     read_host,
+    trained_with,
 )
-from fedflow.components.boosting.trees import LEAF, OWN, BoostedTree, HostTree
+from fedflow.components.boosting.trees import OWN, BoostedTree, HostTree
 from fedflow.components.boosting.walking import add_scores, answer_guest, leaves_of
 from fedflow.components.samples.alignment import check_same_rows
 from fedflow.components.samples.columns import anonymous_of
@@ -141,6 +145,8 @@ class _Part:
 
 def _fit(ctx: Context, keys: _Keys) -> Outputs:
     earlier = _earlier(ctx)
+    if earlier is not None:
+        ctx = _continued(ctx, earlier.trained)
     parts = _parts(ctx, earlier)
     for part in parts:
         check_same_rows(ctx, part.data, tag=part.kind)
@@ -168,6 +174,7 @@ def _fit_guest(
             reason = "it was trained for other classes"
             raise BadData(where=f"model of {ctx.component}", reason=reason)
         classes = earlier.classes
+    trained = _trained(params, earlier)
     loss = _loss_of(params, classes)
     rounds = GuestRounds(
         ctx,
@@ -180,6 +187,7 @@ def _fit_guest(
 
     def found(importances: Sequence[Importance] = ()) -> GuestEnsemble:
         return GuestEnsemble(
+            trained=trained,
             columns=parts[0].data.columns,
             anonymous=anonymous_of(parts[0].data.table.schema, ctx.site),
             width=loss.width,
@@ -221,9 +229,11 @@ def _fit_host(
     count = agree_on_classes(ctx, None) if params.task != REGRESSION else 1
     if earlier is not None:
         count = max(count, earlier.width)
+    trained = _trained(params, earlier)
     rounds = HostRounds(
         ctx,
         plan,
+        depth=trained.depth,
         parts=[(part.kind, part.features) for part in parts],
         classes=count,
         key=keys.public(ctx),
@@ -231,6 +241,7 @@ def _fit_host(
 
     def model() -> Model:
         found = HostEnsemble(
+            trained=trained,
             columns=parts[0].data.columns,
             anonymous=anonymous_of(parts[0].data.table.schema, ctx.site),
             width=rounds.width,
@@ -250,6 +261,35 @@ def _fit_host(
         "is_converged": rounds.progress.converged,
     }
     return Outputs(model=model(), summary=summary)
+
+
+def _continued(ctx: Context, trained: TrainedWith) -> Context:
+    """Return a context to go on training with what decides the meaning of earlier trees."""
+    given: HeteroSecureBoostParams = ctx.params
+    params = trained.into(given)
+    pairs = (
+        ("task_type", given.task, params.task),
+        ("objective_param", _objective(given), _objective(params)),
+        ("learning_rate", given.learning_rate, params.learning_rate),
+        ("use_missing", given.uses_missing, params.uses_missing),
+        ("zero_as_missing", given.zero_is_missing, params.zero_is_missing),
+    )
+    for name, own, used in pairs:
+        if own != used:
+            message = "is not used: that of the model to start from counts"
+            ctx.warn("Replaced", message, path=name)
+    return replace(ctx, params=params)
+
+
+def _objective(params: HeteroSecureBoostParams) -> tuple[str, tuple[float, ...]]:
+    return params.objective_param.kind, tuple(params.objective_param.params or ())
+
+
+def _trained(
+    params: HeteroSecureBoostParams, earlier: GuestEnsemble | HostEnsemble | None
+) -> TrainedWith:
+    depth = params.levels.depth
+    return trained_with(params, depth=max(depth, earlier.trained.depth) if earlier else depth)
 
 
 def _saver(ctx: Context, model: Callable[[], Model]) -> Callable[[int], None]:
@@ -278,13 +318,14 @@ def _earlier(ctx: Context) -> GuestEnsemble | HostEnsemble | None:
     if not ctx.inputs.model:
         return None
     found = _read(ctx, next(iter(ctx.inputs.model.values())), where=f"model of {ctx.component}")
-    fresh = BoostingProgress(rounds=found.progress.rounds, losses=found.progress.losses)
+    rounds = found.progress.rounds  # the trees of later ones may have been dropped
+    fresh = BoostingProgress(rounds=rounds, losses=found.progress.losses[:rounds])
     return replace(found, progress=fresh)
 
 
 def _read(ctx: Context, model: Model, *, where: str) -> GuestEnsemble | HostEnsemble:
     if ctx.site.role is Role.GUEST:
-        return read_guest(model, where=where, hosts=len(ctx.sites_of(Role.HOST)))
+        return read_guest(model, where=where, sites=(ctx.site, *ctx.sites_of(Role.HOST)))
     return read_host(model, where=where)
 
 
@@ -346,6 +387,9 @@ def _guest_rows(
 ) -> GuestRows:
     """Return a data set as it is trained on and measured. Raises: BadData: unusable labels."""
     data = part.data
+    if part.kind == "train" and data.weights is not None and (bad := int((data.weights < 0).sum())):
+        where = f"table {data.table.namespace}.{data.table.name}"
+        raise BadData(where=where, reason=f"{bad} sample weights are negative")
     is_needed = part.kind == "train" or (plan.validates and data.labels is not None)
     labels = _labels(params, data, classes) if is_needed else None
     values = None
@@ -382,16 +426,15 @@ def _predict(ctx: Context) -> Outputs:
     found = _earlier(ctx)
     if found is None:
         raise BadParameter(path="input.model", reason="test_data needs a trained model")
+    ctx = replace(ctx, params=found.trained.into(ctx.params))
     table = _input(ctx, "test_data", "eval_data")
     part = _part(ctx, table, kind="predict", columns=found.columns)
     check_same_rows(ctx, part.data, tag="predict")
     if isinstance(found, HostEnsemble):
-        depth = ctx.params.levels.depth
+        depth = found.trained.depth
         answer_guest(ctx, found.trees, part.features, depth=depth, tag="predict")
         return Outputs()
     loss = _loss_of(ctx.params, found.classes)
-    if loss.width != found.width:
-        raise BadData(where=f"model of {ctx.component}", reason="not of this number of classes")
     scores = np.tile(found.init_score, (part.data.rows, 1))
     leaves = leaves_of(ctx, found.trees, part.features, tag="predict")
     add_scores(scores, found.trees, leaves, learning_rate=ctx.params.learning_rate)
@@ -425,9 +468,9 @@ def _summary(found: GuestEnsemble) -> dict[str, Any]:
 
 
 class _ColumnSplits(msgspec.Struct, frozen=True, kw_only=True):
-    fid: int
+    fid: Annotated[int, Meta(ge=0)]
     name: str
-    count: int
+    count: Annotated[int, Meta(ge=1)]
 
 
 def _send_importances(ctx: Context, trees: Sequence[HostTree], data: Instances) -> None:
@@ -468,12 +511,16 @@ def _importances(
         )
         for column, count in sorted(splits.items())
     ]
-    used = {node.owner for tree in trees for node in tree.nodes} - {LEAF, OWN}
+    used = Counter(node.owner for tree in trees for node in tree.nodes)
     hosts = _host_importances(ctx, expected=used)
     return sorted([*own, *hosts], key=lambda one: -one.importance)
 
 
-def _host_importances(ctx: Context, *, expected: set[int]) -> list[Importance]:
+def _host_importances(ctx: Context, *, expected: Mapping[int, int]) -> list[Importance]:
+    """Return what hosts say of their columns; `expected` are splits per owner.
+
+    Raises: CodecError: it does not fit their splits.
+    """
     found = []
     for owner, site in enumerate(ctx.sites_of(Role.HOST), start=1):
         value = wait_for(ctx, "host_feature_importance", site)
@@ -481,7 +528,9 @@ def _host_importances(ctx: Context, *, expected: set[int]) -> list[Importance]:
             counted = read_as(value, list[_ColumnSplits])
         except msgspec.ValidationError as exc:
             raise CodecError(reason=f"host_feature_importance of {site}: {exc}") from exc
-        if bool(counted) != (owner in expected):
+        columns = {one.fid for one in counted}, {one.name for one in counted}
+        are_distinct = all(len(some) == len(counted) for some in columns)
+        if not are_distinct or sum(one.count for one in counted) != expected.get(owner, 0):
             raise CodecError(reason=f"host_feature_importance of {site}: not those of its splits")
         found += [
             Importance(

@@ -244,7 +244,6 @@ class GuestTree:
         self._nodes[node.number] = TreeNode(
             owner=choice.owner,
             split=own,
-            mask=-1 if own else number,
             left=left,
             right=right,
             gain=choice.gain,

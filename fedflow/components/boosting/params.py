@@ -44,7 +44,7 @@ _OBJECTIVES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _NEEDS_PARAMETER: Final = ("huber", "fair", "tweedie")
 _IMPORTANCES: Final = ("split", "gain")
-_MOST_DEPTH: Final = 20
+MOST_DEPTH: Final = 20
 
 
 class ObjectiveParam(Params, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class TreeParam(Params, frozen=True, kw_only=True):
     criterion_method: str = "xgboost"  #: `xgboost`
     #: [l2, l1] or {l1, l2}: regularisation of leaf weights
     criterion_params: list[float] | dict[str, float] = field(default_factory=lambda: [0.1, 0.0])
-    max_depth: Annotated[int, Meta(ge=1, le=_MOST_DEPTH)] = 3  #: levels of splits
+    max_depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 3  #: levels of splits
     max_split_nodes: Annotated[int, Meta(ge=1, le=65_536)] = 65_536  #: without effect
     min_sample_split: Positive = 2  #: rows that a node needs to be split
     min_leaf_node: Positive = 1  #: rows on either side of a split
@@ -101,9 +101,10 @@ class TreeParam(Params, frozen=True, kw_only=True):
                 raise ValueError(f"tree_param.criterion_params: unknown {sorted(unknown)[0]!r}")
         elif not 1 <= len(self.criterion_params) <= 2:
             raise ValueError("tree_param.criterion_params: must be [l2, l1]")
-        for value in (*self.penalties, self.min_impurity_split):
-            if not 0 <= value < math.inf:
-                raise ValueError("tree_param: penalties and min_impurity_split must be from 0 on")
+        if not all(0 <= value < math.inf for value in self.penalties):
+            raise ValueError("tree_param.criterion_params: must be numbers from 0 on")
+        if not 0 <= self.min_impurity_split < math.inf:
+            raise ValueError("tree_param.min_impurity_split: must be a number from 0 on")
 
     @property
     def penalties(self) -> tuple[float, float]:
@@ -193,8 +194,8 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
             raise ValueError(f"{field_name}: mix is not supported yet; use {STD} or {LAYERED}")
         if self.EINI_inference:
             raise ValueError("EINI_inference: is not supported yet; leave it out")
-        if self.levels.depth > _MOST_DEPTH:
-            raise ValueError(f"host_depth: with guest_depth at most {_MOST_DEPTH} levels")
+        if self.levels.depth > MOST_DEPTH:
+            raise ValueError(f"host_depth: with guest_depth at most {MOST_DEPTH} levels")
 
     def doubts(self) -> Iterable[Doubt]:
         for part in msgspec.structs.asdict(self).values():

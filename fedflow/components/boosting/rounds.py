@@ -2,7 +2,7 @@
 
 | message | from -> to | value |
 |---|---|---|
-| stop_flag | guest -> hosts | {converged, stop}: whether another round follows; tag = round |
+| stop_flag | guest -> hosts | {converged, stop, best}: whether training ends; tag = round |
 
 `guest_tree` and `walking` list what is exchanged within a round.
 """
@@ -41,6 +41,7 @@ from fedflow.sdk.errors import CodecError
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+_LARGEST: Final = 1e140  #: gradient: gains have squares of sums
 _GOSS: Final = 0  #: which rows a round draws; columns are drawn under the numbers from 1 on
 
 
@@ -126,7 +127,8 @@ class GuestRounds:
             if self.progress.ended:
                 break
             self._round(number)
-            loss = self._loss.value(self._labels, self._scores[0])
+            with np.errstate(over="ignore", invalid="ignore"):
+                loss = self._loss.value(self._labels, self._scores[0])
             if not np.isfinite(loss):
                 raise Diverged(iteration=number, reason="the loss is not a finite number")
             record_loss(self._ctx, number, loss)
@@ -164,12 +166,13 @@ class GuestRounds:
         return labels
 
     def _round(self, number: int) -> None:
-        first, second = self._loss.gradients(self._labels, self._scores[0])
-        if not (np.isfinite(first).all() and np.isfinite(second).all()):
-            raise Diverged(iteration=number, reason="a gradient is not a finite number")
-        weights = self._parts[0].weights
-        if weights is not None:
-            first, second = first * weights[:, None], second * weights[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            first, second = self._loss.gradients(self._labels, self._scores[0])
+            weights = self._parts[0].weights
+            if weights is not None:
+                first, second = first * weights[:, None], second * weights[:, None]
+        if not all((np.abs(values) <= _LARGEST).all() for values in (first, second)):
+            raise Diverged(iteration=number, reason="a gradient is too large, or no number")
         rows, factors = self._drawn_rows(number, first)
         grown = []
         for klass in range(self._loss.width):
@@ -255,8 +258,12 @@ class HostRounds:
         parts: Sequence[tuple[str, Floats]],
         classes: int,
         key: PublicScheme,
+        depth: int,
     ) -> None:
-        """`parts` are kinds and features of the rows to train on, then of others to measure."""
+        """`parts` are kinds and features of the rows to train on, then of others to measure.
+
+        `depth` is that of the deepest tree, earlier ones with them.
+        """
         params: HeteroSecureBoostParams = ctx.params
         self._ctx = ctx
         self._params = params
@@ -264,6 +271,7 @@ class HostRounds:
         self._parts = parts
         self.width = classes if classes > 2 else 1
         self._key = key
+        self._depth = depth
         self._binned = BinnedColumns.of(parts[0][1], bins=params.bin_num)
         self.trees: list[HostTree] = []
         self.progress = BoostingProgress()
@@ -315,7 +323,7 @@ class HostRounds:
         return builder.build(klass)
 
     def _walk(self, trees: Sequence[HostTree], features: Floats, *, tag: str) -> None:
-        answer_guest(self._ctx, trees, features, depth=self._params.levels.depth, tag=tag)
+        answer_guest(self._ctx, trees, features, depth=self._depth, tag=tag)
 
     def _flag(self, number: int, *, is_last: bool) -> tuple[bool, bool, int]:
         """Return whether training has converged, whether it stops, and the best round so far."""

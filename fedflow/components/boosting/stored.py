@@ -1,7 +1,7 @@
 """A model of boosted trees as it is stored: at the guest whole, at a host its own splits.
 
-Source of the names: docs/reference/models.md#fields. `owner`, `progress` and, at a host, the
-missing places of other parties' nodes are fedflow's own.
+Source of the names: docs/reference/models.md#fields. `gain`, `progress` and, at a host, the missing
+places of other parties' nodes are fedflow's own.
 """
 
 from __future__ import annotations
@@ -9,14 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.bins import LEFT, RIGHT, Split
-from fedflow.components.boosting.params import LAYERED, HeteroSecureBoostParams
+from fedflow.components.boosting.params import (
+    CLASSIFICATION,
+    LAYERED,
+    MOST_DEPTH,
+    HeteroSecureBoostParams,
+    ObjectiveParam,
+)
 from fedflow.components.boosting.rounds import BoostingProgress
 from fedflow.components.boosting.trees import LEAF, OWN, BoostedTree, HostTree, TreeNode
 from fedflow.components.training.watch import WatchState
@@ -41,11 +48,10 @@ class Importance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Node(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of other parties' splits: `fid` and `bid` are the number of the candidate."""
+    """Fields of other parties' splits: `fid` and `bid` are the number of the node."""
 
     id: int
     sitename: str = ""
-    owner: int = LEAF
     fid: int = -1
     bid: float = -1
     weight: float = 0.0
@@ -54,6 +60,7 @@ class _Node(msgspec.Struct, frozen=True, kw_only=True):
     right_nodeid: int = -1
     missing_dir: int = RIGHT
     mo_weight: list[float] = msgspec.field(default_factory=list)
+    gain: float = 0.0  #: of a split, at the guest
 
 
 class _Tree(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,10 +91,51 @@ class _StoredTrees(msgspec.Struct, frozen=True, kw_only=True):
     progress: _Progress = msgspec.field(default_factory=_Progress)
 
 
+class _StoredObjective(msgspec.Struct, frozen=True, kw_only=True):
+    objective: str
+    param: list[float] = msgspec.field(default_factory=list)
+
+
+class _StoredTreeMeta(msgspec.Struct, frozen=True, kw_only=True):
+    max_depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)]
+
+
+class TrainedWith(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters that decide what trees mean: those of their training count."""
+
+    task_type: str
+    objective_meta: _StoredObjective
+    learning_rate: Annotated[float, Meta(gt=0)]
+    use_missing: bool
+    zero_as_missing: bool
+    tree_meta: _StoredTreeMeta
+
+    @property
+    def depth(self) -> int:
+        """Return how many levels of splits a tree has at most."""
+        return self.tree_meta.max_depth
+
+    def into(self, params: HeteroSecureBoostParams) -> HeteroSecureBoostParams:
+        """Return `params` with these, but for the depth."""
+        missing = {"use_missing": self.use_missing, "zero_as_missing": self.zero_as_missing}
+        objective = ObjectiveParam(
+            objective=self.objective_meta.objective, params=self.objective_meta.param
+        )
+        return msgspec.structs.replace(
+            params,
+            task_type=self.task_type,
+            objective_param=objective,
+            learning_rate=self.learning_rate,
+            tree_param=msgspec.structs.replace(params.tree_param, **missing),
+            **missing,
+        )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ensemble:
     """What guest and hosts have in common."""
 
+    trained: TrainedWith
     columns: tuple[str, ...]
     anonymous: tuple[str, ...]
     width: int  #: trees per round
@@ -126,7 +174,7 @@ def guest_model(
     return Model(
         meta_name="HeteroSecureBoostingTreeGuestMeta",
         param_name=GUEST_PARAM,
-        meta=_meta(params),
+        meta=_meta(params, found.trained),
         param=param,
     )
 
@@ -146,46 +194,77 @@ def host_model(found: HostEnsemble, params: HeteroSecureBoostParams, site: Site)
     return Model(
         meta_name="HeteroSecureBoostingTreeHostMeta",
         param_name=HOST_PARAM,
-        meta=_meta(params),
+        meta=_meta(params, found.trained),
         param=_param(found, params, trees),
     )
 
 
-def read_guest(model: Model, *, where: str, hosts: int) -> GuestEnsemble:
-    """Return what `guest_model` stored. Raises: BadData: it is no such model, or damaged."""
+def trained_with(params: HeteroSecureBoostParams, *, depth: int) -> TrainedWith:
+    """Return what decides what trees of `params` mean; `depth` is that of the deepest."""
+    return TrainedWith(
+        task_type=params.task,
+        objective_meta=_StoredObjective(
+            objective=params.objective_param.kind, param=list(params.objective_param.params or ())
+        ),
+        learning_rate=params.learning_rate,
+        use_missing=params.uses_missing,
+        zero_as_missing=params.zero_is_missing,
+        tree_meta=_StoredTreeMeta(max_depth=depth),
+    )
+
+
+def read_guest(model: Model, *, where: str, sites: Sequence[Site]) -> GuestEnsemble:
+    """Return what `guest_model` stored; `sites` are the guest and the hosts in this job's order.
+
+    Raises: BadData: it is no such model, or damaged, or a host that has splits takes no part.
+    """
     stored = _stored(model, GUEST_PARAM, where=where)
+    trained = _trained(model, where=where)
     width = stored.tree_dim
+    classes = tuple(stored.classes_)
+    if trained.task_type != CLASSIFICATION:
+        is_width, is_count = width == 1, not classes
+    else:
+        is_width, is_count = width == (len(classes) if len(classes) > 2 else 1), len(classes) > 1
+    if not is_width or not is_count or len(set(classes)) < len(classes):
+        raise BadData(where=where, reason="the model's classes are damaged")
+    owners = {_sitename(site): owner for owner, site in enumerate(sites)}
     trees = [
-        BoostedTree(nodes=_nodes(tree, where=where, hosts=hosts), klass=number % width)
+        BoostedTree(nodes=_nodes(tree, where=where, owners=owners), klass=number % width)
         for number, tree in enumerate(stored.trees_)
     ]
     init_score = np.array(stored.init_score, dtype=np.float64)
     if init_score.shape != (width,) or not np.isfinite(init_score).all():
         raise BadData(where=where, reason="the model has no first scores")
-    columns, anonymous = _columns(stored, model)
+    columns, anonymous = _columns(stored, model, where=where)
     _check_splits((node.split for tree in trees for node in tree.nodes), len(columns), where=where)
     return GuestEnsemble(
+        trained=trained,
         columns=columns,
         anonymous=anonymous,
         width=width,
         progress=_progress(stored),
         trees=trees,
         init_score=init_score,
-        classes=tuple(stored.classes_),
+        classes=classes,
     )
 
 
 def read_host(model: Model, *, where: str) -> HostEnsemble:
     """Return what `host_model` stored. Raises: BadData: it is no such model, or damaged."""
     stored = _stored(model, HOST_PARAM, where=where)
+    for tree in stored.trees_:
+        if {str(node.id) for node in tree.tree_} != set(tree.split_maskdict):
+            raise BadData(where=where, reason="a tree has nodes without a split, or splits of none")
     trees = [
         HostTree(splits=_splits_of(tree, where=where), klass=number % stored.tree_dim)
         for number, tree in enumerate(stored.trees_)
     ]
-    columns, anonymous = _columns(stored, model)
+    columns, anonymous = _columns(stored, model, where=where)
     splits = (split for tree in trees for split in tree.splits.values())
     _check_splits(splits, len(columns), where=where)
     return HostEnsemble(
+        trained=_trained(model, where=where),
         columns=columns,
         anonymous=anonymous,
         width=stored.tree_dim,
@@ -216,17 +295,18 @@ def _stored_tree(tree: BoostedTree, names: Sequence[str]) -> _Tree:
 def _stored_node(number: int, node: TreeNode, names: Sequence[str]) -> _Node:
     split = node.split
     is_leaf = node.owner == LEAF
+    mask = -1 if is_leaf else number
     return _Node(
         id=number,
         sitename=names[OWN if is_leaf else node.owner],
-        owner=node.owner,
-        fid=split.column if split else node.mask,
-        bid=0 if split else node.mask,
+        fid=split.column if split else mask,
+        bid=0 if split else mask,
         weight=node.weight,
         is_leaf=is_leaf,
         left_nodeid=node.left,
         right_nodeid=node.right,
         missing_dir=split.missing if split else RIGHT,
+        gain=node.gain,
     )
 
 
@@ -264,7 +344,7 @@ def _param(
     }
 
 
-def _meta(params: HeteroSecureBoostParams) -> dict[str, Any]:
+def _meta(params: HeteroSecureBoostParams, trained: TrainedWith) -> dict[str, Any]:
     tree = params.tree_param
     return {
         "tree_meta": {
@@ -272,7 +352,7 @@ def _meta(params: HeteroSecureBoostParams) -> dict[str, Any]:
                 "criterion_method": tree.criterion_method,
                 "criterion_param": list(tree.penalties),
             },
-            "max_depth": params.levels.depth,
+            "max_depth": trained.depth,
             "min_sample_split": tree.min_sample_split,
             "min_impurity_split": tree.min_impurity_split,
             "min_leaf_node": tree.min_leaf_node,
@@ -313,38 +393,58 @@ def _stored(model: Model, name: str, *, where: str) -> _StoredTrees:
     return stored
 
 
-def _columns(stored: _StoredTrees, model: Model) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _trained(model: Model, *, where: str) -> TrainedWith:
+    try:
+        found = read_as(dict(model.meta), TrainedWith)
+        found.into(HeteroSecureBoostParams()).check()
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise BadData(where=where, reason=f"the model's meta is damaged ({exc})") from exc
+    return found
+
+
+def _columns(
+    stored: _StoredTrees, model: Model, *, where: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the columns, and those that other parties know."""
     mapping = stored.feature_name_fid_mapping
-    names = tuple(mapping[str(n)] for n in range(len(mapping)) if str(n) in mapping)
+    if set(mapping) != {str(n) for n in range(len(mapping))}:
+        raise BadData(where=where, reason="the model's columns are not numbered through")
+    names = tuple(mapping[str(n)] for n in range(len(mapping)))
+    if len(set(names)) < len(names):
+        raise BadData(where=where, reason="the model names a column twice")
     known = model.param.get("anonymous_name_mapping")
     of_names = {str(name): str(a) for a, name in known.items()} if isinstance(known, dict) else {}
     return names, tuple(of_names.get(name, name) for name in names)
 
 
-def _nodes(tree: _Tree, *, where: str, hosts: int) -> tuple[TreeNode, ...]:
+def _nodes(tree: _Tree, *, where: str, owners: Mapping[str, int]) -> tuple[TreeNode, ...]:
     splits = _splits_of(tree, where=where)
+    inner = [node for node in tree.tree_ if not node.is_leaf]
+    children = [child for node in inner for child in (node.left_nodeid, node.right_nodeid)]
+    if not tree.tree_ or sorted(children) != list(range(1, len(tree.tree_))):
+        raise BadData(where=where, reason="the nodes of a tree are damaged")
     nodes = []
     for number, one in enumerate(tree.tree_):
-        children = (one.left_nodeid, one.right_nodeid)
-        is_leaf = one.owner == LEAF
-        fits = one.id == number and math.isfinite(one.weight) and LEAF <= one.owner <= hosts
-        fits = fits and (is_leaf or all(number < c < len(tree.tree_) for c in children))
-        if not fits or (one.owner == OWN and number not in splits):
+        owner = LEAF if one.is_leaf else owners.get(one.sitename)
+        if owner is None:
+            reason = f"a tree has a split of {one.sitename!r}, which takes no part"
+            raise BadData(where=where, reason=reason)
+        is_below = one.is_leaf or number < min(one.left_nodeid, one.right_nodeid)
+        fits = one.id == number and is_below
+        fits = fits and math.isfinite(one.weight) and math.isfinite(one.gain)
+        if not fits or (number in splits) != (owner == OWN):
             raise BadData(where=where, reason=f"node {number} of a tree is damaged")
         nodes.append(
             TreeNode(
-                owner=one.owner,
-                split=splits[number] if one.owner == OWN else None,
-                mask=-1 if one.owner in (LEAF, OWN) else one.fid,
+                owner=owner,
+                split=splits.get(number),
                 left=one.left_nodeid,
                 right=one.right_nodeid,
                 weight=one.weight,
-                rows=tree.leaf_count.get(str(number), 0) if is_leaf else 0,
+                rows=tree.leaf_count.get(str(number), 0) if one.is_leaf else 0,
+                gain=one.gain,
             )
         )
-    if not nodes:
-        raise BadData(where=where, reason="a tree has no nodes")
     return tuple(nodes)
 
 

@@ -34,7 +34,6 @@ class TreeNode:
 
     owner: int = LEAF
     split: Split | None = None  #: of an own split
-    mask: int = -1  #: of another party's split: the number under which it was offered
     left: int = -1
     right: int = -1
     weight: float = 0.0  #: of a leaf, without the learning rate

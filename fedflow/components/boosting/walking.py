@@ -175,5 +175,6 @@ def add_scores(
     learning_rate: float,
 ) -> None:
     """Add what the leaves of some trees weigh to the scores (rows x width), in place."""
-    for tree, at in zip(trees, leaves, strict=True):
-        scores[:, tree.klass] += learning_rate * tree.tables.weights[at]
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite, training refuses
+        for tree, at in zip(trees, leaves, strict=True):
+            scores[:, tree.klass] += learning_rate * tree.tables.weights[at]
