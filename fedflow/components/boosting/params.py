@@ -174,9 +174,9 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
         for name in ("validation_freqs", "early_stopping_rounds"):
             if None not in (getattr(self, name), getattr(self.callback_param, name)):
                 raise ValueError(f"{name}: given here and in callback_param; keep the latter")
-        self.callbacks.check()
         if self.early_stopping_rounds and not self.callbacks.validation_freqs:
             raise ValueError("early_stopping_rounds: needs validation_freqs")
+        self.callbacks.check()
         for name in ("tol", "learning_rate", "binning_error"):
             if not math.isfinite(getattr(self, name)):
                 raise ValueError(f"{name}: must be a finite number")
