@@ -2,7 +2,7 @@
 
 | message | from -> to | value |
 |---|---|---|
-| tree_plan | guest -> hosts | {rows, bits}: a tree begins in which they take part |
+| tree_plan | guest -> hosts | {rows, bits, alone}: a tree begins; no rows: without them |
 | sampled_rows | guest -> hosts | int64 numbers of the rows that train it, if not all of them do |
 | encrypted_grad_and_hess | guest -> hosts | a ciphertext per such row; tag `<tree>.<block>` |
 | candidates | host -> guest | {count}: how many splits the host offers |
@@ -65,7 +65,7 @@ class _Open:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Choice:
+class Choice:
     """The split of a node: whose, and which candidates are equally good."""
 
     node: int
@@ -76,10 +76,10 @@ class _Choice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Cut:
+class Cut:
     """How a node is split: by which of the candidates, and what follows for its rows."""
 
-    choice: _Choice
+    choice: Choice
     place: int  #: among the choice's candidates
     rows: Rows  #: all that are in the node
     left: NDArray[np.bool_]  #: which of them go left
@@ -87,6 +87,8 @@ class _Cut:
 
 class GuestTree:
     """Grows one tree at the guest."""
+
+    _host_is_alone = False  #: a host grows it
 
     def __init__(
         self,
@@ -98,7 +100,9 @@ class GuestTree:
         key: PrivateScheme,
         criterion: Criterion,
         levels: Levels,
+        owners: Sequence[int] | None = None,
     ) -> None:
+        """`owners` are the numbers of the hosts that take part, from 1; None: all."""
         self._ctx = ctx
         self._tag = tag
         self._binned = binned
@@ -110,7 +114,10 @@ class GuestTree:
         self._positions = np.zeros(len(binned.numbers), dtype=np.int32)
         hosts = ctx.sites_of(Role.HOST) if len(levels.hosts) else ()
         total = len(self._positions)
-        self._hosts = [_Host(ctx, site, tag, key=key, given=given, total=total) for site in hosts]
+        self._hosts = [
+            _Host(ctx, owner, tag, key=key, given=given, total=total)
+            for owner in (range(1, len(hosts) + 1) if owners is None else owners)
+        ]
 
     def grow(self, klass: int) -> tuple[BoostedTree, NDArray[np.int32]]:
         """Return the tree, and the leaf of every row. Raises: CodecError, PeerFailed."""
@@ -127,8 +134,7 @@ class GuestTree:
             if not level:
                 break
         leaves.update({node.number: node.total for node in level})
-        for host in self._hosts:
-            host.end()
+        self._end()
         return self._finished(leaves, klass), self._positions
 
     def _begin(self) -> None:
@@ -138,7 +144,8 @@ class GuestTree:
         gradients, rows = self._given.gradients, self._given.rows
         layout = self._hosts[0].layout
         send = self._ctx.federation.send
-        send("tree_plan", {"rows": layout.rows, "bits": layout.bits}, to=sites, tag=self._tag)
+        plan = {"rows": layout.rows, "bits": layout.bits, "alone": self._host_is_alone}
+        send("tree_plan", plan, to=sites, tag=self._tag)
         if len(rows) < len(self._positions):
             send("sampled_rows", rows.astype(np.int64), to=sites, tag=self._tag)
         key = self._hosts[0].key
@@ -151,9 +158,13 @@ class GuestTree:
         for host in self._hosts:
             host.receive_count()
 
+    def _end(self) -> None:
+        for host in self._hosts:
+            host.end()
+
     # --- choosing
 
-    def _choose(self, level: Sequence[_Open], depth: int) -> list[_Choice]:
+    def _choose(self, level: Sequence[_Open], depth: int) -> list[Choice]:
         """Return the best splits of every node that has one."""
         offers: list[tuple[int, Ints]] = []
         hosts = self._hosts if depth in self._levels.hosts else []
@@ -162,8 +173,8 @@ class GuestTree:
             self._ask(hosts, level, nodes, depth)
         if depth in self._levels.guest:
             offers.append((OWN, self._own_sums(level, nodes)))
-        for owner, host in enumerate(hosts, start=1):
-            offers.append((owner, host.sums(level, depth)))
+        for host in hosts:
+            offers.append((host.owner, host.sums(level, depth)))
         total = np.stack([node.total for node in level])
         units = self._given.gradients.units
         gains = [
@@ -179,7 +190,7 @@ class GuestTree:
                 for owner, sums, g in gains
                 if len(found := np.flatnonzero(g[place] >= best - TIE))
             )
-            choice = _Choice(
+            choice = Choice(
                 node=node.number,
                 owner=owner,
                 candidates=equal.tolist(),
@@ -217,25 +228,25 @@ class GuestTree:
 
     # --- splitting
 
-    def _cut(self, choices: Sequence[_Choice], depth: int) -> dict[int, _Cut]:
+    def _cut(self, choices: Sequence[Choice], depth: int) -> dict[int, Cut]:
         """Return how each node is split; hosts are asked where the rows of theirs go."""
-        by_owner: dict[int, list[_Choice]] = {}
+        by_owner: dict[int, list[Choice]] = {}
         for choice in choices:
             by_owner.setdefault(choice.owner, []).append(choice)
         rows = {c.node: np.flatnonzero(self._positions == c.node) for c in choices}
         hosts = self._hosts if depth in self._levels.hosts else []
-        for owner, host in enumerate(hosts, start=1):
-            host.dispatch(by_owner.get(owner, []), rows, depth)
+        for host in hosts:
+            host.dispatch(by_owner.get(host.owner, []), rows, depth)
         cuts = [self._own_cut(choice, rows[choice.node]) for choice in by_owner.get(OWN, [])]
-        for owner, host in enumerate(hosts, start=1):
-            cuts += host.cuts(by_owner.get(owner, []), rows, depth)
+        for host in hosts:
+            cuts += host.cuts(by_owner.get(host.owner, []), rows, depth)
         return {cut.choice.node: cut for cut in cuts}
 
-    def _own_cut(self, choice: _Choice, rows: Rows) -> _Cut:
+    def _own_cut(self, choice: Choice, rows: Rows) -> Cut:
         left = self._binned.left_rows(self._candidates, choice.candidates[0], rows)
-        return _Cut(choice=choice, place=0, rows=rows, left=left)
+        return Cut(choice=choice, place=0, rows=rows, left=left)
 
-    def _split(self, node: _Open, cut: _Cut) -> list[_Open]:
+    def _split(self, node: _Open, cut: Cut) -> list[_Open]:
         """Give a node its children, move its rows there, and return them."""
         left, right = len(self._nodes), len(self._nodes) + 1
         choice = cut.choice
@@ -275,10 +286,11 @@ class _Host:
     """A host, as the guest sees it while a tree grows."""
 
     def __init__(
-        self, ctx: Context, site: Site, tag: str, *, key: PrivateScheme, given: TreeRows, total: int
+        self, ctx: Context, owner: int, tag: str, *, key: PrivateScheme, given: TreeRows, total: int
     ) -> None:
         """`total` is how many rows there are, whether they train the tree or not."""
-        self.site = site
+        self.owner = owner
+        self.site: Site = ctx.sites_of(Role.HOST)[owner - 1]
         self.key = key
         self.layout = SlotLayout(rows=len(given.rows), bits=given.gradients.bits)
         self._ctx = ctx
@@ -327,7 +339,7 @@ class _Host:
         self._known = sums
         return np.stack([sums[node.number] for node in level])
 
-    def dispatch(self, won: Sequence[_Choice], rows: dict[int, Rows], depth: int) -> None:
+    def dispatch(self, won: Sequence[Choice], rows: dict[int, Rows], depth: int) -> None:
         """Tell the host which splits it has won; `rows` are those of each node."""
         tag = f"{self._tag}.{depth}"
         told = [
@@ -339,14 +351,12 @@ class _Host:
             numbers = np.concatenate([rows[c.node] for c in won]).astype(np.int64)
             send("dispatch_rows", numbers, to=self.site, tag=tag)
 
-    def cuts(self, won: Sequence[_Choice], rows: dict[int, Rows], depth: int) -> list[_Cut]:
+    def cuts(self, won: Sequence[Choice], rows: dict[int, Rows], depth: int) -> list[Cut]:
         """Return how the host splits the nodes that it has won. Raises: CodecError."""
         if not won:
             return []
         tag = f"{self._tag}.{depth}"
-        chosen = wait_for(self._ctx, "chosen_candidates", self.site, tag=tag)
-        if not isinstance(chosen, np.ndarray) or chosen.shape != (len(won),):
-            raise CodecError(reason=f"chosen_candidates of {self.site}: not one per node")
+        places = self.chosen(won, depth)
         name = "dispatch_node_host_result"
         left = read_bits(
             wait_for(self._ctx, name, self.site, tag=tag),
@@ -355,20 +365,33 @@ class _Host:
         )
         ends = np.cumsum([len(rows[choice.node]) for choice in won])[:-1]
         return [
-            self._cut(choice, mask, rows[choice.node], part)
-            for choice, mask, part in zip(won, chosen.tolist(), np.split(left, ends), strict=True)
+            self._cut(choice, place, rows[choice.node], part)
+            for choice, place, part in zip(won, places, np.split(left, ends), strict=True)
         ]
 
-    def _cut(self, choice: _Choice, mask: object, rows: Rows, left: NDArray[np.bool_]) -> _Cut:
-        if mask not in choice.candidates:
+    def chosen(self, won: Sequence[Choice], depth: int) -> list[int]:
+        """Return which of its equal candidates the host uses, per node: their places.
+
+        Raises: CodecError.
+        """
+        if not won:
+            return []
+        tag = f"{self._tag}.{depth}"
+        masks = wait_for(self._ctx, "chosen_candidates", self.site, tag=tag)
+        if not isinstance(masks, np.ndarray) or masks.shape != (len(won),):
+            raise CodecError(reason=f"chosen_candidates of {self.site}: not one per node")
+        pairs = list(zip(won, masks.tolist(), strict=True))
+        if any(mask not in choice.candidates for choice, mask in pairs):
             raise CodecError(reason=f"chosen_candidates of {self.site}: it was not asked for")
-        place = choice.candidates.index(mask)
+        return [choice.candidates.index(mask) for choice, mask in pairs]
+
+    def _cut(self, choice: Choice, place: int, rows: Rows, left: NDArray[np.bool_]) -> Cut:
         trained = np.count_nonzero(self._trained[rows[left]])
         if trained != choice.left[place, ROWS]:
             raise CodecError(
                 reason=f"dispatch_node_host_result of {self.site}: not as many rows as its sum has"
             )
-        return _Cut(choice=choice, place=place, rows=rows, left=left)
+        return Cut(choice=choice, place=place, rows=rows, left=left)
 
     def end(self) -> None:
         """Say that the tree is done."""

@@ -28,6 +28,10 @@ class HeteroSecureBoost:
     `test_data` and a model it predicts. Predictions (columns `label`, `predict_result`,
     `predict_score`, `predict_detail`, `type`) exist at the guest only.
 
+    With `mix` each tree splits columns of one party only: those of the guest need no message, those
+    of a host are answered in one message at prediction. With `layered` the host's columns come
+    first, then the guest's.
+
     `classification` with more than two classes grows a tree for each class in a round; scores add
     up to 1. `regression` takes one of six losses.
 
@@ -47,7 +51,7 @@ class HeteroSecureBoost:
 
     Unlike FATE: row counts travel under encryption. A host learns only the splits that it has won,
     and gets no tree. Every packed sum has a fresh blinding. Orders are drawn from secret
-    randomness. Not there yet: `mix`, `multi_output` and EINI prediction, which are refused.
+    randomness. Not there yet: `multi_output` and EINI prediction, which are refused.
     """
 
     def run(self, ctx: Context) -> Outputs:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.bins import BinnedColumns, Split
@@ -30,14 +31,20 @@ Rows = NDArray[np.intp]
 class _TreePlan(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     bits: int
+    alone: bool = False  #: this host grows the tree
 
 
-class _Won(msgspec.Struct, frozen=True, kw_only=True):
-    """A node whose split this host has won, and which of its candidates are equally good."""
+class _Split(msgspec.Struct, frozen=True, kw_only=True):
+    """A node to split, and which of this host's candidates are equally good."""
 
     node: int
-    rows: int
     candidates: list[int]
+
+
+class _Won(_Split, frozen=True, kw_only=True):
+    """One with so many rows."""
+
+    rows: Annotated[int, Meta(ge=0)]
 
 
 class HostTreeBuilder:
@@ -66,56 +73,104 @@ class HostTreeBuilder:
 
     def build(self, klass: int) -> HostTree:
         """Return this host's splits. Raises: CodecError, PeerFailed."""
-        layout, rows = self._plan()
-        if not layout.rows:  # the guest splits its own columns only
+        plan = self._plan()
+        if not plan.rows:  # others grow it
             return HostTree(klass=klass)
-        ciphertexts = self._gradients(layout)
+        layout = SlotLayout(rows=plan.rows, bits=plan.bits)
+        self._rows = self._training_rows(plan.rows)
+        self._ciphertexts = self._gradients(layout)
         count = {"count": len(self._candidates)}
         self._ctx.federation.send("candidates", count, to=self._guest, tag=self._tag)
-        sums = HostTreeSums(
+        self._sums = HostTreeSums(
             self._key,
             self._binned,
             self._candidates,
             layout=layout,
             workers=self._ctx.workers,
         )
+        return self._grow_alone(klass) if plan.alone else self._grow(klass)
+
+    def _grow(self, klass: int) -> HostTree:
         for depth in range(self._depth + 1):
-            nodes = self._queue(depth, most=layout.rows)
+            nodes = self._queue(depth, most=len(self._rows))
             if not nodes:
                 return HostTree(splits=self._splits, klass=klass)
             if depth == self._depth:
                 break
-            positions = self._positions(depth, rows=layout.rows, nodes=nodes)
-            inside = np.flatnonzero(positions >= 0)
-            found = sums.of_nodes(
-                ciphertexts[inside],
-                self._binned.numbers[rows[inside]],
-                positions[inside].astype(np.intp),
-                count=nodes,
-            )
-            ordered = [own[number] for own in found for number in self._order.tolist()]
-            self._send("encrypted_splitinfo_host", sums.pack(ordered), depth)
+            self._offer(self._positions(depth, nodes=nodes), nodes, depth)
             self._take(depth)
         raise CodecError(reason=f"tree_node_queue: the guest goes on past depth {self._depth}")
 
-    def _plan(self) -> tuple[SlotLayout, Rows]:
-        """Return how sums are laid out, and the rows that train the tree."""
+    def _offer(self, nodes: NDArray[np.integer], count: int, depth: int) -> None:
+        """Send the sums of all candidates; `nodes` has the node of each training row, or -1."""
+        inside = np.flatnonzero(nodes >= 0)
+        found = self._sums.of_nodes(
+            self._ciphertexts[inside],
+            self._binned.numbers[self._rows[inside]],
+            nodes[inside].astype(np.intp),
+            count=count,
+        )
+        ordered = [own[number] for own in found for number in self._order.tolist()]
+        self._send("encrypted_splitinfo_host", self._sums.pack(ordered), depth)
+
+    def _grow_alone(self, klass: int) -> HostTree:
+        """Grow the whole tree here; `host_grown` lists the messages."""
+        positions = np.zeros(len(self._binned.numbers), dtype=np.int32)
+        links: dict[int, tuple[int, int]] = {}
+        level, computed, count = [0], [0], 1
+        for depth in range(self._depth):
+            places = np.full(count, -1, dtype=np.intp)
+            places[computed] = np.arange(len(computed))
+            self._offer(places[positions[self._rows]], len(computed), depth)
+            splits = self._told_splits(level, depth)
+            if not splits:
+                break
+            level, computed, chosen = [], [], []
+            for split in splits:
+                inside = np.flatnonzero(positions == split.node)
+                mask, left = self._split(split.node, split.candidates, inside)
+                links[split.node] = count, count + 1
+                positions[inside] = np.where(left, count, count + 1)
+                trained = positions[self._rows]
+                is_left = (trained == count).sum() < (trained == count + 1).sum()
+                computed.append(count if is_left else count + 1)
+                level += [count, count + 1]
+                chosen.append(mask)
+                count += 2
+            self._send("chosen_candidates", np.array(chosen, dtype=np.int64), depth)
+        send = self._ctx.federation.send
+        send("host_tree_leaves", positions[None], to=self._guest, tag=self._tag)
+        return HostTree(splits=self._splits, klass=klass, links=links, is_alone=True)
+
+    def _told_splits(self, level: Sequence[int], depth: int) -> list[_Split]:
+        try:
+            splits = read_as(self._wait("host_tree_splits", depth), list[_Split])
+        except msgspec.ValidationError as exc:
+            raise CodecError(reason=f"host_tree_splits of {self._guest}: {exc}") from exc
+        nodes = [split.node for split in splits]
+        if nodes != [node for node in level if node in nodes]:
+            raise CodecError(reason=f"host_tree_splits of {self._guest}: not nodes of this level")
+        return splits
+
+    def _plan(self) -> _TreePlan:
+        """Return how many rows train the tree, and how their sums are laid out."""
         value = wait_for(self._ctx, "tree_plan", self._guest, tag=self._tag)
         try:
             plan = read_as(value, _TreePlan)
         except msgspec.ValidationError as exc:
             raise CodecError(reason=f"tree_plan of {self._guest}: {exc}") from exc
         total = len(self._binned.numbers)
-        if plan.rows == 0:
-            return SlotLayout(rows=0, bits=LEAST_BITS), np.arange(0)
-        if not 1 <= plan.rows <= total or not LEAST_BITS <= plan.bits <= MOST_BITS:
+        if plan.rows and not (1 <= plan.rows <= total and LEAST_BITS <= plan.bits <= MOST_BITS):
             raise CodecError(reason=f"tree_plan of {self._guest}: impossible numbers")
-        layout = SlotLayout(rows=plan.rows, bits=plan.bits)
-        if plan.rows == total:
-            return layout, np.arange(total)
+        return plan
+
+    def _training_rows(self, count: int) -> Rows:
+        """Return the rows that train the tree."""
+        total = len(self._binned.numbers)
+        if count == total:
+            return np.arange(total)
         told = wait_for(self._ctx, "sampled_rows", self._guest, tag=self._tag)
-        rows = checked_rows(told, of=total, count=plan.rows, message="sampled_rows")
-        return layout, rows.astype(np.intp)
+        return checked_rows(told, of=total, count=count, message="sampled_rows").astype(np.intp)
 
     def _gradients(self, layout: SlotLayout) -> NDArray[np.uint8]:
         """Return the ciphertexts of all training rows, rows x width."""
@@ -134,8 +189,8 @@ class HostTreeBuilder:
             raise CodecError(reason=f"tree_node_queue of {self._guest}: no possible number")
         return nodes
 
-    def _positions(self, depth: int, *, rows: int, nodes: int) -> NDArray[np.int32]:
-        found = self._wait("node_positions", depth)
+    def _positions(self, depth: int, *, nodes: int) -> NDArray[np.int32]:
+        found, rows = self._wait("node_positions", depth), len(self._rows)
         if not isinstance(found, np.ndarray) or found.dtype != np.int32 or found.shape != (rows,):
             raise CodecError(reason=f"node_positions of {self._guest}: not a node per row")
         if len(found) and (found.min() < -1 or found.max() >= nodes):
@@ -158,22 +213,22 @@ class HostTreeBuilder:
             message="dispatch_rows",
         ).astype(np.intp)
         ends = np.cumsum([one.rows for one in won])[:-1]
-        cuts = [self._split(one, own) for one, own in zip(won, np.split(rows, ends), strict=True)]
+        parts = zip(won, np.split(rows, ends), strict=True)
+        cuts = [self._split(one.node, one.candidates, own) for one, own in parts]
         masks = np.array([mask for mask, _ in cuts], dtype=np.int64)
         self._send("chosen_candidates", masks, depth)
         left = [own for _, own in cuts]
         self._send("dispatch_node_host_result", bits_of(np.concatenate(left)), depth)
 
-    def _split(self, won: _Won, rows: Rows) -> tuple[int, NDArray[np.bool_]]:
-        """Return the first of the equal candidates, and which rows go left of it."""
-        masks = won.candidates
+    def _split(self, node: int, masks: Sequence[int], rows: Rows) -> tuple[int, NDArray[np.bool_]]:
+        """Return the first of the equal candidates, and which rows of the node go left of it."""
         if not masks or min(masks) < 0 or max(masks) >= len(self._order):
             raise CodecError(reason=f"dispatch_node_host of {self._guest}: an unknown candidate")
-        if won.node in self._splits or won.node < 0 or won.rows < 0:
+        if node in self._splits or node < 0:
             raise CodecError(reason=f"dispatch_node_host of {self._guest}: a node is repeated")
         mask = min(masks, key=lambda mask: int(self._order[mask]))
         number = int(self._order[mask])
-        self._splits[won.node] = self._binned.split_of(self._candidates, number)
+        self._splits[node] = self._binned.split_of(self._candidates, number)
         return mask, self._binned.left_rows(self._candidates, number, rows)
 
     def _wait(self, name: str, depth: int) -> object:

@@ -34,7 +34,7 @@ from fedflow.sdk.spellings import Flag
 
 CLASSIFICATION: Final = "classification"
 REGRESSION: Final = "regression"
-STD, LAYERED = "std", "layered"
+STD, LAYERED, MIX = "std", "layered", "mix"
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -146,10 +146,11 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
     cipher_compress_error: Any = None  #: without effect
     new_ver: Any = True  #: without effect
     complete_secure: NonNegativeInt | bool = 0  #: so many first trees use the guest's columns only
-    #: `std`, or `layered`: upper levels split columns of the host only, lower ones of the guest
+    #: `std`; `mix`: each tree splits columns of one party only; or `layered`: upper levels split
+    #: columns of the host only, lower ones of the guest
     boosting_strategy: str = STD
     work_mode: str | None = None  #: older name of that, which counts if it is given
-    tree_num_per_party: Positive = 1  #: without effect: strategy `mix` is not there yet
+    tree_num_per_party: Positive = 1  #: rounds of one party before the next one's, of `mix`
     guest_depth: Positive = 2  #: lower levels, of `layered`
     host_depth: Positive = 3  #: upper levels, of `layered`
     multi_mode: str = "single_output"  #: several classes: a tree for each
@@ -189,9 +190,7 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
         if self.multi_mode.lower() == "multi_output":
             raise ValueError("multi_mode: multi_output is not supported yet; use single_output")
         field_name = "boosting_strategy" if self.work_mode is None else "work_mode"
-        one_of(field_name, self.strategy, (STD, LAYERED, "mix"))
-        if self.strategy == "mix":
-            raise ValueError(f"{field_name}: mix is not supported yet; use {STD} or {LAYERED}")
+        one_of(field_name, self.strategy, (STD, LAYERED, MIX))
         if self.EINI_inference:
             raise ValueError("EINI_inference: is not supported yet; leave it out")
         if self.levels.depth > MOST_DEPTH:
@@ -265,6 +264,10 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
         if number >= int(self.complete_secure):
             return levels
         return Levels(depth=levels.depth, hosts=range(0), guest=range(levels.depth))
+
+    def grower_of(self, number: int, *, hosts: int) -> int:
+        """Return who grows the trees of round `number` alone with `mix`: 0 the guest, 1 a host."""
+        return number // self.tree_num_per_party % (hosts + 1)
 
     @property
     def criterion(self) -> Criterion:

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from fedflow.components.boosting.bins import BinnedColumns
 from fedflow.components.boosting.criterion import Gradients
 from fedflow.components.boosting.guest_tree import GuestTree, TreeRows
+from fedflow.components.boosting.host_grown import HostGrownTree
 from fedflow.components.boosting.host_tree import HostTreeBuilder
 from fedflow.components.boosting.losses import Loss
-from fedflow.components.boosting.params import HeteroSecureBoostParams
-from fedflow.components.boosting.trees import BoostedTree, HostTree
+from fedflow.components.boosting.params import MIX, HeteroSecureBoostParams
+from fedflow.components.boosting.trees import OWN, BoostedTree, HostTree
 from fedflow.components.boosting.walking import add_scores, answer_guest, leaves_of
 from fedflow.components.evaluation.recorder import Recorder
 from fedflow.components.training.measures import (
@@ -189,11 +190,19 @@ class GuestRounds:
     ) -> tuple[BoostedTree, NDArray[np.int32]]:
         columns = drawn_columns(self._ctx, self._binned, number=number, klass=klass)
         tag = f"{number}.{klass}"
-        levels = self._params.levels_of(number)
-        if not len(levels.hosts):
-            plan = {"rows": 0, "bits": 0}
-            self._ctx.federation.send("tree_plan", plan, to=self._hosts, tag=tag)
-        tree = GuestTree(
+        levels, grower = self._params.levels_of(number), OWN
+        if self._params.strategy == MIX:
+            grower = self._params.grower_of(number, hosts=len(self._hosts))
+            hosts = range(levels.depth if grower else 0)
+            levels = replace(levels, hosts=hosts, guest=range(0 if grower else levels.depth))
+        idle = [
+            host
+            for owner, host in enumerate(self._hosts, start=1)
+            if not len(levels.hosts) or grower not in (OWN, owner)
+        ]
+        nothing = {"rows": 0, "bits": 0, "alone": False}
+        self._ctx.federation.send("tree_plan", nothing, to=idle, tag=tag)
+        tree = (HostGrownTree if grower else GuestTree)(
             self._ctx,
             tag,
             binned=self._binned,
@@ -201,6 +210,7 @@ class GuestRounds:
             key=self._key,
             criterion=self._params.criterion,
             levels=levels,
+            owners=(grower,) if grower else None,
         )
         return tree.grow(klass)
 

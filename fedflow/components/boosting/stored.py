@@ -20,7 +20,9 @@ from fedflow.components.boosting.bins import LEFT, RIGHT, Split
 from fedflow.components.boosting.params import (
     CLASSIFICATION,
     LAYERED,
+    MIX,
     MOST_DEPTH,
+    STD,
     HeteroSecureBoostParams,
     ObjectiveParam,
 )
@@ -32,6 +34,12 @@ from fedflow.sdk.decoding import read_as
 
 GUEST_PARAM: Final = "HeteroSecureBoostingTreeGuestParam"
 HOST_PARAM: Final = "HeteroSecureBoostingTreeHostParam"
+
+_MODEL_NAMES: Final = {
+    STD: "hetero_sbt",
+    LAYERED: "hetero_fast_sbt_layered",
+    MIX: "hetero_fast_sbt_mix",
+}
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +76,8 @@ class _Tree(msgspec.Struct, frozen=True, kw_only=True):
     split_maskdict: dict[str, float] = msgspec.field(default_factory=dict)
     missing_dir_maskdict: dict[str, int] = msgspec.field(default_factory=dict)
     leaf_count: dict[str, int] = msgspec.field(default_factory=dict)
+    #: the number of the host that has grown it alone, from 1; 0: all together. At a host 1: itself
+    grown_by: Annotated[int, Meta(ge=0)] = 0
 
 
 class _Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,12 +192,8 @@ def guest_model(
 def host_model(found: HostEnsemble, params: HeteroSecureBoostParams, site: Site) -> Model:
     """Return a host's objects."""
     trees = [
-        _own_splits(
-            [
-                _Node(id=n, sitename=_sitename(site), fid=s.column, bid=0, missing_dir=s.missing)
-                for n, s in sorted(tree.splits.items())
-            ],
-            tree.splits,
+        msgspec.structs.replace(
+            _own_splits(_own_nodes(tree, site), tree.splits), grown_by=int(tree.is_alone)
         )
         for tree in found.trees
     ]
@@ -230,7 +236,11 @@ def read_guest(model: Model, *, where: str, sites: Sequence[Site]) -> GuestEnsem
         raise BadData(where=where, reason="the model's classes are damaged")
     owners = {_sitename(site): owner for owner, site in enumerate(sites)}
     trees = [
-        BoostedTree(nodes=_nodes(tree, where=where, owners=owners), klass=number % width)
+        BoostedTree(
+            nodes=_nodes(tree, where=where, owners=owners),
+            klass=number % width,
+            grown_by=tree.grown_by,
+        )
         for number, tree in enumerate(stored.trees_)
     ]
     init_score = np.array(stored.init_score, dtype=np.float64)
@@ -257,7 +267,12 @@ def read_host(model: Model, *, where: str) -> HostEnsemble:
         if {str(node.id) for node in tree.tree_} != set(tree.split_maskdict):
             raise BadData(where=where, reason="a tree has nodes without a split, or splits of none")
     trees = [
-        HostTree(splits=_splits_of(tree, where=where), klass=number % stored.tree_dim)
+        HostTree(
+            splits=_splits_of(tree, where=where),
+            klass=number % stored.tree_dim,
+            links=_links_of(tree, where=where) if tree.grown_by else {},
+            is_alone=bool(tree.grown_by),
+        )
         for number, tree in enumerate(stored.trees_)
     ]
     columns, anonymous = _columns(stored, model, where=where)
@@ -280,6 +295,25 @@ def _sitename(site: Site) -> str:
     return f"{site.role.value}:{site.party_id}"
 
 
+def _own_nodes(tree: HostTree, site: Site) -> list[_Node]:
+    """Return a host's nodes; their children are known in trees that it has grown alone."""
+    found = []
+    for number, split in sorted(tree.splits.items()):
+        left, right = tree.links.get(number, (-1, -1))
+        found.append(
+            _Node(
+                id=number,
+                sitename=_sitename(site),
+                fid=split.column,
+                bid=0,
+                left_nodeid=left,
+                right_nodeid=right,
+                missing_dir=split.missing,
+            )
+        )
+    return found
+
+
 def _stored_tree(tree: BoostedTree, names: Sequence[str]) -> _Tree:
     nodes, own, leaves = [], {}, {}
     for number, node in enumerate(tree.nodes):
@@ -289,7 +323,7 @@ def _stored_tree(tree: BoostedTree, names: Sequence[str]) -> _Tree:
             leaves[str(number)] = node.rows
         nodes.append(_stored_node(number, node, names))
     found = _own_splits(nodes, own)
-    return msgspec.structs.replace(found, leaf_count=leaves)
+    return msgspec.structs.replace(found, leaf_count=leaves, grown_by=tree.grown_by)
 
 
 def _stored_node(number: int, node: TreeNode, names: Sequence[str]) -> _Node:
@@ -330,7 +364,6 @@ def _param(
         watch=progress.watch,
         history={part: {n: list(v) for n, v in m.items()} for part, m in progress.history.items()},
     )
-    layered = params.strategy == LAYERED
     return {
         "tree_num": len(trees),
         "trees_": msgspec.to_builtins(trees),
@@ -339,7 +372,7 @@ def _param(
         "anonymous_name_mapping": dict(zip(found.anonymous, found.columns, strict=True)),
         "best_iteration": progress.best,
         "tree_plan": [],
-        "model_name": "hetero_fast_sbt_layered" if layered else "hetero_sbt",
+        "model_name": _MODEL_NAMES[params.strategy],
         "progress": msgspec.to_builtins(stored),
     }
 
@@ -446,6 +479,14 @@ def _nodes(tree: _Tree, *, where: str, owners: Mapping[str, int]) -> tuple[TreeN
             )
         )
     return tuple(nodes)
+
+
+def _links_of(tree: _Tree, *, where: str) -> dict[int, tuple[int, int]]:
+    """Return the children of each node of a tree that a host has grown."""
+    links = {node.id: (node.left_nodeid, node.right_nodeid) for node in tree.tree_}
+    if any(not node < child for node, children in links.items() for child in children):
+        raise BadData(where=where, reason="the children of a node of a tree are damaged")
+    return links
 
 
 def _splits_of(tree: _Tree, *, where: str) -> dict[int, Split]:

@@ -47,6 +47,7 @@ class BoostedTree:
 
     nodes: tuple[TreeNode, ...]
     klass: int = 0  #: number of the class whose score it adds to
+    grown_by: int = OWN  #: the host that has grown it alone; OWN: guest and hosts together
 
     @cached_property
     def tables(self) -> _Tables:
@@ -100,3 +101,5 @@ class HostTree:
 
     splits: Mapping[int, Split] = field(default_factory=dict)
     klass: int = 0
+    links: Mapping[int, tuple[int, int]] = field(default_factory=dict)  #: children, if it is alone
+    is_alone: bool = False  #: this host has grown it, so it knows the whole tree

@@ -5,6 +5,7 @@
 | guest_predict_data | guest -> host | [{tree, node, rows}]: where rows are; null: the end |
 | guest_predict_rows | guest -> host | int32 numbers of these rows, node after node |
 | host_predict_data | host -> guest | which of them go left, 8 per byte |
+| host_leaves | host -> guest | int32: the leaf of every row in each tree that it has grown alone |
 
 All trees go on together: a level costs one exchange with each host that is asked. Tags are
 `<tag>.<level>`.
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.bits import bits_of, read_bits
+from fedflow.components.boosting.leaves import leaves_alone, read_leaves
 from fedflow.components.boosting.trees import BoostedTree, HostTree
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
@@ -45,6 +47,18 @@ def leaves_of(
     positions = [np.zeros(len(features), dtype=np.int32) for _ in trees]
     everywhere = np.arange(len(features))
     waiting = [everywhere for _ in trees]
+    for owner, host in enumerate(hosts, start=1):
+        own = [number for number, tree in enumerate(trees) if tree.grown_by == owner]
+        if not own:
+            continue
+        found = read_leaves(
+            wait_for(ctx, "host_leaves", host, tag=tag),
+            [trees[number] for number in own],
+            rows=len(features),
+            sender=str(host),
+        )
+        for number, leaves in zip(own, found, strict=True):
+            positions[number], waiting[number] = leaves.copy(), everywhere[:0]
     level = 0
     while True:
         for tree, at, rows in zip(trees, positions, waiting, strict=True):
@@ -126,6 +140,9 @@ def answer_guest(
     `depth` is how deep a tree is at most. Raises: CodecError, PeerFailed.
     """
     guest = ctx.only(Role.GUEST)
+    if alone := [tree for tree in trees if tree.is_alone]:
+        leaves = np.stack([leaves_alone(tree, features) for tree in alone])
+        ctx.federation.send("host_leaves", leaves, to=guest, tag=tag)
     for level in range(depth + 1):
         own_tag = f"{tag}.{level}"
         value = wait_for(ctx, "guest_predict_data", guest, tag=own_tag)

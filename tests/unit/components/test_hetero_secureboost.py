@@ -426,3 +426,34 @@ def test_trees_are_the_same_under_the_scheme_of_okamoto_and_uchiyama(tmp_path: P
         run(data, tmp_path / "ou", encrypt_param={"method": "ou", "key_length": 2048})
     )
     assert trees_of(under_ou) == trees_of(under_paillier)
+
+
+@pytest.mark.parametrize("widths", [TWO, THREE])
+@pytest.mark.parametrize("per_party", [1, 2])
+def test_mix_grows_each_tree_from_the_columns_of_one_party(
+    widths: Any, per_party: int, tmp_path: Path
+) -> None:
+    data = data_of(widths=widths, values=4)
+    rounds = 2 * len(widths) * per_party
+    results = run(
+        data,
+        tmp_path,
+        boosting_strategy="mix",
+        tree_num_per_party=per_party,
+        num_trees=rounds,
+        tree_param={"min_impurity_split": 0.0},
+    )
+    models = models_of(results)
+    trees = trees_of(models)
+    assert all_parties(trees) == set(range(len(widths)))
+    labels, scores, loss = data.labels, np.zeros((len(data.labels), 1)), BinaryCrossEntropy()
+    for number, tree in enumerate(trees):
+        party = number // per_party % len(widths)
+        twin = Twin(list(widths.values()), levels={d: [party] for d in range(3)}, min_gain=0.0)
+        twin.cut(data.features)
+        g, h = loss.gradients(labels, scores)
+        assert tree == twin.tree(data.features, g[:, 0], h[:, 0], range(len(labels)))
+        scores[:, 0] += twin.learning_rate * twin.scores(tree, data.features)
+    trained = predictions(results)["predict_score"].to_pylist()
+    again = run(data, tmp_path / "again", ports={"test_data": data}, models=models)
+    assert predictions(again)["predict_score"].to_pylist() == trained

@@ -1,0 +1,67 @@
+"""One tree that a host grows from its own columns, with sums that only the guest can read: `mix`.
+
+It begins as a tree of all (`guest_tree`), with one host. Then, per level:
+
+| message | from -> to | value |
+|---|---|---|
+| encrypted_splitinfo_host | host -> guest | packed encrypted sums, in an order that the host drew |
+| host_tree_splits | guest -> host | [{node, candidates}]: the nodes to split, and how |
+| chosen_candidates | host -> guest | int64: of each node the one of its candidates that is used |
+| host_tree_leaves | host -> guest | int32: the leaf of every row, at the end |
+
+The guest learns the shape of the tree, its sums and leaves, and no split. The host learns where its
+columns are split. Both number nodes in the order in which they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedflow.components.boosting.guest_tree import Choice, Cut, GuestTree
+from fedflow.components.boosting.leaves import read_leaves
+from fedflow.components.boosting.trees import BoostedTree
+from fedflow.components.waiting import wait_for
+from fedflow.sdk.errors import CodecError
+
+Rows = NDArray[np.intp]
+
+_NO_ROWS = np.arange(0)
+
+
+class HostGrownTree(GuestTree):
+    """The guest's side; that of the host is in `host_tree`."""
+
+    _host_is_alone = True
+
+    def grow(self, klass: int) -> tuple[BoostedTree, NDArray[np.int32]]:
+        """Return the tree, and the leaf of every row. Raises: CodecError, PeerFailed."""
+        tree, _ = super().grow(klass)
+        leaves = read_leaves(
+            wait_for(self._ctx, "host_tree_leaves", self._hosts[0].site, tag=self._tag),
+            [tree],
+            rows=len(self._positions),
+            sender=str(self._hosts[0].site),
+        )[0]
+        counts = np.bincount(leaves[self._given.rows], minlength=len(tree.nodes))
+        if [node.rows for node in tree.nodes] != counts.tolist():
+            raise CodecError(reason="host_tree_leaves: not as many rows as the sums have")
+        return BoostedTree(nodes=tree.nodes, klass=klass, grown_by=self._hosts[0].owner), leaves
+
+    def _ask(self, *_: object) -> None:
+        """Ask nothing: the host knows where its rows are."""
+
+    def _cut(self, choices: Sequence[Choice], depth: int) -> dict[int, Cut]:
+        host, tag = self._hosts[0], f"{self._tag}.{depth}"
+        told = [{"node": c.node, "candidates": c.candidates} for c in choices]
+        self._ctx.federation.send("host_tree_splits", told, to=host.site, tag=tag)
+        masks = host.chosen(choices, depth)
+        return {
+            choice.node: Cut(choice=choice, place=place, rows=_NO_ROWS, left=_NO_ROWS > 0)
+            for choice, place in zip(choices, masks, strict=True)
+        }
+
+    def _end(self) -> None:
+        """Say nothing: the host knows when the tree is done."""
