@@ -100,9 +100,7 @@ class GuestTree:
         key: PrivateScheme,
         criterion: Criterion,
         levels: Levels,
-        owners: Sequence[int] | None = None,
     ) -> None:
-        """`owners` are the numbers of the hosts that take part, from 1; None: all."""
         self._ctx = ctx
         self._tag = tag
         self._binned = binned
@@ -116,7 +114,7 @@ class GuestTree:
         total = len(self._positions)
         self._hosts = [
             _Host(ctx, owner, tag, key=key, given=given, total=total)
-            for owner in (range(1, len(hosts) + 1) if owners is None else owners)
+            for owner in ([levels.host] if levels.host else range(1, len(hosts) + 1))
         ]
 
     def grow(self, klass: int) -> tuple[BoostedTree, NDArray[np.int32]]:

@@ -28,8 +28,8 @@ class HeteroSecureBoost:
     `test_data` and a model it predicts. Predictions (columns `label`, `predict_result`,
     `predict_score`, `predict_detail`, `type`) exist at the guest only.
 
-    With `mix` each tree splits columns of one party only: those of the guest need no message, those
-    of a host are answered in one message at prediction. With `layered` the host's columns come
+    With `mix` each tree splits columns of one party only. Those of the guest need no message, those
+    of a host one message at prediction. With `layered` the host's columns come
     first, then the guest's.
 
     `classification` with more than two classes grows a tree for each class in a round; scores add

@@ -34,14 +34,14 @@ class _TreePlan(msgspec.Struct, frozen=True, kw_only=True):
     alone: bool = False  #: this host grows the tree
 
 
-class _Split(msgspec.Struct, frozen=True, kw_only=True):
+class _NodeSplit(msgspec.Struct, frozen=True, kw_only=True):
     """A node to split, and which of this host's candidates are equally good."""
 
     node: int
     candidates: list[int]
 
 
-class _Won(_Split, frozen=True, kw_only=True):
+class _Won(_NodeSplit, frozen=True, kw_only=True):
     """One with so many rows."""
 
     rows: Annotated[int, Meta(ge=0)]
@@ -142,9 +142,9 @@ class HostTreeBuilder:
         send("host_tree_leaves", positions[None], to=self._guest, tag=self._tag)
         return HostTree(splits=self._splits, klass=klass, links=links, is_alone=True)
 
-    def _told_splits(self, level: Sequence[int], depth: int) -> list[_Split]:
+    def _told_splits(self, level: Sequence[int], depth: int) -> list[_NodeSplit]:
         try:
-            splits = read_as(self._wait("host_tree_splits", depth), list[_Split])
+            splits = read_as(self._wait("host_tree_splits", depth), list[_NodeSplit])
         except msgspec.ValidationError as exc:
             raise CodecError(reason=f"host_tree_splits of {self._guest}: {exc}") from exc
         nodes = [split.node for split in splits]

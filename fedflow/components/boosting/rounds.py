@@ -194,7 +194,8 @@ class GuestRounds:
         if self._params.strategy == MIX:
             grower = self._params.grower_of(number, hosts=len(self._hosts))
             hosts = range(levels.depth if grower else 0)
-            levels = replace(levels, hosts=hosts, guest=range(0 if grower else levels.depth))
+            guest = range(0 if grower else levels.depth)
+            levels = replace(levels, hosts=hosts, guest=guest, host=grower)
         idle = [
             host
             for owner, host in enumerate(self._hosts, start=1)
@@ -210,7 +211,6 @@ class GuestRounds:
             key=self._key,
             criterion=self._params.criterion,
             levels=levels,
-            owners=(grower,) if grower else None,
         )
         return tree.grow(klass)
 

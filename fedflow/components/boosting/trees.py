@@ -26,6 +26,7 @@ class Levels:
     depth: int
     guest: range  #: depths at which the guest does
     hosts: range  #: and the hosts
+    host: int = OWN  #: the number of the only host that takes part, from 1; OWN: all do
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
