@@ -65,7 +65,7 @@ class _Open:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class SplitChoice:
     """The split of a node: whose, and which candidates are equally good."""
 
     node: int
@@ -79,7 +79,7 @@ class Choice:
 class Cut:
     """How a node is split: by which of the candidates, and what follows for its rows."""
 
-    choice: Choice
+    choice: SplitChoice
     place: int  #: among the choice's candidates
     rows: Rows  #: all that are in the node
     left: NDArray[np.bool_]  #: which of them go left
@@ -162,7 +162,7 @@ class GuestTree:
 
     # --- choosing
 
-    def _choose(self, level: Sequence[_Open], depth: int) -> list[Choice]:
+    def _choose(self, level: Sequence[_Open], depth: int) -> list[SplitChoice]:
         """Return the best splits of every node that has one."""
         offers: list[tuple[int, Ints]] = []
         hosts = self._hosts if depth in self._levels.hosts else []
@@ -188,7 +188,7 @@ class GuestTree:
                 for owner, sums, g in gains
                 if len(found := np.flatnonzero(g[place] >= best - TIE))
             )
-            choice = Choice(
+            choice = SplitChoice(
                 node=node.number,
                 owner=owner,
                 candidates=equal.tolist(),
@@ -226,9 +226,9 @@ class GuestTree:
 
     # --- splitting
 
-    def _cut(self, choices: Sequence[Choice], depth: int) -> dict[int, Cut]:
+    def _cut(self, choices: Sequence[SplitChoice], depth: int) -> dict[int, Cut]:
         """Return how each node is split; hosts are asked where the rows of theirs go."""
-        by_owner: dict[int, list[Choice]] = {}
+        by_owner: dict[int, list[SplitChoice]] = {}
         for choice in choices:
             by_owner.setdefault(choice.owner, []).append(choice)
         rows = {c.node: np.flatnonzero(self._positions == c.node) for c in choices}
@@ -240,7 +240,7 @@ class GuestTree:
             cuts += host.cuts(by_owner.get(host.owner, []), rows, depth)
         return {cut.choice.node: cut for cut in cuts}
 
-    def _own_cut(self, choice: Choice, rows: Rows) -> Cut:
+    def _own_cut(self, choice: SplitChoice, rows: Rows) -> Cut:
         left = self._binned.left_rows(self._candidates, choice.candidates[0], rows)
         return Cut(choice=choice, place=0, rows=rows, left=left)
 
@@ -337,7 +337,7 @@ class _Host:
         self._known = sums
         return np.stack([sums[node.number] for node in level])
 
-    def dispatch(self, won: Sequence[Choice], rows: dict[int, Rows], depth: int) -> None:
+    def dispatch(self, won: Sequence[SplitChoice], rows: dict[int, Rows], depth: int) -> None:
         """Tell the host which splits it has won; `rows` are those of each node."""
         tag = f"{self._tag}.{depth}"
         told = [
@@ -349,7 +349,7 @@ class _Host:
             numbers = np.concatenate([rows[c.node] for c in won]).astype(np.int64)
             send("dispatch_rows", numbers, to=self.site, tag=tag)
 
-    def cuts(self, won: Sequence[Choice], rows: dict[int, Rows], depth: int) -> list[Cut]:
+    def cuts(self, won: Sequence[SplitChoice], rows: dict[int, Rows], depth: int) -> list[Cut]:
         """Return how the host splits the nodes that it has won. Raises: CodecError."""
         if not won:
             return []
@@ -367,7 +367,7 @@ class _Host:
             for choice, place, part in zip(won, places, np.split(left, ends), strict=True)
         ]
 
-    def chosen(self, won: Sequence[Choice], depth: int) -> list[int]:
+    def chosen(self, won: Sequence[SplitChoice], depth: int) -> list[int]:
         """Return which of its equal candidates the host uses, per node: their places.
 
         Raises: CodecError.
@@ -383,7 +383,7 @@ class _Host:
             raise CodecError(reason=f"chosen_candidates of {self.site}: it was not asked for")
         return [choice.candidates.index(mask) for choice, mask in pairs]
 
-    def _cut(self, choice: Choice, place: int, rows: Rows, left: NDArray[np.bool_]) -> Cut:
+    def _cut(self, choice: SplitChoice, place: int, rows: Rows, left: NDArray[np.bool_]) -> Cut:
         trained = np.count_nonzero(self._trained[rows[left]])
         if trained != choice.left[place, ROWS]:
             raise CodecError(

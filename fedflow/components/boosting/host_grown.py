@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedflow.components.boosting.guest_tree import Choice, Cut, GuestTree
+from fedflow.components.boosting.guest_tree import Cut, GuestTree, SplitChoice
 from fedflow.components.boosting.leaves import read_leaves
 from fedflow.components.boosting.trees import BoostedTree
 from fedflow.components.waiting import wait_for
@@ -53,7 +53,7 @@ class HostGrownTree(GuestTree):
     def _ask(self, *_: object) -> None:
         """Ask nothing: the host knows where its rows are."""
 
-    def _cut(self, choices: Sequence[Choice], depth: int) -> dict[int, Cut]:
+    def _cut(self, choices: Sequence[SplitChoice], depth: int) -> dict[int, Cut]:
         host, tag = self._hosts[0], f"{self._tag}.{depth}"
         told = [{"node": c.node, "candidates": c.candidates} for c in choices]
         self._ctx.federation.send("host_tree_splits", told, to=host.site, tag=tag)
