@@ -30,7 +30,7 @@ class FederationSettings:
     reconnect_min_s: float = 0.1  #: first pause before a broken stream is opened again, seconds
     reconnect_max_s: float = 2.0  #: longest pause before a broken stream is opened again, seconds
     inline_bytes: int = MIB  #: values below this size travel inline, others as spool files, bytes
-    chunk_bytes: int = MIB  #: piece of a big value between two servers, bytes, at most 4 MiB
+    chunk_bytes: int = 2 * MIB  #: piece of a big value between two servers, bytes, at most 4 MiB
     window_bytes: int = (
         8 * MIB
     )  #: unacknowledged bytes of one big value, and of all small ones, bytes
