@@ -83,8 +83,8 @@ class TreeParam(Params, frozen=True, kw_only=True):
     criterion_params: list[float] | dict[str, float] = field(default_factory=lambda: [0.1, 0.0])
     max_depth: Annotated[int, Meta(ge=1, le=MOST_DEPTH)] = 3  #: levels of splits
     max_split_nodes: Annotated[int, Meta(ge=1, le=65_536)] = 65_536  #: without effect
-    min_sample_split: Positive = 2  #: rows that a node needs to be split
-    min_leaf_node: Positive = 1  #: rows on either side of a split
+    min_sample_split: int = 2  #: rows that a node needs to be split
+    min_leaf_node: int = 1  #: rows on either side of a split, below 1 as 1
     min_impurity_split: float = 1e-3  #: a split's gain must be above this
     min_child_weight: NonNegative = 0.0  #: sum of second derivatives on either side
     #: `split` (how often a column is used) or `gain`; hosts' columns count splits in any case
@@ -92,6 +92,8 @@ class TreeParam(Params, frozen=True, kw_only=True):
     use_missing: Flag = False  #: missing values go the better way; else they are refused
     zero_as_missing: Flag = False  #: with `use_missing`: zeros are missing values too
     deterministic: Any = False  #: without effect: all trees are
+    n_iter_no_change: Any = True  #: without effect: that beside `tree_param` counts
+    tol: Any = 1e-3  #: without effect: that beside `tree_param` counts
 
     def check(self) -> None:
         one_of("tree_param.criterion_method", self.criterion_method, ("xgboost",))
@@ -121,7 +123,7 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
     task_type: str = CLASSIFICATION  #: `classification` or `regression`
     objective_param: ObjectiveParam = field(default_factory=ObjectiveParam)  #: table below
     tree_param: TreeParam = field(default_factory=TreeParam)  #: table below
-    learning_rate: Annotated[float, Meta(gt=0)] = 0.3  #: what a tree's weights are multiplied by
+    learning_rate: float = 0.3  #: what a tree's weights are multiplied by
     num_trees: Positive = 5  #: rounds at most; with several classes a round has a tree for each
     subsample_feature_rate: Share = 1.0  #: of the columns of each party, drawn per tree
     n_iter_no_change: Flag = True  #: training ends when the loss changes by less than `tol`
@@ -157,8 +159,8 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
     EINI_inference: Flag = False  #: not there yet
     EINI_random_mask: Flag = False  #: without effect without `EINI_inference`
     EINI_complexity_check: Flag = False  #: without effect without `EINI_inference`
-    #: of drawn rows and columns
-    random_seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 100
+    #: of drawn rows and columns; null: unpredictable
+    random_seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = 100
     validation_freqs: Positive | list[NonNegativeInt] | None = None  #: as in `callback_param`
     early_stopping_rounds: Positive | None = None  #: as in `callback_param`
     metrics: list[str] | None = None  #: as in `callback_param`
@@ -205,6 +207,9 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
             yield Doubt("zero_as_missing", "without use_missing zeros are ordinary values")
         if self.cipher_compress is False:
             yield Doubt("cipher_compress", "sums are always packed")
+        if self.learning_rate <= 0:
+            does = "trees are grown and count nothing" if not self.learning_rate else "loss grows"
+            yield Doubt("learning_rate", f"is not above 0: {does}", "Unusual")
 
     def check_run(self, run: PlannedRun) -> None:
         layered = self.strategy == LAYERED
@@ -278,7 +283,7 @@ class HeteroSecureBoostParams(Params, frozen=True, kw_only=True):
             l2=l2,
             l1=l1,
             min_rows_to_split=tree.min_sample_split,
-            min_leaf_rows=tree.min_leaf_node,
+            min_leaf_rows=max(1, tree.min_leaf_node),
             min_gain=tree.min_impurity_split,
             min_child_weight=tree.min_child_weight,
         )

@@ -445,5 +445,7 @@ def drawn_columns(ctx: Context, binned: BinnedColumns, *, number: int, klass: in
 
 def _draws(ctx: Context, number: int, what: int) -> np.random.Generator:
     """Return random numbers that depend on the seed, the party, the round and their use only."""
+    if ctx.params.random_seed is None:
+        return np.random.default_rng()
     party = int.from_bytes(ctx.site.key.encode(), "little")
     return np.random.default_rng([ctx.params.random_seed, party, number, what])

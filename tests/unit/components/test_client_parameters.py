@@ -103,6 +103,8 @@ def test_every_module_names_its_parameters_as_fate_does(registry: ComponentRegis
         "HeteroDataSplit": "DataSplitParam",
         "HomoDataSplit": "DataSplitParam",
         "HeteroKmeans": "KmeansParam",
+        "HeteroSecureBoost": "HeteroSecureBoostParam",
+        "HeteroFastSecureBoost": "HeteroFastSecureBoostParam",
         "LocalBaseline": "LocalBaselineParam",
         "PositiveUnlabeled": "PositiveUnlabeledParam",
         "Scorecard": "ScorecardParam",

@@ -16,6 +16,7 @@ from fedflow.components.registry import ComponentRegistry, load_registry
 from fedflow.sdk import BadParameter, Params, check_params
 
 UPPER_HASHES = [(name.upper(), name) for name in ("sha256", "sha384", "sha512")]
+TREES = ("HeteroSecureBoost", "HeteroFastSecureBoost")
 LINEAR = ("HeteroLR", "HeteroLinR", "HeteroPoisson", "HeteroSSHELR", "HeteroSSHELinR")
 
 DATA_TRANSFORM: list[tuple[str, Any, Any]] = [
@@ -137,6 +138,59 @@ ACCEPTED: dict[str, list[tuple[str, Any, Any]]] = {
         ]
         for module in LINEAR
     },
+    **{
+        module: [
+            ("task_type", "Classification", "Classification"),
+            ("objective_param.objective", None, None),
+            ("objective_param.objective", "Cross_Entropy", "Cross_Entropy"),
+            ("objective_param.params", [], []),
+            ("learning_rate", 1, 1.0),
+            ("learning_rate", -0.5, -0.5),
+            ("subsample_feature_rate", 1, 1.0),
+            ("subsample_feature_rate", 0, 0.0),
+            ("n_iter_no_change", 0, False),
+            ("tol", -1, -1.0),
+            ("binning_error", 1, 1.0),
+            ("run_goss", 1, True),
+            ("use_missing", 1, True),
+            ("zero_as_missing", 0, False),
+            ("sparse_optimization", "any", "any"),  # without effect, and FATE asks nothing
+            ("cipher_compress", 0, 0),
+            ("cipher_compress_error", 15, 15),
+            ("new_ver", False, False),
+            ("complete_secure", True, True),
+            ("complete_secure", 2, 2),
+            ("boosting_strategy", "Layered", "Layered"),
+            ("work_mode", "std", "std"),
+            ("work_mode", None, None),
+            ("multi_mode", "Single_Output", "Single_Output"),
+            ("EINI_inference", 0, False),
+            ("EINI_random_mask", True, True),
+            ("random_seed", None, None),
+            ("metrics", [], []),
+            ("use_first_metric_only", 1, True),
+            ("encrypt_param.method", "PAILLIER", "PAILLIER"),
+            ("encrypt_param.method", "IPCL", "IPCL"),
+            ("predict_param.threshold", 1, 1.0),
+            ("tree_param.criterion_method", "XGBoost", "XGBoost"),
+            ("tree_param.criterion_params", {"l1": 1, "l2": 0.2}, {"l1": 1.0, "l2": 0.2}),
+            ("tree_param.criterion_params", [1, 0], [1.0, 0.0]),
+            ("tree_param.feature_importance_type", "Gain", "Gain"),
+            ("tree_param.min_sample_split", -1, -1),
+            ("tree_param.min_leaf_node", 0, 0),
+            ("tree_param.min_child_weight", 1, 1.0),
+            ("tree_param.use_missing", 1, True),
+            ("tree_param.n_iter_no_change", True, True),
+            ("tree_param.tol", 0.001, 0.001),
+            ("tree_param.deterministic", True, True),
+            ("cv_param.need_cv", 0, False),
+            ("callback_param.callbacks", "ModelCheckpoint", ["ModelCheckpoint"]),
+            ("callback_param.metrics", [], []),
+            ("encrypted_mode_calculator_param.re_encrypted_rate", "1", "1"),
+        ]
+        for module in TREES
+    },
+    "HeteroKmeans": [("tol", 0, 0.0), ("random_stat", None, None)],
 }
 
 REFUSED: dict[str, list[tuple[str, Any]]] = {
@@ -193,6 +247,34 @@ REFUSED: dict[str, list[tuple[str, Any]]] = {
         ]
         for module in LINEAR
     },
+    **{
+        module: [
+            ("task_type", "clustering"),
+            ("objective_param.objective", "lse"),  # of numbers, beside two classes
+            ("objective_param.objective", "hinge"),
+            ("learning_rate", "0.3"),
+            ("num_trees", 0),
+            ("subsample_feature_rate", 1.5),
+            ("bin_num", 1),
+            ("bin_num", 2.0),
+            ("top_rate", 0),
+            ("other_rate", -0.5),
+            ("complete_secure", -1),
+            ("use_missing", "true"),
+            ("boosting_strategy", "fast"),
+            ("multi_mode", "vector"),
+            ("encrypt_param.method", "IterativeAffine"),
+            ("encrypt_param.method", None),
+            ("encrypt_param.key_length", 512),
+            ("tree_param.criterion_method", "gini"),
+            ("tree_param.criterion_params", [1, 2, 3]),
+            ("tree_param.max_depth", 0),
+            ("tree_param.min_child_weight", -1),
+            ("tree_param.max_split_nodes", 0),
+            ("tree_param.feature_importance_type", "cover"),
+        ]
+        for module in TREES
+    },
 }
 
 
@@ -226,6 +308,18 @@ DOUBTFUL: dict[str, list[tuple[str, Any, str]]] = {
             ("encrypted_mode_calculator_param.mode", "fast", "NoEffect"),
         ]
         for module in LINEAR
+    },
+    **{
+        module: [
+            ("learning_rate", 0, "Unusual"),
+            ("encrypt_param.method", "IPCL", "Replaced"),
+            ("encrypt_param.method", "OU", "OtherAssumption"),
+            ("zero_as_missing", True, "NoEffect"),
+            ("cipher_compress", False, "NoEffect"),
+            ("predict_param.threshold", 2, "Unusual"),
+            ("encrypted_mode_calculator_param.mode", "fast", "NoEffect"),
+        ]
+        for module in TREES
     },
 }
 
