@@ -115,7 +115,7 @@ class TrainedWith(msgspec.Struct, frozen=True, kw_only=True):
 
     task_type: str
     objective_meta: _StoredObjective
-    learning_rate: Annotated[float, Meta(gt=0)]
+    learning_rate: float
     use_missing: bool
     zero_as_missing: bool
     tree_meta: _StoredTreeMeta

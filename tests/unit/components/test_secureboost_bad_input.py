@@ -70,7 +70,6 @@ def tree(**values: Any) -> dict[str, Any]:
         (number("fair", -1.0), "objective_param.params[0]", "must be above 0"),
         (number("tweedie", 0.99), "objective_param.params[0]", "must be from 1 to below 2"),
         (number("tweedie", 2.0), "objective_param.params[0]", "must be from 1 to below 2"),
-        ({"learning_rate": 0.0}, "learning_rate", "> 0"),
         ({"learning_rate": float("inf")}, "learning_rate", "finite"),
         ({"learning_rate": float("nan")}, "learning_rate", ""),
         ({"num_trees": 0}, "num_trees", ">= 1"),
@@ -89,8 +88,6 @@ def tree(**values: Any) -> dict[str, Any]:
         (tree(max_depth=21), "tree_param.max_depth", "<= 20"),
         (tree(max_split_nodes=0), "tree_param.max_split_nodes", ">= 1"),
         (tree(max_split_nodes=65_537), "tree_param.max_split_nodes", "<= 65536"),
-        (tree(min_leaf_node=0), "tree_param.min_leaf_node", ">= 1"),
-        (tree(min_sample_split=0), "tree_param.min_sample_split", ">= 1"),
         (tree(min_child_weight=-0.5), "tree_param.min_child_weight", ">= 0"),
         (tree(min_impurity_split=-1.0), "tree_param.min_impurity_split", "from 0 on"),
         (tree(criterion_params=[-1.0]), "tree_param.criterion_params", "from 0 on"),
@@ -99,8 +96,6 @@ def tree(**values: Any) -> dict[str, Any]:
         (tree(criterion_params=[]), "tree_param.criterion_params", "[l2, l1]"),
         (tree(criterion_method="gini"), "tree_param.criterion_method", "xgboost"),
         (tree(feature_importance_type="cover"), "tree_param.feature_importance_type", "split"),
-        ({"boosting_strategy": "mix"}, "boosting_strategy", "mix is not supported yet"),
-        ({"work_mode": "mix"}, "work_mode", "mix is not supported yet"),
         ({"boosting_strategy": "deep"}, "boosting_strategy", "not one of"),
         ({"multi_mode": "multi_output"}, "multi_mode", "multi_output is not supported yet"),
         ({"EINI_inference": True}, "EINI_inference", "is not supported yet"),
@@ -431,7 +426,6 @@ HOST_DAMAGE: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 META_DAMAGE: dict[str, Callable[[dict[str, Any]], None]] = {
     "rate gone": drop("learning_rate"),
-    "rate 0": put("learning_rate", value=0.0),
     "rate inf": put("learning_rate", value=float("inf")),
     "task": put("task_type", value="ranking"),
     "task of numbers": put("task_type", value="regression"),
