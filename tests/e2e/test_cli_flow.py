@@ -561,8 +561,3 @@ def test_the_toy_test_prints_what_came_out(place: Place) -> None:
     assert result.exit_code == 0, result.output
     assert "is success" in result.output
     assert "secure_add_guest" in result.output
-
-
-def test_the_minimal_test_says_that_it_comes_later(place: Place) -> None:
-    answer = place.flow("test", "min", "-gid", 9999, "-hid", 10000, "-aid", 10000)
-    assert answer["error"]["name"] == NEVER

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
+from fedflow.cli.flow.main import cli as flow_cli
 from fedflow.domain.site import Site
 from tests.e2e.jobs import Json, example, upload_data
 from tests.e2e.servers import ARBITER, GUEST, GUEST_ID, HOST, HOST_ID, Pair, two_parties, wait_for
@@ -124,6 +127,31 @@ def test_the_model_is_shown_with_fates_field_names(pair: Pair, min_job: str) -> 
     arbiter = ask(pair, "output/model", min_job, "hetero_lr_0", ARBITER)["data"]
     assert arbiter["weight"] == {}
     assert len(arbiter["lossHistory"]) == 6
+
+
+def flow(pair: Pair, tmp_path: Path, *words: object) -> Result:
+    """Run fedflow's own `flow` for the guest's server."""
+    keys = {"FEDFLOW_APP_KEY": "", "FEDFLOW_SECRET_KEY": ""}
+    env = {"FEDFLOW_SERVER": pair.guest.url, "XDG_CONFIG_HOME": str(tmp_path), **keys}
+    return CliRunner(env=env).invoke(flow_cli, [str(word) for word in words])
+
+
+MIN = ("test", "min", "-gid", GUEST_ID, "-hid", HOST_ID, "-aid", HOST_ID)
+
+
+def test_the_min_test_trains_predicts_and_compares_both_models(pair: Pair, tmp_path: Path) -> None:
+    result = flow(pair, tmp_path, *MIN)
+    assert result.exit_code == 0, result.output
+    measured = dict(re.findall(r"^(\w+) (?:prediction )?auc: (0\.\d+)", result.output, re.M))
+    assert set(measured) == {"HeteroLR", "HeteroSecureBoost"}
+    assert result.output.count("as expected") == 2
+    assert result.output.count("is success") == 4
+
+
+def test_the_min_test_says_whose_table_is_missing(pair: Pair, tmp_path: Path) -> None:
+    result = flow(pair, tmp_path, *MIN, "-t", "normal")
+    assert result.exit_code == 1
+    assert f"No table experiment.default_credit_hetero_guest at party {GUEST_ID}" in result.output
 
 
 # --- going on within a job ------------------------------------------------------------------------

@@ -17,15 +17,17 @@ import click
 
 from fedflow import __version__
 from fedflow.base.errors.error import FedflowError
-from fedflow.base.errors.requests import BadDocument, NotSupportedYet
+from fedflow.base.errors.requests import BadDocument
 from fedflow.cli.connecting import connect
 from fedflow.cli.exit_codes import CliExitCode
 from fedflow.cli.flow.commands import COMMANDS, NOUNS, Command
+from fedflow.cli.flow.minimal import DATA_TYPES, MinParties, run_min
 from fedflow.cli.flow.options import parameters, text, whole
 from fedflow.cli.flow.toy import run_toy
 from fedflow.cli.groups import Nouns, exit_code_of, run_program
 from fedflow.cli.output import clean
 from fedflow.cli.stored import Stored, forget_stored, from_conf, write_stored
+from fedflow.client.client import Client
 
 EXIT_ZERO: Final = "FEDFLOW_FLOW_EXIT_ZERO"
 
@@ -138,20 +140,33 @@ def _print(answer: Mapping[str, Any], code: CliExitCode) -> None:
 
 
 def _toy(guest_party_id: str, host_party_id: str, timeout: int, task_cores: int) -> None:
+    _try(
+        lambda client: run_toy(
+            client, guest_party_id, host_party_id, timeout_s=timeout, cores=task_cores, say=_say
+        )
+    )
+
+
+def _min(
+    data_type: str, guest_party_id: str, host_party_id: str, arbiter_party_id: str, *, sbt: bool
+) -> None:
+    parties = MinParties(guest=guest_party_id, host=host_party_id, arbiter=arbiter_party_id)
+    _try(lambda client: run_min(client, parties, data_type, trees=sbt, say=_say))
+
+
+def _try(trial: Callable[[Client], bool]) -> None:
+    """Run a trial. Raises: click.exceptions.Exit: it did not go well."""
     try:
         with connect(None) as client:
-            done = run_toy(
-                client, guest_party_id, host_party_id, timeout_s=timeout, cores=task_cores,
-                say=lambda line: click.echo(clean(line)),
-            )  # fmt: skip
+            done = trial(client)
     except FedflowError as exc:
         _refuse(exc)
     if not done:
         raise click.exceptions.Exit(CliExitCode.JOB_FAILED)
 
 
-def _min(**_: Any) -> None:
-    _refuse(NotSupportedYet(what="`flow test min`, which needs Hetero SecureBoost,"))
+def _say(line: str) -> None:
+    click.echo(clean(line))
 
 
 _GUEST = text("-gid", "--guest-party-id", help="Party id of the guest.", required=True)
@@ -169,8 +184,8 @@ _TRIALS = (
     click.Command(
         "min",
         params=[
-            click.Option(["-t", "--data-type"], type=click.Choice(["fast", "normal"]),
-                         default="fast", help="Which data."),
+            click.Option(["-t", "--data-type"], type=click.Choice(DATA_TYPES), default="fast",
+                         help="Tables breast_hetero_*, or default_credit_hetero_*."),
             click.Option(["--sbt/--no-sbt"], default=True, help="Also SecureBoost."),
             *parameters(
                 (_GUEST, _HOST,
@@ -178,7 +193,7 @@ _TRIALS = (
             ),
         ],
         callback=_min,
-        help="Train and predict between three parties (not supported yet).",
+        help="Train models between three parties, predict with them, and compare their AUC.",
     ),
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fedflow.components.boosting.params import HeteroSecureBoostParams
 from fedflow.components.intersection.params import IntersectionParams
 from fedflow.components.linear.params import HeteroLRParams
 from fedflow.components.registry import ComponentRegistry, load_registry
@@ -37,6 +38,14 @@ MIN_TEST_LEARNER = {
     "cv_param": {"n_splits": 5, "shuffle": False, "random_seed": 103, "need_cv": False},
     "validation_freqs": 3,
 }  #: what `flow test min` sends for HeteroLR
+MIN_TEST_TREES = {
+    "task_type": "classification",
+    "objective_param": {"objective": "cross_entropy"},
+    "num_trees": 3,
+    "validation_freqs": 1,
+    "encrypt_param": {"method": "paillier"},
+    "tree_param": {"max_depth": 3},
+}  #: and for HeteroSecureBoost
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +70,9 @@ def test_the_min_test_asks_for_nothing_that_is_missing() -> None:
     assert params.callbacks.callbacks == ["PerformanceEvaluate"]
     assert params.callbacks.validation_freqs == 3
     assert params.callbacks.measures == ["auc", "ks"]
+    trees = check_params(HeteroSecureBoostParams, MIN_TEST_TREES, path="hetero_secureboost_0")
+    assert trees.callbacks.validation_freqs == 1
+    assert not list(trees.doubts())
 
 
 def test_the_sdks_defaults_ask_for_nothing_that_is_missing() -> None:
