@@ -221,10 +221,12 @@ show(done=True)
 
 
 def test_the_minimal_test_of_fate_succeeds(deployment: Deployment) -> None:
-    words = ("test", "min", "-gid", 9999, "-hid", 10000, "-aid", 10000, "--no-sbt")
-    printed = deployment.guest.run("flow", *words, timeout_s=58)
+    words = ("test", "min", "-gid", 9999, "-hid", 10000, "-aid", 10000)
+    printed = deployment.guest.run("flow", *words, timeout_s=150)
     assert "Traceback" not in printed, printed[-3000:]
     assert "lower than expect" not in printed, printed[-3000:]
+    assert "Running component hetero_secureboost_0" in printed, printed[-3000:]
+    assert printed.count("Job is success") == 4, printed[-3000:]  # each model trains and predicts
 
 
 def test_config_check_finds_the_server(deployment: Deployment) -> None:

@@ -7,7 +7,15 @@ from typing import Any, Final
 import pytest
 
 from tests.clients.conftest import Deployment
-from tests.clients.vertical_pipelines import BINARY, FEATURES, OTHERS, ROWS, small_tables
+from tests.clients.vertical_pipelines import (
+    BINARY,
+    CLUSTERS,
+    FEATURES,
+    OTHERS,
+    ROWS,
+    TREES,
+    small_tables,
+)
 from tests.e2e.servers import GUEST_ID, HOST_ID
 
 Json = dict[str, Any]
@@ -153,6 +161,40 @@ def test_classes_numbers_and_counts_are_learnt(small: Deployment) -> None:
     assert "exposure" not in weighted
     assert found["retrieval_0"]["coverage"] == 1.0
     assert tables["retrieval_0"] == [{"columns": ["id", "h0"], "rows": ROWS}]
+
+
+def test_trees_of_both_strategies_are_grown_deployed_and_predict(deployment: Deployment) -> None:
+    seen = deployment.guest.python(TREES, timeout_s=PATIENCE_S)
+    found = seen["found"]
+    std, layered, fast = names = list(seen["scores"])
+
+    for name in names:
+        assert seen["tables"][name] == [{"columns": ["id", *SCORES], "rows": 569}]
+        assert len(found[name]["loss_history"]) == 3
+        assert found[name]["loss_history"] == sorted(found[name]["loss_history"], reverse=True)
+        assert found[name]["feature_importance"]
+        measured = found[name]["validation_metrics"]["train"]
+        assert set(measured) == {"auc", "ks"}
+        assert measured["auc"][-1] > 0.97
+        assert found["evaluation_0"][name]["train"]["auc"] == pytest.approx(measured["auc"][-1])
+        assert len(losses(deployment, seen["job"], name, role="guest")) == 3
+        assert {"treeNum", "trees", "losses", "featureImportances"} <= set(seen["trees"][name])
+    assert found[std]["validation_metrics"]["train"]["auc"][-1] > 0.98
+    assert seen["scores"][layered] == seen["scores"][fast]
+    assert seen["scores"][std] != seen["scores"][layered]
+    for name in (std, layered):
+        predicted = seen["predicted"][name]
+        assert predicted["rows"] == seen["tables"][name]
+        (measured,) = (each for each in predicted["measured"][name].values())
+        assert measured["auc"] == pytest.approx(found["evaluation_0"][name]["train"]["auc"])
+
+
+def test_rows_are_put_into_clusters(small: Deployment) -> None:
+    seen = small.guest.python(CLUSTERS, timeout_s=PATIENCE_S)
+    assert seen["found"]["evaluation_0"]
+    for name in ("hetero_kmeans_0", "hetero_kmeans_1"):
+        assert [table["rows"] for table in seen["tables"][name]] == [ROWS]
+    assert seen["model"]["countOfClusters"] == 3
 
 
 pytestmark = pytest.mark.timeout(600)

@@ -266,6 +266,74 @@ show(found={name: summary(line, name) for name in names}, job=line.get_train_job
 """
 )
 
+TREES: Final = (
+    START
+    + """
+from pipeline.component import HeteroFastSecureBoost, HeteroSecureBoost
+
+FOREST = dict(task_type="classification", objective_param={"objective": "cross_entropy"},
+              num_trees=3, learning_rate=0.3, bin_num=32, tree_param={"max_depth": 3},
+              encrypt_param=KEY, validation_freqs=1)
+LAYERS = dict(guest_depth=1, host_depth=2)
+job = Job()
+raw = job.read("reader_0", "breast_hetero_guest", "breast_hetero_host")
+data = job.transform("data_transform_0", raw)
+data = {"train_data": job.add(Intersection, "intersection_0", data).data}
+models = [
+    job.add(HeteroSecureBoost, "hetero_secureboost_0", data, **FOREST),
+    job.add(HeteroSecureBoost, "hetero_secureboost_1", data, boosting_strategy="layered", **LAYERS,
+            **FOREST),
+    job.add(HeteroFastSecureBoost, "hetero_fast_secureboost_0", data, work_mode="layered", **LAYERS,
+            **FOREST)]
+job.add(Evaluation, "evaluation_0", [model.data for model in models], eval_type="binary")
+line = job.fit()
+names = ["hetero_secureboost_0", "hetero_secureboost_1", "hetero_fast_secureboost_0"]
+found = {name: summary(line, name) for name in (*names, "evaluation_0")}
+tables = {name: rows(line, name) for name in names}
+scores = {name: list(map(float, line.get_component(name).get_output_data()["predict_score"]))
+          for name in names}
+trees = {name: line.get_component(name).get_model_param() for name in names}
+predicted = {}
+for name in names[:2]:
+    line.deploy_component([line.data_transform_0, line.intersection_0, getattr(line, name)])
+    predict = PipeLine()
+    reader = Reader(name="reader_1")
+    for site, table in ((GUEST, "breast_hetero_guest"), (HOST, "breast_hetero_host")):
+        reader.get_party_instance(**site).component_param(
+            table={"name": table, "namespace": "experiment"})
+    predict.add_component(reader)
+    predict.add_component(line, data=Data(
+        predict_input={line.data_transform_0.input.data: reader.output.data}))
+    predict.add_component(Evaluation(name="evaluation_1", eval_type="binary"),
+                          data=Data(data=getattr(line, name).output.data))
+    predict.predict()
+    predicted[name] = {"rows": rows(predict, name), "measured": summary(predict, "evaluation_1")}
+show(found=found, tables=tables, scores=scores, predicted=predicted, job=line.get_train_job_id(),
+     trees={name: sorted(model) for name, model in trees.items()})
+"""
+)
+
+CLUSTERS: Final = (
+    START
+    + """
+from pipeline.component import HeteroKmeans
+
+job = Job()
+raw = job.read("reader_0", "small_guest", "small_host")
+data = job.transform("data_transform_0", raw, label_name="y", label_type="int")
+data = job.add(Intersection, "intersection_0", data).data
+trained = job.add(HeteroKmeans, "hetero_kmeans_0", {"train_data": data}, k=3, max_iter=10,
+                  random_stat=4)
+again = job.add(HeteroKmeans, "hetero_kmeans_1", {"test_data": data}, model=trained.model)
+job.add(Evaluation, "evaluation_0", [trained.data.data[0], again.data.data[0]],
+        eval_type="clustering")
+line = job.fit()
+show(found={name: summary(line, name) for name in ("hetero_kmeans_0", "evaluation_0")},
+     tables={name: rows(line, name) for name in ("hetero_kmeans_0", "hetero_kmeans_1")},
+     model=line.get_component("hetero_kmeans_0").get_model_param())
+"""
+)
+
 
 def small_tables() -> tuple[str, str]:
     """Return CSV texts of a guest's and a host's table, `ROWS` common ids, with a fixed seed.
