@@ -293,8 +293,9 @@ class _Host:
         self.layout = SlotLayout(rows=len(given.rows), bits=given.gradients.bits)
         self._ctx = ctx
         self._tag = tag
-        self._trained = np.zeros(total, dtype=bool)
-        self._trained[given.rows] = True
+        self._gradients = given.gradients.values
+        self._places = np.full(total, -1, dtype=np.intp)  # of all rows in those
+        self._places[given.rows] = np.arange(len(given.rows))
         self._count = 0
         self._known: dict[int, Ints] = {}  #: sums of nodes by number, of the last level
         self._asked = 0  #: levels
@@ -329,10 +330,10 @@ class _Host:
             if not node.is_computed:
                 sums[node.number] = self._known[node.parent] - sums[node.sibling]
         for node in level:
-            rows = sums[node.number][:, ROWS]
-            if (rows < 0).any() or (rows > node.total[ROWS]).any():
+            left = sums[node.number]
+            if not (self.layout.fits(left) and self.layout.fits(node.total - left)):
                 raise CodecError(
-                    reason=f"encrypted_splitinfo_host of {self.site}: more rows than the node has"
+                    reason=f"encrypted_splitinfo_host of {self.site}: not sums of the node's rows"
                 )
         self._known = sums
         return np.stack([sums[node.number] for node in level])
@@ -376,7 +377,9 @@ class _Host:
             return []
         tag = f"{self._tag}.{depth}"
         masks = wait_for(self._ctx, "chosen_candidates", self.site, tag=tag)
-        if not isinstance(masks, np.ndarray) or masks.shape != (len(won),):
+        if not isinstance(masks, np.ndarray) or masks.dtype != np.int64:
+            raise CodecError(reason=f"chosen_candidates of {self.site}: not numbers")
+        if masks.shape != (len(won),):
             raise CodecError(reason=f"chosen_candidates of {self.site}: not one per node")
         pairs = list(zip(won, masks.tolist(), strict=True))
         if any(mask not in choice.candidates for choice, mask in pairs):
@@ -384,10 +387,13 @@ class _Host:
         return [choice.candidates.index(mask) for choice, mask in pairs]
 
     def _cut(self, choice: SplitChoice, place: int, rows: Rows, left: NDArray[np.bool_]) -> Cut:
-        trained = np.count_nonzero(self._trained[rows[left]])
-        if trained != choice.left[place, ROWS]:
+        trained = self._places[rows[left]]
+        trained = trained[trained >= 0]
+        sums = np.array([*self._gradients[trained].sum(axis=0), len(trained)])
+        if not np.array_equal(sums, choice.left[place]):
             raise CodecError(
-                reason=f"dispatch_node_host_result of {self.site}: not as many rows as its sum has"
+                reason=f"dispatch_node_host_result of {self.site}: its rows do not have the sums"
+                " that it has sent"
             )
         return Cut(choice=choice, place=place, rows=rows, left=left)
 

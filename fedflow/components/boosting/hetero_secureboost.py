@@ -35,6 +35,9 @@ class HeteroSecureBoost:
     `classification` with more than two classes grows a tree for each class in a round; scores add
     up to 1. `regression` takes one of six losses.
 
+    Of a model, its own task, objective, learning rate and handling of missing values count, not
+    the parameters. Where training goes on, a warning says so.
+
     With a model beside `train_data` training goes on: `num_trees` more rounds with the same columns
     and classes. Callbacks measure between rounds, stop when measures of `validate_data` get no
     better, and store checkpoints; trees after the best round are dropped. A repeated attempt goes

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedflow.components.boosting.bins import BinnedColumns, Split
 from fedflow.components.boosting.bits import bits_of
 from fedflow.components.boosting.sums import HostTreeSums, SlotLayout
-from fedflow.components.boosting.trees import HostTree
+from fedflow.components.boosting.trees import MOST_ROWS, HostTree
 from fedflow.components.samples.alignment import checked_rows
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role
@@ -37,14 +37,14 @@ class _TreePlan(msgspec.Struct, frozen=True, kw_only=True):
 class _NodeSplit(msgspec.Struct, frozen=True, kw_only=True):
     """A node to split, and which of this host's candidates are equally good."""
 
-    node: int
+    node: Annotated[int, Meta(ge=0)]
     candidates: list[int]
 
 
 class _Won(_NodeSplit, frozen=True, kw_only=True):
     """One with so many rows."""
 
-    rows: Annotated[int, Meta(ge=0)]
+    rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)]
 
 
 class HostTreeBuilder:
@@ -213,6 +213,8 @@ class HostTreeBuilder:
             message="dispatch_rows",
         ).astype(np.intp)
         ends = np.cumsum([one.rows for one in won])[:-1]
+        if max(one.node for one in won) > (2 << depth) - 2:
+            raise CodecError(reason=f"dispatch_node_host of {self._guest}: no node of this level")
         parts = zip(won, np.split(rows, ends), strict=True)
         cuts = [self._split(one.node, one.candidates, own) for one, own in parts]
         masks = np.array([mask for mask, _ in cuts], dtype=np.int64)
@@ -224,7 +226,7 @@ class HostTreeBuilder:
         """Return the first of the equal candidates, and which rows of the node go left of it."""
         if not masks or min(masks) < 0 or max(masks) >= len(self._order):
             raise CodecError(reason=f"dispatch_node_host of {self._guest}: an unknown candidate")
-        if node in self._splits or node < 0:
+        if node in self._splits:
             raise CodecError(reason=f"dispatch_node_host of {self._guest}: a node is repeated")
         mask = min(masks, key=lambda mask: int(self._order[mask]))
         number = int(self._order[mask])

@@ -84,17 +84,18 @@ class SlotLayout:
             if not 0 <= count < high:
                 raise CodecError(reason=f"encrypted_splitinfo_host of {sender}: a sum has no room")
             found[place] = (slot & low) - count * self.offset, slot >> first & middle, count
-        rows = found[:, ROWS]
-        most = rows * self.offset
-        if (
-            (rows > self.rows).any()
-            or (np.abs(found[:, G]) > most).any()
-            or (found[:, H] > most).any()
-        ):
+        if (found[:, ROWS] > self.rows).any() or not self.fits(found):
             raise CodecError(
                 reason=f"encrypted_splitinfo_host of {sender}: sums that its rows cannot have"
             )
         return found
+
+    def fits(self, sums: Ints) -> bool:
+        """Tell whether rows can have such sums (any shape x 3)."""
+        rows, second = sums[..., ROWS], sums[..., H]
+        most = rows * self.offset
+        within = (np.abs(sums[..., G]) <= most) & (second >= 0) & (second <= most)
+        return bool(((rows >= 0) & within).all())
 
 
 def encrypt_gradients(

@@ -18,6 +18,8 @@ Positions = NDArray[np.int32]
 LEAF: Final = -1  #: owner of a node that has no split
 OWN: Final = 0  #: owner of a split of the guest; hosts are 1, 2 ... in the conf's order
 
+MOST_ROWS: Final = 1 << 40  #: of a node, as another party may name them
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Levels:

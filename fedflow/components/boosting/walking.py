@@ -14,14 +14,16 @@ All trees go on together: a level costs one exchange with each host that is aske
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from fedflow.components.boosting.bits import bits_of, read_bits
 from fedflow.components.boosting.leaves import leaves_alone, read_leaves
-from fedflow.components.boosting.trees import BoostedTree, HostTree
+from fedflow.components.boosting.trees import MOST_ROWS, BoostedTree, HostTree
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.decoding import read_as
@@ -34,9 +36,9 @@ Rows = NDArray[np.intp]
 class _NodeRows(msgspec.Struct, frozen=True, kw_only=True):
     """A node of a host, and how many rows have come to it."""
 
-    tree: int
+    tree: Annotated[int, Meta(ge=0)]
     node: int
-    rows: int
+    rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)]
 
 
 def leaves_of(
@@ -177,7 +179,7 @@ def _rows(value: object, asked: Sequence[_NodeRows], total: int) -> Rows:
 def _left(
     trees: Sequence[HostTree], asked: _NodeRows, features: Floats, rows: Rows
 ) -> NDArray[np.bool_]:
-    is_known = 0 <= asked.tree < len(trees) and asked.rows >= 0
+    is_known = asked.tree < len(trees)
     split = trees[asked.tree].splits.get(asked.node) if is_known else None
     if split is None:
         raise CodecError(reason="guest_predict_data: a node that is not this party's")
