@@ -15,7 +15,17 @@ from click.testing import CliRunner, Result
 from fedflow.cli.flow.main import cli as flow_cli
 from fedflow.domain.site import Site
 from tests.e2e.jobs import Json, example, upload_data
-from tests.e2e.servers import ARBITER, GUEST, GUEST_ID, HOST, HOST_ID, Pair, two_parties, wait_for
+from tests.e2e.servers import (
+    ARBITER,
+    DATA,
+    GUEST,
+    GUEST_ID,
+    HOST,
+    HOST_ID,
+    Pair,
+    two_parties,
+    wait_for,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -152,6 +162,12 @@ def test_the_min_test_says_whose_table_is_missing(pair: Pair, tmp_path: Path) ->
     result = flow(pair, tmp_path, *MIN, "-t", "normal")
     assert result.exit_code == 1
     assert f"No table experiment.default_credit_hetero_guest at party {GUEST_ID}" in result.output
+    data = DATA / "breast_hetero_guest.csv"
+    assert pair.guest.upload(data, "default_credit_hetero_guest").succeeded
+    result = flow(pair, tmp_path, *MIN, "-t", "normal")
+    assert result.exit_code == 1
+    assert f"experiment.default_credit_hetero_host at party {HOST_ID}" in result.output
+    assert f"host {HOST_ID}: No table" in result.output  # other parties are not told its name
 
 
 # --- going on within a job ------------------------------------------------------------------------

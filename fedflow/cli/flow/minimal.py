@@ -134,6 +134,8 @@ def run_min(client: Client, parties: MinParties, data_type: str, *, trees: bool,
     ServerNotReachable, SubmitRefused, ...
     """
     name = _name("guest", data_type)
+    for role, party in (("guest", parties.guest), ("host", parties.host)):
+        say(f"reads {_NAMESPACE}.{_name(role, data_type)} at party {party}")
     if not client.tables.info(_NAMESPACE, name).exists:
         raise TableNotFound(namespace=_NAMESPACE, name=name, party_id=parties.guest)
     results = []
