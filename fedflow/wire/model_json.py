@@ -11,6 +11,7 @@ from typing import Any, Final
 
 MAPS: Final = frozenset(
     {
+        "anonymous_name_mapping",
         "binning_result",
         "class_weight",
         "col_map",

@@ -10,12 +10,14 @@ def test_fields_are_in_camel_case_and_columns_stay_as_they_are() -> None:
         "iters": 3,
         "loss_history": [0.5, 0.25],
         "weight": {"mean_area": 0.5, "x0": -1.0},
+        "anonymous_name_mapping": {"host_10000_x0": "mean_area"},
         "one_vs_rest_result": {"completed_models": [{"best_iteration": 1}]},
     }
     assert shown(stored) == {
         "iters": 3,
         "lossHistory": [0.5, 0.25],
         "weight": {"mean_area": 0.5, "x0": -1.0},
+        "anonymousNameMapping": {"host_10000_x0": "mean_area"},
         "oneVsRestResult": {"completedModels": [{"bestIteration": 1}]},
     }
 
