@@ -49,8 +49,8 @@ class HeteroSecureBoost:
     Model: `HeteroSecureBoostingTreeGuestMeta` and `...GuestParam`, at hosts `...HostMeta` and
     `...HostParam`. Summary: `best_iteration`, `is_converged`, at the guest `loss_history`,
     `feature_importance` (own columns by name, those of hosts by their anonymous names) and
-    `validation_metrics`. Metric `train` / `loss` at the guest, one point per round. Metrics `train`
-    or `validate` / `iteration_<n>` at the guest.
+    `validation_metrics`. Metrics: `train` / `loss` at the guest and `train` / `round_seconds` at
+    each party, one point per round; `train` or `validate` / `iteration_<n>` at the guest.
 
     Unlike FATE: row counts travel under encryption. A host learns only the splits that it has won,
     and gets no tree. Every packed sum has a fresh blinding. Orders are drawn from secret

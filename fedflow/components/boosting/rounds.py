@@ -30,12 +30,14 @@ from fedflow.components.training.measures import (
     SINGLE_VALUED,
     record_loss,
     record_measures,
+    record_seconds,
 )
 from fedflow.components.training.params import CallbackParam
 from fedflow.components.training.plan import Plan
 from fedflow.components.training.watch import Watch, WatchState
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Diverged, Role, Site
+from fedflow.sdk.clock import monotonic_s
 from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme
 from fedflow.sdk.errors import CodecError
 
@@ -127,6 +129,7 @@ class GuestRounds:
         for number in range(first, until):
             if self.progress.ended:
                 break
+            start_s = monotonic_s()
             self._round(number)
             with np.errstate(over="ignore", invalid="ignore"):
                 loss = self._loss.value(self._labels, self._scores[0])
@@ -147,6 +150,7 @@ class GuestRounds:
                 save(number)
             self._ctx.tracker.progress((number + 1 - self._plan.start) / most)
             self._ctx.log.info("round %s of at most %s is done, loss %.6g", number + 1, until, loss)
+            record_seconds(self._ctx, number, monotonic_s() - start_s)
 
     def keep_best(self) -> None:
         """Drop the trees after the best round, and compute the scores without them."""
@@ -299,6 +303,7 @@ class HostRounds:
         for number in range(self.progress.rounds, until):
             if self.progress.ended:
                 break
+            start_s = monotonic_s()
             grown = [self._grow(number, klass) for klass in range(self.width)]
             self.trees += grown
             for kind, part in self._parts[1:]:
@@ -310,6 +315,7 @@ class HostRounds:
             if self._plan.saves_after(number):
                 save(number)
             self._ctx.tracker.progress((number + 1 - self._plan.start) / self._params.num_trees)
+            record_seconds(self._ctx, number, monotonic_s() - start_s)
 
     def keep_best(self) -> None:
         """Drop the trees after the best round."""

@@ -71,3 +71,14 @@ def record_loss(ctx: Context, iteration: int, loss: float) -> None:
             "curve_name": "loss",
         },
     )
+
+
+def record_seconds(ctx: Context, iteration: int, seconds: float) -> None:
+    """Record how long `iteration` (from 0) took here, waiting for other parties included."""
+    ctx.tracker.metric(
+        "train",
+        "round_seconds",
+        metric_type="ROUND_SECONDS",
+        points=[(iteration, round(seconds, 3))],
+        meta={"name": "round_seconds", "metric_type": "ROUND_SECONDS", "unit_name": "s"},
+    )
