@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from fedflow.base.ids import PartyId
 from fedflow.components.binning.feature_binning import HeteroFeatureBinning
+from fedflow.components.boosting.hetero_secureboost import HeteroSecureBoost
 from fedflow.components.features.data_transform import DataTransform
 from fedflow.components.features.imputation import FeatureImputation
 from fedflow.components.features.label_transform import LabelTransform
@@ -173,6 +174,21 @@ def stepwise() -> Made:
 
 
 @cache
+def boosted(classes: int = 2, *, holes: bool = False, **params: Any) -> Made:
+    """Return two rounds of boosted trees, measured after each; with `holes`, rows miss values."""
+    data = {site: columns_of(site, classes) for site in BOTH}
+    for number, columns in enumerate(data.values()):
+        name = list(columns)[-1]
+        if holes:
+            columns[name] = np.where(np.arange(_ROWS) % 5 == number, np.nan, columns[name])
+    asked = {
+        **_KEY, "num_trees": 2, "n_iter_no_change": False, "validation_freqs": 1,
+        "tree_param": {"max_depth": 3}, "use_missing": holes, **params,
+    }  # fmt: skip
+    return made(HeteroSecureBoost, BOTH, asked, data=data, port="train_data")
+
+
+@cache
 def in_shares() -> Made:
     """Return weights that the host has under the guest's key only."""
     params = {
@@ -264,6 +280,6 @@ EVERY: Mapping[str, Callable[[], Made]] = {
     one.__name__: one  # type: ignore[attr-defined]
     for one in (
         binning, rebinned, selection, logistic, stepwise, in_shares, pearson, stability, statistics,
-        scaled, filled, transformed, encoded, relabelled, weighted, local,
+        scaled, filled, transformed, encoded, relabelled, weighted, local, boosted,
     )
 }  # fmt: skip

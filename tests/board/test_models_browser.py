@@ -24,7 +24,7 @@ from tests.board.real_models import GUEST, GUEST_MARK, HOST
 from tests.board.seeds import HOSTILE, job, put, task
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-WEIGHTS, BINS, MAP, STEPS, SELECTION, HOSTILE_BINS, PSI, ATTEMPTS = range(400, 408)
+WEIGHTS, BINS, MAP, STEPS, SELECTION, HOSTILE_BINS, PSI, ATTEMPTS, TREES, DEEP = range(400, 410)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,11 @@ def models(seeded: Place) -> Place:
     put_model(seeded, STEPS, real_models.stepwise())
     put_model(seeded, SELECTION, real_models.selection())
     put_model(seeded, PSI, real_models.stability())
+    put_model(seeded, TREES, real_models.boosted(3, holes=True))
+    add_share(
+        seeded, DEEP, GUEST, "HeteroSecureBoost",
+        param_name="HeteroSecureBoostingTreeGuestParam", param=deep_trees(),
+    )  # fmt: skip
     names = [f"column_{i}" for i in range(200)]
     flat = [random.Random(i * j).uniform(-1, 1) for i in range(200) for j in range(200)]
     correlated = {"names": names, "local_corr": flat, "local_vif": [1.5] * 200}
@@ -63,6 +68,26 @@ def table(seeded: Place) -> TableRecord:
     put(seeded.store, of, task(of, "dataio_0", "DataTransform"))
     put_output(seeded, 1, GUEST, made)
     return made
+
+
+def deep_trees() -> dict[str, object]:
+    """Return a tree of seven levels of splits, by columns with hostile names."""
+    nodes: list[dict[str, object]] = [
+        {"id": i, "sitename": "guest:9999", "fid": i % len(HOSTILE), "left_nodeid": 2 * i + 1,
+         "right_nodeid": 2 * i + 2}
+        for i in range(127)
+    ]  # fmt: skip
+    nodes += [{"id": i, "is_leaf": True, "weight": i / 64} for i in range(127, 255)]
+    return {
+        "trees_": [
+            {
+                "tree_": nodes,
+                "split_maskdict": {str(i): i / 8 for i in range(127)},
+                "leaf_count": {str(i): 10 for i in range(127, 255)},
+            }
+        ],
+        "feature_name_fid_mapping": {str(i): text for i, text in enumerate(HOSTILE)},
+    }
 
 
 def first_cells(page: Page, table_id: str) -> list[str]:
@@ -116,6 +141,40 @@ def test_a_feature_of_the_bins_is_chosen_and_drawn(
     expect(page.get_by_role("link", name="host_10000_x0", exact=True)).to_be_visible()
 
 
+def test_a_tree_is_chosen_by_round_and_class_and_drawn(
+    models: Place, visitor: Visitor, axe: Callable[[Page], None], shot: Callable[[Page, str], None]
+) -> None:
+    page = visitor.open(model_path(TREES, GUEST))
+    page.get_by_label("Tree of round", exact=True).select_option("1")
+    page.get_by_role("button", name="Show").first.click()
+    page.get_by_label("Class", exact=True).select_option("2")
+    page.get_by_role("button", name="Show").nth(1).click()
+    expect(page.get_by_role("heading", name="Tree of round 1", exact=True)).to_be_visible()
+    boxes = page.locator("svg.splits rect.box")
+    rows = page.locator("#t-nodes tbody tr")
+    assert boxes.count() == rows.count() > 6
+    assert page.locator("svg.splits path.edge").count() == boxes.count() - 1
+    expect(page.locator("svg.splits text.first", has_text="host 10000").first).to_be_visible()
+    axe(page)
+    shot(page, "model-trees")
+    page = visitor.open(model_path(TREES, HOST))
+    expect(page.locator("#t-own-splits tbody tr").first).to_be_visible()
+    expect(page.locator("svg.splits")).to_have_count(0)
+    shot(page, "model-trees-host")
+
+
+def test_a_deep_tree_with_hostile_names_is_drawn_in_parts(
+    models: Place, visitor: Visitor, axe: Callable[[Page], None]
+) -> None:
+    page = visitor.open(model_path(DEEP, GUEST))
+    expect(page.locator("svg.splits rect.box")).to_have_count(63)
+    axe(page)
+    page.get_by_role("link", name="go on").last.press("Enter")
+    expect(page.get_by_text("From node 62 on.")).to_be_visible()
+    expect(page.locator("svg.splits rect.box.leaf")).to_have_count(4)
+    assert "owned" not in page.title()
+
+
 def test_a_map_of_200_features_is_drawn_without_freezing_the_page(
     models: Place, visitor: Visitor, axe: Callable[[Page], None], shot: Callable[[Page, str], None]
 ) -> None:
@@ -165,7 +224,7 @@ def test_hostile_names_are_shown_as_texts(models: Place, visitor: Visitor) -> No
     assert "owned" not in page.title()
 
 
-@pytest.mark.parametrize("number", [WEIGHTS, BINS, MAP, STEPS, SELECTION, PSI])
+@pytest.mark.parametrize("number", [WEIGHTS, BINS, MAP, STEPS, SELECTION, PSI, TREES])
 def test_model_pages_are_accessible_and_fit_a_phone(
     models: Place, visitor: Visitor, axe: Callable[[Page], None], number: int
 ) -> None:

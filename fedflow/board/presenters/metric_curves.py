@@ -30,6 +30,16 @@ def _loss_name(item: MetricItem) -> str:
     return curve if isinstance(curve, str) and curve else item.label
 
 
+def round_seconds(items: Sequence[MetricItem], t: Texts) -> list[View]:
+    """How long each round of a training took at this party."""
+    return [
+        Chart(
+            key="round-seconds", title=t("Seconds per round"), x_label=t("Iteration"),
+            y_label=t("Seconds"), series=tuple(series_of(i) for i in items),
+        )
+    ]  # fmt: skip
+
+
 def dbi(items: Sequence[MetricItem], t: Texts) -> list[View]:
     """The Davies-Bouldin index over the iterations."""
     return [

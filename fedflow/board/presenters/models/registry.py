@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fedflow.board.language import t
 from fedflow.board.presenters.models.binning import binning
+from fedflow.board.presenters.models.boosted import boosted
 from fedflow.board.presenters.models.correlation import correlation
 from fedflow.board.presenters.models.features import (
     class_weights,
@@ -31,6 +32,8 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "HeteroLinearRegressionParam": weights,
     "HeteroPoissonRegressionParam": weights,
     "LocalBaselineParam": weights,
+    "HeteroSecureBoostingTreeGuestParam": boosted,
+    "HeteroSecureBoostingTreeHostParam": boosted,
     "FeatureBinningParam": binning,
     "FeatureSelectionParam": selection,
     "HeteroPearsonModelParam": correlation,

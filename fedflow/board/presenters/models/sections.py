@@ -68,6 +68,7 @@ class ChoiceSection:
     label: str
     options: Sequence[tuple[str, str]]  #: value, text
     chosen: str
+    anchor: str = "chosen"  #: the id of what its answer is about
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,6 +109,28 @@ class HeatMap:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SplitNode:
+    """A node of a tree of splits; `look` is `own`, `other` (another party's split) or `leaf`."""
+
+    look: str
+    text: str
+    end: str = ""  #: of the text, which is never cut
+    more: str = ""  #: a second line
+    children: Sequence[SplitNode] = ()
+    beyond: Mapping[str, str] | None = None  #: choices that draw what follows, if it is left out
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitTree:
+    """A tree of splits, from a node on; the table `nodes` has all of its numbers."""
+
+    kind: ClassVar[str] = "splits"
+    title: str
+    root: SplitNode
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NoticeSection:
     """A sentence."""
 
@@ -124,7 +147,7 @@ class Tree:
     value: Any
 
 
-Section = Facts | Table | ChoiceSection | Bars | Groups | HeatMap | NoticeSection | Tree
+Section = Facts | Table | ChoiceSection | Bars | Groups | HeatMap | SplitTree | NoticeSection | Tree
 
 
 def plain(cell: Cell) -> str | int | float | bool | None:

@@ -6,8 +6,16 @@ from collections.abc import Iterable, Mapping
 
 from fedflow.base.values import dataclass
 from fedflow.board.presenters.models.drawing import BarDrawing, ChartDrawing, bars_of, chart_of
-from fedflow.board.presenters.models.sections import Bars, Groups, HeatMap, Section, Table
+from fedflow.board.presenters.models.sections import (
+    Bars,
+    Groups,
+    HeatMap,
+    Section,
+    SplitTree,
+    Table,
+)
 from fedflow.board.presenters.models.slices import Slice, slice_of
+from fedflow.board.presenters.models.tree_drawing import TreeDrawing, tree_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,6 +26,7 @@ class SelectedSection:
     slice: Slice | None = None
     bars: list[BarDrawing] | None = None
     chart: ChartDrawing | None = None
+    tree: TreeDrawing | None = None
 
     @property
     def kind(self) -> str:
@@ -35,6 +44,8 @@ def shown(sections: Iterable[Section], asked: Mapping[str, str]) -> list[Selecte
             found.append(SelectedSection(section=section, bars=bars_of(section)))
         elif isinstance(section, Groups):
             found.append(SelectedSection(section=section, chart=chart_of(section)))
+        elif isinstance(section, SplitTree):
+            found.append(SelectedSection(section=section, tree=tree_of(section)))
         else:
             found.append(SelectedSection(section=section))
     return found

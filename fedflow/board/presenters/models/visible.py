@@ -22,6 +22,9 @@ _STATISTICS: Final = (
 )  # fmt: skip
 _BINNING: Final = "FeatureBinningParam"
 _SELECTION: Final = "FeatureSelectionParam"
+_BOOSTED: Final = frozenset(
+    {"HeteroSecureBoostingTreeGuestParam", "HeteroSecureBoostingTreeHostParam"}
+)
 
 Json = Mapping[str, Any]
 
@@ -35,6 +38,8 @@ def own_param(role: Role, param_name: str, param: Any, meta: Any) -> Json:
         return _binning(role, found)
     if param_name == _SELECTION and role is Role.HOST:
         return _host_selection(found, meta)
+    if param_name in _BOOSTED:
+        return _boosted(role, found)
     return found
 
 
@@ -100,3 +105,45 @@ def _host_selection(param: Json, meta: Any) -> Json:
         hidden: dict[str, Any] = {"feature_values": {}} if asked else {}
         results.append({**result, **hidden, "host_feature_values": [], "host_left_cols": []})
     return {**param, "results": results, "host_col_names": []}
+
+
+# --- boosted trees --------------------------------------------------------------------------------
+
+
+def _boosted(role: Role, param: Json) -> Json:
+    """Return trees without what depends on labels at a host, or without hosts' splits elsewhere.
+
+    `progress` is the state of the training.
+    """
+    hidden = {"progress"}
+    change = _own_places
+    if role is Role.HOST:
+        hidden |= {"losses", "init_score", "num_classes", "classes_", "feature_importances"}
+        change = _own_nodes
+    found = {name: value for name, value in param.items() if name not in hidden}
+    return {**found, "trees_": [change(mapping(one)) for one in items(param, "trees_")]}
+
+
+def _own_places(tree: Json) -> Json:
+    """Return a guest's tree with the thresholds of its own splits alone."""
+    theirs = {
+        str(node.get("id"))
+        for node in objects(tree, "tree_")
+        if str(node.get("sitename", "")).startswith("host")
+    }
+    names = ("split_maskdict", "missing_dir_maskdict")
+    own = {
+        name: {k: v for k, v in mapping(tree, name).items() if k not in theirs} for name in names
+    }
+    return {**tree, **own}
+
+
+def _own_nodes(tree: Json) -> Json:
+    """Return a host's tree with its own splits alone, without the weights and rows of leaves."""
+    own = mapping(tree, "split_maskdict")
+    nodes = [
+        {**node, "weight": 0.0, "mo_weight": []}
+        for node in objects(tree, "tree_")
+        if str(node.get("id")) in own
+    ]
+    return {**tree, "tree_": nodes, "leaf_count": {}}
