@@ -76,8 +76,7 @@ class _Tree(msgspec.Struct, frozen=True, kw_only=True):
     split_maskdict: dict[str, float] = msgspec.field(default_factory=dict)
     missing_dir_maskdict: dict[str, int] = msgspec.field(default_factory=dict)
     leaf_count: dict[str, int] = msgspec.field(default_factory=dict)
-    #: the number of the host that has grown it alone, from 1; 0: all together. At a host 1: itself
-    grown_by: Annotated[int, Meta(ge=0)] = 0
+    grown_alone: bool = False  #: by the host that its first node names
 
 
 class _Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +192,7 @@ def host_model(found: HostEnsemble, params: HeteroSecureBoostParams, site: Site)
     """Return a host's objects."""
     trees = [
         msgspec.structs.replace(
-            _own_splits(_own_nodes(tree, site), tree.splits), grown_by=int(tree.is_alone)
+            _own_splits(_own_nodes(tree, site), tree.splits), grown_alone=tree.is_alone
         )
         for tree in found.trees
     ]
@@ -239,7 +238,7 @@ def read_guest(model: Model, *, where: str, sites: Sequence[Site]) -> GuestEnsem
         BoostedTree(
             nodes=_nodes(tree, where=where, owners=owners),
             klass=number % width,
-            grown_by=tree.grown_by,
+            grown_by=_grower(tree, where=where, owners=owners),
         )
         for number, tree in enumerate(stored.trees_)
     ]
@@ -270,8 +269,8 @@ def read_host(model: Model, *, where: str) -> HostEnsemble:
         HostTree(
             splits=_splits_of(tree, where=where),
             klass=number % stored.tree_dim,
-            links=_links_of(tree, where=where) if tree.grown_by else {},
-            is_alone=bool(tree.grown_by),
+            links=_links_of(tree, where=where) if tree.grown_alone else {},
+            is_alone=tree.grown_alone,
         )
         for number, tree in enumerate(stored.trees_)
     ]
@@ -321,18 +320,20 @@ def _stored_tree(tree: BoostedTree, names: Sequence[str]) -> _Tree:
             own[number] = node.split
         if node.owner == LEAF:
             leaves[str(number)] = node.rows
-        nodes.append(_stored_node(number, node, names))
+        site = names[tree.grown_by if node.owner == LEAF else node.owner]
+        nodes.append(_stored_node(number, node, site))
     found = _own_splits(nodes, own)
-    return msgspec.structs.replace(found, leaf_count=leaves, grown_by=tree.grown_by)
+    is_alone = tree.grown_by != OWN
+    return msgspec.structs.replace(found, leaf_count=leaves, grown_alone=is_alone)
 
 
-def _stored_node(number: int, node: TreeNode, names: Sequence[str]) -> _Node:
+def _stored_node(number: int, node: TreeNode, site: str) -> _Node:
     split = node.split
     is_leaf = node.owner == LEAF
     mask = -1 if is_leaf else number
     return _Node(
         id=number,
-        sitename=names[OWN if is_leaf else node.owner],
+        sitename=site,
         fid=split.column if split else mask,
         bid=0 if split else mask,
         weight=node.weight,
@@ -479,6 +480,17 @@ def _nodes(tree: _Tree, *, where: str, owners: Mapping[str, int]) -> tuple[TreeN
             )
         )
     return tuple(nodes)
+
+
+def _grower(tree: _Tree, *, where: str, owners: Mapping[str, int]) -> int:
+    """Return the number of the host that has grown a tree, OWN if all have. Raises: BadData."""
+    if not tree.grown_alone:
+        return OWN
+    owner = owners.get(tree.tree_[0].sitename, OWN)
+    if owner == OWN:
+        reason = f"a tree is of {tree.tree_[0].sitename!r}, which takes no part"
+        raise BadData(where=where, reason=reason)
+    return owner
 
 
 def _links_of(tree: _Tree, *, where: str) -> dict[int, tuple[int, int]]:

@@ -67,7 +67,7 @@ class Lying(LocalFederation):
         self._lie, self._patience_s = lie, patience_s
 
     def _put(self, key: Any, value: Any, size: int) -> None:
-        if key.name == "paillier_pubkey":
+        if key.name == "public_key":
             self.key = PublicKey.parse(value["n"], bits=1024)
         is_it = (key.source, key.name) == (self._liar, self._name)
         is_it = is_it and self._tag in (None, key.tag) and not self.lied
@@ -372,7 +372,7 @@ def test_more_than_the_slots_hold_is_refused(what: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("told", [*ANYTHING, {"n": "0x11"}, {"n": hex(2**1024)}, {"n": 5}])
 def test_a_host_refuses_a_key_that_is_none(told: Any, tmp_path: Path) -> None:
-    error = error_of(Lying(GUEST, "paillier_pubkey", always(told)), GUEST, tmp_path)
+    error = error_of(Lying(GUEST, "public_key", always(told)), GUEST, tmp_path)
     assert isinstance(error, CodecError | BadParameter), error
 
 
@@ -461,10 +461,10 @@ KINDS: Mapping[str, tuple[str, list[Any]]] = {
         ],
     ),
     "classes": (TO_HOSTS, [{"count": "int"}]),
-    "paillier_pubkey": (TO_HOSTS, [{"n": "str"}]),
+    "public_key": (TO_HOSTS, [{"n": "str"}]),
     "checkpoint_steps": (TO_GUEST, [["int"]]),
     "checkpoint_step": (TO_HOSTS, ["int"]),
-    "tree_plan": (TO_HOSTS, [{"rows": "int", "bits": "int"}]),
+    "tree_plan": (TO_HOSTS, [{"rows": "int", "bits": "int", "alone": "bool"}]),
     "sampled_rows": (TO_HOSTS, ["int64"]),
     "encrypted_grad_and_hess": (TO_HOSTS, ["bytes"]),
     "candidates": (TO_GUEST, [{"count": "int"}]),
@@ -483,6 +483,9 @@ KINDS: Mapping[str, tuple[str, list[Any]]] = {
     ),
     "guest_predict_rows": (TO_HOSTS, ["int32"]),
     "host_predict_data": (TO_GUEST, ["uint8"]),
+    "host_tree_splits": (TO_HOSTS, [[], [{"node": "int", "candidates": ["int"]}]]),
+    "host_tree_leaves": (TO_GUEST, ["int32"]),
+    "host_leaves": (TO_GUEST, ["int32"]),
 }
 
 
@@ -509,7 +512,12 @@ def test_parties_send_what_the_documentation_lists_and_nothing_else(tmp_path: Pa
     )
     later = Listening(tuple(data.tables))
     run(data, tmp_path / "3", ports={"test_data": data}, models=models, federation=later)
-    sent = [*heard.values, *later.values]
+    mixed = Listening(tuple(data.tables))
+    in_turns = {"boosting_strategy": "mix", "num_trees": 3}
+    whole = models_of(run(data, tmp_path / "4", federation=mixed, **common, **in_turns))
+    mixed_later = Listening(tuple(data.tables))
+    run(data, tmp_path / "5", ports={"test_data": data}, models=whole, federation=mixed_later)
+    sent = [*heard.values, *later.values, *mixed.values, *mixed_later.values]
     assert documented() == set(KINDS) == {key.name for key, _ in sent}
     ways: dict[str, set[str]] = {}
     for key, value in sent:

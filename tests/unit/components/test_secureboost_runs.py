@@ -508,7 +508,7 @@ def test_model_documents_have_the_published_names(tmp_path: Path) -> None:
         shape = shape_of(model.param)
         (tree,) = shape.pop("trees_")
         assert tree.pop("tree_") == [NODE]
-        assert set(tree) == {"split_maskdict", "missing_dir_maskdict", "leaf_count"}
+        assert set(tree) == {"split_maskdict", "missing_dir_maskdict", "leaf_count", "grown_alone"}
         assert set(shape.pop("progress")) >= {"rounds", "converged", "best"}
         width = len(shape.pop("feature_name_fid_mapping"))
         assert len(shape.pop("anonymous_name_mapping")) == width == {GUEST: 2, HOST: 3}[site]
