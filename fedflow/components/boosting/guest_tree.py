@@ -109,6 +109,7 @@ class GuestTree:
         self._levels = levels
         self._candidates = binned.candidates(given.columns)
         self._nodes: list[TreeNode] = [TreeNode()]
+        self._leaves: dict[int, Ints] = {}  #: their sums
         self._positions = np.zeros(len(binned.numbers), dtype=np.int32)
         hosts = ctx.sites_of(Role.HOST) if len(levels.hosts) else ()
         total = len(self._positions)
@@ -123,7 +124,7 @@ class GuestTree:
         values = self._given.gradients.values
         total = np.array([*values.sum(axis=0), len(values)], dtype=np.int64)
         level = [_Open(number=0, total=total)]
-        leaves: dict[int, Ints] = {}
+        leaves = self._leaves
         for depth in range(self._levels.depth):
             cuts = self._cut(self._choose(level, depth), depth)
             leaves.update({n.number: n.total for n in level if n.number not in cuts})
@@ -133,7 +134,7 @@ class GuestTree:
                 break
         leaves.update({node.number: node.total for node in level})
         self._end()
-        return self._finished(leaves, klass), self._positions
+        return self._finished(klass), self._positions
 
     def _begin(self) -> None:
         if not self._hosts:
@@ -271,8 +272,8 @@ class GuestTree:
             ),
         ]
 
-    def _finished(self, leaves: dict[int, Ints], klass: int) -> BoostedTree:
-        numbers = sorted(leaves)
+    def _finished(self, klass: int) -> BoostedTree:
+        leaves, numbers = self._leaves, sorted(self._leaves)
         total = np.stack([leaves[number] for number in numbers])
         weights = self._criterion.weights(total, units=self._given.gradients.units)
         for number, weight, sums in zip(numbers, weights.tolist(), total, strict=True):

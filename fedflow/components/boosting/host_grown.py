@@ -45,9 +45,12 @@ class HostGrownTree(GuestTree):
             rows=len(self._positions),
             sender=str(self._hosts[0].site),
         )[0]
-        counts = np.bincount(leaves[self._given.rows], minlength=len(tree.nodes))
-        if [node.rows for node in tree.nodes] != counts.tolist():
-            raise CodecError(reason="host_tree_leaves: not as many rows as the sums have")
+        trained = leaves[self._given.rows]
+        sums = np.zeros((len(tree.nodes), 3), dtype=np.int64)
+        for place, values in enumerate((*self._given.gradients.values.T, None)):
+            sums[:, place] = np.bincount(trained, weights=values, minlength=len(sums))
+        if any(not np.array_equal(sums[leaf], total) for leaf, total in self._leaves.items()):
+            raise CodecError(reason="host_tree_leaves: its rows do not have the sums that it sent")
         return BoostedTree(nodes=tree.nodes, klass=klass, grown_by=self._hosts[0].owner), leaves
 
     def _ask(self, *_: object) -> None:

@@ -542,3 +542,37 @@ def documented() -> set[str]:
     section = text.split("## HeteroSecureBoost: what each party learns")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+# --- trees that a host grows alone ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("liar", "name", "lie"),
+    [
+        (GUEST, "host_tree_splits", always([{"node": 3, "candidates": [0]}])),
+        (GUEST, "host_tree_splits", always([{"node": 0, "candidates": []}])),
+        (GUEST, "host_tree_splits", always([{"node": 0, "candidates": [10**6]}])),
+        (GUEST, "host_tree_splits", always([{"node": 0, "candidates": [0]}] * 2)),
+        (GUEST, "host_tree_splits", always({"node": 0})),
+        (HOST, "chosen_candidates", always(np.array([10**6]))),
+        (HOST, "chosen_candidates", always(np.zeros(3, dtype=np.int64))),
+        (HOST, "host_tree_leaves", always(np.zeros((1, ROWS), dtype=np.int32))),
+        (HOST, "host_tree_leaves", lambda leaves: leaves[:, 1:].copy()),
+        (HOST, "host_tree_leaves", lambda leaves: leaves.astype(np.int64)),
+        (HOST, "host_tree_leaves", lambda leaves: np.full_like(leaves, 10**6)),
+        (HOST, "host_tree_leaves", lambda leaves: leaves[:, ::-1].copy()),
+        (HOST, "host_leaves", lambda leaves: np.full_like(leaves, -1)),
+        (HOST, "host_leaves", np.zeros_like),
+        (HOST, "host_leaves", always("leaves")),
+    ],
+)
+def test_lies_about_a_tree_that_a_host_grows_are_refused(
+    liar: Site, name: str, lie: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    federation = Lying(liar, name, lie)
+    victim = HOST if liar is GUEST else GUEST
+    params = {**PARAMS, "boosting_strategy": "mix", "num_trees": 2, "run_goss": False}
+    error = run(DATA, tmp_path, ports=PORTS, federation=federation, **params)[victim].error
+    assert federation.lied
+    assert isinstance(error, CodecError), error
