@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,7 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Checkpoints, Inputs, Model, TableKind, TableSchema, Workers
+from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.oracle import OracleRun
@@ -137,6 +140,24 @@ def schema_of(rows: pa.Table) -> TableSchema:
     )
 
 
+_generate, _parse = PrivateKey.generate, PublicKey.parse
+_HALVES: dict[str, PublicKey] = {}
+
+
+@cache
+def known_key(bits: int, **how: Any) -> PrivateKey:
+    """Return one key for all tests: making it, and its tables, takes longer than a small model."""
+    return _generate(bits, **how)
+
+
+def known_half(text: object, **how: Any) -> PublicKey:
+    """Return the public half that a party reads, which keeps its tables, too."""
+    name = repr((text, how))
+    if name not in _HALVES:
+        _HALVES[name] = _parse(text, **how)
+    return _HALVES[name]
+
+
 def run(
     data: Data,
     work_dir: Path,
@@ -171,19 +192,23 @@ def run(
         model = (models or {}).get(site)
         inputs[site] = Inputs(data=tables, model={"hetero_lr_0": model} if model else {})
     base = {**BASE, **(IN_STORED_ORDER if cls is HeteroLR else {})}
-    return run_component(
-        cls,
-        sites=(*sites, *also),
-        only=sites if arbiter else tuple(data.tables),
-        work_dir=work_dir,
-        params={s: {**base, **params, **(per_site or {}).get(s, {})} for s in sites},
-        inputs=inputs,
-        federation=federation,
-        workers=workers,
-        task_version=task_version,
-        checkpoints=checkpoints,
-        timeout_s=timeout_s,
-    )
+    with (
+        patch.object(PrivateKey, "generate", staticmethod(known_key)),
+        patch.object(PublicKey, "parse", staticmethod(known_half)),
+    ):
+        return run_component(
+            cls,
+            sites=(*sites, *also),
+            only=sites if arbiter else tuple(data.tables),
+            work_dir=work_dir,
+            params={s: {**base, **params, **(per_site or {}).get(s, {})} for s in sites},
+            inputs=inputs,
+            federation=federation,
+            workers=workers,
+            task_version=task_version,
+            checkpoints=checkpoints,
+            timeout_s=timeout_s,
+        )
 
 
 def losses(results: Mapping[Site, RunResult]) -> list[float]:
