@@ -19,6 +19,7 @@ from fedflow.sdk import Inputs, Model, Outputs, TableKind, TableSchema, Workers
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, outputs_of, run_component
+from tests.support.shared_keys import shared_keys
 from tests.unit.components.hetero_lr_parties import csv
 
 GUEST = Site(Role.GUEST, "9999")  # type: ignore[arg-type]
@@ -81,18 +82,19 @@ def results(
         table = stores[site].add(rows, schema=schema_of(rows, site), name="input")
         model = {} if models is None else {"binning_0": models[site]}
         inputs[site] = Inputs(data={"data": [("intersection_0", table)]}, model=model)
-    return run_component(
-        HeteroFeatureBinning,
-        sites=tuple(data),
-        work_dir=folder,
-        params={s: {**SHORT_KEY, **common, **(params or {}).get(s, {})} for s in data},
-        inputs=inputs,
-        tables=stores,
-        federation=federation,
-        only=only,
-        cores=cores,
-        workers=workers,
-    )
+    with shared_keys():
+        return run_component(
+            HeteroFeatureBinning,
+            sites=tuple(data),
+            work_dir=folder,
+            params={s: {**SHORT_KEY, **common, **(params or {}).get(s, {})} for s in data},
+            inputs=inputs,
+            tables=stores,
+            federation=federation,
+            only=only,
+            cores=cores,
+            workers=workers,
+        )
 
 
 def run(data: Mapping[Site, pa.Table], folder: Path, **options: Any) -> dict[Site, Outputs]:

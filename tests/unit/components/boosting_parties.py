@@ -10,31 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
 from math import floor, inf, isnan
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedflow.components.boosting import fitting
 from fedflow.components.boosting.hetero_secureboost import HeteroSecureBoost
 from fedflow.domain.site import Site
 from fedflow.sdk import Checkpoints, Inputs, Model, Workers
-from fedflow.sdk.crypto.random_powers import Blinding
-from fedflow.sdk.crypto.schemes import (
-    Cryptosystem,
-    PrivateScheme,
-    PublicScheme,
-    generate_key,
-    parse_key,
-)
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.run import RunResult, run_component
+from tests.support.shared_keys import shared_keys
 from tests.unit.components.hetero_lr_parties import GUEST, HOST, HOST_2, Data, schema_of
 
 Floats = NDArray[np.float64]
@@ -126,10 +116,7 @@ def run(
             tables[port] = [("upstream", store.add(rows, schema=schema_of(rows)))]
         model = (models or {}).get(site)
         inputs[site] = Inputs(data=tables, model={"hetero_secureboost_0": model} if model else {})
-    with (
-        patch.object(fitting, "generate_key", known_key),
-        patch.object(fitting, "parse_key", known_half),
-    ):
+    with shared_keys():
         return run_component(
             HeteroSecureBoost,
             sites=tuple(data.tables),
@@ -143,23 +130,6 @@ def run(
             task_version=task_version,
             cores=cores,
         )
-
-
-@cache
-def known_key(method: Cryptosystem, bits: int, blinding: Blinding) -> PrivateScheme:
-    """Return one key for all tests: making it, and its tables, takes longer than a small tree."""
-    return generate_key(method, bits, blinding)
-
-
-_HALVES: dict[str, PublicScheme] = {}
-
-
-def known_half(value: Any, method: Cryptosystem, bits: int, blinding: Blinding) -> PublicScheme:
-    """Return the public half that a host reads, which keeps its tables, too."""
-    name = repr((value, method, bits, blinding))
-    if name not in _HALVES:
-        _HALVES[name] = parse_key(value, method, bits, blinding)
-    return _HALVES[name]
 
 
 def models_of(results: Mapping[Site, RunResult]) -> dict[Site, Model]:

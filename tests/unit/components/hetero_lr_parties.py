@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +20,11 @@ from fedflow.base.errors.error import FedflowError
 from fedflow.components.linear.hetero_lr import HeteroLR
 from fedflow.domain.site import Role, Site
 from fedflow.sdk import Checkpoints, Inputs, Model, TableKind, TableSchema, Workers
-from fedflow.sdk.crypto.paillier import PrivateKey, PublicKey
 from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.oracle import OracleRun
 from fedflow.testing.run import RunResult, outputs_of, run_component
+from tests.support.shared_keys import shared_keys
 
 GUEST = Site(Role.GUEST, "9999")  # type: ignore[arg-type]
 HOST = Site(Role.HOST, "10000")  # type: ignore[arg-type]
@@ -140,24 +138,6 @@ def schema_of(rows: pa.Table) -> TableSchema:
     )
 
 
-_generate, _parse = PrivateKey.generate, PublicKey.parse
-_HALVES: dict[str, PublicKey] = {}
-
-
-@cache
-def known_key(bits: int, **how: Any) -> PrivateKey:
-    """Return one key for all tests: making it, and its tables, takes longer than a small model."""
-    return _generate(bits, **how)
-
-
-def known_half(text: object, **how: Any) -> PublicKey:
-    """Return the public half that a party reads, which keeps its tables, too."""
-    name = repr((text, how))
-    if name not in _HALVES:
-        _HALVES[name] = _parse(text, **how)
-    return _HALVES[name]
-
-
 def run(
     data: Data,
     work_dir: Path,
@@ -192,10 +172,7 @@ def run(
         model = (models or {}).get(site)
         inputs[site] = Inputs(data=tables, model={"hetero_lr_0": model} if model else {})
     base = {**BASE, **(IN_STORED_ORDER if cls is HeteroLR else {})}
-    with (
-        patch.object(PrivateKey, "generate", staticmethod(known_key)),
-        patch.object(PublicKey, "parse", staticmethod(known_half)),
-    ):
+    with shared_keys():
         return run_component(
             cls,
             sites=(*sites, *also),

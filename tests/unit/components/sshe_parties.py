@@ -20,6 +20,7 @@ from fedflow.testing.federation import LocalFederation
 from fedflow.testing.memory_tables import MemoryTableStore
 from fedflow.testing.oracle import OracleRun
 from fedflow.testing.run import RunResult, outputs_of, run_component
+from tests.support.shared_keys import shared_keys
 from tests.unit.components.hetero_lr_parties import GUEST, HOST, Data, schema_of
 
 SITES = (GUEST, HOST)
@@ -64,17 +65,18 @@ def run(
             tables[port] = [("upstream", table)]
         model = (models or {}).get(site)
         inputs[site] = Inputs(data=tables, model={"sshe_0": model} if model else {})
-    return run_component(
-        kind,
-        sites=sites,
-        work_dir=work_dir,
-        params={s: {**BASE, **params, **(per_site or {}).get(s, {})} for s in sites},
-        inputs=inputs,
-        federation=federation,
-        workers=workers,
-        task_version=task_version,
-        checkpoints=checkpoints,
-    )
+    with shared_keys():
+        return run_component(
+            kind,
+            sites=sites,
+            work_dir=work_dir,
+            params={s: {**BASE, **params, **(per_site or {}).get(s, {})} for s in sites},
+            inputs=inputs,
+            federation=federation,
+            workers=workers,
+            task_version=task_version,
+            checkpoints=checkpoints,
+        )
 
 
 def losses(results: Mapping[Site, RunResult]) -> list[float]:
