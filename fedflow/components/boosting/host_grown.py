@@ -26,8 +26,6 @@ from fedflow.components.boosting.trees import BoostedTree
 from fedflow.components.waiting import wait_for
 from fedflow.sdk.errors import CodecError
 
-Rows = NDArray[np.intp]
-
 _NO_ROWS = np.arange(0)
 
 
