@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -60,13 +60,16 @@ from fedflow.components.training.measures import record_start
 from fedflow.components.training.one_vs_rest import agree_on_classes
 from fedflow.components.training.params import TreeEncryptParam
 from fedflow.components.training.plan import Plan, agree_on_plan, common_step
+from fedflow.components.training.planned import (
+    VALIDATION_PORTS,
+    check_no_more_columns,
+    input_table,
+)
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Model, Outputs, Role, Table
 from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme, generate_key, parse_key
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
-
-VALIDATION_PORTS: Final = ("validate_data", "eval_data")
 
 Floats = NDArray[np.float64]
 
@@ -168,7 +171,7 @@ def _fit_guest(
     params: HeteroSecureBoostParams = ctx.params
     classes = label_classes(parts[0].data) if params.task != REGRESSION else ()
     if classes:
-        _agree_on_classes(ctx, len(classes))
+        agree_on_classes(ctx, len(classes))
     if earlier is not None:
         if bool(classes) != bool(earlier.classes) or set(classes) - set(earlier.classes):
             reason = "it was trained for other classes"
@@ -329,27 +332,17 @@ def _read(ctx: Context, model: Model, *, where: str) -> GuestEnsemble | HostEnse
     return read_host(model, where=where)
 
 
-def _agree_on_classes(ctx: Context, count: int) -> None:
-    try:
-        agree_on_classes(ctx, count)
-    except ValueError as exc:
-        raise BadData(where=f"train data of {ctx.component}", reason=str(exc)) from exc
-
-
 # --- data -----------------------------------------------------------------------------------------
 
 
 def _parts(ctx: Context, earlier: GuestEnsemble | HostEnsemble | None) -> list[_Part]:
     columns = earlier.columns if earlier else None
-    table = _input(ctx, "train_data")
+    table = input_table(ctx, "train_data")
     parts = [_part(ctx, table, kind="train", columns=columns)]
-    if earlier is not None and (more := len(table.schema.columns) - len(earlier.columns)):
-        raise BadData(
-            where=f"table {table.namespace}.{table.name}",
-            reason=f"has {more} columns that the model to start from does not know",
-        )
+    if earlier is not None:
+        check_no_more_columns(table, known=len(earlier.columns))
     if any(port in ctx.inputs.data for port in VALIDATION_PORTS):
-        given = _input(ctx, *VALIDATION_PORTS)
+        given = input_table(ctx, *VALIDATION_PORTS)
         columns = parts[0].data.columns
         parts.append(_part(ctx, given, kind="validate", columns=columns))
     return parts
@@ -365,14 +358,6 @@ def _part(ctx: Context, table: Table, *, kind: str, columns: tuple[str, ...] | N
         where=f"table {table.namespace}.{table.name}",
     )
     return _Part(kind=kind, data=data, features=features)
-
-
-def _input(ctx: Context, *ports: str) -> Table:
-    table = ctx.inputs.first(*ports)
-    if table is None:
-        where = f"{ctx.component} at {ctx.site}"
-        raise BadData(where=where, reason=f"no table on {' or '.join(ports)}")
-    return table
 
 
 def _loss_of(params: HeteroSecureBoostParams, classes: Sequence[Any]) -> Loss:
@@ -427,7 +412,7 @@ def _predict(ctx: Context) -> Outputs:
     if found is None:
         raise BadParameter(path="input.model", reason="test_data needs a trained model")
     ctx = replace(ctx, params=found.trained.into(ctx.params))
-    table = _input(ctx, "test_data", "eval_data")
+    table = input_table(ctx, "test_data", "eval_data")
     part = _part(ctx, table, kind="predict", columns=found.columns)
     check_same_rows(ctx, part.data, tag="predict")
     if isinstance(found, HostEnsemble):

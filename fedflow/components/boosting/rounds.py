@@ -27,14 +27,13 @@ from fedflow.components.boosting.trees import OWN, BoostedTree, HostTree
 from fedflow.components.boosting.walking import add_scores, answer_guest, leaves_of
 from fedflow.components.evaluation.recorder import Recorder
 from fedflow.components.training.measures import (
-    SINGLE_VALUED,
     record_loss,
     record_measures,
     record_seconds,
 )
 from fedflow.components.training.params import CallbackParam
 from fedflow.components.training.plan import Plan
-from fedflow.components.training.watch import Watch, WatchState
+from fedflow.components.training.watch import WatchState, watch_of
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Diverged, Role, Site
 from fedflow.sdk.clock import monotonic_s
@@ -111,13 +110,10 @@ class GuestRounds:
         """Begin, or go on from earlier trees and their first scores."""
         labels = self._labels
         self.init_score = self._loss.start(labels) if init_score is None else init_score
-        self._scores = [np.tile(self.init_score, (len(part.features), 1)) for part in self._parts]
         self.trees = list(trees)
         self.progress = progress
         self._measures.restore(progress)
-        if self.trees:
-            for number, part in enumerate(self._parts):
-                self._add(number, self.trees, tag=f"start.{part.kind}")
+        self._score_anew("start")
 
     def run(self, save: Callable[[int], None]) -> None:
         """Train all rounds; `save` is called with those after which a checkpoint is due.
@@ -157,12 +153,8 @@ class GuestRounds:
         best = self.progress.best
         if best < 0 or (best + 1) * self._loss.width >= len(self.trees):
             return
-        kept = self.trees[: (best + 1) * self._loss.width]
-        self.trees = []
-        self._scores = [np.tile(self.init_score, (len(p.features), 1)) for p in self._parts]
-        for number, part in enumerate(self._parts):
-            self._add(number, kept, tag=f"best.{part.kind}")
-        self.trees = kept
+        self.trees = self.trees[: (best + 1) * self._loss.width]
+        self._score_anew("best")
 
     @property
     def _labels(self) -> Floats:
@@ -236,6 +228,13 @@ class GuestRounds:
         factors[drawn] = (1.0 - params.top_rate) / params.other_rate
         rows = np.sort(np.concatenate((order[:top], drawn)))
         return rows, factors[rows]
+
+    def _score_anew(self, tag: str) -> None:
+        """Compute the scores of all parts from all trees."""
+        self._scores = [np.tile(self.init_score, (len(part.features), 1)) for part in self._parts]
+        if self.trees:
+            for place, part in enumerate(self._parts):
+                self._add(place, self.trees, tag=f"{tag}.{part.kind}")
 
     def _add(self, place: int, trees: Sequence[BoostedTree], *, tag: str) -> None:
         """Add some trees to the scores of a part."""
@@ -372,13 +371,7 @@ class _Measures:
             self.kind = "multi" if loss.width > 1 else "binary"
         chosen = asked.measures_of(self.kind) if plan.validates else []
         self._chosen = set(chosen)
-        watched = [name for name in chosen if name in SINGLE_VALUED[self.kind]]
-        if plan.patience is not None and not watched:
-            names = ", ".join(SINGLE_VALUED[self.kind])
-            raise BadParameter(
-                path="callback_param.metrics", reason=f"EarlyStopping needs one of {names}"
-            )
-        self._watch = Watch(watched[:1] if asked.use_first_metric_only else watched)
+        self._watch = watch_of(asked, chosen, self.kind, stops=plan.patience is not None)
         self._history: dict[str, dict[str, list[float]]] = {}
 
     @property

@@ -19,7 +19,6 @@ from fedflow.components.clustering.lloyd import (
 )
 from fedflow.components.clustering.session import (
     SUM_BITS,
-    VALIDATION_PORTS,
     KmeansPlan,
     Masks,
     Scale,
@@ -38,6 +37,7 @@ from fedflow.components.linear.session import log_iteration, receive_flag
 from fedflow.components.samples.alignment import check_same_rows, checked_rows
 from fedflow.components.samples.decoding import Instances, read_instances, where_of
 from fedflow.components.samples.predictions import write_clusters
+from fedflow.components.training.planned import VALIDATION_PORTS
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, BadParameter, Context, Outputs, Role
 from fedflow.sdk.crypto import random_permutation

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.components.clustering.lloyd import MAX_BITS
+from fedflow.components.training.planned import VALIDATION_PORTS
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadParameter, Context, Role, Site
 from fedflow.sdk.crypto import Ring, decode_ring, encode_ring, new_seed, random_ring, read_share
@@ -45,7 +46,6 @@ from fedflow.sdk.errors import CodecError
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 
-VALIDATION_PORTS: Final = ("validate_data", "eval_data")
 SUM_BITS: Final = 62  #: of a sum over all parties: it stays clear of the sign
 
 _MOST_ROWS: Final = 1 << 31  #: that a guest may name

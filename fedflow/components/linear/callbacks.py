@@ -20,12 +20,12 @@ from fedflow.components.linear.party_weights import PartyWeights
 from fedflow.components.linear.resuming import ResumeState
 from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.scoring import send_scores, total_scores
-from fedflow.components.training.measures import SINGLE_VALUED, record_measures
+from fedflow.components.training.measures import record_measures
 from fedflow.components.training.params import CallbackParam
 from fedflow.components.training.plan import Plan
-from fedflow.components.training.watch import Watch
+from fedflow.components.training.watch import watch_of
 from fedflow.components.waiting import wait_for
-from fedflow.sdk import BadData, BadParameter, Context, Diverged, Model, Role, Site
+from fedflow.sdk import BadData, Context, Diverged, Model, Role, Site
 from fedflow.sdk.errors import CodecError
 
 
@@ -154,14 +154,7 @@ class GuestCallbacks(ArbiterCallbacks):
             *ctx.sites_of(Role.ARBITER),
         )
         self._history: dict[str, dict[str, list[float]]] = {}
-        single = SINGLE_VALUED[family.kind]
-        watched = [name for name in measures if name in single]
-        self._watch = Watch(watched[:1] if asked.use_first_metric_only else watched)
-        if plan.patience is not None and not watched:
-            raise BadParameter(
-                path="callback_param.metrics",
-                reason=f"EarlyStopping needs one of {', '.join(single)}",
-            )
+        self._watch = watch_of(asked, measures, family.kind, stops=plan.patience is not None)
 
     @property
     def history(self) -> Mapping[str, Mapping[str, Sequence[float]]]:

@@ -27,11 +27,14 @@ from fedflow.components.samples.predictions import (
 from fedflow.components.training.cross_validation import cross_validate
 from fedflow.components.training.one_vs_rest import agree_on_classes, class_context
 from fedflow.components.training.plan import Plan
+from fedflow.components.training.planned import (
+    VALIDATION_PORTS,
+    check_no_more_columns,
+    input_table,
+)
 from fedflow.sdk import BadData, Context, Model, NotSupportedYet, Outputs, Role, Table
 
 Floats = NDArray[np.float64]
-
-VALIDATION_PORTS = ("validate_data", "eval_data")
 
 
 class Read(Protocol):
@@ -169,10 +172,7 @@ def _classes(ctx: Context, parts: Sequence[Rows]) -> tuple[tuple[Any, ...], int]
     if ctx.site.role is not Role.GUEST:
         return (), agree_on_classes(ctx, None)
     classes = classes_of(family, parts[0])
-    try:
-        return classes, agree_on_classes(ctx, len(classes))
-    except ValueError as exc:
-        raise BadData(where=f"train data of {ctx.component}", reason=str(exc)) from exc
+    return classes, agree_on_classes(ctx, len(classes))
 
 
 def _with_targets(ctx: Context, parts: Sequence[Rows], *, classes: tuple[Any, ...]) -> list[Rows]:
@@ -244,22 +244,17 @@ def _training_parts(ctx: Context, earlier: LinearModel | None) -> list[Rows]:
     if ctx.site.role is Role.ARBITER:
         return []
     exposure = ctx.params.exposure
-    table = _input(ctx, "train_data")
+    table = input_table(ctx, "train_data")
     columns = None
     if earlier is not None and earlier.parts[0].share is not None:
         columns = earlier.parts[0].share.columns
     rows = read_rows(ctx, table, kind="train", columns=columns, exposure=exposure)
-    more = len(table.schema.columns) - len(rows.data.columns) - (rows.offset is not None)
-    if more:
-        raise BadData(
-            where=f"table {table.namespace}.{table.name}",
-            reason=f"has {more} columns that the model to start from does not know",
-        )
+    check_no_more_columns(table, known=len(rows.data.columns) + (rows.offset is not None))
     if ctx.site.role is Role.HOST and not rows.data.columns:
         raise BadData(where=f"{ctx.site}'s data", reason="has no feature columns")
     parts = [rows]
     if any(port in ctx.inputs.data for port in VALIDATION_PORTS):
-        given = _input(ctx, *VALIDATION_PORTS)
+        given = input_table(ctx, *VALIDATION_PORTS)
         columns = rows.data.columns
         parts.append(read_rows(ctx, given, kind="validate", columns=columns, exposure=exposure))
     return parts
@@ -273,7 +268,7 @@ def _predict(ctx: Context, scheme: Scheme) -> Outputs:
         raise BadData(where=f"model of {ctx.component}", reason="it has no weights")
     rows = read_rows(
         ctx,
-        _input(ctx, "test_data", "eval_data"),
+        input_table(ctx, "test_data", "eval_data"),
         kind="predict",
         columns=model.parts[0].share.columns,
         exposure=model.exposure,
@@ -325,13 +320,6 @@ def _predictions(ctx: Context, scheme: Scheme, trained: Trained, rows: Rows) -> 
             reason=f"the predictions of {bad} rows are no finite numbers",
         )
     return predicted
-
-
-def _input(ctx: Context, *ports: str) -> Table:
-    table = ctx.inputs.first(*ports)
-    if table is None:
-        raise BadData(where=f"{ctx.component} at {ctx.site}", reason=f"no table on {ports[0]}")
-    return table
 
 
 def with_arbiter(keys: PartyKeys) -> Scheme:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from fedflow.components.samples.progress import part_of
 from fedflow.components.training.nested import TaggedTracker, nested
 from fedflow.components.waiting import wait_for
-from fedflow.sdk import Context, Role
+from fedflow.sdk import BadData, Context, Role
 from fedflow.sdk.errors import CodecError
 
 MAX_CLASSES = 1000  #: so that a wrong label column does not start a training per row
@@ -21,11 +21,12 @@ MAX_CLASSES = 1000  #: so that a wrong label column does not start a training pe
 def agree_on_classes(ctx: Context, count: int | None) -> int:
     """Return how many classes the guest has, which alone knows (`count`); all parties call this.
 
-    Raises: CodecError: an impossible number. ValueError: the guest has more than `MAX_CLASSES`.
+    Raises: CodecError: an impossible number. BadData: the guest has more than `MAX_CLASSES`.
     """
     if count is not None:
         if count > MAX_CLASSES:
-            raise ValueError(f"{count} classes; at most {MAX_CLASSES} are possible")
+            reason = f"{count} classes; at most {MAX_CLASSES} are possible"
+            raise BadData(where=f"train data of {ctx.component}", reason=reason)
         others = (*ctx.sites_of(Role.HOST), *ctx.sites_of(Role.ARBITER))
         ctx.federation.send("classes", {"count": count}, to=others)
         return count

@@ -1,4 +1,4 @@
-"""Which roles and connected ports a training or prediction can have.
+"""Which roles and connected ports a training or prediction can have, and the tables on them.
 
 Source: docs/reference/components.md#stages.
 """
@@ -6,8 +6,11 @@ Source: docs/reference/components.md#stages.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from fedflow.sdk import PlannedRun, Role
+from fedflow.sdk import BadData, Context, PlannedRun, Role, Table
+
+VALIDATION_PORTS: Final = ("validate_data", "eval_data")
 
 
 def check_roles(run: PlannedRun, module: str, *, single: Sequence[Role], hosts: int | None) -> None:
@@ -45,3 +48,23 @@ def check_ports(run: PlannedRun, *, alone: str | None) -> None:
         raise ValueError("input.model: test_data needs a trained model")
     if "eval_data" in ports and ports & {"validate_data", "test_data"}:
         raise ValueError("input.data: eval_data together with validate_data or test_data")
+
+
+def input_table(ctx: Context, *ports: str) -> Table:
+    """Return the first table of the first of `ports` that has one. Raises: BadData: none has."""
+    table = ctx.inputs.first(*ports)
+    if table is None:
+        raise BadData(where=f"{ctx.component} at {ctx.site}", reason=f"no table on {ports[0]}")
+    return table
+
+
+def check_no_more_columns(table: Table, *, known: int) -> None:
+    """Do nothing if a table has no more than the `known` columns of a model to start from.
+
+    Raises: BadData: it has.
+    """
+    if more := len(table.schema.columns) - known:
+        raise BadData(
+            where=f"table {table.namespace}.{table.name}",
+            reason=f"has {more} columns that the model to start from does not know",
+        )

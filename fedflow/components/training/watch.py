@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fedflow.components.training.measures import larger_is_better
+from fedflow.components.training.measures import SINGLE_VALUED, larger_is_better
+from fedflow.components.training.params import CallbackParam
+from fedflow.sdk import BadParameter
 
 
 class WatchState(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +57,19 @@ class Watch:
         tired = [name for name in self._names if self._waits[name] >= patience]
         self.best = self._iterations[(tired or self._names)[0]]
         return bool(tired)
+
+
+def watch_of(asked: CallbackParam, measures: Sequence[str], kind: str, *, stops: bool) -> Watch:
+    """Return what looks at those of `measures` that are one number, for early stopping if it stops.
+
+    Raises: BadParameter: training may stop, and none of them is one.
+    """
+    single = SINGLE_VALUED[kind]
+    watched = [name for name in measures if name in single]
+    if stops and not watched:
+        reason = f"EarlyStopping needs one of {', '.join(single)}"
+        raise BadParameter(path="callback_param.metrics", reason=reason)
+    return Watch(watched[:1] if asked.use_first_metric_only else watched)
 
 
 def _is_better(name: str, value: float, known: float) -> bool:
