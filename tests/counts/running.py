@@ -132,8 +132,9 @@ def _at_start(sides: tuple[Side, Side]) -> dict[str, float]:
             "dataclasses": side.server["dataclasses"],
             "structs": side.server["structs"],
             "threads": side.server["threads"],
-            "writes": side.server["writes"],
-            "changes": side.server["changes"],
+            # whoever asks whether a server is ready lets it write, every few seconds
+            "writes": side.server["writes"] - side.server["looks"],
+            "changes": side.server["changes"] - side.server["looks"],
             "files": side.files,
             "folders": side.folders,
             "zygote_own_modules": side.zygote["own_modules"],

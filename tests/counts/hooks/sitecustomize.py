@@ -26,7 +26,7 @@ events: dict[str, list[None]] = {
     name: []
     for name in (
         "statements", "changes", "transactions", "writes", "calls", "opens", "creates", "mkdirs",
-        "forks", "dataclasses", "own_dataclasses",
+        "forks", "dataclasses", "own_dataclasses", "looks",
     )
 }  # fmt: skip
 """One element per event: appending is safe in any thread, adding to a number is not."""
@@ -65,6 +65,8 @@ def on_statement(sql: str) -> None:
         count("statements")
         if not sql.startswith(("SELECT", "PRAGMA")):
             count("changes")
+            if "t_lease" in sql and "'store'" in sql:
+                count("looks")
 
 
 def counting_dataclass(cls: type | None = None, /, **options: Any) -> Any:
