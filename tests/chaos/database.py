@@ -33,6 +33,7 @@ class Database:
         self._socket = folder / "socket"
         self._has_user = False
         self.process: subprocess.Popen[bytes] | None = None
+        self.crashes = 0  #: how often it ended by itself
         folder.mkdir(parents=True)
         program = shutil.which("mariadb-install-db") or "mysql_install_db"
         subprocess.run(
@@ -74,10 +75,17 @@ class Database:
 
     def kill(self) -> None:
         """kill -9."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def revive(self) -> None:
+        """Start it again if it ended by itself, as a machine's service manager would."""
+        process = self.process
+        if process is not None and process.poll() is not None:
+            self.crashes += 1
+            self.start()
 
     def stop(self) -> None:
         """End it in good order."""

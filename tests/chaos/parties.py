@@ -219,6 +219,12 @@ class World:
         return tuple(dict.fromkeys(party.id for party in self.all))
 
     @property
+    def databases(self) -> tuple[Database, ...]:
+        """Return the MariaDB of each party that has one."""
+        found = (party.database for party in self.all)
+        return tuple(dict.fromkeys(one for one in found if one is not None))
+
+    @property
     def has_second_server(self) -> bool:
         return len(self.ids) < len(self.parties)
 

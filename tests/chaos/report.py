@@ -50,6 +50,8 @@ def to_text(outcome: Outcome) -> str:
     for row in found["recovery"]:
         times = [_pair(row[name]) for name in ("ready_s", "recovered_s", "settled_s")]
         lines.append(f"| {row['fault']} | {row['times']} | {' | '.join(times)} |")
+    if outcome.database_crashes:
+        lines += ["", f"databases that crashed by themselves: {outcome.database_crashes}"]
     lines += ["", f"anomalies: {len(outcome.anomalies)}"]
     lines += [f"- {one}" for one in outcome.anomalies]
     return "\n".join(lines)

@@ -64,6 +64,7 @@ class Outcome:
     options: Options
     faults: list[Done] = field(default_factory=list)
     skipped: int = 0  #: faults without a victim
+    database_crashes: int = 0  #: databases that ended by themselves, and were started again
     jobs: list[Job] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
     seconds: float = 0.0
@@ -96,6 +97,7 @@ def run(options: Options, folder: Path, *, evidence: Path) -> Outcome:
             load.finish(SETTLE_S)
             watch.stop()
         outcome.jobs = load.jobs
+        outcome.database_crashes = sum(one.crashes for one in running.databases)
         outcome.anomalies += find_anomalies(running, load.jobs, _kinds_by_party(outcome))
         outcome.anomalies += ran_at_once(watch.pairs)
         if outcome.anomalies:

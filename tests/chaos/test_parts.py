@@ -23,6 +23,7 @@ from tests.chaos.checks import (
     ran_at_once,
     tracebacks,
 )
+from tests.chaos.database import Database
 from tests.chaos.faults import ALL, KINDS, plan, possible
 from tests.chaos.links import CLEAR, Condition, Network
 from tests.chaos.load import is_settled, make, sites_of
@@ -151,7 +152,7 @@ def test_an_attempt_that_two_processes_ran_is_found_in_its_log(tmp_path: Path) -
 def test_two_processes_that_run_one_task_at_once_are_seen(tmp_path: Path) -> None:
     job = tmp_path / "jobs" / "1"
     names = ("guest-9999-empty_0-0", "guest-9999-empty_0-1", "guest-9999-empty_0-2", "host-1-a-0")
-    world: Any = SimpleNamespace(all=[SimpleNamespace(shared=tmp_path)])
+    world: Any = SimpleNamespace(all=[SimpleNamespace(shared=tmp_path)], databases=[])
     watch = Watch(world)
     processes = []
     try:
@@ -173,6 +174,34 @@ def test_two_processes_that_run_one_task_at_once_are_seen(tmp_path: Path) -> Non
         log.write_text(STARTS.format(processes[attempt].pid))
     (found,) = ran_at_once(watch.pairs)
     assert found.what == "two processes at once"
+
+
+class _Sleeping(Database):
+    """A database that only sleeps."""
+
+    def __init__(self) -> None:
+        self.process = None
+        self.crashes = 0
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(["sleep", "300"])
+
+
+def test_a_database_that_crashes_is_started_again_and_one_that_was_killed_is_not() -> None:
+    database = _Sleeping()
+    database.start()
+    try:
+        assert database.process is not None
+        database.process.kill()
+        database.process.wait()
+        database.revive()
+        assert database.process.poll() is None
+    finally:
+        database.kill()
+    database.revive()
+    assert (database.process, database.crashes) == (None, 1)
+    crashed = Outcome(options=Options(seed=1), database_crashes=1)
+    assert "databases that crashed by themselves: 1" in to_text(crashed)
 
 
 def test_a_report_tells_median_and_worst_of_each_fault_and_every_anomaly() -> None:

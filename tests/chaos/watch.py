@@ -31,7 +31,7 @@ class Process:
 
 
 class Watch:
-    """A thread that looks at the working folders of all processes."""
+    """A thread that looks at the working folders of all processes, and revives databases."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -52,6 +52,8 @@ class Watch:
         while not pause(LOOK_S, self._stop):
             for party in self._world.all:
                 self._look(party.shared / "jobs")
+            for database in self._world.databases:
+                database.revive()
 
     def _look(self, jobs: Path) -> None:
         tasks: dict[str, list[Process]] = defaultdict(list)
