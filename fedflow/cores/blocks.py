@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedflow.base.errors.components import ComponentFailed
 from fedflow.sdk.workers import Rows
 
@@ -40,6 +43,17 @@ def fold_blocks(rows: int, *, cost: float, cores: int) -> int:
 def bounds(rows: int, blocks: int) -> list[int]:
     """Return where blocks of about the same size begin, and behind them the end of the last."""
     return [rows * i // blocks for i in range(blocks + 1)]
+
+
+class NoRows:
+    """See `fedflow.sdk.workers.RowsAhead`: of workers that make none."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+
+    def take(self) -> NDArray[np.uint8]:
+        """Return no row."""
+        return np.empty((0, self._width), np.uint8)
 
 
 def count_of(inputs: Sequence[Rows]) -> int:

@@ -65,10 +65,11 @@ def fill_rows(
     block = max(1, int(BLOCK / cost))
     if count == 0:
         progress(1.0)
-    may_fork = hasattr(os, "fork") and not multiprocessing.current_process().daemon
-    if processes <= 1 or count * cost < FORK_FROM or not may_fork:
+    if processes <= 1 or not is_worth_forks(count, cost):
         own = bytearray(width * count)
-        _run(work, 0, count, memory=memoryview(own), width=width, block=block, progress=progress)
+        run_blocks(
+            work, 0, count, memory=memoryview(own), width=width, block=block, progress=progress
+        )
         return np.frombuffer(own, np.uint8).reshape(count, width)
     places = bounds(count, processes)
     shared = memoryview(mmap.mmap(-1, width * count + processes * (1 + _TOLD)))
@@ -76,10 +77,16 @@ def fill_rows(
     states = [rest[i : i + 1 + _TOLD] for i in range(0, len(rest), 1 + _TOLD)]
 
     def share(start: int, stop: int, beat: Progress) -> None:
-        _run(work, start, stop, memory=rows, width=width, block=block, progress=beat)
+        run_blocks(work, start, stop, memory=rows, width=width, block=block, progress=beat)
 
     _run_forked(share, places, states=states, progress=progress)
     return np.frombuffer(rows, np.uint8).reshape(count, width)  # keeps the mapping alive
+
+
+def is_worth_forks(count: int, cost: float) -> bool:
+    """Tell whether so many rows are made quicker by other processes, and there may be some."""
+    may_fork = hasattr(os, "fork") and not multiprocessing.current_process().daemon
+    return may_fork and count * cost >= FORK_FROM
 
 
 _Share = Callable[[int, int, Progress], None]
@@ -160,11 +167,7 @@ def _used_s(child: BaseProcess) -> float:
 
 def _child(share: _Share, start: int, stop: int, *, state: memoryview, parent: int) -> None:
     """Run in the forked process; the outcome is the state byte and the exit code."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What the parent has is never collected here: the end of a Java object or of a connection
-    # would be sent to its other side, through the parent's own socket.
-    gc.freeze()
+    become_child()
 
     def beat(_: float) -> None:
         if os.getppid() != parent:
@@ -181,6 +184,15 @@ def _child(share: _Share, start: int, stop: int, *, state: memoryview, parent: i
         state[0] = _DONE
 
 
+def become_child() -> None:
+    """Begin as a fork: nothing of the parent is ended or collected here."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What the parent has is never collected here: the end of a Java object or of a connection
+    # would be sent to its other side, through the parent's own socket.
+    gc.freeze()
+
+
 def _tell(exc: FedflowError, state: memoryview) -> None:
     told = pickle.dumps(exc)
     if len(told) > _TOLD:
@@ -189,7 +201,7 @@ def _tell(exc: FedflowError, state: memoryview) -> None:
     state[0] = _REFUSED
 
 
-def _run(
+def run_blocks(
     work: Work,
     start: int,
     stop: int,
@@ -199,6 +211,7 @@ def _run(
     block: int,
     progress: Progress,
 ) -> None:
+    """Let `work` write rows `start` to `stop` into `memory`, block by block."""
     for begin in range(start, stop, block):
         end = min(stop, begin + block)
         work(begin, end, memory[width * begin : width * end])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.cores import forked
-from fedflow.cores.blocks import bounds, check_filled, check_folded, count_of, fold_blocks
-from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, no_progress
+from fedflow.cores.blocks import NoRows, bounds, check_filled, check_folded, count_of, fold_blocks
+from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, RowsAhead, no_progress
 
 _LENGTH = 8  # bytes before each result of a fold, little-endian
 
@@ -99,6 +99,16 @@ class LocalWorkers:
             cost=max(1.0, cost * count / parts),
         )
         return [_framed(row.tobytes()) for row in rows]
+
+    def make_ahead(
+        self, work: Callable[[int], bytes], count: int, *, width: int, cost: float = 1.0
+    ) -> RowsAhead:
+        """See `fedflow.sdk.Workers.make_ahead`."""
+        if not forked.is_worth_forks(count, cost):
+            return NoRows(width)
+        from fedflow.cores.ahead import ForkedRowsAhead  # a worker pays for it once it is used
+
+        return ForkedRowsAhead(work, count, width=width, processes=self._cores, cost=cost)
 
 
 def _framed(row: bytes) -> bytes:

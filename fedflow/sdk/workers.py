@@ -38,6 +38,13 @@ class PlacedRows(Protocol):
         """Return the rows in this process."""
 
 
+class RowsAhead(Protocol):
+    """Rows that are being made while this process waits for others."""
+
+    def take(self) -> NDArray[np.uint8]:
+        """End the work and return what is done, rows x width; only once."""
+
+
 class Workers(Protocol):
     """Heavy arithmetic on rows: `ctx.workers`, the cores of this machine or a Spark cluster.
 
@@ -95,4 +102,18 @@ class Workers(Protocol):
             most: bytes that a block's result has at most.
 
         Raises: as `fill_rows`.
+        """
+
+    def make_ahead(
+        self, work: Callable[[int], bytes], count: int, *, width: int, cost: float = 1.0
+    ) -> RowsAhead:
+        """Begin to make rows that will be needed later, on cores that would be idle meanwhile.
+
+        Nobody may rely on it: workers may make fewer rows than `count`, or none. What the work
+        raises ends it.
+
+        Args:
+            work: gets a number of rows, and returns `width` bytes for each.
+            count: rows at most.
+            cost: as of `fill_rows`.
         """

@@ -34,6 +34,7 @@ from fedflow.base.errors.data import TablesNotShared
 from fedflow.base.errors.error import FedflowError
 from fedflow.cores.blocks import (
     BLOCKS_PER_CORE,
+    NoRows,
     bounds,
     check_filled,
     check_folded,
@@ -43,7 +44,7 @@ from fedflow.cores.blocks import (
     seconds,
 )
 from fedflow.cores.workers import LocalWorkers
-from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, no_progress
+from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, RowsAhead, no_progress
 from fedflow.spark.scratch import RowCache, Scratch, SentRows, StoredRows, sent
 
 logger = logging.getLogger(__name__)
@@ -150,6 +151,12 @@ class SparkWorkers:
             check_folded(data, most=most)
             found.append(data)
         return found
+
+    def make_ahead(
+        self, work: Callable[[int], bytes], count: int, *, width: int, cost: float = 1.0
+    ) -> RowsAhead:
+        """See `fedflow.sdk.Workers.make_ahead`: no row, the cluster is others' meanwhile."""
+        return NoRows(width)
 
     def close(self) -> None:
         """Remove what is left in the scratch folder."""

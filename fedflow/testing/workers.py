@@ -7,7 +7,7 @@ rows are cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedflow.cores.blocks import check_filled, check_folded
-from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, no_progress
+from fedflow.sdk.workers import BlockWork, PlacedRows, Progress, Rows, RowsAhead, no_progress
 from fedflow.testing.pickling import copy_of, form_of
 
 MAX_WORK_BYTES: Final = 256 * 1024  #: what a work function may capture
@@ -46,6 +46,14 @@ class RemoteRows:
 
     def local(self) -> NDArray[Any]:
         """Return the rows in this process."""
+        return self._rows
+
+
+class _Made:
+    def __init__(self, rows: NDArray[np.uint8]) -> None:
+        self._rows = rows
+
+    def take(self) -> NDArray[np.uint8]:
         return self._rows
 
 
@@ -102,6 +110,14 @@ class PicklingWorkers:
             check_folded(result, most=most)
             found.append(result)
         return found
+
+    def make_ahead(
+        self, work: Callable[[int], bytes], count: int, *, width: int, cost: float = 1.0
+    ) -> RowsAhead:
+        """See `fedflow.sdk.Workers.make_ahead`; half of the rows are made."""
+        made = copy_of(form_of(work))(count // 2)
+        check_filled(made, rows=count // 2, width=width)
+        return _Made(np.frombuffer(made, np.uint8).reshape(-1, width))
 
     def _results(
         self,

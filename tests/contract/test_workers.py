@@ -251,6 +251,19 @@ def ends(texts: pa.Array, rows: np.ndarray) -> bytes:
     return b"".join(f"{text} {row}".ljust(24).encode() for text, row in pairs)
 
 
+def test_rows_made_ahead_are_whole_and_no_more_than_asked_for(engine: Engine) -> None:
+    ahead = engine.workers.make_ahead(functools.partial(_constant, b"abc"), ROWS, width=3, cost=9)
+    made = ahead.take()
+    assert made.shape[1] == 3
+    assert len(made) <= ROWS
+    assert made.tobytes() == b"abc" * len(made)
+    assert engine.left() == []
+
+
+def _constant(row: bytes, count: int) -> bytes:
+    return row * count
+
+
 def test_work_may_hold_what_it_was_made_with(engine: Engine) -> None:
     key = b"k" * 100
     made = engine.workers.fill_rows(functools.partial(keyed, key), (numbers(50),), width=1)
