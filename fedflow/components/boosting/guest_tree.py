@@ -32,6 +32,7 @@ from fedflow.components.boosting.bits import read_bits
 from fedflow.components.boosting.criterion import ROWS, TIE, Criterion, Gradients
 from fedflow.components.boosting.sums import SlotLayout, encrypt_gradients, open_sums
 from fedflow.components.boosting.trees import OWN, BoostedTree, Levels, TreeNode
+from fedflow.components.boosting.zeros import EncryptedZeros
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import Context, Role, Site
 from fedflow.sdk.crypto.schemes import PrivateScheme
@@ -51,6 +52,7 @@ class TreeRows:
     gradients: Gradients  #: of the rows below
     rows: Rows  #: ascending
     columns: Sequence[int]  #: of the guest, that may be split
+    is_followed: bool = False  #: by another tree of about as many rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +99,7 @@ class GuestTree:
         *,
         binned: BinnedColumns,
         given: TreeRows,
-        key: PrivateScheme,
+        zeros: EncryptedZeros,
         criterion: Criterion,
         levels: Levels,
     ) -> None:
@@ -107,6 +109,7 @@ class GuestTree:
         self._given = given
         self._criterion = criterion
         self._levels = levels
+        self._zeros = zeros
         self._candidates = binned.candidates(given.columns)
         self._nodes: list[TreeNode] = [TreeNode()]
         self._leaves: dict[int, Ints] = {}  #: their sums
@@ -114,7 +117,7 @@ class GuestTree:
         hosts = ctx.sites_of(Role.HOST) if len(levels.hosts) else ()
         total = len(self._positions)
         self._hosts = [
-            _Host(ctx, owner, tag, key=key, given=given, total=total)
+            _Host(ctx, owner, tag, key=zeros.key, given=given, total=total)
             for owner in ([levels.host] if levels.host else range(1, len(hosts) + 1))
         ]
 
@@ -150,10 +153,13 @@ class GuestTree:
         key = self._hosts[0].key
         for number, block in layout.blocks():
             part = replace(gradients, values=gradients.values[block])
-            ciphertexts = encrypt_gradients(key, part, layout, self._ctx.workers)
+            zeros = self._zeros.take(block.stop - block.start)
+            ciphertexts = encrypt_gradients(key, part, layout, self._ctx.workers, zeros=zeros)
             message = key.public.message_of(ciphertexts)
             tag = f"{self._tag}.{number}"
             send("encrypted_grad_and_hess", message, to=sites, tag=tag)
+        if self._given.is_followed:
+            self._zeros.begin(len(rows))
         for host in self._hosts:
             host.receive_count()
 

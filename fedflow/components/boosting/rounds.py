@@ -25,6 +25,7 @@ from fedflow.components.boosting.losses import Loss
 from fedflow.components.boosting.params import MIX, HeteroSecureBoostParams
 from fedflow.components.boosting.trees import OWN, BoostedTree, HostTree
 from fedflow.components.boosting.walking import add_scores, answer_guest, leaves_of
+from fedflow.components.boosting.zeros import EncryptedZeros
 from fedflow.components.evaluation.recorder import Recorder
 from fedflow.components.training.measures import (
     record_loss,
@@ -91,7 +92,7 @@ class GuestRounds:
         self._plan = plan
         self._parts = parts
         self._loss = loss
-        self._key = key
+        self._zeros = EncryptedZeros(key, ctx.workers)
         self._binned = BinnedColumns.of(parts[0].features, bins=params.bin_num)
         self._measures = _Measures(ctx, plan, loss=loss, class_values=class_values)
         self._scores: list[Floats] = []
@@ -120,8 +121,17 @@ class GuestRounds:
 
         Raises: Diverged, CodecError, PeerFailed, BadData.
         """
-        first, most = self.progress.rounds, self._params.num_trees
-        until = self._plan.start + most
+        try:
+            self._run(save)
+        finally:
+            self._zeros.end()
+
+    @property
+    def _until(self) -> int:
+        return self._plan.start + self._params.num_trees
+
+    def _run(self, save: Callable[[int], None]) -> None:
+        first, most, until = self.progress.rounds, self._params.num_trees, self._until
         for number in range(first, until):
             if self.progress.ended:
                 break
@@ -192,6 +202,7 @@ class GuestRounds:
             hosts = range(levels.depth if grower else 0)
             guest = range(0 if grower else levels.depth)
             levels = replace(levels, hosts=hosts, guest=guest, host=grower)
+        is_last = number + 1 == self._until and klass + 1 == self._loss.width
         idle = [
             host
             for owner, host in enumerate(self._hosts, start=1)
@@ -203,8 +214,10 @@ class GuestRounds:
             self._ctx,
             tag,
             binned=self._binned,
-            given=TreeRows(gradients=gradients, rows=rows, columns=columns),
-            key=self._key,
+            given=TreeRows(
+                gradients=gradients, rows=rows, columns=columns, is_followed=not is_last
+            ),
+            zeros=self._zeros,
             criterion=self._params.criterion,
             levels=levels,
         )

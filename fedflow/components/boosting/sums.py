@@ -28,7 +28,9 @@ from fedflow.sdk.crypto.schemes import PrivateScheme, PublicScheme
 from fedflow.sdk.errors import CodecError
 from fedflow.sdk.workers import Workers
 
-ROWS_PER_BLOCK: Final = 32_768  #: rows of one message of encrypted gradients
+ROWS_PER_BLOCK: Final = 8_192  #: rows of one message of encrypted gradients
+
+_ADDITION: Final = 3.0  # products of ciphertexts that adding a plaintext takes, about
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -99,16 +101,27 @@ class SlotLayout:
 
 
 def encrypt_gradients(
-    key: PrivateScheme, gradients: Gradients, layout: SlotLayout, workers: Workers
+    key: PrivateScheme, gradients: Gradients, layout: SlotLayout, workers: Workers, *, zeros: Bytes
 ) -> Bytes:
-    """Return a ciphertext per row, rows x width."""
+    """Return a ciphertext per row, rows x width.
+
+    `zeros` are ciphertexts of 0 that were used for nothing else (at most rows x width).
+    """
     key.prepare()
-    return workers.fill_rows(
+    rows, rest = gradients.values[: len(zeros)], gradients.values[len(zeros) :]
+    added = workers.fill_rows(
+        functools.partial(_add, key.public, layout),
+        (zeros, rows),
+        width=key.public.width,
+        cost=cost_of(key.public, _ADDITION),
+    )
+    encrypted = workers.fill_rows(
         functools.partial(_encrypt, key, layout),
-        (gradients.values,),
+        (rest,),
         width=key.public.width,
         cost=cost_of(key.public, key.encryption_products()),
     )
+    return np.concatenate([added, encrypted])
 
 
 class HostTreeSums:
@@ -244,6 +257,12 @@ def _cells(body: bytes, width: int) -> Iterator[tuple[int, mpz]]:
 
 def _encrypt(key: PrivateScheme, layout: SlotLayout, values: Ints) -> bytes:
     return key.public.body(key.encrypt(layout.plain(values)))
+
+
+def _add(key: PublicScheme, layout: SlotLayout, zeros: Bytes, values: Ints) -> bytes:
+    cells = _cells(zeros.tobytes(), key.width)
+    plain = layout.plain(values)
+    return key.body(key.add_plain(cell, m) for (_, cell), m in zip(cells, plain, strict=True))
 
 
 def _products(
