@@ -20,6 +20,7 @@ from tests.e2e.servers import (
     HOST,
     QUICK,
     Pair,
+    pass_time,
     two_parties,
     wait_for,
 )
@@ -146,6 +147,75 @@ def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(
         assert again.param["weight"].keys() == whole.param["weight"].keys()
         for name, weight in whole.param["weight"].items():
             assert again.param["weight"][name] == pytest.approx(weight, abs=1e-5)
+
+
+TREES: Json = {
+    "num_trees": 12,
+    "tree_param": {"max_depth": 3},
+    "subsample_feature_rate": 0.5,
+    "run_goss": True,
+    "random_seed": 7,
+    "n_iter_no_change": False,
+    "callback_param": {"callbacks": ["ModelCheckpoint"]},
+    **KEY,
+}
+
+
+def test_boosted_trees_go_on_after_each_kill_and_end_as_those_that_were_not(pair: Pair) -> None:
+    """Three kills in one job: each attempt begins with the last round that both have stored."""
+    trainer = Step(
+        module="HeteroSecureBoost", data={"train_data": ["intersection_0.data"]}, params=TREES
+    )
+    job = submit(
+        pair,
+        {
+            **read("few"),
+            "intersection_0": Step(module="Intersection", data={"data": ["data_transform_0.data"]}),
+            "trees_0": trainer,
+            "trees_1": trainer,
+        },
+        auto_retries=3,
+        auto_retry_delay=0,
+        task_parallelism=1,
+        task_cores=1,
+    )
+    sites = (GUEST, HOST)
+    seen = 0
+    for killed, after_s in ((GUEST, 0.0), (HOST, 0.06), (GUEST, 0.12)):
+        before = seen
+        wait_for(lambda: rounds(pair, job) > before, "another round", within_s=120)  # noqa: B023
+        pass_time(after_s)
+        seen = rounds(pair, job)
+        victim = pair.of(killed).wait_executor(job["job_id"], component="trees_0", site=killed)
+        os.kill(victim, signal.SIGKILL)
+    assert set(pair.ends(job["job_id"], within_s=120).values()) == {"success"}
+    tasks = pair.guest.post("/v1/job/task/query", {"job_id": job["job_id"]})["data"]
+    versions = {t["f_component_name"]: t["f_task_version"] for t in tasks}
+    assert (versions["trees_0"], versions["trees_1"]) == (3, 0)
+    assert seen <= first_iteration(pair, job["job_id"], "trees_0", sites) < TREES["num_trees"]
+    assert first_iteration(pair, job["job_id"], "trees_1", sites) == 0
+    for site in sites:
+        again, whole = (
+            pair.of(site).client.model(job["job_id"], name, site=site)
+            for name in ("trees_0", "trees_1")
+        )
+        assert again is not None
+        assert whole is not None
+        assert again.param["treeNum"] == TREES["num_trees"]
+        assert again.param == whole.param, "bit for bit"
+        assert again.meta == whole.meta
+
+
+def rounds(pair: Pair, job: Json) -> int:
+    """Return the rounds of `trees_0` that both parties have stored."""
+
+    def stored(site: Site) -> int:
+        share = {"role": site.role.value, "party_id": site.party_id, "component_name": "trees_0"}
+        names = {name: job[name] for name in ("model_id", "model_version")}
+        found = pair.of(site).post("/v1/checkpoint/list", {**names, **share}).get("data") or ()
+        return 1 + max((int(row["step_index"]) for row in found), default=-1)
+
+    return min(map(stored, (GUEST, HOST)))
 
 
 def first_iteration(pair: Pair, job_id: str, component: str, sites: tuple[Site, ...]) -> int:

@@ -1,0 +1,150 @@
+"""Boosted trees of a guest and two hosts, each with a server of its own, over TLS."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedflow.domain.site import Site
+from tests.e2e.jobs import NAMES, Json
+from tests.e2e.pipelines import Step, pipeline, reader, transform
+from tests.e2e.servers import (
+    DATA,
+    GUEST,
+    GUEST_ID,
+    HOST,
+    HOST_ID,
+    QUICK,
+    Pair,
+    Party,
+    Place,
+    free_ports,
+    make_certificates,
+    running,
+    wait_for,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+ONE_HOST_AUC = 0.995448  #: of these trees if one host has all columns of both
+HOST_2 = Site.from_key("host-10001")
+TREES: Json = {
+    "num_trees": 3,
+    "tree_param": {"max_depth": 3},
+    "learning_rate": 0.3,
+    "bin_num": 32,
+    "n_iter_no_change": False,
+    "encrypt_param": {"key_length": 1024},
+    "callback_param": {"callbacks": ["ModelCheckpoint"]},
+}
+
+
+@dataclass(frozen=True)
+class Three(Pair):
+    """A guest and two hosts; the hosts know no way to each other."""
+
+    host_2: Party
+
+    @property
+    def all(self) -> tuple[Party, ...]:
+        return self.guest, self.host, self.host_2
+
+    def of(self, site: Site) -> Party:
+        return self.host_2 if site == HOST_2 else super().of(site)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    folder = tmp_path_factory.mktemp("three")
+    ids = (GUEST_ID, HOST_ID, HOST_2.party_id)
+    tls = make_certificates(folder / "tls", *ids)
+    http, grpc = (dict(zip(ids, free_ports(3), strict=True)) for _ in range(2))
+    places = [
+        Place(
+            home=folder / party_id,
+            party_id=party_id,
+            http_port=http[party_id],
+            grpc_port=grpc[party_id],
+            routes={
+                other: f"127.0.0.1:{grpc[other]}"
+                for other in ids
+                if other != party_id and GUEST_ID in (other, party_id)
+            },
+            tls=tls,
+            settings=QUICK,
+        )
+        for party_id in ids
+    ]
+    with running(*places) as parties:
+        three = Three(*parties)
+        upload(three, folder)
+        yield three
+        three.wait_idle()
+
+
+def upload(three: Three, folder: Path) -> None:
+    """Upload the breast-cancer tables; each host has half of the host's columns."""
+    assert three.guest.upload(DATA / f"{NAMES[GUEST_ID]}.csv", NAMES[GUEST_ID]).succeeded
+    with (DATA / f"{NAMES[HOST_ID]}.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    half = 1 + (len(rows[0]) - 1) // 2
+    for party, columns in ((three.host, slice(1, half)), (three.host_2, slice(half, None))):
+        path = folder / f"{party.place.party_id}.csv"
+        path.write_text("\n".join(",".join([row[0], *row[columns]]) for row in rows))
+        assert party.upload(path, NAMES[HOST_ID]).succeeded
+
+
+def submit(three: Three, trees: Json) -> Json:
+    steps = {
+        "reader_0": reader(),
+        "data_transform_0": transform(),
+        "intersection_0": Step(
+            module="Intersection",
+            data={"data": ["data_transform_0.data"]},
+            params={"intersect_method": "rsa", "rsa_params": {"key_length": 1024}},
+        ),
+        "trees_0": Step(
+            module="HeteroSecureBoost", data={"train_data": ["intersection_0.data"]}, params=trees
+        ),
+        "evaluation_0": Step(module="Evaluation", data={"data": ["trees_0.data"]}),
+    }
+    dsl, conf = pipeline(steps)
+    conf["role"]["host"].append(int(HOST_2.party_id))
+    hosts = conf["component_parameters"]["role"]["host"]
+    hosts["1"] = hosts["0"]
+    conf["job_parameters"]["common"].update(auto_retries=1, auto_retry_delay=0)
+    sent = three.guest.client.submit(dsl, conf)
+    return {
+        "job_id": sent.job_id, "model_id": sent.model_id, "model_version": sent.model_version,
+    }  # fmt: skip
+
+
+def trees_of(three: Three, job_id: str, site: Site) -> list[Any]:
+    model = three.of(site).client.model(job_id, "trees_0", site=site)
+    assert model is not None
+    return list(model.param["trees"])
+
+
+def test_two_hosts_train_trees_over_tls_though_one_of_them_is_killed(three: Three) -> None:
+    """The AUC is that of one host with all columns: the same splits win, whoever has the column."""
+    job = submit(three, TREES)
+    names = {name: job[name] for name in ("model_id", "model_version")}
+    share = {**names, "role": "host", "party_id": HOST_2.party_id, "component_name": "trees_0"}
+    wait_for(lambda: three.host_2.post("/v1/checkpoint/list", share).get("data"), "a whole tree")
+    victim = three.host_2.wait_executor(job["job_id"], component="trees_0", site=HOST_2)
+    os.kill(victim, signal.SIGKILL)
+    job_id = job["job_id"]
+    ends = three.ends(job_id)
+    assert (len(ends), set(ends.values())) == (3, {"success"}), three.views(job_id)
+    tasks = three.guest.post("/v1/job/task/query", {"job_id": job_id})["data"]
+    assert {t["f_component_name"]: t["f_task_version"] for t in tasks}["trees_0"] == 1
+    measured = three.guest.client.summary(job_id, "evaluation_0", site=GUEST)["trees_0"]["train"]
+    assert measured["auc"] == pytest.approx(ONE_HOST_AUC, abs=1e-6)
+    assert {len(trees_of(three, job_id, site)) for site in (GUEST, HOST, HOST_2)} == {3}
