@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import pytest
 from tests.clients.conftest import Deployment
 from tests.clients.environments import Environment
 from tests.e2e.jobs import example
-from tests.e2e.servers import DATA, QUICK, ROOT, standalone, two_parties
+from tests.e2e.pipelines import Step, pipeline, reader, transform
+from tests.e2e.servers import DATA, GUEST, HOST, QUICK, ROOT, standalone, two_parties
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.timeout(600)
@@ -98,7 +101,7 @@ def data_sets() -> list[Json]:
 
 
 def write(folder: Path, **files: Any) -> Path:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, value in files.items():
         suffix = ".py" if isinstance(value, str) else ".json"
         text = value if isinstance(value, str) else json.dumps(value)
@@ -107,23 +110,29 @@ def write(folder: Path, **files: Any) -> Path:
 
 
 def outcomes(printed: str) -> dict[str, str]:
-    """Return job -> status from the table that a suite prints."""
-    found = {}
-    for line in printed.splitlines():
-        cells = [cell.strip() for cell in line.strip("| ").split("|")]
-        if len(cells) > 2 and cells[2] in {"success", "failed", "canceled", "timeout"}:
-            found[cells[0]] = cells[2]
-    return found
+    """Return job -> status from the tables that suites print."""
+    return {cells[0]: cells[2] for cells in _jobs(printed)}
 
 
-def predict_dsl() -> Json:
-    dsl, _ = example()
-    components = dsl["components"]
-    del components["evaluation_0"]
-    components["data_transform_0"]["input"]["model"] = ["pipeline.data_transform_0.model"]
-    ports = components["hetero_lr_0"]["input"]["data"]
+def job_ids(printed: str) -> dict[str, str]:
+    """Return job -> its id from the tables that suites print."""
+    return {cells[0]: cells[1] for cells in _jobs(printed)}
+
+
+def _jobs(printed: str) -> list[list[str]]:
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in printed.splitlines()]
+    ends = {"success", "failed", "canceled", "timeout"}
+    return [cells for cells in rows if len(cells) > 2 and cells[2] in ends]
+
+
+def predict_dsl(dsl: Json, learner: str) -> Json:
+    """Return the DSL that predicts with a learner, by what comes before it in the training's."""
+    names = ("reader_0", "data_transform_0", "intersection_0", learner)
+    components = {name: copy.deepcopy(dsl["components"][name]) for name in names}
+    for name in ("data_transform_0", learner):
+        components[name]["input"]["model"] = [f"pipeline.{name}.model"]
+    ports = components[learner]["input"]["data"]
     ports["test_data"] = ports.pop("train_data")
-    components["hetero_lr_0"]["input"]["model"] = ["pipeline.hetero_lr_0.model"]
     for component in components.values():
         component["output"] = {"data": component["output"]["data"]}
     return {"components": components}
@@ -160,12 +169,150 @@ def test_a_suite_with_dependencies_succeeds(bench: Deployment) -> None:
     }  # fmt: skip
     folder = write(
         bench.client.cwd / "suite", train_conf=conf, train_dsl=dsl, predict_conf=predict_conf(conf),
-        predict_dsl=predict_dsl(), script=script, hetero_testsuite=suite,
+        predict_dsl=predict_dsl(dsl, "hetero_lr_0"), script=script, hetero_testsuite=suite,
     )  # fmt: skip
     printed = fate_test(bench, "suite", "-i", folder)
     found = outcomes(printed)
     assert found.get("train") == "success", printed
     assert found.get("predict") == "success", printed
+
+
+# --- trees and clusters ---------------------------------------------------------------------------
+
+Suites = dict[str, dict[str, dict[str, Step]]]  #: suite -> job -> component
+TREES: Json = {
+    "num_trees": 2,
+    "tree_param": {"max_depth": 3},
+    "n_iter_no_change": False,
+    "random_seed": 5,
+    "encrypt_param": {"method": "Paillier", "key_length": 1024},
+}
+START: dict[str, Step] = {
+    "reader_0": reader(),
+    "data_transform_0": transform(),
+    "intersection_0": Step(module="Intersection", data={"data": ["data_transform_0.data"]}),
+}
+ROWS = {"train_data": ["intersection_0.data"]}
+SPLIT = Step(
+    module="HeteroDataSplit",
+    data={"data": ["intersection_0.data"]},
+    out=["train_data", "validate_data", "test_data"],
+    params={"validate_size": 0.3, "random_state": 3},
+)
+HALVES = {"train_data": ["split_0.train_data"], "validate_data": ["split_0.validate_data"]}
+
+
+def trees(data: Mapping[str, Sequence[str]] = ROWS, *, fast: bool = False, **params: Any) -> Step:
+    """Return a component that trains, by its newer or its older name."""
+    module = "HeteroFastSecureBoost" if fast else "HeteroSecureBoost"
+    return Step(module=module, data=data, params={**TREES, **params})
+
+
+def evaluation(*learners: str, **params: Any) -> Step:
+    return Step(module="Evaluation", data={"data": [f"{n}.data" for n in learners]}, params=params)
+
+
+def selection(name: str, model: str) -> Step:
+    """Return a component that keeps the features which a model of trees uses."""
+    return Step(
+        module="HeteroFeatureSelection",
+        data={"data": ["intersection_0.data"]},
+        isometric=[f"{model}.model"],
+        params={"filter_methods": [name], "sbt_param": {"threshold": 0.03}},
+    )
+
+
+WARM = {"callback_param": {"callbacks": ["ModelCheckpoint"], "save_freq": 1}}
+EARLY = {"validation_freqs": 1, "early_stopping_rounds": 1, "metrics": ["auc"], "num_trees": 4}
+SUITES: Suites = {
+    "hetero_secureboost": {
+        "std": {
+            **START,
+            "trees_0": trees(),
+            "evaluation_0": evaluation("trees_0"),
+            "selection_0": selection("hetero_sbt_filter", "trees_0"),
+        },
+    },
+    "hetero_fast_secureboost": {
+        "layered": {
+            **START,
+            "trees_0": trees(fast=True, work_mode="layered", guest_depth=1, host_depth=2),
+            "mix_0": trees(fast=True, work_mode="mix", tree_num_per_party=1),
+            "evaluation_0": evaluation("trees_0", "mix_0"),
+            "selection_0": selection("hetero_fast_sbt_filter", "trees_0"),
+        },
+    },
+    "hetero_kmeans": {
+        "clusters": {
+            **START,
+            "trees_0": Step(
+                module="HeteroKmeans",
+                data=ROWS,
+                out=["data_0", "data_1"],
+                params={"k": 3, "max_iter": 5, "random_stat": 4},
+            ),
+            "evaluation_0": Step(
+                module="Evaluation",
+                data={"data": ["trees_0.data_0"]},
+                params={"eval_type": "clustering", "run_clustering_arbiter_metric": True},
+            ),
+        },
+    },
+}
+KINDS: Suites = {
+    "hetero_secureboost": {
+        "kinds": {
+            **START,
+            "complete_0": trees(complete_secure=1, cipher_compress=False),
+            "missing_0": trees(use_missing=True, zero_as_missing=True, run_goss=True),
+            "cross_0": trees(num_trees=1, cv_param={"need_cv": True, "n_splits": 2}),
+            "numbers_0": trees(task_type="regression", objective_param={"objective": "lse"}),
+            "split_0": SPLIT,
+            "early_0": trees(HALVES, **EARLY),
+            "warm_0": trees(**WARM),
+            "warm_1": replace(trees(**WARM), model=["warm_0.model"]),
+            "evaluation_0": evaluation("complete_0", "missing_0", "early_0", "warm_1"),
+            "evaluation_1": evaluation("numbers_0", eval_type="regression"),
+        },
+    },
+}
+PREDICTED = ("std", "layered", "clusters")  #: jobs whose `trees_0` predicts afterwards
+
+
+@pytest.mark.parametrize(
+    "suites",
+    [pytest.param(SUITES, id="each"), pytest.param(KINDS, id="kinds", marks=pytest.mark.heavy)],
+)
+def test_suites_of_trees_and_clusters_succeed(bench: Deployment, suites: Suites) -> None:
+    folder = bench.client.cwd / "-".join(suites)
+    for suite, jobs in suites.items():
+        files, tasks = {}, {}
+        for job, steps in jobs.items():
+            dsl, conf = pipeline(steps, arbiter=suite == "hetero_kmeans")
+            files |= {f"{job}_dsl": dsl, f"{job}_conf": conf}
+            tasks[job] = {"conf": f"{job}_conf.json", "dsl": f"{job}_dsl.json"}
+            if job in PREDICTED:
+                name = f"{job}_predict"
+                files[f"{name}_dsl"] = predict_dsl(dsl, "trees_0")
+                files[f"{name}_conf"] = predict_conf(conf)
+                task = {"conf": f"{name}_conf.json", "dsl": f"{name}_dsl.json"}
+                tasks[name] = {**task, "model_deps": job}
+        files[f"{suite}_testsuite"] = {"data": data_sets(), "tasks": tasks}
+        write(folder / suite, **files)
+    printed = fate_test(bench, "suite", "-i", folder)
+    names = [job for jobs in suites.values() for job in jobs]
+    names += [f"{job}_predict" for job in names if job in PREDICTED]
+    assert outcomes(printed) == dict.fromkeys(names, "success"), printed
+    client, ids = bench.pair.guest.client, job_ids(printed)
+    for job in {"std", "layered"} & set(names):
+        measured = client.summary(ids[job], "evaluation_0", site=GUEST)["trees_0"]["train"]
+        assert measured["auc"] > 0.97
+        for site in (GUEST, HOST):
+            kept = bench.pair.of(site).client.summary(ids[job], "selection_0", site=site)["all"]
+            assert 0 < kept["left_col_nums"] < {GUEST: 10, HOST: 20}[site]
+
+
+# --- data sets and benchmarks ---------------------------------------------------------------------
 
 
 def test_data_sets_are_uploaded_and_deleted(bench: Deployment) -> None:
@@ -241,7 +388,7 @@ def test_the_flow_tests_pass_but_for_what_fate_changed(bench: Deployment, door: 
         train_conf=conf,
         train_dsl=dsl,
         predict_conf=predict_conf(conf),
-        predict_dsl=predict_dsl(),
+        predict_dsl=predict_dsl(dsl, "hetero_lr_0"),
         upload_conf={**upload, "table_name": "for_flow_test"},
     )
     (work / "flow_test_config.yaml").write_text(_FLOW_TEST, encoding="utf-8")
