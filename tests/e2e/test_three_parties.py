@@ -126,6 +126,13 @@ def submit(three: Three, trees: Json) -> Json:
     }  # fmt: skip
 
 
+def has_stored(three: Three, job: Json) -> bool:
+    """Tell whether the second host has stored a checkpoint of its trees."""
+    names = {name: job[name] for name in ("model_id", "model_version")}
+    share = {**names, "role": "host", "party_id": HOST_2.party_id, "component_name": "trees_0"}
+    return bool(three.host_2.post("/v1/checkpoint/list", share).get("data"))
+
+
 def trees_of(three: Three, job_id: str, site: Site) -> list[Any]:
     model = three.of(site).client.model(job_id, "trees_0", site=site)
     assert model is not None
@@ -135,9 +142,7 @@ def trees_of(three: Three, job_id: str, site: Site) -> list[Any]:
 def test_two_hosts_train_trees_over_tls_though_one_of_them_is_killed(three: Three) -> None:
     """The AUC is that of one host with all columns: the same splits win, whoever has the column."""
     job = submit(three, TREES)
-    names = {name: job[name] for name in ("model_id", "model_version")}
-    share = {**names, "role": "host", "party_id": HOST_2.party_id, "component_name": "trees_0"}
-    wait_for(lambda: three.host_2.post("/v1/checkpoint/list", share).get("data"), "a whole tree")
+    wait_for(lambda: has_stored(three, job), "a whole tree")
     victim = three.host_2.wait_executor(job["job_id"], component="trees_0", site=HOST_2)
     os.kill(victim, signal.SIGKILL)
     job_id = job["job_id"]
@@ -148,3 +153,14 @@ def test_two_hosts_train_trees_over_tls_though_one_of_them_is_killed(three: Thre
     measured = three.guest.client.summary(job_id, "evaluation_0", site=GUEST)["trees_0"]["train"]
     assert measured["auc"] == pytest.approx(ONE_HOST_AUC, abs=1e-6)
     assert {len(trees_of(three, job_id, site)) for site in (GUEST, HOST, HOST_2)} == {3}
+
+
+def test_trees_go_on_when_the_server_of_a_host_is_killed_and_started_again(three: Three) -> None:
+    """Its executor lives on, and waits for the server as the other parties do."""
+    job = submit(three, {**TREES, "num_trees": 6})
+    wait_for(lambda: has_stored(three, job), "a whole tree")
+    three.host_2.kill()
+    three.host_2.start().wait_ready()
+    ends = three.ends(job["job_id"])
+    assert (len(ends), set(ends.values())) == (3, {"success"}), three.views(job["job_id"])
+    assert {len(trees_of(three, job["job_id"], site)) for site in (GUEST, HOST, HOST_2)} == {6}
