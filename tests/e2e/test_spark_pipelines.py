@@ -58,6 +58,17 @@ STEPS: dict[str, Step] = {
             **KEY,
         },
     ),
+    "trees_0": Step(
+        module="HeteroSecureBoost",
+        data={"train_data": ["intersection_0.data"]},
+        params={"num_trees": 1, "tree_param": {"max_depth": 2}, **KEY},
+    ),
+    "clusters_0": Step(
+        module="HeteroKmeans",
+        data={"train_data": ["intersection_0.data"]},
+        out=("data_0", "data_1"),
+        params={"k": 2, "max_iter": 2, "random_stat": 4},
+    ),
     "evaluation_0": Step(module="Evaluation", data={"data": ["hetero_lr_0.data"]}),
 }
 SHORT: dict[str, Step] = {  # what has jobs on Spark, with as few of them as a model needs
@@ -68,6 +79,7 @@ SHORT: dict[str, Step] = {  # what has jobs on Spark, with as few of them as a m
         data={"train_data": ["intersection_0.data"]},
         params={**STEPS["hetero_lr_0"].params, "max_iter": 1, "batch_size": -1},
     ),
+    **{name: STEPS[name] for name in ("trees_0", "clusters_0")},
     "evaluation_0": STEPS["evaluation_0"],
 }
 
@@ -123,9 +135,9 @@ def results(pair: Pair, job_id: str, steps: dict[str, Step] = STEPS) -> Json:
     return found
 
 
-def spark_jobs(pair: Pair, job_id: str, component: str) -> int:
-    """Return how many jobs Spark has begun for the guest's share of a task, as far as told."""
-    found = pair.guest.client.metrics(job_id, component, site=GUEST)
+def spark_jobs(pair: Pair, job_id: str, component: str, *, site: Site = GUEST) -> int:
+    """Return how many jobs Spark has begun for a site's share of a task, as far as told."""
+    found = pair.of(site).client.metrics(job_id, component, site=site)
     points = [m.points for m in found if (m.namespace, m.name) == ("spark", "stages")]
     return max((value["jobs"] for _, value in points[0]), default=0) if points else 0
 
@@ -155,7 +167,7 @@ def test_the_least_that_a_model_needs_has_the_results_of_local_engines(pair: Pai
     alone = results(pair, run(pair, (), SHORT), SHORT)
     job_id = run(pair, (GUEST,), SHORT)
     assert differences(alone, results(pair, job_id, SHORT)) == []
-    for component in ("data_transform_0", "intersection_0", "binning_0", "hetero_lr_0"):
+    for component in ("data_transform_0", "intersection_0", "binning_0", "hetero_lr_0", "trees_0"):
         assert spark_jobs(pair, job_id, component) > 0, component
     assert alone[f"{GUEST} evaluation_0"]["summary"]["hetero_lr_0"]["train"]["auc"] > 0.9
 
@@ -171,7 +183,9 @@ def test_a_guest_on_spark_and_a_host_on_its_machine_get_the_results_of_local_eng
 
 @pytest.mark.heavy
 def test_both_parties_on_spark_get_the_results_of_local_engines(pair: Pair, local: Json) -> None:
-    assert differences(local, results(pair, run(pair, (GUEST, HOST), STEPS))) == []
+    job_id = run(pair, (GUEST, HOST), STEPS)
+    assert differences(local, results(pair, job_id)) == []
+    assert spark_jobs(pair, job_id, "trees_0", site=HOST) > 0
 
 
 @pytest.mark.heavy
