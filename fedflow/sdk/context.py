@@ -104,7 +104,8 @@ class Checkpoints(Protocol):
 
     They belong to the job and component: an attempt sees those of the attempts before it. Saving a
     step removes what earlier attempts had from that step on. Each site has its own. Before training
-    goes on, the sites must agree on a step that all of them have.
+    goes on, the sites must agree on a step that all of them have, of the same attempt if attempts
+    may differ.
     """
 
     def save(self, step_index: int, step_name: str, model: Model) -> None:

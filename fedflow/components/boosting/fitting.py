@@ -60,7 +60,7 @@ from fedflow.components.training.keys import warn_of_short_key
 from fedflow.components.training.measures import record_start
 from fedflow.components.training.one_vs_rest import agree_on_classes
 from fedflow.components.training.params import TreeEncryptParam
-from fedflow.components.training.plan import Plan, agree_on_plan, common_step
+from fedflow.components.training.plan import Plan, agree_on_plan, common_step, save_step
 from fedflow.components.training.planned import (
     VALIDATION_PORTS,
     check_no_more_columns,
@@ -298,7 +298,7 @@ def _trained(
 
 def _saver(ctx: Context, model: Callable[[], Model]) -> Callable[[int], None]:
     def save(number: int) -> None:
-        ctx.checkpoints.save(number, f"round_{number}", model())
+        save_step(ctx, number, model())
 
     return save
 

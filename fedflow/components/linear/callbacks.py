@@ -22,7 +22,7 @@ from fedflow.components.linear.rows import Rows
 from fedflow.components.linear.scoring import send_scores, total_scores
 from fedflow.components.training.measures import record_measures
 from fedflow.components.training.params import CallbackParam
-from fedflow.components.training.plan import Plan
+from fedflow.components.training.plan import Plan, save_step
 from fedflow.components.training.watch import watch_of
 from fedflow.components.waiting import wait_for
 from fedflow.sdk import BadData, Context, Diverged, Model, Role, Site
@@ -62,7 +62,7 @@ class ArbiterCallbacks:
         if self._plan.saves_after(iteration):
             state = replace(self._state(), ended=converged or stop, converged=converged)
             model = state.into(self._model(iteration + 1))
-            self._ctx.checkpoints.save(iteration, f"round_{iteration}", model)
+            save_step(self._ctx, iteration, model)
         return stop
 
     def restore(self, state: Mapping[str, Any]) -> ResumeState:

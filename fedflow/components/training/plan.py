@@ -14,7 +14,7 @@ from fedflow.components.training.params import (
     CallbackParam,
 )
 from fedflow.components.waiting import wait_for, wait_for_all
-from fedflow.sdk import BadParameter, Context, Role
+from fedflow.sdk import BadParameter, Context, Model, Role
 from fedflow.sdk.decoding import read_as
 from fedflow.sdk.errors import CodecError
 
@@ -86,27 +86,41 @@ def agree_on_plan(ctx: Context, plan: Plan) -> None:
         )
 
 
+def save_step(ctx: Context, iteration: int, model: Model) -> None:
+    """Store a checkpoint after `iteration` (from 0), whose name tells the attempt.
+
+    Raises: TypeError, ValueError: the model is not plain JSON.
+    """
+    attempt = f".{ctx.task_version}" if ctx.task_version else ""
+    ctx.checkpoints.save(iteration, f"round_{iteration}{attempt}", model)
+
+
 def common_step(ctx: Context, plan: Plan) -> int | None:
-    """Return the latest checkpoint that an earlier attempt left at all sites; all call this.
+    """Return the latest checkpoint that one earlier attempt left at all sites; all call this.
+
+    Two attempts that were killed may each have left the same step at another site. Their models
+    need not fit together, so steps are compared by name.
 
     Raises: CodecError.
     """
     if plan.save_every is None or not ctx.task_version:
         return None
-    own = [index for index, _ in ctx.checkpoints.steps()]
+    own = {name: index for index, name in ctx.checkpoints.steps()}
     guest = ctx.only(Role.GUEST)
     if ctx.site.role is not Role.GUEST:
-        ctx.federation.send("checkpoint_steps", own, to=guest)
+        ctx.federation.send("checkpoint_steps", list(own), to=guest)
         told = wait_for(ctx, "checkpoint_step", guest)
-        if told is not None and told not in own:
+        if told is None:
+            return None
+        if not isinstance(told, str) or told not in own:
             raise CodecError(reason="checkpoint_step: the guest names one that is not here")
-        return told
+        return own[told]
     others = (*ctx.sites_of(Role.HOST), *ctx.sites_of(Role.ARBITER))
     common = set(own)
     for site, steps in zip(others, wait_for_all(ctx, "checkpoint_steps", others)):
         if not isinstance(steps, list):
             raise CodecError(reason=f"{site} sent no list of checkpoint_steps")
-        common &= {step for step in steps if type(step) is int}
-    chosen = max(common, default=None)
+        common &= {name for name in steps if isinstance(name, str)}
+    chosen = max(common, key=own.__getitem__, default=None)
     ctx.federation.send("checkpoint_step", chosen, to=others)
-    return chosen
+    return None if chosen is None else own[chosen]

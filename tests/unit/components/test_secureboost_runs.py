@@ -180,6 +180,22 @@ def test_a_training_killed_at_any_message_goes_on_to_the_same_model(tmp_path: Pa
         assert [n for n, _ in points] == list(range(had, 3)), kind
 
 
+def test_steps_of_different_attempts_are_not_put_together(tmp_path: Path) -> None:
+    """Both sites have the last step, but their attempts drew other columns."""
+    data = data_of(rows=30, widths={GUEST: 4, HOST: 4})
+    common: dict[str, Any] = {"num_trees": 2, "subsample_feature_rate": 0.5, **SAVING}
+    attempts = [{site: MemoryCheckpoints() for site in data.tables} for _ in range(2)]
+    for number, stored in enumerate(attempts):
+        work_dir, seed = tmp_path / f"{number}", 11 + number
+        run(data, work_dir, random_seed=seed, checkpoints=stored, task_version=number, **common)
+    left = {GUEST: attempts[0][GUEST], HOST: attempts[1][HOST]}
+    for store in left.values():
+        store.begin()
+    whole = run(data, tmp_path / "2", random_seed=13, **common)
+    again = run(data, tmp_path / "3", random_seed=13, checkpoints=left, task_version=2, **common)
+    assert models_of(again) == models_of(whole)
+
+
 @pytest.mark.parametrize("kept", [1, 2, 3, 9])
 def test_early_stopping_goes_on_where_it_was(kept: int, tmp_path: Path) -> None:
     train, held_out = noisy()
