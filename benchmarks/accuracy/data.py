@@ -82,10 +82,15 @@ class DataFolder:
     def credit(self, rows: int) -> Vertical:
         """Return the first rows of default_credit_homo_guest, cut as default_credit_hetero is."""
         whole = self.csv("default_credit_homo_guest").head(rows)
-        guest = whole[["id", "y", *(f"x{i}" for i in range(13))]]
-        host = whole[["id", *(f"x{i}" for i in range(13, 23))]]
-        host = host.rename(columns={f"x{i}": f"x{i - 13}" for i in range(13, 23)})
-        return Vertical(f"default_credit ({rows} rows)", guest, host, "y")
+        return _cut(f"default_credit ({rows} rows)", whole)
+
+    def whole_credit(self) -> Vertical:
+        """Return default_credit_hetero: the rows of the four horizontal files, cut as it is."""
+        parts = [
+            self.csv(f"default_credit_homo_{part}")
+            for part in ("guest", "host_1", "host_2", "test")
+        ]
+        return _cut("default_credit", pd.concat(parts, ignore_index=True))
 
     def motor(self) -> Vertical:
         return self.pair("motor_hetero", "motor_speed")
@@ -98,3 +103,11 @@ class DataFolder:
 
     def vehicle(self) -> Vertical:
         return self.pair("vehicle_scale_hetero")
+
+
+def _cut(name: str, whole: pd.DataFrame) -> Vertical:
+    """Return columns x0 to x12 as the guest's, and x13 to x22 as x0 to x9 of the host."""
+    guest = whole[["id", "y", *(f"x{i}" for i in range(13))]]
+    host = whole[["id", *(f"x{i}" for i in range(13, 23))]]
+    host = host.rename(columns={f"x{i}": f"x{i - 13}" for i in range(13, 23)})
+    return Vertical(name, guest, host, "y")

@@ -227,14 +227,21 @@ def clusters(data: DataFolder, folder: Path) -> Iterator[Row]:
 
 
 def kmeans(data: DataFolder, folder: Path) -> Iterator[Row]:
+    yield from lloyd(Chain(folder), data.breast(), k=4, seed=3)
+
+
+def kmeans_classes(data: DataFolder, folder: Path) -> Iterator[Row]:
+    yield from lloyd(Chain(folder), data.vehicle(), k=4, seed=5)
+
+
+def lloyd(chain: Chain, data: Vertical, *, k: int, seed: int) -> Iterator[Row]:
     """HeteroKmeans against scikit-learn's Lloyd iteration from the same rows."""
-    chain, breast = Chain(folder), data.breast()
-    tables = chain.aligned(breast)
+    tables = chain.aligned(data)
     guest = tables[GUEST]
     assert guest is not None
     ids = guest.read((guest.schema.id,)).column(0).to_pylist()
-    x = breast.features[breast.joined.index.get_indexer(ids)]
-    seed, k = 3, 4
+    places = data.joined.index.get_indexer(ids)
+    x, y = data.features[places], data.labels[places]
     start = x[np.random.RandomState(seed).choice(len(x), k, replace=False)]
     known = KMeans(k, init=start, n_init=1, algorithm="lloyd", tol=0.0).fit(x)
     step = chain.run(HeteroKmeans, {"train_data": tables}, k=k, tol=0.0, random_stat=seed)
@@ -243,11 +250,17 @@ def kmeans(data: DataFolder, folder: Path) -> Iterator[Row]:
     parts = [step.param(site)["centroid_detail"] for site in (GUEST, HOST)]
     centroids = np.hstack([[row["centroid"] for row in part] for part in parts])
     index = step.metric(ARBITER, "train", "DBI").points[-1][1]
-    rows = Rows("HeteroKmeans", breast.name, "scikit-learn KMeans")
+    rows = Rows("HeteroKmeans", data.name, "scikit-learn KMeans")
     yield rows.one("rows in another cluster", 0, int((clusters != known.labels_).sum()), 0)
     yield rows.worst("centroids", known.cluster_centers_, centroids)
     expected = sk.davies_bouldin_score(x, known.labels_)
     yield rows.one("Davies-Bouldin index", expected, index, 1e-6, relative=True)
+    measured = chain.run(
+        Evaluation, {"data": step.tables()}, sites=(GUEST,), eval_type="clustering"
+    )
+    found = measured.summary(GUEST)[PRODUCER]["train"]
+    for name in ("adjusted_rand_score", "fowlkes_mallows_score"):
+        yield rows.one(name, getattr(sk, name)(y, known.labels_), found[name], WRITTEN)
 
 
 def cross_validation(data: DataFolder, folder: Path) -> Iterator[Row]:
@@ -312,6 +325,7 @@ CHECKS = (
     Check(name="evaluation-regression", make=regression),
     Check(name="evaluation-clusters", make=clusters, quick=True),
     Check(name="kmeans", make=kmeans, quick=True),
+    Check(name="kmeans-classes", make=kmeans_classes),
     Check(name="baseline", make=local, quick=True),
     Check(name="scorecard", make=scorecard, quick=True),
     Check(name="cross-validation", make=cross_validation),

@@ -39,11 +39,14 @@ class Row:
     found: float
     tolerance: float
     relative: bool = False  #: the difference is relative to `expected`, or to FLOOR
+    at_least: bool = False  #: a larger number is no difference
 
     @property
     def difference(self) -> float:
         """Return how far apart the two are, infinity if one of them is no number."""
         apart = abs(self.found - self.expected)
+        if self.at_least and self.expected < self.found < math.inf:
+            apart = 0.0
         if self.relative:
             apart /= max(abs(self.expected), FLOOR)
         return apart if math.isfinite(apart) else math.inf
@@ -63,7 +66,7 @@ class Row:
             f"{self.expected:.6g}",
             f"{self.found:.6g}",
             f"{self.difference:.1e}" if self.difference else "0",
-            f"{self.tolerance:g}{kind}",
+            "at least" if self.at_least and not self.tolerance else f"{self.tolerance:g}{kind}",
             "ok" if self.passed else "**FAILED**",
         )
 
@@ -84,6 +87,7 @@ class Rows:
         tolerance: float,
         *,
         relative: bool = False,
+        at_least: bool = False,
     ) -> Row:
         """Return the comparison of two numbers."""
         return Row(
@@ -95,6 +99,7 @@ class Rows:
             found=float(found),
             tolerance=tolerance,
             relative=relative,
+            at_least=at_least,
         )
 
     def worst(

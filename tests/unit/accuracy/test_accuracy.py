@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.accuracy import __main__ as accuracy
+from benchmarks.accuracy import boosters, boosting
 from benchmarks.accuracy.data import DataFolder
 from benchmarks.accuracy.rows import Check, Row, Rows
 
@@ -49,6 +50,28 @@ def test_data_that_are_not_there_are_named(capsys: pytest.CaptureFixture[str]) -
     assert "There is no /nowhere/breast_hetero_guest.csv" in capsys.readouterr().err
 
 
+def test_tools_that_are_not_installed_are_named_and_nothing_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make(data: DataFolder, folder: Path) -> Iterator[Row]:
+        yield ROWS.one("AUC", 0.9, 0.9, 0.0)
+        how = boosters.Boosting(kind=boosters.BINARY, rounds=1)
+        yield from boosting.against_tools(data.breast(), how, {}, name="trees")
+
+    for module in (accuracy, boosting):
+        monkeypatch.setattr(module, "installed", lambda tool: False)
+    monkeypatch.setattr(accuracy, "CHECKS", (Check(name="trees", make=make),))
+    page = tmp_path / "accuracy.md"
+    monkeypatch.setattr(accuracy, "PAGE", page)
+    assert accuracy.main(["--data", DATA]) == 0
+    found = capsys.readouterr()
+    assert "Not installed: xgboost and lightgbm." in found.err
+    assert "pip install --editable '.[accuracy]'" in found.err
+    assert found.out.count("| ok |") == 1
+    assert accuracy.main(["--write", "--data", DATA]) == 2
+    assert not page.exists()
+
+
 def test_an_unknown_check_is_refused() -> None:
     with pytest.raises(SystemExit, match="no check nothing; there are"):
         accuracy.main(["--only", "nothing"])
@@ -68,6 +91,17 @@ def test_the_pair_that_differs_most_is_shown() -> None:
 def test_what_is_no_number_fails(found: float) -> None:
     assert not ROWS.one("AUC", 0.9, found, 1e9).passed
     assert not ROWS.worst("AUC", [0.5, 0.9], [0.5, found], 1e9).passed
+
+
+def test_at_least_takes_more_and_not_less() -> None:
+    more, less, endless = (
+        ROWS.one("AUC", 0.9, found, 0.0, at_least=True) for found in (0.95, 0.8999, float("inf"))
+    )
+    assert more.passed
+    assert more.cells()[6:] == ("0", "at least", "ok")
+    assert not less.passed
+    assert less.difference == pytest.approx(1e-4)
+    assert not endless.passed
 
 
 def test_small_numbers_are_relative_to_a_thousandth() -> None:
