@@ -1,6 +1,6 @@
 """Vertical boosted trees between two parties with TLS: whole jobs, beside the least arithmetic.
 
-    .venv/bin/python benchmarks/boosting.py [--only breast,credit] [--runs 1] [--cores 2] [--json]
+    .venv/bin/python benchmarks/boosting.py [--only breast,credit] [--runs 1] [--plain] [--json]
 
 Each line is a job: data of a shape (rows, columns of guest and host), bins, depth, trees, key.
 `breast` is FATE's example data, with Intersection and Evaluation; other data are made by a seed,
@@ -13,16 +13,21 @@ decryption that the same process measures just before:
 n rows, F host columns, B bins, D depth, C = F (B-1) 2^(D-1) candidates of computed nodes, s bits of
 a slot, k candidates per ciphertext, p columns per pass. Budget: CPU <= 1.3 A + 0.3 s, and wall at
 most 0.6 of that CPU.
+
+--plain also trains xgboost on the joined columns in the clear: as many trees, bins and levels, the
+same cores, the median of five runs. The ratio is that of the component's wall, start of its
+processes included, to xgboost's. SecretFlow gives 17 to 80 for its own.
 """
 
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +35,18 @@ from typing import Any
 import numpy as np
 from figures import Figure, Machine, arguments, show
 from main_job import upload as upload_breast
+from numpy.typing import NDArray
 from parties import Parties, PeakMemory, two_parties
 
 from fedflow.components.boosting.sums import SlotLayout
 from fedflow.sdk.crypto.schemes import Cryptosystem, generate_key
 
+Floats = NDArray[Any]
+ROLES = ("guest", "host")
 EXAMPLE = Path(__file__).parent.parent / "examples" / "hetero_secureboost"
 LEARNER = "hetero_secureboost_0"
+LEARNER_WALL = "wall of HeteroSecureBoost"
+PLAIN_RUNS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +99,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--only", type=lambda text: text.split(","), default=["breast", "credit"])
     parser.add_argument("--cores", type=int, default=2, help="of each task")
+    parser.add_argument("--plain", action="store_true", help="also xgboost in the clear: the ratio")
     options = parser.parse_args()
+    if options.plain and importlib.util.find_spec("xgboost") is None:
+        parser.error("--plain: xgboost is not installed: pip install --editable '.[accuracy]'")
     for line in LINES:
         if line.name not in options.only:
             continue
@@ -98,6 +111,8 @@ def main() -> None:
         with two_parties() as parties, tempfile.TemporaryDirectory() as folder:
             (upload_breast if line.is_breast else uploader(line, Path(folder)))(parties)
             figures = measure(parties, line, runs=options.runs, cores=options.cores, least_s=least)
+        if options.plain:
+            figures += ratio(line, figures, cores=options.cores)
         title = f"{line.name}: {line.rows} x {line.guest} + {line.host}, {line.bins} bins, depth"
         title += f" {line.depth}, {line.trees} trees, {line.scheme} {line.bits}"
         show(title, figures, as_json=options.json, machine=machine)
@@ -126,10 +141,57 @@ def measure(parties: Parties, line: Line, *, runs: int, cores: int, least_s: flo
         Figure(what="least arithmetic A", unit="s", values=[least_s]),
         Figure(what="CPU of the job", unit="s", values=cpu_s, budget=budget),
         Figure(what="wall of the job", unit="s", values=wall_s, budget=whole),
-        Figure(what="wall of HeteroSecureBoost", unit="s", values=learner_s,
+        Figure(what=LEARNER_WALL, unit="s", values=learner_s,
                budget=None if line.is_breast else line.wall_s),
         Figure(what="peak memory, sum of PSS", unit="MiB", values=pss_mib),
     ]  # fmt: skip
+
+
+def ratio(line: Line, figures: Sequence[Figure], *, cores: int) -> list[Figure]:
+    """Return the wall of xgboost on the joined columns, and how many times as long ours takes."""
+    features, labels = breast() if line.is_breast else made(line)
+    _, *plain_s = [
+        xgboost_s(line, features, labels, cores=cores) for _ in range(1 + PLAIN_RUNS)
+    ]  # the first one also starts threads
+    (ours,) = (figure for figure in figures if figure.what == LEARNER_WALL)
+    times = [value / statistics.median(plain_s) for value in ours.values]
+    return [
+        Figure(what="wall of xgboost in the clear", unit="s", values=plain_s),
+        Figure(what="HeteroSecureBoost to xgboost", unit="times", values=times),
+    ]
+
+
+def xgboost_s(line: Line, features: Floats, labels: Floats, *, cores: int) -> float:
+    """Return the wall seconds of one training with xgboost, its cut of bins included."""
+    import xgboost
+
+    params = {
+        "objective": "binary:logistic",
+        "tree_method": "hist",
+        "max_depth": line.depth,
+        "max_bin": line.bins,
+        "eta": 0.3,
+        "lambda": 0.1,
+        "gamma": 1e-3,
+        "min_child_weight": 0.0,
+        "nthread": cores,
+    }
+    began = time.monotonic()
+    xgboost.train(params, xgboost.DMatrix(features, label=labels, nthread=cores), line.trees)
+    return time.monotonic() - began
+
+
+def breast() -> tuple[Floats, Floats]:
+    """Return the joined columns of FATE's example, and the labels."""
+    parts = [read_csv(EXAMPLE.parent / "data" / f"breast_hetero_{role}.csv") for role in ROLES]
+    guest, host = ({int(row[0]): row[1:] for row in part} for part in parts)
+    rows = np.array([np.concatenate([guest[i], host[i]]) for i in guest if i in host])
+    return rows[:, 1:], rows[:, 0]
+
+
+def read_csv(path: Path) -> Floats:
+    """Return the numbers below the head."""
+    return np.loadtxt(path, delimiter=",", skiprows=1)
 
 
 def job(line: Line, *, cores: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -164,10 +226,7 @@ def uploader(line: Line, folder: Path) -> Callable[[Parties], None]:
     """Return what uploads data of a line's shape, made by a seed."""
 
     def upload(parties: Parties) -> None:
-        generator = np.random.default_rng(7)
-        features = generator.normal(size=(line.rows, line.guest + line.host))
-        truth = features @ generator.normal(size=features.shape[1])
-        labels = (truth + generator.normal(size=line.rows) > 0).astype(int)
+        features, labels = made(line)
         ids = np.arange(line.rows)
         parts = {
             "guest": (features[:, : line.guest], labels),
@@ -185,6 +244,14 @@ def uploader(line: Line, folder: Path) -> Callable[[Parties], None]:
                 raise RuntimeError(f"the upload of {path} ended: {view.reason}")
 
     return upload
+
+
+def made(line: Line) -> tuple[Floats, Floats]:
+    """Return data of a line's shape, made by a seed: rows x columns, and labels 0 and 1."""
+    generator = np.random.default_rng(7)
+    features = generator.normal(size=(line.rows, line.guest + line.host))
+    truth = features @ generator.normal(size=features.shape[1])
+    return features, (truth + generator.normal(size=line.rows) > 0).astype(int)
 
 
 def write(path: Path, ids: Any, columns: Any, labels: Any) -> None:
