@@ -55,6 +55,7 @@ class Boosting:
     strategy: str = STD
     host_depth: int = 2  #: upper levels, of LAYERED
     goss: tuple[float, float] | None = None  #: shares of large gradients and of the others
+    use_missing: bool = False  #: values may be missing
 
     @property
     def guest_depth(self) -> int:
@@ -74,6 +75,7 @@ class Boosting:
                 "max_depth": self.depth,
                 "min_impurity_split": self.min_gain,
                 "criterion_params": [self.l2],
+                "use_missing": self.use_missing,
             },
         }
         if self.kind == NUMBERS:
@@ -86,15 +88,18 @@ class Boosting:
 
 
 def binned(features: Floats, bins: int) -> Floats:
-    """Return the bin numbers of columns (rows x columns) cut at quantiles, from 0."""
+    """Return the bin numbers of columns (rows x columns) cut at quantiles, from 0; NaN stays."""
+    return np.column_stack([_binned(column, bins) for column in features.T])
+
+
+def _binned(column: Floats, bins: int) -> Floats:
+    present = column[~np.isnan(column)]
+    if not present.size:
+        return column
     shares = np.arange(1, bins + 1) / bins
-    points = np.quantile(features, shares, axis=0, method="inverted_cdf").T
-    return np.column_stack(
-        [
-            np.searchsorted(np.unique(own) + NEARLY, column)
-            for own, column in zip(points, features.T, strict=True)
-        ]
-    ).astype(np.float64)
+    points = np.unique(np.quantile(present, shares, method="inverted_cdf"))
+    numbers = np.searchsorted(points + NEARLY, column).astype(np.float64)
+    return np.where(np.isnan(column), np.nan, numbers)
 
 
 def lightgbm_scores(features: Floats, labels: Floats, how: Boosting) -> Floats:

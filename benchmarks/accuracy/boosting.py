@@ -172,6 +172,12 @@ def numbers(data: DataFolder, folder: Path) -> Iterator[Row]:
         yield from against_own_bins(pair, how, found, measure="RMSE", tolerance=tolerance)
 
 
+def missing(data: DataFolder, folder: Path) -> Iterator[Row]:
+    """1,338 empty cells, a column of none but them included."""
+    pair, how = data.ionosphere(), Boosting(kind=BINARY, rounds=5, use_missing=True)
+    yield from compared(Chain(folder), pair, how)[1]
+
+
 def credit(data: DataFolder, folder: Path) -> Iterator[Row]:
     """All strategies on 30,000 rows, and what the host's columns add."""
     pair, std = data.whole_credit(), Boosting(kind=BINARY, rounds=5)
@@ -204,5 +210,6 @@ CHECKS = (
     Check(name="trees-vehicle", make=vehicle),
     Check(name="trees-vehicle-50", make=vehicle_50),
     Check(name="trees-numbers", make=numbers),
+    Check(name="trees-missing", make=missing),
     Check(name="trees-credit", make=credit),
 )

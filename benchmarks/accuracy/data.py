@@ -31,10 +31,14 @@ class Vertical:
 
     @cached_property
     def joined(self) -> pd.DataFrame:
-        """Return label and features of the rows that both have, by id, in the guest's order."""
+        """Return label and features of the rows that both have, by id, in the guest's order.
+
+        An empty cell is NaN.
+        """
         guest = self.guest.set_index(self.guest.columns[0])
         host = self.host.set_index(self.host.columns[0]).add_prefix("host.")
-        return guest.join(host, how="inner").astype(np.float64)  # `to_numeric` may be an ulp off
+        cells = guest.join(host, how="inner").replace("", "nan")
+        return cells.astype(np.float64)  # `to_numeric` may be an ulp off
 
     @property
     def features(self) -> Floats:
@@ -103,6 +107,9 @@ class DataFolder:
 
     def vehicle(self) -> Vertical:
         return self.pair("vehicle_scale_hetero")
+
+    def ionosphere(self) -> Vertical:
+        return self.pair("ionosphere_scale_hetero", "label")
 
 
 def _cut(name: str, whole: pd.DataFrame) -> Vertical:

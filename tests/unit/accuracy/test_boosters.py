@@ -57,11 +57,16 @@ def of_xgboost(how: Boosting) -> Floats:
     return xgboost_scores(FEATURES, LABELS[how.kind], how, guest=2)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("values", [0, 4])
-def test_bins_are_those_of_the_component(values: int) -> None:
-    features = data_of(values=values).features
+def test_bins_are_those_of_the_component(values: int, missing: float) -> None:
+    features = data_of(values=values, missing=missing).features
+    features[:, 0] = features[:, 0] if missing == 0 else np.nan
     expected = BinnedColumns.of(features, bins=8).numbers
-    np.testing.assert_array_equal(binned(features, 8), expected)
+    found = binned(features, 8)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(features))
+    present = ~np.isnan(features)
+    np.testing.assert_array_equal(found[present], expected[present])
 
 
 @pytest.mark.parametrize("kind", [BINARY, CLASSES, NUMBERS])
