@@ -271,6 +271,12 @@ KINDS: Suites = {
             "early_0": trees(HALVES, **EARLY),
             "warm_0": trees(**WARM),
             "warm_1": replace(trees(**WARM), model=["warm_0.model"]),
+            "unlabeled_0": Step(
+                module="PositiveUnlabeled",
+                data={"data": ["intersection_0.data", "warm_1.data"]},
+                params={"strategy": "probability", "threshold": 0.6},
+            ),
+            "again_0": trees({"train_data": ["unlabeled_0.data"]}, num_trees=1),
             "evaluation_0": evaluation("complete_0", "missing_0", "early_0", "warm_1"),
             "evaluation_1": evaluation("numbers_0", eval_type="regression"),
         },
