@@ -29,6 +29,7 @@ from fedflow.sdk.table import TableSchema
 from fedflow.tables.catalog import TableOrigin, schema_to_json
 from fedflow.tables.csv_header import CsvOptions
 from fedflow.tables.local import LocalTableStore
+from fedflow.tables.storages.mysql import BATCH_ROWS
 from fedflow.tables.storages.opening import open_rows
 from fedflow.testing.tables import MemoryCatalog
 from tests.storage_servers import MysqlDatabase, S3Server, mysql_database, s3_server
@@ -362,7 +363,7 @@ def test_what_vanished_is_told(storage: Storage, tmp_path: Path) -> None:
 
 
 def test_batches_are_bounded_and_all_rows_come_once(storage: Storage) -> None:
-    count = 40_000
+    count = BATCH_ROWS + 1
     rows = pa.table({"id": [str(i) for i in range(count)], "x": list(range(count))})
     with open_rows(storage.put(rows), CsvOptions(), where="w") as source:
         batches = list(source.batches())
