@@ -12,12 +12,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from hypothesis import settings
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from xdist.scheduler import LoadFileScheduling
 
 from tests.support.spark_cluster import SparkCluster, java
 
@@ -43,12 +45,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Begin with the files that take longest, so that no worker ends long after the others."""
     if not hasattr(config, "workerinput"):
         return  # one process: the order is as it is written
-    files = [line for line in _LONGEST.read_text().splitlines() if not line.startswith("#")]
+    files = [file for together in _longest() for file in together]
     gone = [file for file in files if not (config.rootpath / file).exists()]
     if gone:
         raise pytest.UsageError(f"{_LONGEST.name} names files that are not there: {gone}")
     rank = {file: number for number, file in enumerate(files)}
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Hand out whole files, and those of one line of `longest.txt` to the same worker."""
+    return _ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+class _ByFile(LoadFileScheduling):
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._first = {file: together[0] for together in _longest() for file in together}
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return self._first.get(file, file)
+
+
+def _longest() -> list[list[str]]:
+    """Return the files of each line of `longest.txt`."""
+    return [line.split() for line in _LONGEST.read_text().splitlines() if not line.startswith("#")]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,13 +7,25 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.servers import LIVE, Pair
+from tests.e2e.jobs import upload_data
+from tests.e2e.servers import LIVE, QUICK, Pair, two_parties
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     """Servers outlive a test here; `Party.close` and `Pair.wait_idle` see that nothing is left."""
     return
+
+
+@pytest.fixture(scope="session")
+def quick_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Return two `QUICK` servers with the example's data, for files that leave them as they were.
+
+    Those are on one line of `longest.txt`, so that one worker starts servers for all of them.
+    """
+    with two_parties(tmp_path_factory.mktemp("quick"), settings=QUICK) as pair:
+        upload_data(pair)
+        yield pair
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,14 @@ from fedflow.base.errors.documents import InvalidJobSpec
 from fedflow.base.errors.jobs import NotEnoughResources, SubmitRefused
 from fedflow.base.errors.parties import NoRoute
 from fedflow.domain.site import Role, Site
-from tests.e2e.jobs import Json, example, reads, upload_data
+from tests.e2e.jobs import Json, example, reads
 from tests.e2e.servers import (
     GUEST_ID,
-    QUICK,
     Pair,
     environment,
     free_ports,
     make_certificates,
     refusal_of,
-    two_parties,
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -34,10 +32,8 @@ Change = Callable[[Json, Json], Any]
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with two_parties(tmp_path_factory.mktemp("bad"), settings=QUICK) as pair:
-        upload_data(pair)
-        yield pair
+def servers(quick_servers: Pair) -> Pair:
+    return quick_servers
 
 
 # --- jobs that are refused ------------------------------------------------------------------------

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.jobs import empty_job
-from tests.e2e.servers import GUEST, HOST, QUICK, Pair, two_parties, wait_for
+from tests.e2e.servers import GUEST, HOST, Pair, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -18,9 +17,8 @@ GUEST_SHARE = {"role": "guest", "party_id": 9999}
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with two_parties(tmp_path_factory.mktemp("reruns"), settings=QUICK) as pair:
-        yield pair
+def servers(quick_servers: Pair) -> Pair:
+    return quick_servers
 
 
 def submit(pair: Pair, *steps: dict[str, Any], **common: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from fedflow.client.client import Client
-from tests.e2e.jobs import NAMES, Json, empty_job, upload_data
+from tests.e2e.jobs import NAMES, Json, empty_job
 from tests.e2e.servers import (
     DATA,
     GUEST,
@@ -28,10 +28,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with two_parties(tmp_path_factory.mktemp("submits"), settings=QUICK) as pair:
-        upload_data(pair)
-        yield pair
+def servers(quick_servers: Pair) -> Pair:
+    return quick_servers
 
 
 def job_ids(pair: Pair) -> set[str]:
